@@ -1,0 +1,62 @@
+# Two commands do everything from a bare checkout: `make run` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check cluster-tools test-cluster test-gpu proto bench clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+# The stamps are newer than pyproject.toml exactly when the environment is up to date.
+$(VENV)/.run: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "gpuscale needs Python 3.11 or newer; found $$($(PYTHON) --version). Set PYTHON=/path/to/python3.11"; exit 2; }
+	@test -x $(BIN)/python || { echo "making a virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing gpuscale (first run only)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "installing the test tools (first run only)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(VENV)/.run ## the whole loop, live, on this machine (Ctrl-C ends it)
+	@exec $(BIN)/gpuscale up
+
+check: $(VENV)/.dev ## format, lint, types, import contracts
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+test: check ## everything in check, then the tests; those on a control plane where its programs are built
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not cluster and not gpu"
+	@if $(BIN)/python -m gpuscale.testing.cluster.tools where >/dev/null 2>&1; then \
+		$(BIN)/python -m pytest -m cluster tests/cluster; \
+	elif [ -n "$$GPUSCALE_REQUIRE_CLUSTER" ]; then \
+		$(BIN)/python -m gpuscale.testing.cluster.tools where; exit 1; \
+	else \
+		echo "the tests on a control plane were left out: 'make cluster-tools' builds its programs"; \
+	fi
+
+cluster-tools: $(VENV)/.run ## build etcd, Kubernetes and prometheus-adapter for the cluster tests (5-10 min, once)
+	@$(BIN)/python -m gpuscale.testing.cluster.tools build
+
+test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
+	@$(BIN)/python -m pytest -m cluster tests/cluster
+
+test-gpu: $(VENV)/.dev ## the tests on a real NVIDIA GPU; writes benchmarks/results/gpu_*.json
+	@$(BIN)/python -m pytest -c tests/gpu/pytest.ini -p no:cacheprovider tests/gpu
+
+proto: $(VENV)/.dev ## make the Python messages from our .proto files
+	@$(BIN)/python -m gpuscale.attribution.proto.generate
+
+bench: $(VENV)/.dev ## measure the budgets; results go to benchmarks/results
+	@for b in benchmarks/bench_*.py; do $(BIN)/python $$b || exit 1; done
+
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
