@@ -1,0 +1,1 @@
+"""Words that every other package uses: errors, clocks, quantities, selectors, documents."""

@@ -1,0 +1,203 @@
+"""YAML text to plain data that still knows on which line each value stood.
+
+Every file a user writes is read through here, so that every complaint can name its line. Reading is
+bounded in size, refuses duplicate keys, and never builds anything but plain data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import yaml
+
+from gpuscale.core.errors import ConfigError, Problem
+
+MAX_TEXT_BYTES = 8 * 1024 * 1024
+"""Larger than any real manifest bundle or rule file; a guard, not a promise."""
+MAX_NODES = 500_000
+"""Bounds what aliases can blow a small text up to."""
+MAX_INTEGER_BITS = 1024
+"""Far beyond any quantity; a number of thousands of digits can't even be printed again."""
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document as plain data, with the line of every key and item."""
+
+    source: str
+    index: int
+    """0-based position in its file."""
+    data: object
+    lines: Mapping[Path, int] = field(repr=False)
+
+    def line(self, path: Path = ()) -> int | None:
+        """Return the line of the value at `path`, or of the nearest parent that is there."""
+        for length in range(len(path), -1, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
+
+    def problem(
+        self, path: Path, expected: str, *, found: str | None = None, fix: str | None = None
+    ) -> Problem:
+        """Return a problem that names this document's file, line and field."""
+        return Problem(self.source, self.line(path), dotted(path) or None, found, expected, fix)
+
+
+def dotted(path: Path) -> str:
+    """Return a path as users write it: `spec.metrics[0].type`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def load_documents(text: str, source: str) -> tuple[Document, ...]:
+    """Return the documents of a YAML text; empty ones are left out.
+
+    Raises:
+        ConfigError: not YAML, a key given twice, or too large.
+    """
+    if len(text.encode(errors="replace")) > MAX_TEXT_BYTES:
+        expected = f"at most {MAX_TEXT_BYTES // (1024 * 1024)} MiB of YAML"
+        raise ConfigError(Problem(source, None, None, "a larger file", expected))
+    documents: list[Document] = []
+    try:
+        loader = yaml.CSafeLoader(text)
+        while loader.check_node():
+            builder = _Builder(loader, source)
+            node = loader.get_node()
+            data = None if node is None else builder.build(node, ())
+            if data is not None:
+                documents.append(Document(source, len(documents), data, builder.lines))
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_yaml_problem(error, source)) from None
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise ConfigError(Problem(source, None, None, reason, "YAML text")) from None
+    return tuple(documents)
+
+
+def validation_problems(
+    document: Document, errors: Sequence[Mapping[str, object]]
+) -> tuple[Problem, ...]:
+    """Return the problems behind pydantic's `ValidationError.errors()`, with their lines."""
+    paths = [_place(document, error) for error in errors]
+    return tuple(
+        _validation_problem(document, path, error)
+        for path, error in zip(paths, errors, strict=True)
+        if not (error["type"] == "too_short" and _has_below(path, paths))
+    )
+
+
+def _validation_problem(document: Document, path: Path, error: Mapping[str, object]) -> Problem:
+    kind = str(error["type"])
+    if kind == "extra_forbidden":
+        return document.problem(path, "no such field here")
+    if kind == "missing":
+        return document.problem(path, "this field is required")
+    context = error.get("ctx")
+    if kind == "union_tag_invalid" and isinstance(context, dict):
+        return document.problem(
+            path, f"one of {context['expected_tags']}", found=repr(context["tag"])
+        )
+    message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if kind == "value_error" and message.startswith("found "):
+        return document.problem(path, message)
+    return document.problem(path, message, found=_shown(error.get("input")))
+
+
+def _place(document: Document, error: Mapping[str, object]) -> Path:
+    """Return where an error stands in the data: its location less the tags that pydantic puts into it."""
+    location = error["loc"]
+    parts = location if isinstance(location, tuple) else ()
+    path: list[str | int] = []
+    value: object = document.data
+    for index, part in enumerate(parts):
+        is_last = index == len(parts) - 1
+        if _holds(value, part):
+            value = value[part]  # type: ignore[index]
+        elif not (is_last and error["type"] == "missing"):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _holds(value: object, part: str | int) -> bool:
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, list) and isinstance(part, int) and part < len(value)
+
+
+def _has_below(path: Path, paths: Sequence[Path]) -> bool:
+    return any(len(other) > len(path) and other[: len(path)] == path for other in paths)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return repr(value)
+    return f"a {type(value).__name__}"
+
+
+def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else None
+    reason = " ".join(part for part in (error.context, error.problem) if part)
+    return Problem(source, line, None, reason, "YAML text")
+
+
+class _Builder:
+    """Plain data from composed nodes, remembering the line of each."""
+
+    def __init__(self, loader: yaml.CSafeLoader, source: str) -> None:
+        self.lines: dict[Path, int] = {}
+        self._loader = loader
+        self._source = source
+        self._count = 0
+
+    def build(self, node: yaml.Node, path: Path) -> object:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise ValueError(f"more than {MAX_NODES} values once aliases are followed")
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _scalar(self, node: yaml.Node) -> object:
+        value: object = self._loader.construct_object(node, deep=True)
+        if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+            line = node.start_mark.line + 1
+            raise ValueError(f"line {line}: a whole number of more than {MAX_INTEGER_BITS} bits")
+        return value
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+        seen: dict[str, int] = {}
+        for key_node, _ in node.value:
+            self._check_once(self._key(key_node), key_node, seen, path)
+        self._loader.flatten_mapping(node)
+        result: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            self.lines[(*path, key)] = key_node.start_mark.line + 1
+            result[key] = self.build(value_node, (*path, key))
+        return result
+
+    def _key(self, node: yaml.Node) -> str:
+        """Return a key as text: `on` and `1` as written, the merge key as `<<`."""
+        if not isinstance(node, yaml.ScalarNode):
+            raise ValueError(f"line {node.start_mark.line + 1}: a key that is no text")
+        return str(node.value)
+
+    def _check_once(self, key: str, node: yaml.Node, seen: dict[str, int], path: Path) -> None:
+        line = node.start_mark.line + 1
+        if key in seen and key != "<<":
+            expected = f"each key once; it stands on line {seen[key]} already"
+            raise ConfigError(Problem(self._source, line, dotted((*path, key)), None, expected))
+        seen[key] = line

@@ -1,0 +1,48 @@
+"""Durations as users write them: `90s`, `1h30m`, `500ms`, `2d`, or a bare number of seconds."""
+
+import re
+
+_UNIT_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+    "y": 365 * 86_400_000,
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])")
+
+
+def parse_duration_ms(text: str | float) -> int:
+    """Return the length in milliseconds.
+
+    Raises:
+        ValueError: the text is neither a number of seconds nor parts such as `1h30m`.
+
+    Source: the units of Prometheus' model.ParseDuration; fractions as Go's time.ParseDuration allows.
+    """
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        if not 0 <= text < 1e12:
+            raise ValueError(f"found {text}, expected a duration of zero or more seconds")
+        return round(text * 1000)
+    stripped = str(text).strip()
+    if re.fullmatch(r"\d+(\.\d+)?", stripped):
+        return round(float(stripped) * 1000)
+    parts = _PART.findall(stripped)
+    if not parts or "".join(number + unit for number, unit in parts) != stripped:
+        raise ValueError(f"found {text!r}, expected a duration such as 15s, 5m or 1h30m")
+    return round(sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
+
+
+def format_duration(milliseconds: int) -> str:
+    """Return the shortest text that `parse_duration_ms` reads back, such as `1h30m` or `2m5s`."""
+    if milliseconds == 0:
+        return "0s"
+    rest = milliseconds
+    text = ""
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, rest = divmod(rest, _UNIT_MS[unit])
+        if count:
+            text += f"{count}{unit}"
+    return text

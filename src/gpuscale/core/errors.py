@@ -1,0 +1,79 @@
+"""The tree of errors that gpuscale raises on purpose.
+
+```
+GpuscaleError
+├── UsageError        the command line is wrong
+├── ConfigError       a file's content is wrong; carries one Problem per fault
+├── QueryError        a PromQL text is wrong or uses what is not supported
+├── NotFoundError     the thing asked for is not there
+├── UnavailableError  a part outside does not answer; trying again may help
+├── UpstreamError     a part outside answered with an error
+└── BugError          gpuscale broke one of its own rules
+```
+
+Branches say what the caller can do. The command line turns the first two and QueryError into exit code 2.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault in one file: where it is, what was found there and what belongs there."""
+
+    source: str
+    """File name as the user gave it, or a name such as `<stdin>`."""
+    line: int | None
+    """1-based; None where the fault is the whole file's."""
+    field: str | None
+    """Dotted path, column or key; None where the line says it all."""
+    found: str | None
+    expected: str
+    fix: str | None = None
+    """What to do, where that is not clear from `expected`."""
+
+    def __str__(self) -> str:
+        where = self.source if self.line is None else f"{self.source}:{self.line}"
+        field = f"{self.field}: " if self.field else ""
+        found = f"found {self.found}, expected {self.expected}" if self.found else self.expected
+        fix = f"; {self.fix}" if self.fix else ""
+        return f"{where}: {field}{found}{fix}"
+
+
+class GpuscaleError(Exception):
+    """Base of every error that gpuscale raises on purpose."""
+
+
+class UsageError(GpuscaleError):
+    """The command line asks for something that can't be done."""
+
+
+class ConfigError(GpuscaleError):
+    """A file's content is wrong. Nothing of it was applied."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = problems
+        super().__init__(*problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class QueryError(GpuscaleError):
+    """A PromQL text can't be parsed, or uses a part of the language that is not supported."""
+
+
+class NotFoundError(GpuscaleError):
+    """What was asked for does not exist."""
+
+
+class UnavailableError(GpuscaleError):
+    """A part outside does not answer; the same call may work later."""
+
+
+class UpstreamError(GpuscaleError):
+    """A part outside answered with an error of its own."""
+
+
+class BugError(GpuscaleError):
+    """gpuscale broke one of its own rules; please report it."""

@@ -1,0 +1,56 @@
+"""Regular expressions as Go reads them (RE2): what Prometheus and rule files are written in."""
+
+from functools import lru_cache
+from typing import Protocol
+
+import re2
+
+
+class Match(Protocol):
+    """What a match gives back."""
+
+    def group(self, index: int | str = 0) -> str | None:
+        """Return the text of a group, or None where it took no part."""
+        ...
+
+
+class Pattern(Protocol):
+    """A compiled RE2 expression."""
+
+    groups: int
+    groupindex: dict[str, int]
+
+    def search(self, text: str) -> Match | None:
+        """Return the first match anywhere in `text`."""
+        ...
+
+    def fullmatch(self, text: str) -> Match | None:
+        """Return a match of the whole `text`."""
+        ...
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.log_errors = False
+    options.dot_nl = False
+    return options
+
+
+@lru_cache(maxsize=4096)
+def compile_re2(expression: str) -> Pattern:
+    """Return the compiled expression.
+
+    Raises:
+        ValueError: not RE2, such as look-around or a back-reference; the message says what.
+    """
+    try:
+        return re2.compile(expression, _options())  # type: ignore[no-any-return]
+    except re2.error as error:
+        reason = error.args[0]
+        text = reason.decode() if isinstance(reason, bytes) else str(reason)
+        raise ValueError(f"not a regular expression of RE2: {text}") from None
+
+
+def escape(text: str) -> str:
+    """Return an expression that matches exactly `text`."""
+    return str(re2.escape(text))

@@ -1,0 +1,53 @@
+import pytest
+
+from gpuscale.core.documents import load_documents
+from gpuscale.core.errors import ConfigError
+
+
+def failure(text):
+    with pytest.raises(ConfigError) as caught:
+        load_documents(text, "f.yaml")
+    return str(caught.value)
+
+
+def test_every_value_knows_its_line():
+    (document,) = load_documents("a:\n  b:\n    - x\n    - y: 1\n", "f.yaml")
+    assert document.data == {"a": {"b": ["x", {"y": 1}]}}
+    assert document.line(("a", "b")) == 2
+    assert document.line(("a", "b", 1, "y")) == 4
+
+
+def test_a_missing_value_has_the_line_of_its_parent():
+    (document,) = load_documents("a:\n  b: 1\n", "f.yaml")
+    assert document.line(("a", "c", "d")) == 1
+
+
+def test_empty_documents_are_left_out_and_lines_count_through_the_file():
+    first, second = load_documents("---\n---\na: 1\n---\nb: 2\n", "f.yaml")
+    assert (first.index, second.index) == (0, 1)
+    assert second.line(("b",)) == 5
+
+
+def test_a_key_given_twice_names_both_lines():
+    assert failure("a: 1\nb: 2\na: 3\n") == (
+        "f.yaml:3: a: each key once; it stands on line 1 already"
+    )
+
+
+def test_text_that_is_no_yaml_names_the_line():
+    assert failure("a: [1, 2\nb: 3\n").startswith("f.yaml:2: found ")
+
+
+def test_aliases_that_blow_up_are_refused():
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
+    assert "more than 500000 values once aliases are followed" in failure("\n".join(lines))
+
+
+def test_numbers_beyond_all_quantities_are_refused():
+    assert "a whole number of more than 1024 bits" in failure(f"a: 0x{'f' * 5000}")
+
+
+def test_merge_keys_are_followed():
+    (document,) = load_documents("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\n", "f.yaml")
+    assert document.data["use"] == {"x": 1, "y": 3}
