@@ -1,0 +1,1 @@
+"""Metric families, and the Prometheus text format that carries them."""

@@ -1,0 +1,104 @@
+"""Metric families to the Prometheus text format 0.0.4.
+
+Source: github.com/prometheus/common/expfmt (text_create.go).
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from functools import lru_cache
+
+from gpuscale.exposition.families import Family, Sample
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The Content-Type header of an answer that carries this format."""
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+_HELP_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n"})
+
+
+def render_text(
+    families: Iterable[Family], *, float_text: Callable[[float], str] | None = None
+) -> str:
+    """Return the exposition of the families, in their order.
+
+    Args:
+        families: each name at most once.
+        float_text: how floats are printed; `shortest` unless given. Ints always print plain.
+    """
+    text = float_text or shortest
+    lines: list[str] = []
+    for family in families:
+        lines.extend(_header(family))
+        lines.extend(_sample_line(family.name, sample, text) for sample in family.samples)
+    return "".join(lines)
+
+
+def shortest(value: float) -> str:
+    """Return the shortest text that reads back as the same number, in Go's `%g` form.
+
+    Source: Go strconv.FormatFloat(value, 'g', -1, 64), which Prometheus' own libraries print with.
+    """
+    if not math.isfinite(value):
+        return _special(value)
+    text = repr(value)
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        return text.removesuffix(".0")
+    sign, digits, _ = Decimal(text).as_tuple()
+    figures = "".join(map(str, digits)).rstrip("0")
+    mantissa = f"{figures[0]}.{figures[1:]}".rstrip(".")
+    return f"{'-' * sign}{mantissa}e{Decimal(text).adjusted():+03d}"
+
+
+def six_decimals(value: float) -> str:
+    """Return the number with six decimals, as dcgm-exporter prints doubles.
+
+    Source: dcgm-exporter internal/pkg/collector (ToString, `%f`).
+    """
+    return f"{value:f}" if math.isfinite(value) else _special(value)
+
+
+def positional(value: float) -> str:
+    """Return the shortest text that reads back as the same number, never with an exponent.
+
+    Source: Go strconv.FormatFloat(value, 'f', -1, 64), which the Prometheus HTTP API prints with.
+    """
+    if not math.isfinite(value):
+        return _special(value)
+    text = repr(float(value))
+    if "e" in text:
+        text = format(Decimal(text), "f")
+    return text.removesuffix(".0")
+
+
+def escape_label_value(value: str) -> str:
+    """Return a label value as it stands between quotes."""
+    return value.translate(_ESCAPES)
+
+
+def _special(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "+Inf" if value > 0 else "-Inf"
+
+
+def _header(family: Family) -> list[str]:
+    lines = []
+    if family.help:
+        lines.append(f"# HELP {family.name} {family.help.translate(_HELP_ESCAPES)}\n")
+    lines.append(f"# TYPE {family.name} {family.type}\n")
+    return lines
+
+
+def _sample_line(name: str, sample: Sample, float_text: Callable[[float], str]) -> str:
+    value = sample.value
+    text = str(value) if isinstance(value, int) else float_text(value)
+    return f"{name}{sample.suffix}{_labels_text(sample.labels)} {text}\n"
+
+
+@lru_cache(maxsize=65_536)
+def _labels_text(labels: tuple[tuple[str, str], ...]) -> str:
+    """Return the labels in braces; they stay the same from scrape to scrape, so each is made once."""
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{key}="{escape_label_value(each)}"' for key, each in labels) + "}"

@@ -1,0 +1,139 @@
+"""Exposition text: what is written reads back, and whatever comes in is read or refused with its line."""
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuscale.exposition.families import TYPES, Family, Sample
+from gpuscale.exposition.parse import ExpositionError, parse_text
+from gpuscale.exposition.write import positional, render_text, shortest
+from gpuscale.series.scrape import ScrapeTarget
+from gpuscale.series.store import SeriesStore
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+# Endings that would make one family's sample belong to another.
+NAMES = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,12}", fullmatch=True).filter(
+    lambda name: not name.endswith(("_sum", "_count", "_bucket"))
+)
+LABELS = st.dictionaries(
+    st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True), TEXT, max_size=4
+).map(lambda labels: tuple(labels.items()))
+VALUES = st.integers(-(2**63), 2**64) | st.floats()
+SUFFIXES = {"histogram": ["_bucket", "_sum", "_count"], "summary": ["", "_sum", "_count"]}
+
+
+@st.composite
+def families(draw):
+    kind = draw(st.sampled_from(TYPES))
+    suffixes = st.sampled_from(SUFFIXES.get(kind, [""]))
+    samples = draw(st.lists(st.builds(Sample, LABELS, VALUES, suffixes), max_size=4))
+    # Blanks before a help text are not part of it.
+    return Family(draw(NAMES), kind, draw(TEXT).lstrip(" \t"), tuple(samples))
+
+
+@given(st.lists(families(), max_size=4, unique_by=lambda family: family.name))
+@settings(max_examples=200, deadline=None)
+def test_what_is_rendered_reads_back(given_families):
+    text = render_text(given_families)
+    back = parse_text(text)
+    assert render_text(back) == text
+    assert [(f.name, f.type, f.help) for f in back] == [
+        (f.name, f.type, f.help) for f in given_families
+    ]
+    for family, again in zip(given_families, back, strict=True):
+        for sample, other in zip(family.samples, again.samples, strict=True):
+            assert (sample.labels, sample.suffix) == (other.labels, other.suffix)
+            assert _same(sample.value, other.value)
+
+
+@given(st.floats())
+def test_number_texts_read_back(number):
+    assert _same(float(shortest(number)), number)
+    assert _same(float(positional(number)), number)
+    assert "e" not in positional(number).lower().replace("inf", "")
+
+
+PIECES = st.sampled_from(
+    [
+        *[
+            "a",
+            "b_total",
+            "{",
+            "}",
+            '="',
+            '"',
+            ",",
+            " ",
+            "\t",
+            "\n",
+            "\r",
+            "\\",
+            "# HELP ",
+            "# TYPE ",
+        ],
+        *[
+            "gauge",
+            "1",
+            "-",
+            "+Inf",
+            "NaN",
+            "1e400",
+            "1_0",
+            "99999999999999999999",
+            "é",
+            "\x00",
+            "٣",
+            "#",
+        ],
+        *['a{x="1"} 1\n', "a 1 1000\n", "a 1\n", "# EOF\n", "=", "0x1p3", "\x1c", "\u2028"],
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=30).map("".join))
+@settings(max_examples=500, deadline=None)
+def test_any_text_is_read_or_refused_with_its_line(text):
+    try:
+        parse_text(text)
+    except ExpositionError as error:
+        problem = error.problems[0]
+        assert problem.line is not None
+        assert 1 <= problem.line <= text.count("\n") + 1
+
+
+@given(st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_a_scrape_takes_all_of_a_text_or_nothing(texts):
+    """The quick way of a repeated scrape and the general reader agree on what is well-formed."""
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    for i, text in enumerate(texts):
+        before = store.stats().samples
+        result = target.ingest(text, 10_000 + i)
+        lines_with_a_value = _values(text)
+        if lines_with_a_value is None:
+            assert result.problem is not None
+            assert result.added == 0
+        else:
+            assert result.problem is None
+            assert result.samples == lines_with_a_value
+        assert store.stats().samples >= before
+
+
+def _values(text):
+    try:
+        return sum(len(family.samples) for family in parse_text(_without_meta(text)))
+    except ExpositionError:
+        return None
+
+
+def _without_meta(text):
+    # A scrape, as Prometheus', does not mind a type given twice or not known.
+    return "\n".join(
+        "" if line.lstrip(" \t").startswith("#") else line for line in text.split("\n")
+    )
+
+
+def _same(left, right):
+    return left == right or (math.isnan(left) and math.isnan(right))
