@@ -1,0 +1,1 @@
+"""Kubernetes objects as frozen types, from manifests as users have them."""
