@@ -1,0 +1,1 @@
+"""An in-memory store of time series, and PromQL evaluated over it."""

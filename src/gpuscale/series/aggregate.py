@@ -1,0 +1,134 @@
+"""Aggregations over labels: `sum by (pod) (...)` and its kin."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from gpuscale.core.errors import QueryError
+from gpuscale.exposition.write import positional
+from gpuscale.series.labels import METRIC_NAME, LabelSet
+from gpuscale.series.rows import Evaluator, Rows, ascending, descending
+from gpuscale.series.statistics import (
+    deviation,
+    largest,
+    mean,
+    quantile,
+    smallest,
+    total,
+    variance,
+)
+from gpuscale.series.tree import Aggregate, Node
+
+_MAX_REMEMBERED = 200_000
+
+_REDUCERS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": total,
+    "avg": mean,
+    "min": smallest,
+    "max": largest,
+    "count": lambda values: float(len(values)),
+    "group": lambda values: 1.0,
+    "stddev": deviation,
+    "stdvar": variance,
+}
+
+AGGREGATORS = frozenset({*_REDUCERS, "topk", "bottomk", "quantile", "count_values"})
+
+
+class Grouping:
+    """Label sets to the label set of their group, remembered from query to query.
+
+    Args:
+        by: whether `labels` are kept, rather than dropped along with the metric's name.
+        labels: label names.
+    """
+
+    def __init__(self, labels: tuple[str, ...], *, by: bool) -> None:
+        self._names = labels if by else (*labels, METRIC_NAME)
+        self._by = by
+        self._remembered: dict[str, LabelSet] = {}
+
+    def of(self, labels: LabelSet) -> LabelSet:
+        """Return the group of a label set."""
+        group = self._remembered.get(labels.key)
+        if group is None:
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            group = labels.keep(self._names) if self._by else labels.drop(self._names)
+            self._remembered[labels.key] = group
+        return group
+
+
+@lru_cache(maxsize=256)
+def grouping(labels: tuple[str, ...], *, by: bool) -> Grouping:
+    """Return the grouping by, or without, these labels."""
+    return Grouping(labels, by=by)
+
+
+def aggregate(evaluator: Evaluator, node: Aggregate) -> Rows:
+    """Return the vector of an aggregation.
+
+    Raises:
+        QueryError: the parameter is out of bounds.
+    """
+    rows = evaluator.rows(node.expression)
+    groups = grouping(node.labels, by=node.by)
+    if node.operator in _REDUCERS:
+        return _reduced(rows, groups.of, _REDUCERS[node.operator])
+    parameter = _parameter(node)
+    if node.operator == "count_values":
+        return _counted_values(rows, groups, evaluator.text(parameter))
+    number = evaluator.number(parameter).value
+    if node.operator == "quantile":
+        return _reduced(rows, groups.of, lambda values: quantile(number, values))
+    return _extremes(rows, groups, number, largest_first=node.operator == "topk")
+
+
+def _parameter(node: Aggregate) -> Node:
+    if node.parameter is None:
+        raise QueryError(f"aggregation {node.operator} needs a parameter")
+    return node.parameter
+
+
+def _reduced(
+    rows: Rows,
+    group_of: Callable[[LabelSet], LabelSet],
+    reduce: Callable[[Sequence[float]], float],
+) -> Rows:
+    members: dict[str, tuple[LabelSet, list[float], list[int]]] = {}
+    for labels, value, measured_ms in rows:
+        group = group_of(labels)
+        found = members.get(group.key)
+        if found is None:
+            members[group.key] = (group, [value], [measured_ms])
+        else:
+            found[1].append(value)
+            found[2].append(measured_ms)
+    return [(group, reduce(values), min(times)) for group, values, times in members.values()]
+
+
+def _partition(rows: Rows, groups: Grouping) -> Iterable[Rows]:
+    members: dict[str, Rows] = {}
+    for row in rows:
+        members.setdefault(groups.of(row[0]).key, []).append(row)
+    return members.values()
+
+
+def _extremes(rows: Rows, groups: Grouping, count: float, *, largest_first: bool) -> Rows:
+    if math.isnan(count) or abs(count) >= 1 << 63:
+        raise QueryError(f"Scalar value {positional(count)} overflows int64")
+    if count < 1:
+        return []
+    kept: Rows = []
+    for members in _partition(rows, groups):
+        ranked = sorted(members, key=descending if largest_first else ascending)
+        kept.extend(ranked[: int(count)])
+    return kept
+
+
+def _counted_values(rows: Rows, groups: Grouping, label: str) -> Rows:
+    texts: Rows = [
+        (groups.of(labels).override({label: positional(value)}), value, measured_ms)
+        for labels, value, measured_ms in rows
+    ]
+    return _reduced(texts, lambda labels: labels, _REDUCERS["count"])

@@ -1,0 +1,359 @@
+"""PromQL evaluated over the store.
+
+The language is that of Prometheus 3: a range or a lookback leaves out a sample that lies exactly on its left
+boundary. Prometheus 2 took it in; `left_open=False` asks for that. Known differences: no native histograms,
+no `@` before 1970, and the experimental functions and aggregations are refused by name.
+
+A range query is an instant query at each of its steps. What makes that quick lies elsewhere: the store
+remembers what a selector selects, and groupings remember where a label set belongs.
+
+Source: prometheus promql/engine.go, release 3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpuscale.core.errors import BugError, QueryError
+from gpuscale.series.aggregate import aggregate
+from gpuscale.series.binary import scalar_binary, vector_binary
+from gpuscale.series.functions import SCALAR_FUNCTIONS, VECTOR_FUNCTIONS
+from gpuscale.series.labels import EMPTY, LabelSet
+from gpuscale.series.parse import BadQueryError, Query, parse_query
+from gpuscale.series.rows import Evaluator, Reading, Row, Rows, Window, Windows, nameless
+from gpuscale.series.staleness import is_stale
+from gpuscale.series.store import Series, SeriesStore, window_bounds
+from gpuscale.series.tree import (
+    Aggregate,
+    Anchor,
+    Binary,
+    Call,
+    Moment,
+    Negate,
+    Node,
+    Number,
+    Select,
+    SelectRange,
+    Subquery,
+    Text,
+    ValueType,
+    value_type,
+)
+from gpuscale.series.values import (
+    Matrix,
+    MatrixSeries,
+    Scalar,
+    StringValue,
+    Value,
+    Vector,
+    VectorSample,
+)
+
+LOOKBACK_MS = 300_000
+MAX_POINTS = 11_000
+"""Steps of a range query, as Prometheus bounds them."""
+MAX_SAMPLES = 5_000_000
+"""Samples one query may touch; some seconds of work."""
+SUBQUERY_STEP_MS = 60_000
+"""The step of `[5m:]`; Prometheus takes its global evaluation interval, by default a minute."""
+
+
+def instant(
+    store: SeriesStore,
+    query: str | Query,
+    at_ms: int,
+    *,
+    lookback_ms: int = LOOKBACK_MS,
+    left_open: bool = True,
+) -> Value:
+    """Return the value of a query at one time.
+
+    Args:
+        store: where the samples are.
+        query: PromQL, or what `parse_query` made of it.
+        at_ms: milliseconds since the epoch.
+        lookback_ms: how old a sample may be and still count as the current one.
+        left_open: whether a sample exactly at the start of a range stays out, as since Prometheus 3.
+
+    Raises:
+        QueryError: not PromQL, not supported, ambiguous, or too much to evaluate.
+    """
+    root = (parse_query(query) if isinstance(query, str) else query).root
+    span = _Span(store, at_ms, at_ms, lookback_ms, left_open)
+    evaluation = _Evaluation(span, at_ms)
+    match value_type(root):
+        case ValueType.SCALAR:
+            return Scalar(evaluation.number(root).value)
+        case ValueType.STRING:
+            return StringValue(evaluation.text(root))
+        case ValueType.MATRIX:
+            return _raw_matrix(evaluation.windows(root))
+        case ValueType.VECTOR:
+            return Vector(tuple(VectorSample(*row) for row in evaluation.rows(root)))
+
+
+def range_query(
+    store: SeriesStore,
+    query: str | Query,
+    start_ms: int,
+    end_ms: int,
+    step_ms: int,
+    *,
+    lookback_ms: int = LOOKBACK_MS,
+    left_open: bool = True,
+) -> Matrix:
+    """Return the values of a query at each step from `start_ms` to `end_ms`, both included.
+
+    Raises:
+        QueryError: as `instant`; or more than 11 000 steps, or a query that is no vector or scalar.
+    """
+    check_steps(start_ms, end_ms, step_ms)
+    root = (parse_query(query) if isinstance(query, str) else query).root
+    kind = value_type(root)
+    if kind in {ValueType.MATRIX, ValueType.STRING}:
+        raise BadQueryError(
+            f'invalid parameter "query": invalid expression type "{kind.value}" for range query, '
+            "must be Scalar or instant Vector"
+        )
+    span = _Span(store, start_ms, end_ms, lookback_ms, left_open)
+    gathered = _Gathered()
+    for at_ms in range(start_ms, end_ms + 1, step_ms):
+        evaluation = _Evaluation(span, at_ms)
+        for labels, value, _ in evaluation.rows(root):
+            gathered.add(labels, at_ms, value, at_ms)
+    return gathered.matrix()
+
+
+def check_steps(start_ms: int, end_ms: int, step_ms: int) -> None:
+    """Pass the steps of a range query that Prometheus would pass.
+
+    Raises:
+        BadQueryError: no step, an end before the start, or too many points; the texts are Prometheus'.
+    """
+    if end_ms < start_ms:
+        raise BadQueryError('invalid parameter "end": end timestamp must not be before start time')
+    if step_ms <= 0:
+        raise BadQueryError(
+            'invalid parameter "step": zero or negative query resolution step widths are not accepted. '
+            "Try a positive integer"
+        )
+    if (end_ms - start_ms) // step_ms > MAX_POINTS:
+        raise BadQueryError(
+            "exceeded maximum resolution of 11,000 points per timeseries. "
+            "Try decreasing the query resolution (?step=XX)"
+        )
+
+
+@dataclass(slots=True)
+class _Span:
+    """What all steps of one query share."""
+
+    store: SeriesStore
+    start_ms: int
+    end_ms: int
+    lookback_ms: int
+    left_open: bool
+    samples: int = 0
+
+    def spend(self, samples: int) -> None:
+        """Count samples about to be touched."""
+        self.samples += samples
+        if self.samples > MAX_SAMPLES:
+            raise QueryError(
+                "query processing would load too many samples into memory in query execution"
+            )
+
+
+@dataclass(slots=True)
+class _Points:
+    labels: LabelSet
+    times_ms: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    measured_ms: int = 0
+
+
+class _Gathered:
+    """Rows of many steps, sorted into series."""
+
+    def __init__(self) -> None:
+        self._series: dict[str, _Points] = {}
+
+    def add(self, labels: LabelSet, at_ms: int, value: float, measured_ms: int) -> None:
+        points = self._series.get(labels.key)
+        if points is None:
+            points = self._series[labels.key] = _Points(labels)
+        points.times_ms.append(at_ms)
+        points.values.append(value)
+        points.measured_ms = measured_ms
+
+    def matrix(self) -> Matrix:
+        ordered = sorted(self._series.values(), key=lambda points: tuple(points.labels.items()))
+        return Matrix(tuple(_matrix_series(points) for points in ordered))
+
+    def windows(self) -> list[Window]:
+        return [
+            Window(points.labels, points.times_ms, points.values, points.measured_ms)
+            for points in self._series.values()
+        ]
+
+
+def _matrix_series(points: _Points | Window) -> MatrixSeries:
+    return MatrixSeries(points.labels, tuple(zip(points.times_ms, points.values, strict=True)))
+
+
+def _raw_matrix(windows: Windows) -> Matrix:
+    ordered = sorted(windows.windows, key=lambda window: tuple(window.labels.items()))
+    return Matrix(tuple(_matrix_series(window) for window in ordered))
+
+
+class _Evaluation(Evaluator):
+    """One query at one time."""
+
+    __slots__ = ("_span", "at_ms")
+
+    def __init__(self, span: _Span, at_ms: int) -> None:
+        self._span = span
+        self.at_ms = at_ms
+
+    def rows(self, node: Node) -> Rows:
+        """Return the instant vector of an expression; a scalar becomes one without labels."""
+        match node:
+            case Select():
+                return self._select(node)
+            case Aggregate():
+                return aggregate(self, node)
+            case Call() if node.function in VECTOR_FUNCTIONS:
+                return VECTOR_FUNCTIONS[node.function](self, node.arguments)
+            case Binary() if value_type(node) is ValueType.VECTOR:
+                return vector_binary(self, node)
+            case Negate() if value_type(node) is ValueType.VECTOR:
+                rows = self.rows(node.expression)
+                return nameless([(labels, -value, time_ms) for labels, value, time_ms in rows])
+            case _:
+                reading = self.number(node)
+                measured_ms = self.at_ms if reading.measured_ms is None else reading.measured_ms
+                return [(EMPTY, reading.value, measured_ms)]
+
+    def number(self, node: Node) -> Reading:
+        """Return the scalar of an expression."""
+        match node:
+            case Number():
+                return Reading(node.value)
+            case Call() if node.function in SCALAR_FUNCTIONS:
+                return SCALAR_FUNCTIONS[node.function](self, node.arguments)
+            case Binary():
+                return scalar_binary(self, node)
+            case Negate():
+                value, measured_ms = self.number(node.expression)
+                return Reading(-value, measured_ms)
+            case _:
+                raise BugError(f"found a {value_type(node).value} where a scalar belongs")
+
+    def text(self, node: Node) -> str:
+        """Return the string of an expression."""
+        if isinstance(node, Text):
+            return node.value
+        raise BugError(f"found a {value_type(node).value} where a string belongs")
+
+    def windows(self, node: Node) -> Windows:
+        """Return the range vector of an expression."""
+        match node:
+            case SelectRange():
+                return self._select_range(node)
+            case Subquery():
+                return self._subquery(node)
+            case _:
+                raise BugError(f"found a {value_type(node).value} where a range vector belongs")
+
+    def _end_ms(self, moment: Moment) -> int:
+        """Return the time that a selector looks from."""
+        match moment.at:
+            case None:
+                at_ms = self.at_ms
+            case Anchor.START:
+                at_ms = self._span.start_ms
+            case Anchor.END:
+                at_ms = self._span.end_ms
+            case _:
+                at_ms = moment.at
+        return at_ms - moment.offset_ms
+
+    def _series(self, selector: Select) -> tuple[Series, ...]:
+        series = self._span.store.select(selector.matchers)
+        self._span.spend(len(series))
+        return series
+
+    def _select(self, node: Select) -> Rows:
+        """Return the newest sample of each series that is not too old."""
+        at_ms = self._end_ms(node.moment)
+        oldest_ms = self._oldest_ms(at_ms)
+        rows: Rows = []
+        for series in self._series(node):
+            time_ms = series.last_ms
+            if time_ms <= at_ms:
+                if time_ms >= oldest_ms and not series.is_stale():
+                    rows.append((series.labels, series.values[-1], time_ms))
+            elif (row := _row_at(series, at_ms, oldest_ms)) is not None:
+                rows.append(row)
+        return rows
+
+    def _oldest_ms(self, at_ms: int) -> int:
+        """Return the first millisecond that still counts as current at `at_ms`."""
+        oldest_ms = at_ms - self._span.lookback_ms + (1 if self._span.left_open else 0)
+        return max(oldest_ms, self._span.store.oldest_kept_ms())
+
+    def _select_range(self, node: SelectRange) -> Windows:
+        end_ms = self._end_ms(node.selector.moment)
+        start_ms = end_ms - node.range_ms
+        kept_ms = self._span.store.oldest_kept_ms()
+        windows: list[Window] = []
+        for series in self._series(node.selector):
+            window = self._window(series, max(start_ms, kept_ms - 1), end_ms)
+            if window is not None:
+                windows.append(window)
+        return Windows(start_ms, end_ms, windows)
+
+    def _window(self, series: Series, start_ms: int, end_ms: int) -> Window | None:
+        low, high = window_bounds(series, start_ms, end_ms, left_open=self._span.left_open)
+        if low == high:
+            return None
+        self._span.spend(high - low)
+        times_ms, values = series.times_ms[low:high], series.values[low:high]
+        if series.has_stale:
+            return _without_markers(series.labels, times_ms, values)
+        return Window(series.labels, times_ms, values, times_ms[-1])
+
+    def _subquery(self, node: Subquery) -> Windows:
+        end_ms = self._end_ms(node.moment)
+        start_ms = end_ms - node.range_ms
+        step_ms = node.step_ms or SUBQUERY_STEP_MS
+        first_ms = -(-start_ms // step_ms) * step_ms
+        if self._span.left_open and first_ms == start_ms:
+            first_ms += step_ms
+        steps = range(first_ms, end_ms + 1, step_ms)
+        self._span.spend(len(steps))
+        gathered = _Gathered()
+        for at_ms in steps:
+            for labels, value, measured_ms in _Evaluation(self._span, at_ms).rows(node.expression):
+                gathered.add(labels, at_ms, value, measured_ms)
+        return Windows(start_ms, end_ms, gathered.windows())
+
+
+def _row_at(series: Series, at_ms: int, oldest_ms: int) -> Row | None:
+    """Return the newest sample up to a time, unless it is too old or marks the series' end."""
+    _, high = window_bounds(series, at_ms, at_ms, left_open=True)
+    if high == 0 or series.times_ms[high - 1] < oldest_ms:
+        return None
+    value = series.values[high - 1]
+    if series.has_stale and is_stale(value):
+        return None
+    return series.labels, value, series.times_ms[high - 1]
+
+
+def _without_markers(
+    labels: LabelSet, times_ms: Sequence[int], values: Sequence[float]
+) -> Window | None:
+    kept = [pair for pair in zip(times_ms, values, strict=True) if not is_stale(pair[1])]
+    if not kept:
+        return None
+    times, numbers = zip(*kept, strict=True)
+    return Window(labels, times, numbers, times[-1])

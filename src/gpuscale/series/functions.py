@@ -1,0 +1,195 @@
+"""The functions of PromQL, by name.
+
+Each takes the evaluation it runs in and its unevaluated arguments.
+"""
+
+import math
+from collections.abc import Callable
+
+from gpuscale.series.elementwise import ELEMENTWISE, clamp, round_to
+from gpuscale.series.histogram import histogram_quantile
+from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelSet
+from gpuscale.series.matchers import MatchOp
+from gpuscale.series.moments import DATE_FUNCTIONS, date_part
+from gpuscale.series.ranges import KEEPS_NAME, RANGE_FUNCTIONS, Bounds
+from gpuscale.series.relabel import label_join, label_replace
+from gpuscale.series.rows import (
+    NAN,
+    Evaluator,
+    Reading,
+    Rows,
+    ascending,
+    descending,
+    nameless,
+    unique,
+)
+from gpuscale.series.tree import Node, Select, SelectRange, ValueType, value_type
+
+Arguments = tuple[Node, ...]
+VectorFunction = Callable[[Evaluator, Arguments], Rows]
+ScalarFunction = Callable[[Evaluator, Arguments], Reading]
+
+
+def _time(evaluator: Evaluator, arguments: Arguments) -> Reading:
+    return Reading(evaluator.at_ms / 1000)
+
+
+def _scalar(evaluator: Evaluator, arguments: Arguments) -> Reading:
+    rows = evaluator.rows(arguments[0])
+    return Reading(rows[0][1], rows[0][2]) if len(rows) == 1 else Reading(NAN)
+
+
+def _vector(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    number = evaluator.number(arguments[0])
+    measured_ms = evaluator.at_ms if number.measured_ms is None else number.measured_ms
+    return [(EMPTY, number.value, measured_ms)]
+
+
+def _timestamp(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    rows = evaluator.rows(arguments[0])
+    if isinstance(arguments[0], Select):
+        return nameless([(labels, time_ms / 1000, time_ms) for labels, _, time_ms in rows])
+    return nameless([(labels, evaluator.at_ms / 1000, time_ms) for labels, _, time_ms in rows])
+
+
+def _absent(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    if evaluator.rows(arguments[0]):
+        return []
+    return [(_expected_labels(arguments[0]), 1.0, evaluator.at_ms)]
+
+
+def _absent_over_time(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    if evaluator.windows(arguments[0]).windows:
+        return []
+    return [(_expected_labels(arguments[0]), 1.0, evaluator.at_ms)]
+
+
+def _expected_labels(node: Node) -> LabelSet:
+    """Return the labels that a selector fixes to one value."""
+    if isinstance(node, SelectRange):
+        node = node.selector
+    if not isinstance(node, Select):
+        return EMPTY
+    found: dict[str, str] = {}
+    for matcher in node.matchers:
+        fixed = matcher.op is MatchOp.EQUAL and matcher.name not in found
+        found[matcher.name] = matcher.value if fixed else ""
+    return LabelSet(found.items()).drop((METRIC_NAME,))
+
+
+def _sort(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    return sorted(evaluator.rows(arguments[0]), key=ascending)
+
+
+def _sort_desc(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    return sorted(evaluator.rows(arguments[0]), key=descending)
+
+
+def _round(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    nearest = evaluator.number(arguments[1]).value if len(arguments) > 1 else 1.0
+    return _mapped(evaluator.rows(arguments[0]), lambda value: round_to(value, nearest))
+
+
+def _clamp(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    low, high = (evaluator.number(each).value for each in arguments[1:])
+    return _clamped(evaluator.rows(arguments[0]), low, high)
+
+
+def _clamp_min(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    low = evaluator.number(arguments[1]).value
+    return _clamped(evaluator.rows(arguments[0]), low, math.inf)
+
+
+def _clamp_max(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    high = evaluator.number(arguments[1]).value
+    return _clamped(evaluator.rows(arguments[0]), -math.inf, high)
+
+
+def _clamped(rows: Rows, low: float, high: float) -> Rows:
+    if high < low:
+        return []
+    return _mapped(rows, lambda value: clamp(value, low, high))
+
+
+def _label_replace(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    target, replacement, source, expression = (evaluator.text(each) for each in arguments[1:])
+    return label_replace(evaluator.rows(arguments[0]), target, replacement, source, expression)
+
+
+def _label_join(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    target, separator, *sources = (evaluator.text(each) for each in arguments[1:])
+    return label_join(evaluator.rows(arguments[0]), target, separator, tuple(sources))
+
+
+def _histogram_quantile(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    share = evaluator.number(arguments[0]).value
+    return histogram_quantile(share, evaluator.rows(arguments[1]))
+
+
+def _mapped(rows: Rows, function: Callable[[float], float]) -> Rows:
+    return nameless([(labels, function(value), time_ms) for labels, value, time_ms in rows])
+
+
+def _elementwise(function: Callable[[float], float]) -> VectorFunction:
+    return lambda evaluator, arguments: _mapped(evaluator.rows(arguments[0]), function)
+
+
+def _date(name: str) -> VectorFunction:
+    def answer(evaluator: Evaluator, arguments: Arguments) -> Rows:
+        now: Rows = [(EMPTY, evaluator.at_ms / 1000, evaluator.at_ms)]
+        rows = evaluator.rows(arguments[0]) if arguments else now
+        return _mapped(rows, lambda value: date_part(name, value))
+
+    return answer
+
+
+def _over_range(name: str) -> VectorFunction:
+    """Return a function of one range vector and scalars, in whichever order they come."""
+    function = RANGE_FUNCTIONS[name]
+    keeps_name = name in KEEPS_NAME
+
+    def answer(evaluator: Evaluator, arguments: Arguments) -> Rows:
+        numbers = [evaluator.number(each).value for each in arguments if _is_scalar(each)]
+        ranged = next(each for each in arguments if not _is_scalar(each))
+        start_ms, end_ms, windows = evaluator.windows(ranged)
+        bounds = Bounds(start_ms, end_ms, evaluator.at_ms)
+        rows: Rows = []
+        for window in windows:
+            value = function(window, bounds, *numbers)
+            if value is not None:
+                labels = window.labels if keeps_name else window.labels.without_name()
+                rows.append((labels, value, window.measured_ms))
+        return unique(rows)
+
+    return answer
+
+
+def _is_scalar(node: Node) -> bool:
+    return value_type(node) is ValueType.SCALAR
+
+
+SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
+    "time": _time,
+    "scalar": _scalar,
+    "pi": lambda evaluator, arguments: Reading(math.pi),
+}
+VECTOR_FUNCTIONS: dict[str, VectorFunction] = {
+    "vector": _vector,
+    "timestamp": _timestamp,
+    "absent": _absent,
+    "absent_over_time": _absent_over_time,
+    "sort": _sort,
+    "sort_desc": _sort_desc,
+    "round": _round,
+    "clamp": _clamp,
+    "clamp_min": _clamp_min,
+    "clamp_max": _clamp_max,
+    "label_replace": _label_replace,
+    "label_join": _label_join,
+    "histogram_quantile": _histogram_quantile,
+    **{name: _elementwise(function) for name, function in ELEMENTWISE.items()},
+    **{name: _date(name) for name in DATE_FUNCTIONS},
+    **{name: _over_range(name) for name in RANGE_FUNCTIONS},
+}
+FUNCTIONS = frozenset({*SCALAR_FUNCTIONS, *VECTOR_FUNCTIONS})
+"""Every function that can be called."""

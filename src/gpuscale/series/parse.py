@@ -1,0 +1,290 @@
+"""PromQL text to an expression tree.
+
+The only module that imports promql_parser; its tree becomes ours here, and what is not supported is named
+here, before anything is evaluated. The parser recurses in native code, so the text is bounded in length and
+in what can nest before it gets there.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import promql_parser as native
+
+from gpuscale.core.errors import QueryError
+from gpuscale.series import tree
+from gpuscale.series.aggregate import AGGREGATORS
+from gpuscale.series.functions import FUNCTIONS
+from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.matchers import Matcher, MatchOp
+
+MAX_QUERY_CHARS = 64 * 1024
+MAX_OPERATIONS = 200
+"""Operators and parentheses of one query; each may be a level of nesting."""
+_MAX_SHIFT = timedelta(days=365 * 200)
+
+_STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
+_BRACES = re.compile(r"\{[^{}]*\}")
+_COMMENT = re.compile(r"#[^\n]*")
+_OPERATION = re.compile(r"[(\[{+\-*/%^<>]|[=!]=|\b(?:and|or|unless|atan2)\b", re.IGNORECASE)
+_BEFORE_EPOCH = re.compile(r"@[\s+]*-")
+_WILD_DURATION = re.compile(
+    r"(?:\[|\[[^\]]*:|\boffset\b)[\s+-]*(?:inf\b|nan\b|0x|[\d.][\d._]*e|[\d._]{13})", re.IGNORECASE
+)
+"""Numbers in place of durations that make the native parser panic."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+# Prometheus 2 calls it so; Prometheus 3 renamed it to double_exponential_smoothing.
+native.register_extra_functions(
+    [
+        native.Function(
+            "holt_winters",
+            [native.ValueType.Matrix, native.ValueType.Scalar, native.ValueType.Scalar],
+            native.ValueType.Vector,
+        )
+    ]
+)
+
+
+class BadQueryError(QueryError):
+    """What was asked is wrong in itself, whatever the data; the HTTP API answers 400 rather than 422."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A PromQL text that was understood."""
+
+    text: str
+    root: tree.Node
+
+
+@lru_cache(maxsize=4096)
+def parse_query(text: str) -> Query:
+    """Return the query that a text stands for.
+
+    Raises:
+        BadQueryError: not PromQL, or a part of the language that is not supported.
+    """
+    _check_bounds(text)
+    try:
+        return Query(text, _node(native.parse(text)))
+    except (ValueError, OverflowError) as error:
+        raise BadQueryError(f"parse error: {error}") from None
+    except BaseException as error:
+        # A panic of the native parser is no Exception, and its type can't be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise BadQueryError(f"parse error: {error}") from None
+
+
+def parse_matchers(text: str) -> tuple[Matcher, ...]:
+    """Return the matchers of a series selector such as `up{job="node"}`.
+
+    Raises:
+        BadQueryError: not a selector, or one with an offset or a range.
+    """
+    root = parse_query(text).root
+    if isinstance(root, tree.Select) and root.moment == tree.Moment():
+        return root.matchers
+    raise BadQueryError(f"parse error: found {text!r}, expected only a series selector")
+
+
+def metric_names(query: Query) -> frozenset[str] | None:
+    """Return the names of the metrics a query reads; None where a selector leaves the name open."""
+    names: set[str] = set()
+    for selector in selectors(query.root):
+        name = _fixed_name(selector)
+        if name is None:
+            return None
+        names.add(name)
+    return frozenset(names)
+
+
+def selectors(node: tree.Node) -> Iterator[tree.Select]:
+    """Return the vector selectors of an expression, from left to right."""
+    if isinstance(node, tree.Select):
+        yield node
+        return
+    for field in fields(node):
+        value = getattr(node, field.name)
+        for child in value if isinstance(value, tuple) else (value,):
+            if isinstance(child, tree.Node):
+                yield from selectors(child)
+
+
+def _fixed_name(selector: tree.Select) -> str | None:
+    for matcher in selector.matchers:
+        if matcher.name == METRIC_NAME and matcher.op is MatchOp.EQUAL and matcher.value:
+            return matcher.value
+    return None
+
+
+def _check_bounds(text: str) -> None:
+    if len(text) > MAX_QUERY_CHARS:
+        raise BadQueryError(
+            f"parse error: found {len(text)} characters, expected at most {MAX_QUERY_CHARS}"
+        )
+    bare = _COMMENT.sub("", _BRACES.sub("", _STRING.sub("", text)))
+    if _BEFORE_EPOCH.search(bare):
+        raise BadQueryError("a time before 1970 after @ is not supported")
+    if _WILD_DURATION.search(bare):
+        raise BadQueryError("parse error: duration out of range, expected one such as 5m or 300")
+    count = sum(1 for _ in _OPERATION.finditer(bare))
+    if count > MAX_OPERATIONS:
+        raise BadQueryError(
+            f"parse error: found {count} operators and parentheses, "
+            f"expected at most {MAX_OPERATIONS}; split the query with recording rules"
+        )
+
+
+def _node(expression: Any) -> tree.Node:  # noqa: ANN401 - the parser's own types share no useful base
+    convert = _CONVERTERS.get(type(expression))
+    if convert is None:
+        raise BadQueryError(f"{type(expression).__name__} is not supported")
+    return convert(expression)
+
+
+def _selector(expression: Any) -> tree.Select:  # noqa: ANN401
+    if expression.matchers.or_matchers:
+        raise BadQueryError("`or` between the matchers of a selector is not supported")
+    matchers = [_matcher(each) for each in expression.matchers.matchers]
+    if expression.name is not None:
+        matchers.append(Matcher(METRIC_NAME, MatchOp.EQUAL, expression.name))
+    return tree.Select(tuple(matchers), _moment(expression))
+
+
+def _matcher(expression: native.Matcher) -> Matcher:
+    matcher = Matcher(expression.name, _MATCH_OPS[str(expression.op)], expression.value)
+    try:
+        matcher.predicate()
+    except ValueError as error:
+        raise BadQueryError(f"parse error: {error}") from None
+    return matcher
+
+
+def _moment(expression: Any) -> tree.Moment:  # noqa: ANN401
+    return tree.Moment(_milliseconds(expression.offset), _at(expression.at))
+
+
+def _at(modifier: native.AtModifier | None) -> int | tree.Anchor | None:
+    if modifier is None:
+        return None
+    if modifier.at is not None:
+        return round((modifier.at - _EPOCH) / _MILLISECOND)
+    is_start = str(modifier.type) == str(native.AtModifierType.Start)
+    return tree.Anchor.START if is_start else tree.Anchor.END
+
+
+def _milliseconds(length: timedelta | None) -> int:
+    if length is None:
+        return 0
+    if abs(length) > _MAX_SHIFT:
+        raise BadQueryError("parse error: duration out of range")
+    return length // _MILLISECOND
+
+
+def _range_ms(length: timedelta | None) -> int:
+    range_ms = _milliseconds(length)
+    if range_ms <= 0:
+        raise BadQueryError("parse error: a range or step is shorter than a millisecond")
+    return range_ms
+
+
+def _range(expression: native.MatrixSelector) -> tree.SelectRange:
+    return tree.SelectRange(_selector(expression.vector_selector), _range_ms(expression.range))
+
+
+def _subquery(expression: native.SubqueryExpr) -> tree.Subquery:
+    step_ms = None if expression.step is None else _range_ms(expression.step)
+    return tree.Subquery(
+        _node(expression.expr), _range_ms(expression.range), step_ms, _moment(expression)
+    )
+
+
+def _call(expression: native.Call) -> tree.Call:
+    name = expression.func.name
+    if name not in FUNCTIONS:
+        raise BadQueryError(f"function {name}() is not supported")
+    return tree.Call(name, tuple(_node(each) for each in expression.args))
+
+
+def _aggregate(expression: native.AggregateExpr) -> tree.Aggregate:
+    operator = str(expression.op)
+    if operator not in AGGREGATORS:
+        raise BadQueryError(f"aggregation {operator} is not supported")
+    modifier = expression.modifier
+    by = modifier is None or str(modifier.type) == str(native.AggModifierType.By)
+    labels = () if modifier is None else tuple(modifier.labels)
+    parameter = None if expression.param is None else _node(expression.param)
+    return tree.Aggregate(operator, _node(expression.expr), parameter, by, labels)
+
+
+def _binary(expression: native.BinaryExpr) -> tree.Binary:
+    modifier = expression.modifier
+    return_bool = modifier is not None and modifier.return_bool
+    return tree.Binary(
+        str(expression.op),
+        _node(expression.lhs),
+        _node(expression.rhs),
+        _matching(str(expression.op), modifier),
+        return_bool,
+    )
+
+
+def _matching(operator: str, modifier: native.BinModifier | None) -> tree.Matching:
+    cardinality = tree.Cardinality.ONE_TO_ONE
+    if modifier is not None:
+        fill = modifier.fill_values
+        if fill.lhs is not None or fill.rhs is not None:
+            raise BadQueryError("the fill modifiers are not supported")
+        cardinality = _CARDINALITIES[str(modifier.card)]
+    if operator in {"and", "or", "unless"}:
+        cardinality = tree.Cardinality.MANY_TO_MANY
+    if modifier is None or modifier.matching is None:
+        on, labels = False, tuple[str, ...]()
+    else:
+        on = str(modifier.matching.type) == str(native.LabelModifierType.Include)
+        labels = tuple(modifier.matching.labels)
+    include = () if modifier is None else tuple(modifier.group_labels or ())
+    return tree.Matching(cardinality, on, labels, include)
+
+
+_CONVERTERS: dict[type, Callable[[Any], tree.Node]] = {
+    native.NumberLiteral: lambda expression: tree.Number(expression.val),
+    native.StringLiteral: lambda expression: tree.Text(expression.val),
+    native.ParenExpr: lambda expression: _node(expression.expr),
+    native.UnaryExpr: lambda expression: tree.Negate(_node(expression.expr)),
+    native.VectorSelector: _selector,
+    native.MatrixSelector: _range,
+    native.SubqueryExpr: _subquery,
+    native.Call: _call,
+    native.AggregateExpr: _aggregate,
+    native.BinaryExpr: _binary,
+}
+
+
+def _by_text(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    # The parser's enumerations have no hash; their texts do.
+    return {str(key): value for key, value in pairs}
+
+
+_MATCH_OPS = _by_text(
+    [
+        (native.MatchOp.Equal, MatchOp.EQUAL),
+        (native.MatchOp.NotEqual, MatchOp.NOT_EQUAL),
+        (native.MatchOp.Re, MatchOp.REGEX),
+        (native.MatchOp.NotRe, MatchOp.NOT_REGEX),
+    ]
+)
+_CARDINALITIES = _by_text(
+    [
+        (native.VectorMatchCardinality.OneToOne, tree.Cardinality.ONE_TO_ONE),
+        (native.VectorMatchCardinality.ManyToOne, tree.Cardinality.MANY_TO_ONE),
+        (native.VectorMatchCardinality.OneToMany, tree.Cardinality.ONE_TO_MANY),
+        (native.VectorMatchCardinality.ManyToMany, tree.Cardinality.MANY_TO_MANY),
+    ]
+)

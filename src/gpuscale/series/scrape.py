@@ -1,0 +1,222 @@
+"""What a target exposes, into the store: Prometheus' scrape loop less the network.
+
+A target remembers for each text before a value (`name{labels}`) the series it stands for, so that a repeated
+scrape costs a look-up and a `float()` a line. Only a line that is new is taken apart.
+
+Source: prometheus scrape/scrape.go (append, mutateSampleLabels, report).
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gpuscale.core.errors import Problem
+from gpuscale.exposition.lines import LineError, SampleLine, is_plain, parse_line, parse_value
+from gpuscale.exposition.parse import ExpositionError, check_size, line_error
+from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.store import Series, SeriesStore
+
+MAX_AHEAD_MS = 600_000
+"""How far in the future a sample's own timestamp may lie, as Prometheus bounds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeResult:
+    """What one scrape brought."""
+
+    samples: int
+    """Lines with a value."""
+    added: int
+    """Samples that the store took."""
+    refused: int
+    """Samples that it did not; the store counts the reasons."""
+    problem: Problem | None = None
+    """Why the whole scrape failed; None where it did not."""
+
+
+@dataclass(slots=True)
+class _Scrape:
+    """One text, read but not yet stored."""
+
+    refs: list[Series]
+    values: list[float]
+    heads: dict[str, Series]
+    """Texts before the value that were not known before."""
+    timed: list[tuple[Series, float, int]]
+    """Samples that bring their own time."""
+
+
+class ScrapeTarget:
+    """One scraped address: its labels, what it exposed last, and whether it is up.
+
+    Args:
+        store: where samples go.
+        labels: the target's own, such as job, instance, namespace and pod; empty ones are left out.
+        honor_labels: whether an exposed label wins over the target's of the same name; otherwise the exposed
+            one is kept as `exported_<name>`.
+        source: the target's name in messages.
+    """
+
+    def __init__(
+        self,
+        store: SeriesStore,
+        labels: Mapping[str, str],
+        *,
+        honor_labels: bool = False,
+        source: str = "<scrape>",
+    ) -> None:
+        self._store = store
+        self._labels = {name: value for name, value in labels.items() if value}
+        self._honor_labels = honor_labels
+        self._source = source
+        self._refs: dict[str, Series] = {}
+        self._heads: dict[Series, str] = {}
+        self._last: list[Series] = []
+        self._reports: dict[str, Series] = {}
+
+    def ingest(self, text: str, t_ms: int, duration_seconds: float | None = None) -> ScrapeResult:
+        """Store what the target answered, all of it or nothing.
+
+        A series that was there last time and is not now gets a staleness marker. A malformed text counts as
+        a failed scrape and comes back as `problem`.
+
+        Args:
+            text: in the Prometheus text format 0.0.4.
+            t_ms: when the scrape began; the time of all samples without one of their own.
+            duration_seconds: how long it took; written as `scrape_duration_seconds` where known.
+        """
+        try:
+            check_size(text, self._source)
+            scrape = self._read(text)
+        except ExpositionError as error:
+            self.failed(t_ms, duration_seconds)
+            return ScrapeResult(0, 0, 0, error.problems[0])
+        samples = len(scrape.refs) + len(scrape.timed)
+        added = self._store.append_many(scrape.refs, scrape.values, t_ms)
+        added += self._append_timed(scrape.timed, t_ms)
+        self._remember(scrape.heads)
+        self._end_missing(scrape.refs, t_ms)
+        self._report(t_ms, up=1, samples=samples, duration_seconds=duration_seconds)
+        return ScrapeResult(samples, added, samples - added)
+
+    def failed(self, t_ms: int, duration_seconds: float | None = None) -> None:
+        """Note that the target did not answer: its series end, and `up` is 0."""
+        self._end_missing([], t_ms)
+        self._report(t_ms, up=0, samples=0, duration_seconds=duration_seconds)
+
+    def gone(self, t_ms: int) -> None:
+        """Note that the target is no more: all that was written for it ends, `up` included."""
+        self._end_missing([], t_ms)
+        for series in self._reports.values():
+            self._store.mark_stale(series, t_ms)
+
+    def _read(self, text: str) -> _Scrape:
+        lines = text.split("\n")
+        refs: list[Series] = []
+        texts: list[str] = []
+        others: list[int] = []
+        known = self._refs.get
+        for number, line in enumerate(lines):
+            head, _, value = line.rpartition(" ")
+            ref = known(head)
+            if ref is not None:
+                refs.append(ref)
+                texts.append(value)
+            elif line and line[0] != "#":
+                others.append(number)
+        values = self._floats(texts, lines)
+        scrape = _Scrape(refs, values, {}, [])
+        for number in others:
+            self._read_new(scrape, lines[number], number + 1)
+        return scrape
+
+    def _floats(self, texts: list[str], lines: list[str]) -> list[float]:
+        """Return the numbers, checked all at once; the line at fault is looked for only then."""
+        try:
+            values = [float(text) for text in texts]
+        except ValueError:
+            values = []
+        if texts and (not values or not is_plain("".join(texts)) or math.inf in map(abs, values)):
+            return self._floats_one_by_one(lines)
+        return values
+
+    def _floats_one_by_one(self, lines: list[str]) -> list[float]:
+        values = []
+        for number, line in enumerate(lines, start=1):
+            head, _, text = line.rpartition(" ")
+            if head in self._refs:
+                try:
+                    values.append(float(parse_value(text)))
+                except LineError as error:
+                    raise line_error(error, self._source, number) from None
+        return values
+
+    def _read_new(self, scrape: _Scrape, line: str, number: int) -> None:
+        try:
+            parsed = parse_line(line)
+        except LineError as error:
+            raise line_error(error, self._source, number) from None
+        if not isinstance(parsed, SampleLine):
+            return
+        ref = self._store.ref(self._merged(parsed))
+        if parsed.timestamp_ms is not None:
+            scrape.timed.append((ref, float(parsed.value), parsed.timestamp_ms))
+            return
+        scrape.refs.append(ref)
+        scrape.values.append(float(parsed.value))
+        head = line.rpartition(" ")[0]
+        if head.rstrip(" \t") == parsed.head:
+            scrape.heads[head] = ref
+
+    def _merged(self, line: SampleLine) -> dict[str, str]:
+        exposed = {METRIC_NAME: line.name, **dict(line.labels)}
+        if self._honor_labels:
+            return {**self._labels, **exposed}
+        merged = {**exposed, **self._labels}
+        clashing = [name for name in self._labels if exposed.get(name)]
+        for name in sorted(clashing, key=len):
+            merged[_free_name(name, merged)] = exposed[name]
+        return merged
+
+    def _append_timed(self, timed: Iterable[tuple[Series, float, int]], t_ms: int) -> int:
+        latest_ms = t_ms + MAX_AHEAD_MS
+        return sum(
+            time_ms <= latest_ms and self._store.append_ref(ref, time_ms, value)
+            for ref, value, time_ms in timed
+        )
+
+    def _remember(self, heads: Mapping[str, Series]) -> None:
+        for head, ref in heads.items():
+            # A second spelling of the same series stays new each time, so that forgetting is simple.
+            if self._heads.setdefault(ref, head) == head:
+                self._refs[head] = ref
+
+    def _end_missing(self, current: list[Series], t_ms: int) -> None:
+        """Mark the series of the last scrape that are not in this one."""
+        if current != self._last:
+            still_there = set(current)
+            for series in self._last:
+                if series not in still_there:
+                    self._store.mark_stale(series, t_ms)
+                    self._refs.pop(self._heads.pop(series, ""), None)
+        self._last = current
+
+    def _report(self, t_ms: int, *, up: int, samples: int, duration_seconds: float | None) -> None:
+        self._write("up", up, t_ms)
+        self._write("scrape_samples_scraped", samples, t_ms)
+        if duration_seconds is not None:
+            self._write("scrape_duration_seconds", duration_seconds, t_ms)
+
+    def _write(self, name: str, value: float, t_ms: int) -> None:
+        ref = self._reports.get(name)
+        if ref is None:
+            ref = self._reports[name] = self._store.ref({**self._labels, METRIC_NAME: name})
+        self._store.append_ref(ref, t_ms, value)
+
+
+def _free_name(name: str, taken: Mapping[str, str]) -> str:
+    """Return the name with as many `exported_` before it as make it unique."""
+    while True:
+        name = f"exported_{name}"
+        if not taken.get(name):
+            return name

@@ -1,0 +1,325 @@
+"""Time series in memory: append, select, staleness, retention.
+
+Samples of a series lie in two packed arrays, 16 bytes a sample. An inverted index from label name and value
+to series makes selecting quick, and what a selector selects is remembered until a series comes or goes.
+
+Nothing is lost silently: what the bounds keep out is counted by reason.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from gpuscale.series.labels import LabelSet, label_set
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.staleness import STALE, is_stale
+
+REFUSALS = ("out_of_order", "duplicate_timestamp", "too_old", "too_many_series", "too_many_samples")
+"""Why a sample is not taken."""
+
+_NEVER_MS = 1 << 62
+"""The `last_ms` of a series that is not listed, so that one comparison sends it the long way."""
+_SWEEPS_PER_RETENTION = 16
+_MAX_REMEMBERED_SELECTORS = 1024
+
+Selector = tuple[Matcher, ...]
+
+
+class Series:
+    """The samples of one label set; also the handle that hot paths append through."""
+
+    __slots__ = ("__weakref__", "has_stale", "labels", "last_ms", "times_ms", "values")
+
+    def __init__(self, labels: LabelSet) -> None:
+        self.labels = labels
+        self.times_ms = array("q")
+        """Ascending."""
+        self.values = array("d")
+        self.last_ms = _NEVER_MS
+        self.has_stale = False
+        """Whether a staleness marker was ever written here; most series have none to look for."""
+
+    def has_sample_between(self, start_ms: int, end_ms: int) -> bool:
+        """Return whether a sample lies in the range, both ends included."""
+        position = bisect_left(self.times_ms, start_ms)
+        return position < len(self.times_ms) and self.times_ms[position] <= end_ms
+
+    def is_stale(self) -> bool:
+        """Return whether the newest sample says that the series has ended."""
+        return self.has_stale and bool(self.values) and is_stale(self.values[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """How full a store is, and what it did not take."""
+
+    series: int
+    samples: int
+    newest_ms: int | None
+    """None where nothing was ever appended."""
+    refused: Mapping[str, int]
+    """Samples by reason, one entry for each of `REFUSALS`."""
+
+
+class SeriesStore:
+    """Series of the last `retention_ms`, up to bounds on their number and size.
+
+    Time is the newest sample's: the store reads no clock, so that it works in virtual time too.
+
+    Args:
+        retention_ms: how far back from the newest sample anything is kept.
+        max_series: a new series above this is refused.
+        max_samples: a sample above this is refused; 16 bytes each.
+    """
+
+    def __init__(
+        self,
+        retention_ms: int = 3_600_000,
+        max_series: int = 200_000,
+        max_samples: int = 20_000_000,
+    ) -> None:
+        self.retention_ms = retention_ms
+        self.max_series = max_series
+        self.max_samples = max_samples
+        self.generation = 0
+        """Changes whenever a series comes or goes."""
+        self._samples = 0
+        self._newest_ms: int | None = None
+        self._sweep_at_ms = -_NEVER_MS
+        self._refused = dict.fromkeys(REFUSALS, 0)
+        self._listed: dict[str, Series] = {}
+        self._known: WeakValueDictionary[str, Series] = WeakValueDictionary()
+        self._postings: dict[str, dict[str, dict[Series, None]]] = {}
+        self._selected: dict[Selector, tuple[Series, ...]] = {}
+
+    def append(self, labels: Mapping[str, str], t_ms: int, value: float) -> bool:
+        """Add a sample; return whether it was taken.
+
+        Args:
+            labels: with the metric's name under `__name__`.
+            t_ms: milliseconds since the epoch.
+            value: any number, NaN included.
+        """
+        return self.append_ref(self.ref(labels), t_ms, value)
+
+    def ref(self, labels: Mapping[str, str]) -> Series:
+        """Return the handle of a label set; the series itself begins with its first sample."""
+        labels = label_set(labels)
+        series = self._known.get(labels.key)
+        if series is None:
+            series = self._known[labels.key] = Series(labels)
+        return series
+
+    def append_ref(self, ref: Series, t_ms: int, value: float) -> bool:
+        """Add a sample through a handle; return whether it was taken."""
+        if not self._takes(t_ms, 1) or not (t_ms > ref.last_ms or self._begin(ref, t_ms)):
+            return False
+        ref.times_ms.append(t_ms)
+        ref.values.append(value)
+        ref.last_ms = t_ms
+        self._samples += 1
+        return True
+
+    def append_many(self, refs: Sequence[Series], values: Sequence[float], t_ms: int) -> int:
+        """Add one sample to each of many series at one time; return how many were taken."""
+        if not self._takes(t_ms, len(refs)):
+            return 0
+        taken = 0
+        for ref, value in zip(refs, values, strict=True):
+            if t_ms > ref.last_ms or self._begin(ref, t_ms):
+                ref.times_ms.append(t_ms)
+                ref.values.append(value)
+                ref.last_ms = t_ms
+                taken += 1
+        self._samples += taken
+        return taken
+
+    def mark_stale(self, ref: Series, t_ms: int) -> bool:
+        """Write that a series ends; return whether there was something to end.
+
+        Where its newest sample is of this very time, the end is put right behind it.
+        """
+        if not ref.values or ref.is_stale():
+            return False
+        if not self.append_ref(ref, t_ms + (t_ms == ref.last_ms), STALE):
+            return False
+        ref.has_stale = True
+        return True
+
+    def select(self, matchers: Selector) -> tuple[Series, ...]:
+        """Return the series that fulfil all matchers, whenever their samples are.
+
+        Raises:
+            ValueError: a matcher is not a regular expression of RE2.
+        """
+        found = self._selected.get(matchers)
+        if found is None:
+            if len(self._selected) >= _MAX_REMEMBERED_SELECTORS:
+                self._selected.clear()
+            found = self._selected[matchers] = tuple(self._find(matchers))
+        return found
+
+    def series(
+        self, matchers: Selector, start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[Mapping[str, str]]:
+        """Return the label sets of series with a sample between the times, both ends included."""
+        return [series.labels for series in self._between(matchers, start_ms, end_ms)]
+
+    def label_names(
+        self, matchers: Selector = (), start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[str]:
+        """Return the label names of the selected series, sorted."""
+        if not matchers and start_ms is None and end_ms is None:
+            return sorted(self._postings)
+        found = self._between(matchers, start_ms, end_ms)
+        return sorted({name for series in found for name in series.labels})
+
+    def label_values(
+        self,
+        name: str,
+        matchers: Selector = (),
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+    ) -> list[str]:
+        """Return the values that one label has among the selected series, sorted."""
+        if not matchers and start_ms is None and end_ms is None:
+            return sorted(self._postings.get(name, ()))
+        found = self._between(matchers, start_ms, end_ms)
+        return sorted({series.labels[name] for series in found if name in series.labels})
+
+    def oldest_kept_ms(self) -> int:
+        """Return the time before which nothing is answered any more."""
+        return -_NEVER_MS if self._newest_ms is None else self._newest_ms - self.retention_ms
+
+    def stats(self) -> StoreStats:
+        """Return how full the store is."""
+        return StoreStats(len(self._listed), self._samples, self._newest_ms, dict(self._refused))
+
+    def _takes(self, t_ms: int, count: int) -> bool:
+        """Move time forward, and check what concerns all samples of one time."""
+        if self._newest_ms is None or t_ms > self._newest_ms:
+            self._newest_ms = t_ms
+            if t_ms >= self._sweep_at_ms:
+                self._sweep()
+        if t_ms < self.oldest_kept_ms():
+            self._refused["too_old"] += count
+            return False
+        if self._samples + count > self.max_samples:
+            self._refused["too_many_samples"] += count
+            return False
+        return True
+
+    def _begin(self, ref: Series, t_ms: int) -> bool:
+        """Return whether a series takes a sample that is not simply its next one."""
+        if ref.last_ms != _NEVER_MS:
+            reason = "duplicate_timestamp" if t_ms == ref.last_ms else "out_of_order"
+            self._refused[reason] += 1
+            return False
+        if len(self._listed) >= self.max_series:
+            self._refused["too_many_series"] += 1
+            return False
+        self._list(ref)
+        return True
+
+    def _list(self, series: Series) -> None:
+        self._listed[series.labels.key] = series
+        for name, value in series.labels.items():
+            self._postings.setdefault(name, {}).setdefault(value, {})[series] = None
+        self._forget_selected()
+
+    def _unlist(self, series: Series) -> None:
+        del self._listed[series.labels.key]
+        for name, value in series.labels.items():
+            values = self._postings[name]
+            del values[value][series]
+            if not values[value]:
+                del values[value]
+            if not values:
+                del self._postings[name]
+        series.last_ms = _NEVER_MS
+        series.has_stale = False
+        self._forget_selected()
+
+    def _forget_selected(self) -> None:
+        self.generation += 1
+        if self._selected:
+            self._selected.clear()
+
+    def _sweep(self) -> None:
+        """Drop what is older than the retention."""
+        cutoff_ms = self.oldest_kept_ms()
+        for series in list(self._listed.values()):
+            if series.times_ms[0] < cutoff_ms:
+                self._trim(series, cutoff_ms)
+        newest_ms = cutoff_ms + self.retention_ms
+        self._sweep_at_ms = newest_ms + max(1, self.retention_ms // _SWEEPS_PER_RETENTION)
+
+    def _trim(self, series: Series, cutoff_ms: int) -> None:
+        count = bisect_left(series.times_ms, cutoff_ms)
+        del series.times_ms[:count]
+        del series.values[:count]
+        self._samples -= count
+        if not series.times_ms:
+            self._unlist(series)
+
+    def _between(
+        self, matchers: Selector, start_ms: int | None, end_ms: int | None
+    ) -> Iterator[Series]:
+        oldest_ms = self.oldest_kept_ms()
+        start = oldest_ms if start_ms is None else max(start_ms, oldest_ms)
+        end = _NEVER_MS if end_ms is None else end_ms
+        return (each for each in self.select(matchers) if each.has_sample_between(start, end))
+
+    def _find(self, matchers: Selector) -> Iterable[Series]:
+        tests = [(matcher, matcher.predicate()) for matcher in matchers]
+        found, used = self._smallest_pool(tests)
+        for matcher, test in tests:
+            if matcher is not used:
+                found = _passing(found, matcher.name, test)
+        return found
+
+    def _smallest_pool(
+        self, tests: list[tuple[Matcher, Callable[[str], bool]]]
+    ) -> tuple[Iterable[Series], Matcher | None]:
+        """Return the series to look through, and the matcher that they are known to fulfil.
+
+        A matcher that an absent label fulfils says nothing about where to look.
+        """
+        needed = [(matcher, test) for matcher, test in tests if not test("")]
+        equal = [matcher for matcher, _ in needed if matcher.op is MatchOp.EQUAL]
+        if equal:
+            pools = [(self._posting(matcher), matcher) for matcher in equal]
+            return min(pools, key=lambda pool: len(pool[0]))
+        if needed:
+            matcher, test = needed[0]
+            values = self._postings.get(matcher.name, {})
+            return [
+                each for value, posting in values.items() if test(value) for each in posting
+            ], matcher
+        return self._listed.values(), None
+
+    def _posting(self, matcher: Matcher) -> dict[Series, None]:
+        return self._postings.get(matcher.name, {}).get(matcher.value, {})
+
+
+def _passing(series: Iterable[Series], name: str, test: Callable[[str], bool]) -> Iterator[Series]:
+    """Return the series whose label passes; each value is tested once."""
+    verdicts: dict[str, bool] = {}
+    for each in series:
+        value = each.labels.value(name)
+        verdict = verdicts.get(value)
+        if verdict is None:
+            verdict = verdicts[value] = test(value)
+        if verdict:
+            yield each
+
+
+def window_bounds(
+    series: Series, start_ms: int, end_ms: int, *, left_open: bool
+) -> tuple[int, int]:
+    """Return the positions `[low, high)` of the samples in a range that includes its end."""
+    times_ms = series.times_ms
+    low = (bisect_right if left_open else bisect_left)(times_ms, start_ms)
+    return low, bisect_right(times_ms, end_ms)

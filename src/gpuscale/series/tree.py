@@ -1,0 +1,156 @@
+"""A PromQL expression as plain data: what `parse` makes and `evaluate` walks."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gpuscale.series.matchers import Matcher
+
+
+class ValueType(Enum):
+    """What an expression gives; the values are the words of Prometheus' messages."""
+
+    SCALAR = "scalar"
+    VECTOR = "instant vector"
+    MATRIX = "range vector"
+    STRING = "string"
+
+
+class Anchor(Enum):
+    """A time that only the query as a whole knows."""
+
+    START = "start()"
+    END = "end()"
+
+
+class Cardinality(Enum):
+    """How many samples each side may bring to a match; the names are PromQL's modifiers."""
+
+    ONE_TO_ONE = "one-to-one"
+    MANY_TO_ONE = "group_left"
+    ONE_TO_MANY = "group_right"
+    MANY_TO_MANY = "many-to-many"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number literal."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string literal."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a selector looks: `@` and `offset`."""
+
+    offset_ms: int = 0
+    at: int | Anchor | None = None
+    """Milliseconds since the epoch, or a time of the query; None is the time of evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """An instant vector selector."""
+
+    matchers: tuple[Matcher, ...]
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRange:
+    """A range vector selector."""
+
+    selector: Select
+    range_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """An expression evaluated over a range of steps."""
+
+    expression: "Node"
+    range_ms: int
+    step_ms: int | None
+    """None is the evaluation's default step."""
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function call."""
+
+    function: str
+    arguments: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregation over labels."""
+
+    operator: str
+    expression: "Node"
+    parameter: "Node | None"
+    by: bool
+    """Whether `labels` are the ones kept, rather than the ones dropped."""
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Which samples of two vectors belong together."""
+
+    cardinality: Cardinality
+    on: bool
+    """Whether `labels` are the ones compared, rather than the ones ignored."""
+    labels: tuple[str, ...]
+    include: tuple[str, ...]
+    """Labels that the many side takes over from the one side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An operation on two expressions."""
+
+    operator: str
+    left: "Node"
+    right: "Node"
+    matching: Matching
+    return_bool: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """Unary minus."""
+
+    expression: "Node"
+
+
+Node = Number | Text | Select | SelectRange | Subquery | Call | Aggregate | Binary | Negate
+
+SCALAR_FUNCTIONS = frozenset({"time", "scalar", "pi"})
+
+
+def value_type(node: Node) -> ValueType:
+    """Return what an expression gives."""
+    match node:
+        case Number():
+            return ValueType.SCALAR
+        case Text():
+            return ValueType.STRING
+        case SelectRange() | Subquery():
+            return ValueType.MATRIX
+        case Call():
+            return ValueType.SCALAR if node.function in SCALAR_FUNCTIONS else ValueType.VECTOR
+        case Binary():
+            sides = {value_type(node.left), value_type(node.right)}
+            return ValueType.SCALAR if sides == {ValueType.SCALAR} else ValueType.VECTOR
+        case Negate():
+            return value_type(node.expression)
+        case Select() | Aggregate():
+            return ValueType.VECTOR

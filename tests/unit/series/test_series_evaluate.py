@@ -1,0 +1,121 @@
+import pytest
+
+from gpuscale.core.errors import QueryError
+from gpuscale.series.evaluate import instant, range_query
+from gpuscale.series.parse import parse_query
+from gpuscale.series.store import SeriesStore
+from gpuscale.series.values import Matrix, MatrixSeries, Scalar, StringValue, Vector, VectorSample
+
+
+def store_of(**series):
+    """Return a store of `name=((t_ms, value), ...)`."""
+    store = SeriesStore()
+    for name, points in series.items():
+        for t_ms, value in points:
+            store.append({"__name__": name, "pod": name[-1]}, t_ms, value)
+    return store
+
+
+STORE = store_of(
+    util_a=((60_000, 1), (120_000, 2)), util_b=((60_000, 3), (110_000, 4)), limit=((90_000, 5),)
+)
+
+
+def measured(query, at_ms=130_000):
+    return [sample.measured_ms for sample in instant(STORE, query, at_ms).samples]
+
+
+def test_a_selector_says_when_its_sample_was_measured():
+    assert measured("util_a") == [120_000]
+    assert measured("util_a offset 30s") == [60_000]
+
+
+def test_a_range_function_says_when_its_last_sample_was_measured():
+    assert measured("avg_over_time(util_b[2m])") == [110_000]
+
+
+def test_a_subquery_says_when_its_last_value_was_measured():
+    # Steps at 60 s and 120 s; at 120 s util_b is that of 110 s.
+    assert measured("max_over_time(util_b[2m:1m])") == [110_000]
+
+
+def test_an_aggregation_is_as_old_as_the_oldest_of_what_contributed():
+    assert measured('sum({__name__=~"util_.*"})') == [110_000]
+    assert measured('topk(1, {__name__=~"util_.*"})') == [110_000]
+
+
+def test_an_operation_is_as_old_as_its_older_side():
+    assert measured("util_a / on() limit") == [90_000]
+    assert measured("util_a and on() limit") == [90_000]
+    assert measured("util_a * scalar(limit)") == [90_000]
+    assert measured("util_a * 2") == [120_000]
+    assert measured("vector(scalar(limit))") == [90_000]
+    assert measured('histogram_quantile(0.5, label_replace(util_a, "le", "+Inf", "", ""))') == [
+        120_000
+    ]
+
+
+def test_what_nothing_was_measured_for_is_of_the_time_of_evaluation():
+    assert measured("vector(1)") == [130_000]
+    assert measured("absent(nosuch)") == [130_000]
+
+
+def test_each_kind_of_value_has_its_type():
+    assert instant(STORE, "1 + 1", 0) == Scalar(2.0)
+    assert instant(STORE, '"a"', 0) == StringValue("a")
+    assert instant(STORE, parse_query("util_a"), 130_000) == Vector(
+        (VectorSample({"__name__": "util_a", "pod": "a"}, 2.0, 120_000),)
+    )
+    assert instant(STORE, "util_a[5m]", 130_000) == Matrix(
+        (MatrixSeries({"__name__": "util_a", "pod": "a"}, ((60_000, 1.0), (120_000, 2.0))),)
+    )
+
+
+def test_the_lookback_can_be_shorter():
+    assert instant(STORE, "limit", 100_000, lookback_ms=10_001).samples
+    assert not instant(STORE, "limit", 100_000, lookback_ms=10_000).samples
+
+
+@pytest.mark.parametrize(("left_open", "count"), [(True, 1), (False, 2)])
+def test_the_left_boundary_is_open_as_since_prometheus_3_or_closed_as_before(left_open, count):
+    value = instant(STORE, "count_over_time(util_a[1m])", 120_000, left_open=left_open)
+    assert value.samples[0].value == count
+    at_edge = instant(STORE, "limit", 390_000, left_open=left_open)
+    assert len(at_edge.samples) == count - 1
+
+
+def test_a_range_query_sorts_by_labels_and_leaves_gaps():
+    value = range_query(STORE, '{__name__=~"limit|util_b"}', 60_000, 120_000, 30_000)
+    assert value == Matrix(
+        (
+            MatrixSeries({"__name__": "limit", "pod": "t"}, ((90_000, 5.0), (120_000, 5.0))),
+            MatrixSeries(
+                {"__name__": "util_b", "pod": "b"}, ((60_000, 3.0), (90_000, 3.0), (120_000, 4.0))
+            ),
+        )
+    )
+
+
+def test_what_is_older_than_the_retention_is_not_answered():
+    store = SeriesStore(retention_ms=60_000)
+    store.append({"__name__": "a"}, 0, 1)
+    store.append({"__name__": "a"}, 30_000, 2)
+    store.append({"__name__": "a"}, 61_000, 3)
+    assert [p for s in instant(store, "a[5m]", 61_000).series for p in s.points] == [
+        (30_000, 2.0),
+        (61_000, 3.0),
+    ]
+
+
+def test_a_query_that_would_touch_too_much_is_refused(monkeypatch):
+    monkeypatch.setattr("gpuscale.series.evaluate.MAX_SAMPLES", 3)
+    with pytest.raises(QueryError) as caught:
+        instant(STORE, "sum_over_time(util_a[5m]) + sum_over_time(util_b[5m])", 130_000)
+    assert str(caught.value) == (
+        "query processing would load too many samples into memory in query execution"
+    )
+
+
+def test_the_same_store_gives_the_same_order():
+    names = [str(each.labels) for each in instant(STORE, '{pod=~".+"}', 130_000).samples]
+    assert names == ['util_a{pod="a"}', 'util_b{pod="b"}', 'limit{pod="t"}']

@@ -1,0 +1,5 @@
+from gpuscale.series import functions, tree
+
+
+def test_the_tree_knows_which_functions_give_a_scalar():
+    assert frozenset(functions.SCALAR_FUNCTIONS) == tree.SCALAR_FUNCTIONS

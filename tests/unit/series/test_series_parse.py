@@ -1,0 +1,75 @@
+import pytest
+
+from gpuscale.core.errors import QueryError
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.parse import BadQueryError, metric_names, parse_matchers, parse_query
+
+
+def test_a_query_is_parsed_once():
+    assert parse_query("sum(up)") is parse_query("sum(up)")
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("up", {"up"}),
+        ('avg by (pod) (rate(a_total[5m])) / on(pod) {__name__="b"} offset 1m', {"a_total", "b"}),
+        ("max_over_time(sum(c)[5m:])", {"c"}),
+        ('label_replace(d, "a", "b", "c", "e")', {"d"}),
+        ("quantile(scalar(f), g) or vector(1)", {"f", "g"}),
+        ("1 + time()", set()),
+        ('{pod="a"}', None),
+        ('up + {__name__=~"a.*"}', None),
+    ],
+)
+def test_metric_names_of_a_query(query, names):
+    assert metric_names(parse_query(query)) == names
+
+
+def test_matchers_of_a_selector():
+    assert parse_matchers('up{job=~"a.*",pod!=""}') == (
+        Matcher("job", MatchOp.REGEX, "a.*"),
+        Matcher("pod", MatchOp.NOT_EQUAL, ""),
+        Matcher("__name__", MatchOp.EQUAL, "up"),
+    )
+
+
+@pytest.mark.parametrize("text", ["sum(up)", "up[5m]", "up offset 5m", "up @ 5", "1"])
+def test_what_is_no_selector_is_refused(text):
+    with pytest.raises(BadQueryError) as caught:
+        parse_matchers(text)
+    assert str(caught.value) == f"parse error: found {text!r}, expected only a series selector"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "parse error: no expression found in input"),
+        ("sum(", "parse error: unclosed left parenthesis"),
+        ("{}", "parse error: vector selector must contain at least one non-empty matcher"),
+        (
+            "up[5m] + 1",
+            "parse error: binary expression must contain only scalar and instant vector types",
+        ),
+        ("x" * 70_000, "parse error: found 70000 characters, expected at most 65536"),
+        (
+            "1" + "+1" * 201,
+            "parse error: found 201 operators and parentheses, expected at most 200; split the query "
+            "with recording rules",
+        ),
+        ("up[0s]", "parse error: duration must be greater than 0"),
+        ("up[5m:1e-9]", "parse error: duration out of range, expected one such as 5m or 300"),
+        ("up offset 1e30", "parse error: duration out of range, expected one such as 5m or 300"),
+        ("up offset 300y", "parse error: duration out of range"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_bad_texts_are_refused_with_a_reason(text, message):
+    with pytest.raises(QueryError) as caught:
+        parse_query(text)
+    assert str(caught.value) == message
+
+
+def test_braces_and_strings_do_not_count_as_nesting():
+    labels = ",".join(f'l{i}=~"a|(b)+"' for i in range(300))
+    assert parse_query(f"up{{{labels}}}")

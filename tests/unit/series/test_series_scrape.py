@@ -1,0 +1,146 @@
+import math
+
+import pytest
+
+from gpuscale.series.evaluate import instant
+from gpuscale.series.scrape import ScrapeResult, ScrapeTarget
+from gpuscale.series.store import SeriesStore
+
+TARGET = {"job": "gpu", "instance": "10.0.0.1:9400", "pod": "exporter-x", "empty": ""}
+
+
+def values(store, query, at_ms):
+    return {str(each.labels): each.value for each in instant(store, query, at_ms).samples}
+
+
+def test_a_scrape_stores_samples_with_the_targets_labels():
+    store = SeriesStore()
+    result = ScrapeTarget(store, TARGET).ingest('# TYPE a gauge\na{gpu="0"} 1.5\nb 2\n', 1000, 0.25)
+    assert result == ScrapeResult(samples=2, added=2, refused=0)
+    own = 'instance="10.0.0.1:9400", job="gpu", pod="exporter-x"'
+    assert values(store, '{__name__=~".+"}', 1000) == {
+        'a{gpu="0", ' + own + "}": 1.5,
+        "b{" + own + "}": 2,
+        "up{" + own + "}": 1,
+        "scrape_samples_scraped{" + own + "}": 2,
+        "scrape_duration_seconds{" + own + "}": 0.25,
+    }
+
+
+def test_a_duration_that_is_not_known_is_not_written():
+    store = SeriesStore()
+    ScrapeTarget(store, TARGET).ingest("a 1\n", 1000)
+    assert values(store, "scrape_duration_seconds", 1000) == {}
+
+
+# Prometheus' rules, from the documentation of honor_labels and mutateSampleLabels.
+@pytest.mark.parametrize(
+    ("honor", "exposed", "stored"),
+    [
+        (False, 'a{pod="p"}', {"pod": "t", "exported_pod": "p"}),
+        (True, 'a{pod="p"}', {"pod": "p"}),
+        (False, 'a{pod=""}', {"pod": "t"}),
+        (True, 'a{pod=""}', {}),
+        (
+            False,
+            'a{pod="p",exported_pod="e"}',
+            {"pod": "t", "exported_pod": "e", "exported_exported_pod": "p"},
+        ),
+        (True, 'a{gpu="0"}', {"pod": "t", "gpu": "0"}),
+    ],
+)
+def test_clashing_labels_are_merged_as_prometheus_does(honor, exposed, stored):
+    store = SeriesStore()
+    ScrapeTarget(store, {"pod": "t"}, honor_labels=honor).ingest(f"{exposed} 1\n", 1000)
+    (sample,) = instant(store, "a", 1000).samples
+    assert sample.labels == {"__name__": "a", **stored}
+
+
+def test_a_series_that_vanishes_ends_at_the_next_scrape():
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    target.ingest("a 1\nb 2\n", 1000)
+    target.ingest("a 1\n", 2000)
+    assert values(store, "b", 1999) == {"b": 2}
+    assert values(store, "b", 2000) == {}
+    target.ingest("a 1\nb 3\n", 3000)
+    assert values(store, "b", 3000) == {"b": 3}
+
+
+def test_a_failed_scrape_ends_all_series_and_says_up_0():
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    target.ingest("a 1\n", 1000)
+    target.failed(2000)
+    assert values(store, '{__name__=~"a|up"}', 2000) == {"up": 0}
+    target.ingest("a 2\n", 3000)
+    assert values(store, '{__name__=~"a|up"}', 3000) == {"up": 1, "a": 2}
+
+
+def test_a_target_that_is_gone_leaves_nothing_current():
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    target.ingest("a 1\n", 1000)
+    target.gone(2000)
+    assert values(store, '{__name__=~".+"}', 2000) == {}
+
+
+@pytest.mark.parametrize("repeat", [False, True], ids=["new-line", "known-line"])
+@pytest.mark.parametrize("value", ["x", "1_0", "1e999", "", "\u0663", "1\r"])
+def test_a_malformed_line_fails_the_whole_scrape(repeat, value):
+    store = SeriesStore()
+    target = ScrapeTarget(store, {}, source="node-1")
+    if repeat:
+        target.ingest("a 1\nb 1\n", 1000)
+    result = target.ingest(f"a 5\nb {value}\n", 2000)
+    assert (result.samples, result.added) == (0, 0)
+    assert str(result.problem).startswith("node-1:2: found ")
+    assert values(store, '{__name__=~".+"}', 2000) == {"up": 0, "scrape_samples_scraped": 0}
+
+
+def test_known_lines_may_say_nan_and_inf():
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    for t_ms in (1000, 2000):
+        assert target.ingest("a +Inf\nb NaN\nc -Inf\nd 0\n", t_ms).added == 4
+    found = values(store, '{__name__=~"a|b|c|d"}', 2000)
+    assert (found["a"], found["c"], found["d"]) == (math.inf, -math.inf, 0)
+    assert math.isnan(found["b"])
+
+
+def test_a_samples_own_time_is_honoured_and_brings_no_marker():
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    assert target.ingest("a 1 500\n", 1000).added == 1
+    target.ingest("b 1\n", 2000)
+    (sample,) = instant(store, "a", 2000).samples
+    assert sample.measured_ms == 500
+
+
+def test_a_time_far_ahead_is_refused():
+    result = ScrapeTarget(SeriesStore(), {}).ingest("a 1 700000\nb 1 600000\n", 1)
+    # Ten minutes and no more: 600 000 is within 1 + 600 000.
+    assert result == ScrapeResult(samples=2, added=1, refused=1)
+
+
+def test_refused_samples_are_counted():
+    store = SeriesStore(max_series=1)
+    result = ScrapeTarget(store, {}).ingest("a 1\nb 1\n", 1000)
+    assert result == ScrapeResult(samples=2, added=1, refused=1)
+    # b, up and scrape_samples_scraped.
+    assert store.stats().refused["too_many_series"] == 3
+
+
+def test_blanks_around_parts_name_the_same_series():
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    for i, text in enumerate(["a 1\n", "a  2\n", "a{} 3\n", " a\t4 \n", "a 5"]):
+        assert target.ingest(text, 1000 + i).added == 1
+        assert values(store, "a", 1000 + i) == {"a": i + 1}
+
+
+def test_what_a_target_remembers_does_not_grow_with_churn():
+    target = ScrapeTarget(SeriesStore(), {})
+    for i in range(100):
+        target.ingest(f'a{{pod="{i}"}} 1\nb 1\n', 1000 + i)
+    assert len(target._refs) == len(target._heads) == 2
