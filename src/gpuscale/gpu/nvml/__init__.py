@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through NVML, the driver's management library: cheap calls often, slow calls seldom."""

@@ -1,0 +1,102 @@
+"""The only door to `pynvml`, NVIDIA's Python binding of NVML.
+
+Samples and process use come from the driver's buffers, and every call for them costs 0.7 ms or more on an
+H200, whatever it brings. The binding makes two calls, one to learn the size; here a buffer of ample size
+makes it one.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from gpuscale.core.errors import UnavailableError
+
+Library = Any
+"""The `pynvml` module or its stand-in; the module itself is untyped."""
+Handle = Any
+"""What NVML knows a GPU, a MIG device, an event set or a sample by."""
+
+Answer = Any
+"""What a call gives, or what one of the library's structures holds."""
+
+_SAMPLES = 256
+"""The driver of an H200 keeps 71 utilisation samples."""
+_PROCESSES = 1024
+"""Processes on one GPU; MPS allows 60 to a server."""
+_SUCCESS = 0
+_UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Where a value lies, by `nvmlValueType_t`."""
+
+
+def load_library() -> Library:
+    """Return the `pynvml` module; NVML itself is loaded when it is opened.
+
+    Raises:
+        UnavailableError: the Python package is not installed.
+    """
+    try:
+        import pynvml  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise UnavailableError(
+            "reading NVIDIA GPUs needs the Python package nvidia-ml-py; "
+            "install it with: pip install 'gpuscale[nvidia]'"
+        ) from error
+    return pynvml
+
+
+def handle_key(handle: Handle) -> int:
+    """Return a number that is the same for every handle of one GPU while NVML is open."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def union_value(value_type: int, union: Answer) -> int | float | None:
+    """Return the number in a `nvmlValue_t`, or None for a type that is not known."""
+    if not 0 <= value_type < len(_UNION_MEMBERS):
+        return None
+    number: int | float = getattr(union, _UNION_MEMBERS[value_type])
+    return number
+
+
+def utilization_samples(
+    library: Library, handle: Handle, kind: int, since_us: int
+) -> list[tuple[int, int | float]]:
+    """Return (microseconds, percent) of the samples that were taken after `since_us`."""
+    native = library.nvmlLib
+    if native is None:
+        value_type, samples = library.nvmlDeviceGetSamples(handle, kind, since_us)
+        return _pairs(value_type, samples)
+    kind_of_value, count = ctypes.c_uint(), ctypes.c_uint(_SAMPLES)
+    buffer = (library.c_nvmlSample_t * _SAMPLES)()
+    code = native.nvmlDeviceGetSamples(
+        handle,
+        ctypes.c_uint(kind),
+        ctypes.c_ulonglong(since_us),
+        ctypes.byref(kind_of_value),
+        ctypes.byref(count),
+        buffer,
+    )
+    if code != _SUCCESS:
+        raise library.NVMLError(code)
+    return _pairs(kind_of_value.value, buffer[: min(count.value, _SAMPLES)])
+
+
+def process_samples(library: Library, handle: Handle, since_us: int) -> Sequence[Answer]:
+    """Return one `nvmlProcessUtilizationSample_t` per process that used the GPU after `since_us`."""
+    native = library.nvmlLib
+    if native is None:
+        samples: Sequence[Answer] = library.nvmlDeviceGetProcessUtilization(handle, since_us)
+        return samples
+    count = ctypes.c_uint(_PROCESSES)
+    buffer = (library.c_nvmlProcessUtilizationSample_t * _PROCESSES)()
+    code = native.nvmlDeviceGetProcessUtilization(
+        handle, buffer, ctypes.byref(count), ctypes.c_ulonglong(since_us)
+    )
+    if code != _SUCCESS:
+        raise library.NVMLError(code)
+    used: Sequence[Answer] = buffer[: min(count.value, _PROCESSES)]
+    return used
+
+
+def _pairs(value_type: int, samples: Sequence[Answer]) -> list[tuple[int, int | float]]:
+    pairs = ((sample.timeStamp, union_value(value_type, sample.sampleValue)) for sample in samples)
+    return [(stamp_us, value) for stamp_us, value in pairs if value is not None]

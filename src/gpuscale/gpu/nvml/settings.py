@@ -1,0 +1,74 @@
+"""How often what is read.
+
+The costs named here are processor time on one H200 with driver 580, for calls a second apart: after a pause
+they cost several times what they do in a row.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlSettings:
+    """Pace and patience of reading NVIDIA GPUs. A period of 0 means at every read.
+
+    A value that was read less often than the others is served until its next turn and no longer: when
+    that call fails, the value is gone. So no value is older than its period.
+    """
+
+    gpm_period_ms: int = 0
+    """Profiling counters, and GPU utilisation where there is GPM: 2 ms a GPU or MIG instance, whatever
+    number of counters is asked for. Each value is the mean since the turn before."""
+    utilization_period_ms: int = 0
+    """GPU utilisation from the driver's samples, 2.7 ms, for GPUs without GPM. The driver samples every
+    200 ms and keeps 14 s."""
+    memory_utilization_period_ms: int = 5_000
+    """Memory utilisation, 2.7 ms from a buffer of the same kind, and the mean since the turn before; GPM has
+    nothing like it."""
+    process_period_ms: int = 0
+    """Use by process, 2 ms a GPU that has any, and 30 us for the list of processes."""
+    nvlink_period_ms: int = 0
+    """NVLink traffic as a rate; microseconds."""
+    energy_period_ms: int = 30_000
+    """Energy, 2.4 ms to 5.6 ms whichever call gives it. It only ever grows, so that rates over minutes lose
+    nothing."""
+    counters_period_ms: int = 10_000
+    """Fault counters: PCIe replays 0.4 ms, remapped rows 0.8 ms, violations 1 ms, ECC, NVLink errors."""
+    limits_period_ms: int = 60_000
+    """What only an administrator changes: limits, modes, thresholds, highest clocks, the vGPU licence.
+    Up to 4 ms a call."""
+    mig_period_ms: int = 30_000
+    """MIG mode and the list of instances, 0.7 ms where MIG is off; a new layout is noticed that late."""
+    unsupported_retry_ms: int = 60_000
+    """When to ask again for what the GPU does not support or the driver does not permit."""
+    device_check_period_ms: int = 10_000
+    """How often to count the GPUs."""
+    first_window_ms: int = 1_000
+    """What a mean is taken over when there is no earlier read that it could go back to."""
+    fresh_sample_ms: int = 1_000
+    """How long a mean of samples stands when no new sample has come; then the driver's own figure is
+    taken."""
+    xid_wait_ms: int = 500
+    """How long the thread that waits for XIDs waits at a time; closing takes as long at most."""
+    xid_window_ms: int = 300_000
+    """What DCGM_EXP_XID_ERRORS_COUNT counts over; dcgm-exporter's default."""
+    clock_window_ms: int = 300_000
+    """What DCGM_EXP_CLOCK_EVENTS_COUNT counts over; dcgm-exporter's default."""
+    patience_ms: int = 250
+    """How long one GPU is waited for before the next is read beside it. The first calls after a pause
+    take some 20 ms where the driver does not persist."""
+    deadline_ms: int = 2_000
+    """When a read ends without the GPUs that have not answered. They are left alone until they do."""
+    open_deadline_ms: int = 4_000
+    """The same for opening, in which the driver wakes GPUs up that nothing has used: a second or more."""
+    lost_retry_ms: int = 5_000
+    """How often a lost GPU is tried again."""
+    lost_reopen_ms: int = 30_000
+    """When NVML as a whole is first opened anew for a lost GPU's sake; the time doubles up to ten-fold."""
+    reopen_first_ms: int = 1_000
+    """How long to wait before NVML is opened again after the driver has gone; doubles each time."""
+    reopen_last_ms: int = 30_000
+    """The longest such wait."""
+    forget_gone_ms: int = 3_600_000
+    """How long a GPU that has left the node is still told of as lost."""
+    processes: bool = True
+    """Whether to read processes at all; only families about processes need them."""

@@ -1,0 +1,140 @@
+"""One GPU of the node from opening to opening: its worker, and what is said while it can't be read."""
+
+import logging
+
+from gpuscale.core.errors import UnavailableError
+from gpuscale.gpu.nvml.calls import Caller
+from gpuscale.gpu.nvml.device import OpenGpu, Shared
+from gpuscale.gpu.nvml.faults import (
+    NO_ANSWER,
+    READER_FAULT,
+    CallFailedError,
+    DriverGoneError,
+    GpuLostError,
+)
+from gpuscale.gpu.nvml.worker import Worker
+from gpuscale.gpu.readings import GpuIdentity, GpuReading
+
+_log = logging.getLogger(__name__)
+
+Readings = tuple[GpuReading, ...]
+
+
+class Slot:
+    """One of NVML's numbers, and the GPU that has it.
+
+    Args:
+        index: NVML's number.
+        caller: makes the calls of this GPU.
+        shared: with the other GPUs.
+    """
+
+    def __init__(self, index: int, caller: Caller, shared: Shared) -> None:
+        self.gpu = GpuIdentity(index, f"unknown-{index}", "", "")
+        self.caller = caller
+        self._shared = shared
+        self._worker: Worker[Readings] = Worker(f"nvml-gpu-{index}")
+        self._open: OpenGpu | None = None
+        self._lost: str | None = None
+        self._retry_at_ms = 0
+        self._asked_ms: int | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Return whether a call has not come back."""
+        return self._worker.is_busy
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the GPU could not be read the last time."""
+        return self._lost is not None
+
+    def start_open(self, now_ms: int) -> None:
+        """Begin to find out which GPU it is; not while a call is out."""
+        self._asked_ms = now_ms
+        self._worker.start(lambda: self._opened(now_ms))
+
+    def start_read(self, now_ms: int) -> None:
+        """Begin a read; not while a call is out."""
+        self._asked_ms = now_ms
+        self._worker.start(lambda: self._read(now_ms))
+
+    def start_close(self) -> None:
+        """Begin to free what is held in the library; not while a call is out."""
+        self._worker.start(self._closed)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether what was begun has ended within a time."""
+        return self._worker.wait(timeout_s)
+
+    def outcome(self, now_ms: int) -> Readings:
+        """Return the readings of what was begun now, or one without values that says why.
+
+        What an earlier call brings late is old, and passed over.
+
+        Raises:
+            DriverGoneError: nothing can be read of any GPU.
+        """
+        if self._worker.is_busy or self._asked_ms != now_ms:
+            return (self.without_values(NO_ANSWER, now_ms),)
+        try:
+            return self._worker.take()
+        except DriverGoneError:
+            raise
+        except (GpuLostError, CallFailedError) as failure:
+            return (self.without_values(failure.reason, now_ms),)
+        except Exception:  # noqa: BLE001 - whatever went wrong with one GPU, the others have readings
+            _log.exception("reading GPU %d (%s) broke off", self.gpu.index, self.gpu.uuid)
+            return (self.without_values(READER_FAULT, now_ms),)
+
+    def without_values(self, reason: str, now_ms: int) -> GpuReading:
+        """Return a reading that has one reason for every field."""
+        return lost_reading(self.gpu, reason, self._shared, now_ms)
+
+    def stop(self) -> None:
+        """Let the worker's thread end."""
+        self._worker.stop()
+
+    def _opened(self, now_ms: int) -> Readings:
+        self._ensure_open(now_ms)
+        return ()
+
+    def _read(self, now_ms: int) -> Readings:
+        gpu = self._ensure_open(now_ms)
+        try:
+            return gpu.read(now_ms)
+        except GpuLostError as failure:
+            gpu.close()
+            self._open = None
+            raise self._lose(failure.reason, now_ms) from failure
+
+    def _closed(self) -> Readings:
+        if self._open is not None:
+            self._open.close()
+        return ()
+
+    def _ensure_open(self, now_ms: int) -> OpenGpu:
+        if self._open is not None:
+            return self._open
+        if self._lost is not None and now_ms < self._retry_at_ms:
+            raise GpuLostError(self._lost)
+        try:
+            self._open = OpenGpu(self.caller, self.gpu.index, self._shared)
+        except (GpuLostError, CallFailedError) as failure:
+            raise self._lose(failure.reason, now_ms) from failure
+        self._lost = None
+        self.gpu = self._open.gpu
+        return self._open
+
+    def _lose(self, reason: str, now_ms: int) -> UnavailableError:
+        self._lost = reason
+        self._retry_at_ms = now_ms + self._shared.settings.lost_retry_ms
+        return GpuLostError(reason)
+
+
+def lost_reading(gpu: GpuIdentity, reason: str, shared: Shared, now_ms: int) -> GpuReading:
+    """Return a reading without values. What was heard of the GPU is told all the same: an XID may say why."""
+    events = shared.xids.events(
+        (gpu.uuid, None), now_ms, shared.settings.xid_window_ms, shared.fields
+    )
+    return GpuReading(gpu, now_ms, {}, dict.fromkeys(shared.fields, reason), (), events)

@@ -1,0 +1,44 @@
+"""Who uses a GPU: containers by device, as the kubelet allocates, and by process, as cgroups tell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRef:
+    """One container of one pod."""
+
+    namespace: str
+    pod: str
+    container: str
+    pod_uid: str = ""
+    """Empty where only names are known."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The pod's own labels, as far as they may be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unattributed:
+    """One thing without an owner where one was looked for."""
+
+    reason: str
+    """One of a fixed set of words, fit for a metric's label, such as `socket_unreachable`."""
+    subject: str = ""
+    """The device id, PID or path that it is about."""
+    detail: str = ""
+    """What a log line adds: what was found, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What is known about the owners of a node's GPUs at one time."""
+
+    by_gpu: Mapping[str, tuple[ContainerRef, ...]] = field(default_factory=dict)
+    """UUID of a GPU or MIG instance (`GpuIdentity.allocated_as`) to the containers that it is allocated to;
+    several when it is shared."""
+    by_pid: Mapping[int, ContainerRef] = field(default_factory=dict)
+    """Host PID to its container; a PID that is missing, and not in `unknown_pids`, belongs to none."""
+    missing: tuple["Unattributed", ...] = ()
+    """What could not be tied to a container, and why."""
+    unknown_pids: frozenset[int] = frozenset()
+    """Processes whose container could not be found out: they may be anybody's."""

@@ -1,0 +1,211 @@
+"""Counters files: what is read, and the exact text of every complaint."""
+
+import pytest
+
+from gpuscale.core.errors import ConfigError
+from gpuscale.gpu.counters import DEFAULT_COUNTERS, MAX_PROBLEMS, Counter, load_counters
+from gpuscale.gpu.fields import FIELDS
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+FB_USED = "DCGM_FI_DEV_FB_USED"
+
+
+def complaints(text):
+    with pytest.raises(ConfigError) as caught:
+        load_counters(text, "my.csv")
+    return str(caught.value).split("\n")
+
+
+def test_row_is_field_type_and_help():
+    rows = load_counters(f"{UTIL}, gauge, Busy time (%).", "my.csv")
+    assert rows == (Counter(UTIL, "gauge", "Busy time (%).", 1),)
+
+
+def test_rows_keep_the_order_of_the_file():
+    rows = load_counters(f"{UTIL},gauge,a\n{FB_USED},gauge,b\n", "my.csv")
+    assert [row.field for row in rows] == [UTIL, FB_USED]
+
+
+def test_spaces_around_columns_fall_away():
+    rows = load_counters("  DCGM_FI_DEV_DEC_UTIL ,   gauge  ,  Decoder.  ", "my.csv")
+    assert rows == (Counter("DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder.", 1),)
+
+
+def test_tabs_stay_part_of_the_column():
+    assert complaints(f"{UTIL},\tgauge, Busy.") == [
+        r"my.csv:1: type: found '\tgauge', expected gauge, counter, histogram, summary or label"
+        "; did you mean gauge?"
+    ]
+
+
+def test_comments_and_blank_lines_are_passed_over_and_counted():
+    rows = load_counters(
+        f"# a, comment\n\n   \n#{FB_USED}, gauge, off\n{UTIL}, gauge, on", "my.csv"
+    )
+    assert [(row.field, row.line) for row in rows] == [(UTIL, 5)]
+
+
+def test_quoted_help_may_hold_commas_and_doubled_quotes():
+    rows = load_counters(f'{UTIL}, gauge, "Busy, or ""idle""."', "my.csv")
+    assert rows[0].help == 'Busy, or "idle".'
+
+
+def test_windows_line_ends_and_byte_order_mark_are_understood():
+    rows = load_counters(f"\ufeff# first\r\n{UTIL}, gauge, Busy.\r\n", "my.csv")
+    assert rows == (Counter(UTIL, "gauge", "Busy.", 2),)
+
+
+@pytest.mark.parametrize("type_", ["gauge", "counter", "histogram", "summary", "label"])
+def test_every_type_of_dcgm_exporter_is_known(type_):
+    assert load_counters(f"{UTIL}, {type_}, Busy.", "my.csv")[0].type == type_
+
+
+COLUMNS = "expected 3 columns: DCGM field, Prometheus type, help text"
+TYPES = "expected gauge, counter, histogram, summary or label"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param(f"{UTIL}, gauge", f"my.csv:1: found 2 columns, {COLUMNS}", id="two columns"),
+        pytest.param(UTIL, f"my.csv:1: found 1 column, {COLUMNS}", id="one column"),
+        pytest.param(
+            f"{UTIL}, gauge, Busy, in percent.",
+            f"my.csv:1: found 4 columns, {COLUMNS}; put a help text that holds a comma in double quotes",
+            id="comma in help",
+        ),
+        pytest.param(
+            " # not a comment",
+            f"my.csv:1: found 1 column, {COLUMNS}; write the # of a comment as the first character"
+            " of its line",
+            id="comment after a space",
+        ),
+        pytest.param(
+            "DCGM_FI_DEV_GPU_UTL, gauge, Busy.",
+            "my.csv:1: field: found 'DCGM_FI_DEV_GPU_UTL', expected the name of a DCGM field"
+            "; did you mean DCGM_FI_DEV_GPU_UTIL?",
+            id="misspelt field",
+        ),
+        pytest.param(
+            "dcgm_fi_dev_gpu_util, gauge, Busy.",
+            "my.csv:1: field: found 'dcgm_fi_dev_gpu_util', expected the name of a DCGM field"
+            "; did you mean DCGM_FI_DEV_GPU_UTIL?",
+            id="field in lower case",
+        ),
+        pytest.param(
+            "node_load1, gauge, Load.",
+            "my.csv:1: field: found 'node_load1', expected the name of a DCGM field",
+            id="nothing like a field",
+        ),
+        pytest.param(
+            f"{UTIL}, guage, Busy.",
+            f"my.csv:1: type: found 'guage', {TYPES}; did you mean gauge?",
+            id="misspelt type",
+        ),
+        pytest.param(f"{UTIL}, , Busy.", f"my.csv:1: type: found '', {TYPES}", id="no type"),
+        pytest.param(
+            "DCGM_FI_DRIVER_VERSION, gauge, Driver.",
+            "my.csv:1: type: found 'gauge', expected label, because DCGM_FI_DRIVER_VERSION is text",
+            id="text as a number",
+        ),
+        pytest.param(
+            f'{UTIL}, gauge, "Busy.',
+            f"my.csv:1: found a double quote that is not closed on its line, {COLUMNS}",
+            id="open quote",
+        ),
+        pytest.param(
+            f'{UTIL}, gauge, "Busy" time',
+            f"my.csv:1: found text after a closing double quote, {COLUMNS}",
+            id="text after quote",
+        ),
+        pytest.param(
+            f"{UTIL}, gauge, a\n\n{UTIL}, counter, b",
+            f"my.csv:3: field: found '{UTIL}', expected each field once; it stands on line 1 already",
+            id="field twice",
+        ),
+        pytest.param(
+            "# nothing\n",
+            "my.csv: found no rows, expected at least one row of 3 columns: DCGM field,"
+            " Prometheus type, help text",
+            id="no rows",
+        ),
+    ],
+)
+def test_bad_row_is_told_with_line_column_and_expectation(text, complaint):
+    assert complaints(text) == [complaint]
+
+
+def test_all_bad_rows_are_told_at_once():
+    assert complaints(f"WRONG, guage, x\n{UTIL}, gauge, fine\n{FB_USED}") == [
+        "my.csv:1: field: found 'WRONG', expected the name of a DCGM field",
+        f"my.csv:1: type: found 'guage', {TYPES}; did you mean gauge?",
+        f"my.csv:3: found 1 column, {COLUMNS}",
+    ]
+
+
+def test_reading_stops_after_many_faults():
+    told = complaints("nonsense\n" * 10_000)
+    assert len(told) == MAX_PROBLEMS + 1
+    assert told[-1] == "my.csv: reading stopped after 50 faults"
+
+
+def test_larger_text_than_a_config_map_is_refused():
+    assert complaints("#" * (1024 * 1024 + 1)) == [
+        "my.csv: found a larger file, expected at most 1024 KiB"
+    ]
+
+
+def test_long_names_are_shown_in_part():
+    (told,) = complaints("X" * 1000 + ", gauge, Busy.")
+    assert told == (f"my.csv:1: field: found '{'X' * 80}…', expected the name of a DCGM field")
+
+
+# The rows that dcgm-exporter 4.8.2 ships switched on (etc/default-counters.csv), with their types.
+SWITCHED_ON = {
+    "DCGM_FI_DEV_SM_CLOCK": "gauge",
+    "DCGM_FI_DEV_MEM_CLOCK": "gauge",
+    "DCGM_FI_DEV_MEMORY_TEMP": "gauge",
+    "DCGM_FI_DEV_GPU_TEMP": "gauge",
+    "DCGM_FI_DEV_POWER_USAGE": "gauge",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "counter",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "counter",
+    "DCGM_FI_DEV_GPU_UTIL": "gauge",
+    "DCGM_FI_DEV_MEM_COPY_UTIL": "gauge",
+    "DCGM_FI_DEV_ENC_UTIL": "gauge",
+    "DCGM_FI_DEV_DEC_UTIL": "gauge",
+    "DCGM_FI_DEV_XID_ERRORS": "gauge",
+    "DCGM_FI_DEV_FB_FREE": "gauge",
+    "DCGM_FI_DEV_FB_USED": "gauge",
+    "DCGM_FI_DEV_FB_RESERVED": "gauge",
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "counter",
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "gauge",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "counter",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": "counter",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "gauge",
+    "DCGM_FI_DRIVER_VERSION": "label",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "gauge",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "gauge",
+    "DCGM_FI_PROF_DRAM_ACTIVE": "gauge",
+    "DCGM_FI_PROF_PCIE_TX_BYTES": "gauge",
+    "DCGM_FI_PROF_PCIE_RX_BYTES": "gauge",
+}
+
+
+def test_default_counters_are_those_of_dcgm_exporter():
+    assert {row.field: row.type for row in DEFAULT_COUNTERS} == SWITCHED_ON
+
+
+def test_default_counters_all_have_a_help_text():
+    assert all(row.help for row in DEFAULT_COUNTERS)
+
+
+def test_rows_that_are_off_by_default_can_be_switched_on():
+    """Taking the # off any commented-out row of the packaged file gives a file that loads."""
+    from importlib.resources import files
+
+    text = files("gpuscale.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8")
+    switched_on = text.replace("# DCGM_", "DCGM_")
+    fields = {row.field for row in load_counters(switched_on, "default-counters.csv")}
+    assert "DCGM_FI_DEV_POWER_VIOLATION" in fields
+    assert len(fields) > len(SWITCHED_ON)
+    assert fields <= FIELDS.keys()

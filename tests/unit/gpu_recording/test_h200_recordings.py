@@ -1,0 +1,76 @@
+"""What a real H200 said, replayed: idle, half busy, a stepped load, and two processes."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuscale.exposition.write import render_text, six_decimals
+from gpuscale.gpu.counters import DEFAULT_COUNTERS
+from gpuscale.gpu.families import FamilyOptions, dcgm_families
+from gpuscale.gpu.owners import Attribution
+from gpuscale.gpu.recording import ReplayReader
+
+FOLDER = Path(__file__).parents[2] / "data" / "recordings"
+UTIL, POWER, ENERGY = (
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+)
+ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+
+
+def readings(name):
+    """Return the GPU's readings, once per second of the recording."""
+    reader = ReplayReader.open(str(FOLDER / f"h200-{name}.jsonl.gz"))
+    seconds = reader.duration_ms // 1000
+    found = [reader.read(second * 1000) for second in range(seconds + 1)]
+    return [reading for (reading,) in found if not reading.is_lost]
+
+
+def of(field, name):
+    return [each.values[field] for each in readings(name) if field in each.values]
+
+
+def test_an_idle_gpu_is_at_zero_and_says_so():
+    assert set(of(UTIL, "idle")) == {0}
+    assert max(of(POWER, "idle")) < 150  # of 700 W
+
+
+def test_a_stepped_load_is_followed_up_and_down():
+    values = of(UTIL, "stepped-load")
+    assert max(values) >= 95
+    assert values[-1] == 0
+    assert any(35 <= value <= 60 for value in values)
+    assert max(of(POWER, "stepped-load")) > 600
+
+
+def test_utilisation_and_the_engines_own_counter_tell_the_same():
+    for reading in readings("one-busy-process"):
+        if ENGINE in reading.values and reading.values[UTIL] > 10:
+            assert reading.values[ENGINE] * 100 == pytest.approx(reading.values[UTIL], abs=25)
+
+
+@pytest.mark.parametrize("name", ["idle", "one-busy-process", "stepped-load", "two-processes"])
+def test_energy_never_falls(name):
+    values = of(ENERGY, name)
+    assert values == sorted(values)
+
+
+def test_processes_use_no_more_than_their_gpu():
+    # In the second in which a process begins, its mean is over the part that it was there.
+    settled = [each for each in readings("two-processes") if each.values[UTIL] >= 75]
+    assert len(settled) >= 10
+    for reading in settled:
+        used = sum(process.sm_util or 0 for process in reading.processes)
+        assert used <= reading.values[UTIL] + 2  # both are rounded
+
+
+@pytest.mark.parametrize("name", ["idle", "one-busy-process", "stepped-load", "two-processes"])
+def test_recordings_are_served_like_any_gpu(name):
+    last = readings(name)[-1:]
+    text = render_text(
+        dcgm_families(last, DEFAULT_COUNTERS, Attribution(), FamilyOptions("h200")),
+        float_text=six_decimals,
+    )
+    assert 'modelName="NVIDIA H200"' in text
+    assert f"\n{UTIL}{{" in text
