@@ -1,0 +1,120 @@
+import pytest
+
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.objects.manifests import load_manifests
+from gpuscale.objects.meta import ObjectMeta
+from gpuscale.objects.nodes import Node, Taint
+from gpuscale.objects.pods import Toleration
+from gpuscale.scheduling.fit import NodeState, misfits, node_state
+from gpuscale.scheduling.place import place
+from gpuscale.scheduling.resources import NANO, gpu_count, pod_requests
+from gpuscale.scheduling.taints import tolerates, untolerated
+
+
+def spec(text="{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}"):
+    (pod,) = load_manifests(
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {text}\n", "pod.yaml"
+    )
+    return pod.spec
+
+
+def node(name="n1", gpus=1, labels=None, taints=(), unschedulable=False, **resources):
+    amounts = {"nvidia.com/gpu": gpus, "cpu": "8", "memory": "32Gi", "pods": 110} | resources
+    allocatable = {key: parse_quantity(value) for key, value in amounts.items()}
+    return Node(ObjectMeta(name, "", labels or {}), allocatable, tuple(taints), unschedulable)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (Toleration("sku", "Equal", "gpu", "NoSchedule"), True),
+        (Toleration("sku", "Equal", "gpu", ""), True),  # no effect: every effect
+        (Toleration("sku", "Exists"), True),
+        (Toleration("", "Exists"), True),  # no key: every taint
+        (Toleration("sku", "Equal", "cpu"), False),
+        (Toleration("other", "Exists"), False),
+        (Toleration("sku", "Equal", "gpu", "NoExecute"), False),
+    ],
+)
+def test_tolerations_follow_kubernetes(toleration, tolerated):
+    assert tolerates(toleration, Taint("sku", "gpu", "NoSchedule")) is tolerated
+
+
+def test_a_soft_taint_keeps_nobody_away():
+    assert untolerated((Taint("a", "b", "PreferNoSchedule"),), ()) is None
+
+
+def test_requests_take_the_larger_of_start_up_and_running():
+    # running: 1 + sidecar 1 = 2 cpu; start-up: the init container beside the sidecar, 3 + 1 = 4 cpu
+    requests = pod_requests(
+        spec(
+            "{containers: [{name: c, resources: {requests: {cpu: 1}}}], initContainers: ["
+            "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}},"
+            "{name: i, resources: {requests: {cpu: 3}}}]}"
+        )
+    )
+    assert requests["cpu"] == 4 * NANO
+
+
+def test_gpus_are_counted_whole():
+    assert (
+        gpu_count(spec("{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2}}}]}")) == 2
+    )
+    assert gpu_count(spec("{containers: [{name: c}]}")) == 0
+
+
+@pytest.mark.parametrize(
+    ("there", "reasons"),
+    [
+        pytest.param(node(), (), id="it fits"),
+        pytest.param(node(gpus=0), ("Insufficient nvidia.com/gpu",), id="no gpu"),
+        pytest.param(node(unschedulable=True), ("node(s) were unschedulable",), id="cordoned"),
+        pytest.param(
+            node(taints=[Taint("sku", "gpu")]),
+            ("node(s) had untolerated taint(s)",),
+            id="tainted",
+        ),
+        pytest.param(
+            node(gpus=0, cpu="0", pods=0),
+            ("Too many pods", "Insufficient nvidia.com/gpu"),
+            id="full",
+        ),
+    ],
+)
+def test_misfits_are_named_in_the_schedulers_words(there, reasons):
+    assert misfits(spec(), NodeState(there)) == reasons
+
+
+def test_selectors_and_affinity_choose_nodes():
+    wanted = spec(
+        "{containers: [{name: c}], nodeSelector: {accelerator: nvidia-gpu}, affinity: {nodeAffinity: "
+        "{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["
+        "{matchExpressions: [{key: type, operator: In, values: [g4dn.xlarge]}]}]}}}}"
+    )
+    labels = {"accelerator": "nvidia-gpu", "type": "g4dn.xlarge"}
+    mismatch = ("node(s) didn't match Pod's node affinity/selector",)
+    assert misfits(wanted, NodeState(node(labels=labels))) == ()
+    assert misfits(wanted, NodeState(node(labels={**labels, "type": "p2.xlarge"}))) == mismatch
+    assert misfits(wanted, NodeState(node(labels={"type": "g4dn.xlarge"}))) == mismatch
+
+
+def test_bound_pods_take_their_room():
+    state = node_state(node(gpus=2), [spec()])
+    assert state.free("nvidia.com/gpu") == 1 * NANO
+    assert misfits(spec(), state.with_pod(spec())) == ("Insufficient nvidia.com/gpu",)
+
+
+def test_the_least_allocated_node_wins_and_ties_go_by_name():
+    asks = spec("{containers: [{name: c, resources: {requests: {cpu: 2}}}]}")
+    busy = node_state(node("a"), [asks])
+    assert place(asks, [busy, NodeState(node("c")), NodeState(node("b"))]).node == "b"
+
+
+def test_a_pod_that_fits_nowhere_gets_the_schedulers_message():
+    full = node_state(node("a"), [spec()])
+    tainted = NodeState(node("b", taints=[Taint("sku", "gpu")]))
+    assert place(spec(), [full, tainted, node_state(node("c"), [spec()])]).message == (
+        "0/3 nodes are available: 1 node(s) had untolerated taint(s), "
+        "2 Insufficient nvidia.com/gpu."
+    )
+    assert place(spec(), []).message == "no nodes available to schedule pods"
