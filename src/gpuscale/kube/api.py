@@ -1,0 +1,127 @@
+"""What an aggregated API server asks of the API server beyond reading: questions by POST, and metadata."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+from lightkube.config.client_adapter import verify_cluster
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
+from gpuscale.core.errors import UsageError
+from gpuscale.kube.connection import METADATA_ONLY, JsonObject, KubeConnection
+from gpuscale.kube.errors import ApiUnreachableError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+AGGREGATED_DISCOVERY = ",".join(
+    [
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        "application/json",
+    ]
+)
+"""Accept header for discovery in one answer, or in pieces from servers that don't have it so."""
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class ApiClient(KubeConnection):
+    """A connection that can also ask questions: token reviews and access reviews are answers to a POST."""
+
+    async def ask(self, path: str, question: JsonObject) -> JsonObject:
+        """Return the object that the server makes of a posted one.
+
+        Tried twice, because the server may have closed a connection that was kept open.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        try:
+            return await self._post(path, question)
+        except ApiUnreachableError:
+            return await self._post(path, question)
+
+    async def _post(self, path: str, question: JsonObject) -> JsonObject:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        body = json.dumps(question).encode()
+        try:
+            stream = self._client.stream("POST", path, content=body, headers=headers)
+            async with stream as answer:
+                content = await self._body(path, answer)
+                if answer.status_code not in (httpx2.codes.OK, httpx2.codes.CREATED):
+                    raise self._refusal(path, answer.status_code, content)
+                return self._object(path, content)
+        except LightkubeConfigError as error:
+            raise ApiUnreachableError(f"{self._who()}: {error}") from error
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise ApiUnreachableError(f"{self._who()} can't be reached: {reason}") from error
+
+
+class MetadataClient(ApiClient):
+    """A connection that reads the metadata of objects and leaves the rest of them on the server.
+
+    A server that can't do that for a resource sends whole objects, which hold the same metadata.
+    """
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, params: Mapping[str, str], accept: str, read_s: float
+    ) -> AsyncIterator[httpx2.Response]:
+        reduced = METADATA_ONLY if "watch" in params else _METADATA_LIST
+        async with super()._answer(path, params, f"{reduced},{accept}", read_s) as answer:
+            yield answer
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Whom a client trusts and how it shows who it is, for servers beside the API server."""
+
+    tls: ssl.SSLContext = field(repr=False)
+    """Trust, and a client certificate where there is one."""
+    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    """Comes before `token`."""
+
+
+def service_account_credentials() -> Credentials:
+    """Return what a pod has by its service account.
+
+    Raises:
+        UsageError: this is no pod, or it has none.
+    """
+    try:
+        tls = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no service account in {SERVICE_ACCOUNT}: {error}") from error
+    return Credentials(tls, token_file=SERVICE_ACCOUNT / "token")
+
+
+def kubeconfig_credentials(path: Path) -> Credentials:
+    """Return the credentials of a kubeconfig's current context; its server is not looked at.
+
+    Raises:
+        UsageError: not a kubeconfig, or one whose credentials come from a program.
+    """
+    try:
+        config = _current(path)
+        user = config.user or User()
+        tls = verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
+        token_file = config.abs_file(user.token_file) if user.token_file else None
+    except (LightkubeConfigError, OSError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path}: no usable kubeconfig: {error}") from error
+    return Credentials(tls, user.token, Path(token_file) if token_file else None)
+
+
+def _current(path: Path) -> SingleConfig:
+    config = KubeConfig.from_file(path).get()
+    if config is None:
+        raise LightkubeConfigError("it names no context")
+    if config.user is not None and (config.user.exec or config.user.auth_provider):
+        raise LightkubeConfigError("credentials from a program are not supported here")
+    return config

@@ -1,0 +1,385 @@
+"""What the API server says of users: whose a token is, what a user may do, and whom to trust at all.
+
+Answers are remembered for a short time, and only as many as fit a bound. A question that the API server
+can't answer is an error; an old answer does not stand in for it.
+
+Source: k8s.io/apiserver v0.30.0 pkg/authentication/token/cache, plugin/pkg/authorizer/webhook,
+pkg/server/dynamiccertificates (configmap_cafile_content.go), pkg/authentication/request/headerrequest
+(requestheader_controller.go).
+"""
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.kube.api import ApiClient
+from gpuscale.kube.connection import JsonObject, KubeConnection
+from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+from gpuscale.kube.reflect import Reflector, ReflectorState
+from gpuscale.kube.settings import KubeSettings
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+ANONYMOUS = "system:anonymous"
+UNAUTHENTICATED = "system:unauthenticated"
+AUTHENTICATED = "system:authenticated"
+MASTERS = "system:masters"
+"""The group that may do everything; the API server's availability probe comes with it."""
+AUTH_CONFIG_NAMESPACE = "kube-system"
+AUTH_CONFIG_NAME = "extension-apiserver-authentication"
+MAX_TOKEN = 16 * 1024
+_MAX_REMEMBERED = 8192
+_FAILURE_S = 1.0
+"""How long those who asked the same meanwhile get the same failure; a queue of timeouts helps nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Further facts, sorted by key."""
+
+    def authenticated(self) -> "User":
+        """Return the user with the group of all who are known."""
+        if AUTHENTICATED in self.groups:
+            return self
+        return User(self.name, (*self.groups, AUTHENTICATED), self.uid, self.extra)
+
+
+NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What a request wants to do, as access is granted by."""
+
+    verb: str
+    path: str
+    """Of the URL."""
+    is_resource: bool = False
+    """Whether the fields below count, and not the path."""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether somebody may do something."""
+
+    allowed: bool
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """How often a cache could answer."""
+
+    hits: int = 0
+    misses: int = 0
+
+
+class Remembered(Generic[K, V]):
+    """Answers by question, for as long as they hold. The same question is not asked twice at a time.
+
+    Args:
+        ttl_s: for how long an answer holds; 0 for not at all.
+        clock: of the times.
+        most: of the answers that are kept; the oldest go first.
+    """
+
+    def __init__(
+        self, ttl_s: Callable[[V], float], clock: Clock, most: int = _MAX_REMEMBERED
+    ) -> None:
+        self.counts = CacheCounts()
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._most = most
+        self._answers: OrderedDict[K, tuple[int, V | GpuscaleError]] = OrderedDict()
+        self._asking: dict[K, asyncio.Lock] = {}
+
+    async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
+        """Return the answer to a question, remembered or what `ask` gives.
+
+        Raises:
+            GpuscaleError: what asking raised, now or a moment ago.
+        """
+        found = self._known(key)
+        if found is None:
+            found = await self._in_turn(key, ask)
+        else:
+            self.counts.hits += 1
+        if isinstance(found, GpuscaleError):
+            raise found
+        return found
+
+    async def _in_turn(self, key: K, ask: Callable[[], Awaitable[V]]) -> V | GpuscaleError:
+        lock = self._asking.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                found = self._known(key)
+                if found is not None:
+                    self.counts.hits += 1
+                    return found
+                self.counts.misses += 1
+                return await self._asked(key, ask)
+        finally:
+            if not lock.locked():
+                self._asking.pop(key, None)
+
+    async def _asked(self, key: K, ask: Callable[[], Awaitable[V]]) -> V | GpuscaleError:
+        try:
+            answer: V | GpuscaleError = await ask()
+        except GpuscaleError as error:
+            answer = error
+        seconds = _FAILURE_S if isinstance(answer, GpuscaleError) else self._ttl_s(answer)
+        if seconds > 0:
+            self._answers[key] = (self._clock.now_ms() + round(seconds * 1000), answer)
+            self._answers.move_to_end(key)
+        while len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+        return answer
+
+    def _known(self, key: K) -> V | GpuscaleError | None:
+        until_ms, answer = self._answers.get(key, (0, None))
+        return answer if self._clock.now_ms() < until_ms else None
+
+
+class TokenReviewer:
+    """Whose a bearer token is, by the API server's word.
+
+    Args:
+        client: to the API server.
+        clock: of the times.
+        ttl_s: for how long an answer holds.
+    """
+
+    def __init__(self, client: ApiClient, clock: Clock, ttl_s: float = 10.0) -> None:
+        self._client = client
+        self._cache: Remembered[bytes, User | Decision] = Remembered(lambda _: ttl_s, clock)
+
+    @property
+    def counts(self) -> CacheCounts:
+        """Return how often no question was needed."""
+        return self._cache.counts
+
+    async def review(self, token: str) -> User | None:
+        """Return the token's owner; None for a token that is not good.
+
+        Raises:
+            GpuscaleError: the API server can't tell.
+        """
+        if not token or len(token) > MAX_TOKEN:
+            return None
+        # The cache is keyed by a digest, so that no token lies around longer than its request.
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found = await self._cache.get(digest, lambda: self._review(token))
+        return found if isinstance(found, User) else None
+
+    async def _review(self, token: str) -> User | Decision:
+        question: JsonObject = {
+            "kind": "TokenReview",
+            "apiVersion": "authentication.k8s.io/v1",
+            "spec": {"token": token},
+        }
+        answer = await self._client.ask("/apis/authentication.k8s.io/v1/tokenreviews", question)
+        return _reviewed(answer) or Decision(allowed=False)
+
+
+def _reviewed(answer: JsonObject) -> User | None:
+    status = mapping_of(answer.get("status"))
+    user = mapping_of(status.get("user"))
+    name = user.get("username")
+    if status.get("authenticated") is not True or not isinstance(name, str) or not name:
+        return None
+    extra = {key: texts_of(values) for key, values in mapping_of(user.get("extra")).items()}
+    return User(
+        name, texts_of(user.get("groups")), text_of(user.get("uid")), tuple(sorted(extra.items()))
+    )
+
+
+class AccessReviewer:
+    """What users may do, by the API server's word.
+
+    Args:
+        client: to the API server.
+        clock: of the times.
+        allowed_ttl_s: for how long a permission holds.
+        denied_ttl_s: for how long a refusal holds.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        allowed_ttl_s: float = 10.0,
+        denied_ttl_s: float = 10.0,
+    ) -> None:
+        self._client = client
+        self._cache: Remembered[tuple[User, Attributes], Decision] = Remembered(
+            lambda decision: allowed_ttl_s if decision.allowed else denied_ttl_s, clock
+        )
+
+    @property
+    def counts(self) -> CacheCounts:
+        """Return how often no question was needed."""
+        return self._cache.counts
+
+    async def review(self, user: User, attributes: Attributes) -> Decision:
+        """Return whether the user may do it.
+
+        Raises:
+            GpuscaleError: the API server can't tell.
+        """
+        key = (user, attributes)
+        return await self._cache.get(key, lambda: self._review(user, attributes))
+
+    async def _review(self, user: User, attributes: Attributes) -> Decision:
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        answer = await self._client.ask(path, access_review(user, attributes))
+        status = mapping_of(answer.get("status"))
+        return Decision(status.get("allowed") is True, text_of(status.get("reason")))
+
+
+def access_review(user: User, attributes: Attributes) -> JsonObject:
+    """Return the SubjectAccessReview that asks whether the user may do it."""
+    spec: JsonObject = {"user": user.name, "groups": list(user.groups)}
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.extra:
+        spec["extra"] = {key: list(values) for key, values in user.extra}
+    if attributes.is_resource:
+        fields = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
+        found = {name: getattr(attributes, name) for name in fields}
+        spec["resourceAttributes"] = {name: value for name, value in found.items() if value}
+    else:
+        spec["nonResourceAttributes"] = {"path": attributes.path, "verb": attributes.verb}
+    return {
+        "kind": "SubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "spec": spec,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """How a front proxy tells of whom it speaks for."""
+
+    ca_pem: str
+    """Who signs the proxies' certificates."""
+    allowed_names: tuple[str, ...] = ()
+    """Common names of proxies; any when empty."""
+    username_headers: tuple[str, ...] = ("X-Remote-User",)
+    group_headers: tuple[str, ...] = ("X-Remote-Group",)
+    extra_prefixes: tuple[str, ...] = ("X-Remote-Extra-",)
+    uid_headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose certificates count."""
+
+    client_ca_pem: str | None = None
+    """Of client certificates; None where nobody can come with one."""
+    request_headers: RequestHeaders | None = None
+    """None where no front proxy is trusted."""
+
+
+def trust_of_config_map(data: Mapping[str, str]) -> Trust:
+    """Return what the ConfigMap of the API server's authentication says.
+
+    Raises:
+        ValueError: a field is no JSON list of texts.
+    """
+    client_ca = data.get("client-ca-file") or None
+    proxy_ca = data.get("requestheader-client-ca-file")
+    if not proxy_ca:
+        return Trust(client_ca)
+    headers = RequestHeaders(
+        proxy_ca,
+        _listed(data, "requestheader-allowed-names"),
+        _listed(data, "requestheader-username-headers"),
+        _listed(data, "requestheader-group-headers"),
+        _listed(data, "requestheader-extra-headers-prefix"),
+        _listed(data, "requestheader-uid-headers"),
+    )
+    return Trust(client_ca, headers)
+
+
+@dataclass(slots=True)
+class _Latest:
+    trust: Trust | None = field(default=None)
+    fault: str | None = None
+
+
+class TrustConfigMap:
+    """The trust that the API server publishes for aggregated servers, kept up to date by `run`."""
+
+    def __init__(self, connection: KubeConnection, settings: KubeSettings, clock: Clock) -> None:
+        self.tried = asyncio.Event()
+        """Set once it was looked for, found or not."""
+        self._latest = _Latest()
+        self._reflector: Reflector[None] = Reflector(
+            connection,
+            settings,
+            f"/api/v1/namespaces/{AUTH_CONFIG_NAMESPACE}/configmaps",
+            {"fieldSelector": f"metadata.name={AUTH_CONFIG_NAME}"},
+            self._read,
+            clock,
+            self.tried.set,
+        )
+
+    @property
+    def trust(self) -> Trust | None:
+        """Return the latest good trust; None before the first."""
+        return self._latest.trust
+
+    @property
+    def fault(self) -> str | None:
+        """Return why the trust may be old or missing; None where it is good."""
+        state: ReflectorState = self._reflector.state
+        if state.error is not None:
+            return str(state.error)
+        missing = f"there is no ConfigMap {AUTH_CONFIG_NAMESPACE}/{AUTH_CONFIG_NAME}"
+        return self._latest.fault or (missing if self.trust is None else None)
+
+    async def run(self) -> None:
+        """Keep the trust up to date until cancelled."""
+        await self._reflector.run()
+
+    def _read(self, body: JsonObject) -> None:
+        data = mapping_of(body.get("data"))
+        try:
+            trust = trust_of_config_map({key: text_of(value) for key, value in data.items()})
+        except ValueError as error:
+            self._latest.fault = str(error)
+        else:
+            self._latest = _Latest(trust)
+
+
+def _listed(data: Mapping[str, str], key: str) -> tuple[str, ...]:
+    text = data.get(key, "")
+    if not text:
+        return ()
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, list) and all(isinstance(each, str) for each in found):
+        return tuple(found)
+    where = f"{AUTH_CONFIG_NAMESPACE}/{AUTH_CONFIG_NAME}: {key}"
+    raise ValueError(f"{where}: found {text[:60]!r}, expected a JSON list of texts")

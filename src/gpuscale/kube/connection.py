@@ -1,0 +1,193 @@
+"""Requests to the API server: where it is, who we are, and plain JSON back.
+
+lightkube reads kubeconfig files and service accounts, and makes an HTTP client with their TLS and
+credentials. Listing and watching are done on that client directly: they need bookmarks, bounds on sizes and
+times, and objects of versions that no model knows yet.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
+from gpuscale.core.documents import load_documents
+from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.settings import KubeSettings
+
+JsonObject = dict[str, Any]
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_RETRY_CODES = frozenset({408, 429, 500, 502, 503, 504})
+_CHUNK_BYTES = 65_536
+_OUTSIDE_FAULTS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
+
+
+class KubeConnection:
+    """The API server. Use it in `async with`, or `close` it.
+
+    Raises:
+        UsageError: there is no usable kubeconfig or service account.
+        ConfigError: the kubeconfig is no YAML.
+    """
+
+    def __init__(self, settings: KubeSettings) -> None:
+        self._settings = settings
+        config = _read_config(settings)
+        self.server = config.cluster.server
+        """Address, for messages."""
+        timeout = httpx2.Timeout(settings.timeout_s)
+        self._client = AsyncClient(config, ConnectionParams(timeout=timeout, trust_env=False))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        await self._client.aclose()
+
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
+    ) -> JsonObject:
+        """Return the object at a path.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        seconds = self._settings.timeout_s
+        async with self._answer(path, params or {}, accept, seconds) as answer:
+            return self._object(path, await self._body(path, answer))
+
+    @asynccontextmanager
+    async def watch(
+        self, path: str, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[JsonObject]]:
+        """Hold a watch open; what it yields are its events, until the server ends it.
+
+        Raises:
+            ApiUnreachableError: no answer, it broke off, or the server did not end it when asked to.
+            ApiStatusError: refused.
+        """
+        query = {**params, "watch": "1", "timeoutSeconds": str(self._settings.watch_s)}
+        most_s = self._settings.watch_s + self._settings.timeout_s
+        async with self._answer(path, query, "application/json", most_s) as answer:
+            yield (self._object(path, line) async for line in self._lines(path, answer))
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, params: Mapping[str, str], accept: str, most_s: float
+    ) -> AsyncIterator[httpx2.Response]:
+        timeout = httpx2.Timeout(self._settings.timeout_s, read=most_s)
+        stream = self._client.stream(
+            "GET", path, params=dict(params), headers={"Accept": accept}, timeout=timeout
+        )
+        try:
+            async with asyncio.timeout(most_s), stream as answer:
+                if answer.status_code != httpx2.codes.OK:
+                    raise self._refusal(path, answer.status_code, await self._body(path, answer))
+                yield answer
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            text = f"{self._who()} gave no answer to {path} in time"
+            raise ApiUnreachableError(text) from error
+        except LightkubeConfigError as error:
+            raise ApiUnreachableError(f"{self._who()}: {error}") from error
+        except _OUTSIDE_FAULTS as error:
+            reason = str(error) or type(error).__name__
+            raise ApiUnreachableError(f"{self._who()} can't be reached: {reason}") from error
+
+    async def _body(self, path: str, answer: httpx2.Response) -> bytes:
+        body = bytearray()
+        async for chunk in answer.aiter_bytes(_CHUNK_BYTES):
+            body += chunk
+            self._check_size(path, len(body), self._settings.max_body_bytes)
+        return bytes(body)
+
+    async def _lines(self, path: str, answer: httpx2.Response) -> AsyncIterator[bytes]:
+        rest = b""
+        async for chunk in answer.aiter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield line
+            self._check_size(path, len(rest), self._settings.max_line_bytes)
+
+    def _check_size(self, path: str, size: int, most: int) -> None:
+        if size > most:
+            raise ApiUnreachableError(f"{self._who()} answered {path} with more than {most} bytes")
+
+    def _object(self, path: str, body: bytes) -> JsonObject:
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ApiUnreachableError(f"{self._who()} answered {path} with no JSON object")
+        return found
+
+    def _refusal(self, path: str, code: int, body: bytes) -> Exception:
+        text = f"{self._who()} answered {path} with {code}: {_status_message(body)}"
+        return ApiUnreachableError(text) if code in _RETRY_CODES else ApiStatusError(code, text)
+
+    def _who(self) -> str:
+        return f"the API server at {self.server}"
+
+
+def _status_message(body: bytes) -> str:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    message = found.get("message") if isinstance(found, dict) else None
+    return str(message)[:300] if message else "no reason given"
+
+
+def _read_config(settings: KubeSettings) -> SingleConfig:
+    try:
+        if settings.kubeconfig is None:
+            config = KubeConfig.from_service_account().get()
+        else:
+            config = _read_kubeconfig(settings.kubeconfig).get(settings.context)
+    except ConfigError:
+        raise
+    except Exception as error:  # a file of another shape fails in as many ways as there are shapes
+        raise UsageError(_config_message(settings, error)) from error
+    if config is None:
+        raise UsageError(_config_message(settings, ValueError("it names no context")))
+    return config if config.user is not None else config._replace(user=User())
+
+
+def _read_kubeconfig(path: Path) -> KubeConfig:
+    documents = load_documents(path.read_text(errors="replace"), str(path))
+    data = documents[0].data if documents else None
+    if not isinstance(data, dict):
+        raise ValueError("it holds no mapping")
+    return KubeConfig.from_dict(data, fname=path)
+
+
+def _config_message(settings: KubeSettings, error: Exception) -> str:
+    if settings.kubeconfig is None:
+        return (
+            f"no service account to reach the API server with ({error}); "
+            "run in a pod that has one, or name a kubeconfig"
+        )
+    reason = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
+    return f"{settings.kubeconfig}: no usable kubeconfig: {reason}"

@@ -1,0 +1,266 @@
+"""Answers of the API server about users: asked once, remembered for a while, never made up."""
+
+import asyncio
+
+import pytest
+
+from gpuscale.core.clock import ManualClock
+from gpuscale.core.errors import UnavailableError
+from gpuscale.kube.auth import (
+    AccessReviewer,
+    Attributes,
+    Decision,
+    Remembered,
+    RequestHeaders,
+    TokenReviewer,
+    Trust,
+    User,
+    access_review,
+    trust_of_config_map,
+)
+
+POD = Attributes(
+    "get", "/p", True, "custom.metrics.k8s.io", "v1beta1", "pods", "gpu_util", "*", "ml"
+)
+
+
+class Api:
+    """An API server that knows one token and allows one verb."""
+
+    def __init__(self):
+        self.questions = []
+        self.is_down = False
+
+    async def ask(self, path, question):
+        self.questions.append((path, question))
+        await asyncio.sleep(0)
+        if self.is_down:
+            raise UnavailableError("connection refused")
+        if question["kind"] == "TokenReview":
+            good = question["spec"]["token"] == "good"
+            user = {"username": "robot", "uid": "7", "groups": ["a"], "extra": {"k": ["v"]}}
+            return {"status": {"authenticated": True, "user": user} if good else {}}
+        verb = question["spec"].get("resourceAttributes", {}).get("verb")
+        return {"status": {"allowed": verb == "get", "reason": "because"}}
+
+
+@pytest.fixture
+def api():
+    return Api()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_000_000)
+
+
+async def test_a_token_is_reviewed_once_in_its_time(api, clock):
+    tokens = TokenReviewer(api, clock, ttl_s=10.0)
+    for seconds in (0, 9.9):
+        clock.advance(seconds)
+        assert await tokens.review("good") == User("robot", ("a",), "7", (("k", ("v",)),))
+    assert api.questions == [
+        (
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            {
+                "kind": "TokenReview",
+                "apiVersion": "authentication.k8s.io/v1",
+                "spec": {"token": "good"},
+            },
+        )
+    ]
+    clock.advance(0.1)
+    await tokens.review("good")
+    assert len(api.questions) == 2
+    assert (tokens.counts.hits, tokens.counts.misses) == (1, 2)
+
+
+async def test_a_bad_token_is_remembered_too(api, clock):
+    tokens = TokenReviewer(api, clock)
+    assert [await tokens.review("bad"), await tokens.review("bad")] == [None, None]
+    assert len(api.questions) == 1
+
+
+@pytest.mark.parametrize("token", ["", "x" * 16_385])
+async def test_what_is_no_token_is_not_asked_about(api, clock, token):
+    assert await TokenReviewer(api, clock).review(token) is None
+    assert api.questions == []
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"user": {"username": "x"}},
+        {"authenticated": "true", "user": {"username": "x"}},
+        {"authenticated": True},
+        {"authenticated": True, "user": {"username": ""}},
+        {"authenticated": True, "user": {"username": 7}},
+        {"authenticated": True, "user": []},
+        [],
+        None,
+    ],
+)
+async def test_only_a_clear_yes_counts(clock, status):
+    class Odd:
+        async def ask(self, path, question):
+            return {"status": status}
+
+    assert await TokenReviewer(Odd(), clock).review("t") is None
+    odd = AccessReviewer(Odd(), clock)
+    assert not (await odd.review(User("x"), POD)).allowed
+
+
+async def test_permissions_and_refusals_have_their_own_times(api, clock):
+    access = AccessReviewer(api, clock, allowed_ttl_s=10.0, denied_ttl_s=2.0)
+    listing = Attributes("list", "/p", True, resource="q")
+    assert await access.review(User("joe"), POD) == Decision(True, "because")
+    assert await access.review(User("joe"), listing) == Decision(False, "because")
+    clock.advance(5)
+    await access.review(User("joe"), POD)
+    await access.review(User("joe"), listing)
+    assert [q["spec"]["resourceAttributes"]["verb"] for _, q in api.questions] == [
+        "get",
+        "list",
+        "list",
+    ]
+
+
+async def test_another_user_or_another_wish_is_another_question(api, clock):
+    access = AccessReviewer(api, clock)
+    for user in (User("joe"), User("joe", ("a",)), User("ann")):
+        await access.review(user, POD)
+    await access.review(User("joe"), Attributes("get", "/metrics"))
+    assert len(api.questions) == 4
+
+
+async def test_a_permission_does_not_outlive_its_time_when_the_api_server_is_away(api, clock):
+    access = AccessReviewer(api, clock, allowed_ttl_s=10.0)
+    assert (await access.review(User("joe"), POD)).allowed
+    api.is_down = True
+    clock.advance(9)
+    assert (await access.review(User("joe"), POD)).allowed
+    clock.advance(1)
+    with pytest.raises(UnavailableError):
+        await access.review(User("joe"), POD)
+
+
+async def test_many_who_ask_the_same_ask_once(api, clock):
+    access = AccessReviewer(api, clock)
+    found = await asyncio.gather(*(access.review(User("joe"), POD) for _ in range(300)))
+    assert {decision.allowed for decision in found} == {True}
+    assert len(api.questions) == 1
+
+
+async def test_many_who_ask_an_api_server_that_is_away_wait_once(api, clock):
+    api.is_down = True
+    access = AccessReviewer(api, clock)
+    asking = [access.review(User("joe"), POD) for _ in range(300)]
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert {type(error) for error in found} == {UnavailableError}
+    assert len(api.questions) == 1
+
+
+async def test_nothing_is_remembered_where_that_is_off(api, clock):
+    access = AccessReviewer(api, clock, allowed_ttl_s=0.0)
+    for _ in range(3):
+        await access.review(User("joe"), POD)
+    assert len(api.questions) == 3
+
+
+async def test_memory_is_bounded(clock):
+    async def ask():
+        return "answer"
+
+    cache = Remembered(lambda _: 10.0, clock, most=2)
+    for key in ("a", "b", "c", "c", "a"):
+        await cache.get(key, ask)
+    # a, b, c are new; c is known; a was pushed out by c.
+    assert (cache.counts.hits, cache.counts.misses) == (1, 4)
+
+
+async def test_who_gives_up_waiting_leaves_the_others_their_answer(clock):
+    gate = asyncio.Event()
+
+    async def ask():
+        await gate.wait()
+        return "answer"
+
+    cache = Remembered(lambda _: 10.0, clock)
+    first = asyncio.create_task(cache.get("k", ask))
+    second = asyncio.create_task(cache.get("k", ask))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    assert await second == "answer"
+
+
+def test_a_question_about_a_resource_names_all_that_is_known():
+    user = User("joe", ("a", "b"), "7", (("k", ("v", "w")),))
+    assert access_review(user, POD) == {
+        "kind": "SubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "spec": {
+            "user": "joe",
+            "groups": ["a", "b"],
+            "uid": "7",
+            "extra": {"k": ["v", "w"]},
+            "resourceAttributes": {
+                "namespace": "ml",
+                "verb": "get",
+                "group": "custom.metrics.k8s.io",
+                "version": "v1beta1",
+                "resource": "pods",
+                "subresource": "gpu_util",
+                "name": "*",
+            },
+        },
+    }
+
+
+def test_a_question_about_a_path_names_the_path():
+    spec = access_review(User("joe"), Attributes("get", "/metrics"))["spec"]
+    assert spec == {
+        "user": "joe",
+        "groups": [],
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+
+
+CONFIG_MAP = {
+    "client-ca-file": "PEM 1",
+    "requestheader-client-ca-file": "PEM 2",
+    "requestheader-allowed-names": '["front-proxy-client"]',
+    "requestheader-username-headers": '["X-Remote-User"]',
+    "requestheader-group-headers": '["X-Remote-Group"]',
+    "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    "requestheader-uid-headers": '["X-Remote-Uid"]',
+}
+
+
+def test_trust_is_what_the_config_map_says():
+    assert trust_of_config_map(CONFIG_MAP) == Trust(
+        "PEM 1",
+        RequestHeaders(
+            "PEM 2",
+            ("front-proxy-client",),
+            ("X-Remote-User",),
+            ("X-Remote-Group",),
+            ("X-Remote-Extra-",),
+            ("X-Remote-Uid",),
+        ),
+    )
+
+
+def test_a_cluster_without_front_proxies_trusts_none():
+    assert trust_of_config_map({"client-ca-file": "PEM"}) == Trust("PEM", None)
+    assert trust_of_config_map({}) == Trust(None, None)
+
+
+@pytest.mark.parametrize("text", ["x", "{}", "[1]", '"X"', "[" * 100_000])
+def test_headers_that_are_no_list_are_told(text):
+    with pytest.raises(ValueError, match="expected a JSON list of texts") as caught:
+        trust_of_config_map({**CONFIG_MAP, "requestheader-username-headers": text})
+    assert str(caught.value).startswith(
+        "kube-system/extension-apiserver-authentication: requestheader-username-headers: found"
+    )

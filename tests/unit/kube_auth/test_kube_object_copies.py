@@ -1,0 +1,182 @@
+"""Names of objects from copies: begun when asked for, kept up, and never made up."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gpuscale.core.clock import WallClock
+from gpuscale.kube.directory import Collection, ObjectCopies, ObjectsUnavailableError
+from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.objects.selectors import parse_selector
+
+PODS = Collection("", "v1", "pods")
+SETTINGS = KubeSettings(node_name="", retry_s=0.01, max_retry_s=0.02)
+ALL = parse_selector("")
+
+
+def item(name, namespace="ml", **labels):
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}}
+
+
+class Connection:
+    """Lists what it is told to, and hands on the events that are put into it."""
+
+    def __init__(self, *items):
+        self.items = list(items)
+        self.fault = None
+        self.paths = []
+        self.events = asyncio.Queue()
+
+    async def get(self, path, params=None, accept="application/json"):
+        self.paths.append(path)
+        if self.fault is not None:
+            raise self.fault
+        return {"metadata": {"resourceVersion": "1"}, "items": self.items}
+
+    @asynccontextmanager
+    async def watch(self, path, params):
+        yield self._received()
+
+    async def _received(self):
+        while True:
+            yield await self.events.get()
+
+    async def send(self, kind, body):
+        self.events.put_nowait({"type": kind, "object": body})
+        await until(self.events.empty)
+
+
+async def until(is_so):
+    async with asyncio.timeout(5):
+        while not is_so():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running(connection, wait_s=1.0):
+    copies = ObjectCopies(connection, SETTINGS, WallClock(), wait_s)
+    task = asyncio.create_task(copies.run())
+    await asyncio.sleep(0)
+    try:
+        yield copies
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_collection_is_listed_over_all_namespaces():
+    assert PODS.path == "/api/v1/pods"
+    assert Collection("apps", "v1", "deployments").path == "/apis/apps/v1/deployments"
+
+
+async def test_names_are_selected_and_sorted():
+    pods = [
+        item("b", app="web"),
+        item("a", app="web"),
+        item("c", app="db"),
+        item("x", "other", app="web"),
+    ]
+    async with running(Connection(*pods)) as copies:
+        await copies.ready(PODS)
+        assert copies.names(PODS, "ml", ALL) == ("a", "b", "c")
+        assert copies.names(PODS, "ml", parse_selector("app=web")) == ("a", "b")
+        assert copies.names(PODS, "none", ALL) == ()
+
+
+async def test_objects_without_a_namespace_are_found_without_one():
+    nodes = Collection("", "v1", "nodes")
+    async with running(Connection({"metadata": {"name": "n1"}})) as copies:
+        await copies.ready(nodes)
+        assert copies.names(nodes, None, ALL) == ("n1",)
+
+
+async def test_what_comes_goes_and_changes_is_followed():
+    connection = Connection(item("a", app="web"))
+    web = parse_selector("app=web")
+    async with running(connection) as copies:
+        await copies.ready(PODS)
+        await connection.send("ADDED", item("b", app="web"))
+        assert copies.names(PODS, "ml", web) == ("a", "b")
+        await connection.send("MODIFIED", item("a", app="db"))
+        assert copies.names(PODS, "ml", web) == ("b",)
+        await connection.send("DELETED", item("b"))
+        assert copies.names(PODS, "ml", web) == ()
+        assert copies.names(PODS, "ml", ALL) == ("a",)
+        (state,) = copies.states()
+        assert (str(state.collection), state.objects) == ("pods", 1)
+
+
+async def test_a_new_list_of_as_many_others_is_noticed():
+    connection = Connection(item("a"))
+    async with running(connection) as copies:
+        await copies.ready(PODS)
+        assert copies.names(PODS, "ml", ALL) == ("a",)
+        connection.items = [item("b")]
+        await connection.send("ERROR", {"code": 410, "message": "too old"})
+        await until(lambda: len(connection.paths) == 2)
+        assert copies.names(PODS, "ml", ALL) == ("b",)
+
+
+async def test_one_copy_serves_all_who_ask():
+    connection = Connection(item("a"))
+    async with running(connection) as copies:
+        await asyncio.gather(*(copies.ready(PODS) for _ in range(50)))
+    assert connection.paths == ["/api/v1/pods"]
+
+
+@pytest.mark.parametrize(
+    "fault", [ApiUnreachableError("connection refused"), ApiStatusError(403, "pods is forbidden")]
+)
+async def test_objects_that_cant_be_listed_are_an_error_and_come_later(fault):
+    connection = Connection(item("a"))
+    connection.fault = fault
+    async with running(connection) as copies:
+        with pytest.raises(ObjectsUnavailableError, match=f"pods are not known: {fault}"):
+            await copies.ready(PODS)
+        with pytest.raises(ObjectsUnavailableError):
+            copies.names(PODS, "ml", ALL)
+        connection.fault = None
+        await until(lambda: copies.states()[0].state.listed)
+        assert copies.names(PODS, "ml", ALL) == ("a",)
+
+
+async def test_a_list_that_does_not_come_is_waited_for_and_then_an_error():
+    class Silent(Connection):
+        async def get(self, path, params=None, accept=""):
+            await asyncio.Event().wait()
+
+    async with running(Silent(), wait_s=0.01) as copies:
+        expected = "pods are not known: the API server has not listed them yet"
+        with pytest.raises(ObjectsUnavailableError, match=expected):
+            await copies.ready(PODS)
+
+
+async def test_a_copy_is_kept_while_the_api_server_is_away():
+    connection = Connection(item("a"))
+    async with running(connection) as copies:
+        await copies.ready(PODS)
+        connection.fault = ApiUnreachableError("connection refused")
+        await connection.send("ERROR", {"code": 410, "message": "too old"})
+        await until(lambda: copies.states()[0].state.error is not None)
+        assert copies.names(PODS, "ml", ALL) == ("a",)
+
+
+async def test_nothing_is_known_of_what_nobody_asked_for():
+    async with running(Connection()) as copies:
+        with pytest.raises(ObjectsUnavailableError, match="pods are not watched yet"):
+            copies.names(PODS, "ml", ALL)
+    with pytest.raises(ObjectsUnavailableError, match="the server is not running"):
+        await copies.ready(PODS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"metadata": []}, {"metadata": {"name": 7}}, {"metadata": {"name": "a", "labels": [1]}}],
+)
+async def test_odd_objects_do_no_harm(body):
+    async with running(Connection(body, item("b"))) as copies:
+        await copies.ready(PODS)
+        assert "b" in copies.names(PODS, "ml", ALL)
