@@ -1,0 +1,181 @@
+"""The discovered metrics: which rule and series stand behind each name that the API offers.
+
+A new series query that fails leaves its metrics as they were, and all others are brought up to date;
+upstream keeps the whole old table instead.
+
+Source: prometheus-adapter v0.12.0 pkg/custom-provider (series_registry.go), pkg/external-provider
+(external_series_registry.go). Known difference: a metric is namespaced where its resource is, so that
+metrics of cluster-scoped resources can be asked for; upstream goes by the labels of the series, which
+makes all but namespaces, nodes and persistentvolumes namespaced.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuscale.core.errors import QueryError
+from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.parse import metric_names, parse_query
+from gpuscale.sources.gotemplate import TemplateError
+from gpuscale.sources.resources import ResourceType
+from gpuscale.sources.rules import AdapterConfig, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFailure:
+    """A series query that was not answered, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesShape:
+    """What of a series decides on its metrics."""
+
+    name: str
+    labels: frozenset[str]
+    """Label names, without `__name__`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The rule and series behind one metric."""
+
+    rule: Rule
+    series: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DiscoveredMetric:
+    """One line of the custom metrics API's resource list."""
+
+    name: str
+    """`pods/gpu_util`, `jobs.batch/gpu_util`."""
+    namespaced: bool
+
+
+CustomKey = tuple[ResourceType, str]
+"""Resource and API name."""
+SeriesAnswer = Sequence[Mapping[str, str]] | QueryFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All metrics at one time. Where two rules or series give one name, the last of them has it."""
+
+    custom: Mapping[CustomKey, Entry] = field(default_factory=dict)
+    external: Mapping[str, Entry] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[SeriesShape, ...]] = field(default_factory=dict)
+    """By series query; of a query that failed, those it gave before."""
+    failures: Mapping[str, QueryFailure] = field(default_factory=dict)
+    """By series query; those that were not answered this time."""
+
+    @staticmethod
+    def build(
+        config: AdapterConfig,
+        series_of: Mapping[str, SeriesAnswer],
+        previous: "Catalogue | None" = None,
+    ) -> "Catalogue":
+        """Return the metrics of these series.
+
+        Args:
+            config: the rules.
+            series_of: the answer to each series query; one that is not there counts as failed.
+            previous: where the metrics of failed queries are kept from.
+        """
+        shapes: dict[str, tuple[SeriesShape, ...]] = {}
+        failures: dict[str, QueryFailure] = {}
+        for query in config.series_queries():
+            answer = series_of.get(query, QueryFailure("not asked"))
+            if isinstance(answer, QueryFailure):
+                failures[query] = answer
+                shapes[query] = previous.shapes.get(query, ()) if previous is not None else ()
+            else:
+                shapes[query] = _shapes(answer)
+        return Catalogue(
+            _custom_table(config.rules, shapes),
+            _external_table(config.external_rules, shapes),
+            shapes,
+            failures,
+        )
+
+    def custom_resources(self) -> tuple[DiscoveredMetric, ...]:
+        """Return the custom metrics, sorted by name."""
+        found = (
+            DiscoveredMetric(f"{resource.name}/{metric}", resource.namespaced)
+            for resource, metric in self.custom
+        )
+        return tuple(sorted(found))
+
+    def external_metrics(self) -> tuple[str, ...]:
+        """Return the names of the external metrics, sorted."""
+        return tuple(sorted(self.external))
+
+
+def needed_metric_names(config: AdapterConfig) -> frozenset[str] | None:
+    """Return the names of all series that the rules can ever ask for; None where that can't be said.
+
+    It can't where a series query or a filled-in query does not name its series outright, or where a
+    query only takes shape with a request.
+    """
+    needed: set[str] = set()
+    for rule in (*config.rules, *config.external_rules):
+        names = _needed_by(rule)
+        if names is None:
+            return None
+        needed |= names
+    return frozenset(needed)
+
+
+def _needed_by(rule: Rule) -> frozenset[str] | None:
+    try:
+        discovered = metric_names(parse_query(rule.series_query))
+        if discovered is None:
+            return None
+        needed = set(discovered)
+        for series in discovered:
+            asked = metric_names(parse_query(rule.example(series)))
+            if asked is None:
+                return None
+            needed |= asked
+    except (QueryError, TemplateError):
+        return None
+    return frozenset(needed)
+
+
+def _shapes(series: Sequence[Mapping[str, str]]) -> tuple[SeriesShape, ...]:
+    """Return each distinct shape, in the order of its first series."""
+    found = {
+        SeriesShape(labels[METRIC_NAME], frozenset(labels) - {METRIC_NAME}): None
+        for labels in series
+        if METRIC_NAME in labels
+    }
+    return tuple(found)
+
+
+def _named(
+    rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
+) -> Iterator[tuple[Rule, SeriesShape, str]]:
+    for rule in rules:
+        names: dict[str, str | None] = {}
+        for shape in shapes[rule.series_query]:
+            if shape.name not in names:
+                names[shape.name] = rule.api_name(shape.name)
+            name = names[shape.name]
+            if name is not None:
+                yield rule, shape, name
+
+
+def _custom_table(
+    rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
+) -> dict[CustomKey, Entry]:
+    table: dict[CustomKey, Entry] = {}
+    for rule, shape, name in _named(rules, shapes):
+        for resource in rule.labels.resources_of(sorted(shape.labels)):
+            table[resource, name] = Entry(rule, shape.name)
+    return table
+
+
+def _external_table(
+    rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
+) -> dict[str, Entry]:
+    return {name: Entry(rule, shape.name) for rule, shape, name in _named(rules, shapes)}

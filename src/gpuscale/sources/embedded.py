@@ -1,0 +1,40 @@
+"""Metric values from the series in memory. The simulator calls the synchronous half directly."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.series.evaluate import instant
+from gpuscale.series.parse import parse_matchers, parse_query
+from gpuscale.series.store import SeriesStore
+from gpuscale.series.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSource:
+    """A `MetricSource` over a series store."""
+
+    store: SeriesStore
+
+    def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return the label sets of the series with a sample since `start_ms`.
+
+        Raises:
+            QueryError: not a selector.
+        """
+        return self.store.series(parse_matchers(selector), start_ms)
+
+    def query_now(self, promql: str, at_ms: int) -> Value:
+        """Return what the query evaluates to at `at_ms`.
+
+        Raises:
+            QueryError: not PromQL, or more of it than is supported.
+        """
+        return instant(self.store, parse_query(promql), at_ms)
+
+    async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return what `series_now` does."""
+        return self.series_now(selector, start_ms)
+
+    async def query(self, promql: str, at_ms: int) -> Value:
+        """Return what `query_now` does."""
+        return self.query_now(promql, at_ms)

@@ -1,0 +1,74 @@
+"""One HTTP session for a client that asks again and again; answers are bounded in size."""
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from gpuscale.core.errors import UpstreamError
+
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class HttpSession:
+    """Keeps connections open between requests. Use it in `async with`, or `close` it.
+
+    Args:
+        timeout_s: for a whole request.
+        max_response_bytes: a larger answer is an error.
+    """
+
+    timeout_s: float = 30.0
+    max_response_bytes: int = MAX_RESPONSE_BYTES
+    _session: aiohttp.ClientSession | None = field(default=None, repr=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def fetch(self, method: str, url: URL, **options: Any) -> tuple[int, bytes]:  # noqa: ANN401
+        """Return the status and body of the answer; redirects are not followed.
+
+        Args:
+            method: such as GET.
+            url: encoded as it is to be sent.
+            options: as aiohttp's `ClientSession.request` takes them.
+
+        Raises:
+            aiohttp.ClientError, TimeoutError, OSError: no answer.
+            UpstreamError: an answer larger than allowed.
+        """
+        async with self._open().request(method, url, allow_redirects=False, **options) as response:
+            return response.status, await self._body(response)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=self.timeout_s)
+            self._session = aiohttp.ClientSession(timeout=timeout)
+        return self._session
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > self.max_response_bytes:
+                raise UpstreamError(f"the answer has more than {self.max_response_bytes} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)

@@ -1,0 +1,205 @@
+"""Metric values from a Prometheus over its HTTP API, or from anything that speaks it.
+
+Source: Prometheus' HTTP API v1 (/api/v1/query, /api/v1/series); which status codes carry JSON:
+prometheus-adapter v0.12.0 pkg/client (api.go). The answers hold the time of the evaluation, not that
+of the samples behind it, so `measured_ms` of a row is when the query was evaluated.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
+from gpuscale.series.values import (
+    Matrix,
+    MatrixSeries,
+    Scalar,
+    StringValue,
+    Value,
+    Vector,
+    VectorSample,
+)
+from gpuscale.sources.http import HttpSession
+
+_JSON_STATUSES = {400, 422, 503}
+_RETRY_ERRORS = {"timeout", "canceled", "unavailable"}
+_TOKEN_AGE_SECONDS = 10.0
+_MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading an answer of another shape raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSettings:
+    """How to reach a Prometheus."""
+
+    url: str = field(repr=False)
+    """Base address; a path in it is kept, a user and password in it become basic authentication."""
+    verb: str = "POST"
+    """POST, because a query that names many pods does not fit into an address; or GET."""
+    headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
+    """Sent with every request; a name may come twice."""
+    bearer_token_file: Path | None = None
+    """Read again as it changes, because tokens of service accounts are renewed."""
+    timeout_s: float = 30.0
+    """For a whole request."""
+    max_response_bytes: int = 256 * 1024 * 1024
+    """A larger answer is refused; a guard for the memory of this process."""
+
+    def __post_init__(self) -> None:
+        if self.verb not in {"GET", "POST"}:
+            raise ValueError(f"found verb {self.verb!r}, expected GET or POST")
+        if URL(self.url).scheme not in {"http", "https"}:
+            raise ValueError(f"found {self.shown_url!r}, expected an http:// or https:// address")
+
+    @property
+    def shown_url(self) -> str:
+        """Return the address without user and password, for messages."""
+        url = URL(self.url)
+        return str(url.with_user(None) if url.user is not None else url)
+
+
+@dataclass(slots=True)
+class _Token:
+    text: str
+    read_at: float
+
+
+class PrometheusSource:
+    """A `MetricSource` over HTTP. Use it in `async with`, or `close` it."""
+
+    def __init__(self, settings: PrometheusSettings) -> None:
+        self.settings = settings
+        self._http = HttpSession(settings.timeout_s, settings.max_response_bytes)
+        self._token: _Token | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        await self._http.close()
+
+    async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return the label sets of the series with a sample since `start_ms`; see `MetricSource`."""
+        data = await self._ask("series", {"match[]": selector, "start": _seconds(start_ms)})
+        try:
+            return [_label_set(labels) for labels in _list(data)]
+        except _MALFORMED as error:
+            raise UpstreamError(
+                f"{self._who()} answered /series with no list of label sets"
+            ) from error
+
+    async def query(self, promql: str, at_ms: int) -> Value:
+        """Return what the query evaluates to at `at_ms`; see `MetricSource`."""
+        data = await self._ask("query", {"query": promql, "time": _seconds(at_ms)})
+        try:
+            return _value(data)
+        except _MALFORMED as error:
+            raise UpstreamError(f"{self._who()} answered /query with no result") from error
+
+    async def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+        try:
+            status, body = await self._request(endpoint, parameters)
+        except UpstreamError as error:
+            raise UpstreamError(f"{self._who()}: {error}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise UnavailableError(f"{self._who()} does not answer: {reason}") from error
+        return self._data(status, body)
+
+    async def _request(self, endpoint: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+        url = URL(self.settings.url)
+        url = url.with_path(f"{url.path.rstrip('/')}/api/v1/{endpoint}").with_query(None)
+        posts = self.settings.verb == "POST"
+        return await self._http.fetch(
+            self.settings.verb,
+            url,
+            params=None if posts else parameters,
+            data=parameters if posts else None,
+            headers=await self._headers(),
+        )
+
+    async def _headers(self) -> list[tuple[str, str]]:
+        headers = list(self.settings.headers)
+        if self.settings.bearer_token_file is not None:
+            headers.append(("Authorization", f"Bearer {await self._bearer_token()}"))
+        return headers
+
+    async def _bearer_token(self) -> str:
+        now = asyncio.get_running_loop().time()
+        path = self.settings.bearer_token_file
+        if path is not None and (
+            self._token is None or now - self._token.read_at >= _TOKEN_AGE_SECONDS
+        ):
+            text = await asyncio.to_thread(path.read_text, "utf-8")
+            self._token = _Token(text.strip(), now)
+        return self._token.text if self._token is not None else ""
+
+    def _data(self, status: int, body: bytes) -> Any:  # noqa: ANN401 - JSON
+        if not 200 <= status < 300 and status not in _JSON_STATUSES:
+            text = f"{self._who()}: bad_response: unknown response code {status}"
+            raise UnavailableError(text) if status >= 500 else UpstreamError(text)
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            raise UpstreamError(f"{self._who()} answered {status} with no JSON") from None
+        if isinstance(answer, dict) and answer.get("status") == "success":
+            return answer.get("data")
+        raise self._error(answer if isinstance(answer, dict) else {})
+
+    def _error(self, answer: Mapping[str, object]) -> Exception:
+        kind = str(answer.get("errorType", "bad_response"))
+        text = f"{self._who()}: {kind}: {answer.get('error', 'no reason given')}"
+        if kind == "bad_data":
+            return QueryError(text)
+        return UnavailableError(text) if kind in _RETRY_ERRORS else UpstreamError(text)
+
+    def _who(self) -> str:
+        return f"Prometheus at {self.settings.shown_url}"
+
+
+def _seconds(time_ms: int) -> str:
+    return f"{time_ms // 1000}.{time_ms % 1000:03d}"
+
+
+def _list(data: object) -> list[Any]:
+    if not isinstance(data, list):
+        raise TypeError(data)
+    return data
+
+
+def _label_set(labels: object) -> Mapping[str, str]:
+    if isinstance(labels, dict) and all(type(value) is str for value in labels.values()):
+        return labels
+    raise TypeError(labels)
+
+
+def _value(data: Mapping[str, Any]) -> Value:
+    kind, result = data["resultType"], _list(data["result"])
+    if kind == "vector":
+        return Vector(tuple(_sample(row["metric"], row["value"]) for row in result))
+    if kind == "scalar":
+        return Scalar(float(result[1]))
+    if kind == "string":
+        return StringValue(str(result[1]))
+    if kind == "matrix":
+        return Matrix(tuple(_points(row) for row in result))
+    raise ValueError(kind)
+
+
+def _sample(labels: object, value: Sequence[Any]) -> VectorSample:
+    return VectorSample(_label_set(labels), float(value[1]), round(float(value[0]) * 1000))
+
+
+def _points(row: Mapping[str, Any]) -> MatrixSeries:
+    points = tuple((round(float(t) * 1000), float(value)) for t, value in row.get("values", ()))
+    return MatrixSeries(_label_set(row["metric"]), points)

@@ -1,0 +1,159 @@
+"""The PromQL of one request: matchers, and the rule's template filled with them.
+
+Source: prometheus-adapter v0.12.0 pkg/naming (metrics_query.go). Known differences:
+
+- Joined object names are escaped, so that `a.b` does not also ask for `axb`. A special character is put
+  into brackets, because a template may use the joined names inside a PromQL string, where a backslash
+  would be an escape of its own.
+- Where the names of very many objects would make a query longer than some servers take, the query asks
+  for all objects; rows of others are passed over anyway.
+
+Selector values pass through as expressions, as upstream offers it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from gpuscale.core.errors import QueryError
+from gpuscale.objects.selectors import Operator, Requirement, Selector
+from gpuscale.sources.goquote import go_quote
+from gpuscale.sources.gotemplate import Template
+from gpuscale.sources.resources import NAMESPACES, ResourceType
+
+FIELDS = frozenset({"Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"})
+"""What `metricsQuery` can refer to."""
+MAX_JOINED_NAMES = 6 * 1024
+"""Characters. A template may use its matchers twice, and VictoriaMetrics takes 16 KiB of query."""
+_ANY_NAME = ".+"
+_SPECIAL = frozenset(".+*?()|[]{}$")
+_BACKSLASHED = frozenset("\\^")
+_COMPARISON = {
+    Operator.EQUALS: "=",
+    Operator.NOT_EQUALS: "!=",
+    Operator.IN: "=~",
+    Operator.NOT_IN: "!~",
+    Operator.EXISTS: "!=",
+    Operator.DOES_NOT_EXIST: "=",
+}
+
+
+class Labels(Protocol):
+    """Which label stands for a resource."""
+
+    def label_for(self, resource: ResourceType) -> str:
+        """Return the label that stands for a resource."""
+        ...
+
+
+def custom_query(
+    template: Template,
+    series: str,
+    labels: Labels,
+    resource: ResourceType,
+    namespace: str | None,
+    names: Sequence[str],
+    selector: Selector,
+    extra_group_by: Sequence[str] = (),
+) -> str:
+    """Return the query for a metric of these objects.
+
+    Raises:
+        NotFoundError: no label stands for the resource or its namespace.
+        QueryError: the selector can't be expressed, or the template fails or gives nothing.
+    """
+    matchers, values = _selected(selector)
+    if namespace is not None:
+        _add_namespace(matchers, values, labels, namespace)
+    label = labels.label_for(resource)
+    joined = _joined(names)
+    matchers.append(f"{label}{'=~' if len(names) > 1 else '='}{go_quote(joined)}")
+    values[label] = joined
+    return _rendered(template, series, matchers, values, (label, *extra_group_by))
+
+
+def external_query(
+    template: Template,
+    series: str,
+    labels: Labels,
+    namespace: str | None,
+    selector: Selector,
+    group_by: Sequence[str] = (),
+) -> str:
+    """Return the query for an external metric; `namespace` is None where the rule is not namespaced.
+
+    Raises:
+        NotFoundError: no label stands for the namespace.
+        QueryError: the selector can't be expressed, or the template fails or gives nothing.
+    """
+    matchers, values = _selected(selector)
+    if namespace is not None:
+        _add_namespace(matchers, values, labels, namespace)
+    return _rendered(template, series, matchers, values, tuple(group_by))
+
+
+def _joined(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    if sum(map(len, names)) + len(names) - 1 > MAX_JOINED_NAMES:
+        return _ANY_NAME
+    joined = "|".join(map(escape_name, names))
+    return joined if len(joined) <= MAX_JOINED_NAMES else _ANY_NAME
+
+
+def escape_name(name: str) -> str:
+    """Return an RE2 expression for exactly this object name."""
+    if not _SPECIAL.isdisjoint(name) or not _BACKSLASHED.isdisjoint(name):
+        return "".join(map(_escaped, name))
+    return name
+
+
+def _escaped(character: str) -> str:
+    if character in _SPECIAL:
+        return f"[{character}]"
+    return f"\\{character}" if character in _BACKSLASHED else character
+
+
+def _selected(selector: Selector) -> tuple[list[str], dict[str, str]]:
+    matchers: list[str] = []
+    values: dict[str, str] = {}
+    for requirement in selector.requirements:
+        joined = "|".join(requirement.values)
+        matchers.append(f"{requirement.key}{_comparison(requirement)}{go_quote(joined)}")
+        values[requirement.key] = joined
+    return matchers, values
+
+
+def _comparison(requirement: Requirement) -> str:
+    comparison = _COMPARISON.get(requirement.operator)
+    if comparison is None:
+        raise QueryError(f"operator not supported by query builder: {requirement}")
+    return comparison
+
+
+def _add_namespace(
+    matchers: list[str], values: dict[str, str], labels: Labels, namespace: str
+) -> None:
+    label = labels.label_for(NAMESPACES)
+    matchers.append(f"{label}={go_quote(namespace)}")
+    values[label] = namespace
+
+
+def _rendered(
+    template: Template,
+    series: str,
+    matchers: Sequence[str],
+    values: Mapping[str, str],
+    group_by: tuple[str, ...],
+) -> str:
+    text = template.render(
+        {
+            "Series": series,
+            "LabelMatchers": ",".join(matchers),
+            "LabelValuesByName": values,
+            "GroupBy": ",".join(group_by),
+            "GroupBySlice": group_by,
+        }
+    )
+    if not text:
+        raise QueryError("empty query produced by metrics query template")
+    return text

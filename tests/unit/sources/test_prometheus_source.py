@@ -1,0 +1,213 @@
+"""Requests to a Prometheus, and its answers and faults, over loopback."""
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer, unused_port
+
+from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
+from gpuscale.series.values import (
+    Matrix,
+    MatrixSeries,
+    Scalar,
+    StringValue,
+    Vector,
+    VectorSample,
+)
+from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
+
+
+class FakePrometheus:
+    """Records requests and answers each with the same text."""
+
+    def __init__(self) -> None:
+        self.status, self.text = 200, '{"status":"success","data":[]}'
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.headers: list[list[tuple[str, str]]] = []
+
+    async def handle(self, request: web.Request) -> web.Response:
+        form = await request.post() if request.method == "POST" else request.query
+        self.requests.append((request.method, request.path, dict(form)))
+        self.headers.append([(name.lower(), value) for name, value in request.headers.items()])
+        return web.Response(status=self.status, text=self.text, content_type="application/json")
+
+    def success(self, kind: str, result: str) -> None:
+        self.text = f'{{"status":"success","data":{{"resultType":"{kind}","result":{result}}}}}'
+
+
+@pytest.fixture
+async def fake():
+    prometheus = FakePrometheus()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", prometheus.handle)
+    async with TestServer(app) as server:
+        prometheus.url = str(server.make_url("")).rstrip("/")
+        yield prometheus
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET"])
+async def test_requests_are_those_of_the_http_api(fake, verb):
+    settings = PrometheusSettings(f"{fake.url}/base/", verb=verb)
+    async with PrometheusSource(settings) as source:
+        await source.series('m{a="b"}', 1_700_000_000_250)
+        fake.success("vector", "[]")
+        await source.query("sum(m)", 1_700_000_000_000)
+    assert fake.requests == [
+        (verb, "/base/api/v1/series", {"match[]": 'm{a="b"}', "start": "1700000000.250"}),
+        (verb, "/base/api/v1/query", {"query": "sum(m)", "time": "1700000000.000"}),
+    ]
+
+
+async def test_series_are_label_sets(fake):
+    fake.text = '{"status":"success","data":[{"__name__":"m","a":"b"}],"warnings":["slow"]}'
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        assert await source.series("m", 0) == [{"__name__": "m", "a": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "value"),
+    [
+        (
+            "vector",
+            '[{"metric":{"a":"b"},"value":[1700000000.25,"1.5"]}]',
+            Vector((VectorSample({"a": "b"}, 1.5, 1_700_000_000_250),)),
+        ),
+        ("scalar", '[1700000000,"+Inf"]', Scalar(float("inf"))),
+        ("string", '[1700000000,"x"]', StringValue("x")),
+        (
+            "matrix",
+            '[{"metric":{},"values":[[1,"2"],[3.5,"4"]]}]',
+            Matrix((MatrixSeries({}, ((1_000, 2.0), (3_500, 4.0))),)),
+        ),
+    ],
+)
+async def test_results_become_values(fake, kind, result, value):
+    fake.success(kind, result)
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        assert await source.query("m", 0) == value
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind", "message"),
+    [
+        (
+            400,
+            '{"status":"error","errorType":"bad_data","error":"parse error"}',
+            QueryError,
+            "bad_data: parse error",
+        ),
+        (
+            422,
+            '{"status":"error","errorType":"execution","error":"many-to-many"}',
+            UpstreamError,
+            "execution: many-to-many",
+        ),
+        (
+            503,
+            '{"status":"error","errorType":"timeout","error":"query timed out"}',
+            UnavailableError,
+            "timeout: query timed out",
+        ),
+        (502, "<html>", UnavailableError, "bad_response: unknown response code 502"),
+        (401, "no", UpstreamError, "bad_response: unknown response code 401"),
+        (302, "", UpstreamError, "bad_response: unknown response code 302"),
+        (200, '{"status":"error"}', UpstreamError, "bad_response: no reason given"),
+    ],
+)
+async def test_errors_say_who_and_why(fake, status, text, kind, message):
+    fake.status, fake.text = status, text
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        with pytest.raises(kind) as caught:
+            await source.query("m", 0)
+    assert str(caught.value) == f"Prometheus at {fake.url}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<html>", "answered 200 with no JSON"),
+        ('{"status":"success","data":null}', "answered /query with no result"),
+        ('{"status":"success","data":{"resultType":"vector"}}', "answered /query with no result"),
+        (
+            '{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}',
+            "answered /query with no result",
+        ),
+    ],
+)
+async def test_answers_that_are_none_are_errors(fake, text, message):
+    fake.text = text
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        with pytest.raises(UpstreamError) as caught:
+            await source.query("m", 0)
+    assert str(caught.value) == f"Prometheus at {fake.url} {message}"
+
+
+async def test_no_list_of_series_is_an_error_and_not_an_empty_one(fake):
+    fake.text = '{"status":"success","data":null}'
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        with pytest.raises(UpstreamError, match=r"answered /series with no list of label sets$"):
+            await source.series("m", 0)
+
+
+async def test_a_server_that_is_not_there_is_unavailable():
+    url = f"http://127.0.0.1:{unused_port()}"
+    async with PrometheusSource(PrometheusSettings(url)) as source:
+        with pytest.raises(UnavailableError, match=f"^Prometheus at {url} does not answer: "):
+            await source.query("m", 0)
+
+
+async def test_a_slow_answer_is_unavailable(fake):
+    settings = PrometheusSettings(fake.url, timeout_s=0.000_001)
+    async with PrometheusSource(settings) as source:
+        with pytest.raises(UnavailableError, match="does not answer"):
+            await source.query("m", 0)
+
+
+async def test_an_answer_is_bounded(fake):
+    fake.text = " " * 2_000
+    async with PrometheusSource(PrometheusSettings(fake.url, max_response_bytes=1_000)) as source:
+        with pytest.raises(
+            UpstreamError, match=r"^Prometheus at .*: the answer has more than 1000 bytes$"
+        ):
+            await source.query("m", 0)
+
+
+async def test_headers_may_come_twice(fake):
+    settings = PrometheusSettings(fake.url, headers=(("X-Scope", "a"), ("X-Scope", "b")))
+    async with PrometheusSource(settings) as source:
+        await source.series("m", 0)
+    assert [value for name, value in fake.headers[0] if name == "x-scope"] == ["a", "b"]
+
+
+async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpuscale.sources.prometheus._TOKEN_AGE_SECONDS", 0.0)
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    settings = PrometheusSettings(fake.url, bearer_token_file=token)
+    async with PrometheusSource(settings) as source:
+        await source.series("m", 0)
+        token.write_text("two\n")
+        await source.series("m", 0)
+    sent = [dict(headers)["authorization"] for headers in fake.headers]
+    assert sent == ["Bearer one", "Bearer two"]
+
+
+async def test_a_password_is_sent_and_never_shown(fake):
+    url = fake.url.replace("http://", "http://user:secret@")
+    fake.status = 500
+    async with PrometheusSource(PrometheusSettings(url)) as source:
+        with pytest.raises(UnavailableError) as caught:
+            await source.query("m", 0)
+    assert dict(fake.headers[0])["authorization"].startswith("Basic ")
+    assert "secret" not in str(caught.value) + repr(source)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"url": "localhost:9090"}, "expected an http:// or https:// address"),
+        ({"url": "http://x", "verb": "PUT"}, "found verb 'PUT', expected GET or POST"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        PrometheusSettings(**settings)
