@@ -1,0 +1,1 @@
+"""Device or process to container to pod: who is using the GPU."""

@@ -1,0 +1,50 @@
+"""What the kubelet says each container was given, as plain values."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device as the kubelet names it."""
+
+    resource: str
+    """Such as `nvidia.com/gpu`."""
+    id: str
+    """In the device plugin's own form; see `device_ids`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDevice:
+    """One device of a resource claim (DRA)."""
+
+    driver: str
+    """Such as `gpu.nvidia.com`."""
+    pool: str
+    device: str
+    cdi_names: tuple[str, ...] = ()
+    """What the container runtime was told to inject."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what names the device in a cluster."""
+        return self.driver, self.pool, self.device
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDevices:
+    """The GPUs of one container; containers without one are not kept."""
+
+    namespace: str
+    pod: str
+    container: str
+    devices: tuple[Device, ...] = ()
+    claims: tuple[ClaimDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocations:
+    """One answer of the kubelet."""
+
+    containers: tuple[ContainerDevices, ...] = ()
+    allocatable: tuple[Device, ...] | None = None
+    """Every GPU that the node may hand out; None where the kubelet does not tell."""

@@ -1,0 +1,142 @@
+import pytest
+
+from gpuscale.attribution.shares import Share, split_utilisation, split_whole
+from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
+from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+
+GPU = GpuIdentity(0, "GPU-a", "00000000:1A:00.0", "NVIDIA H200")
+BERT, TUNE, IDLE = (ContainerRef("ml", name, "main") for name in ("bert-0", "tune-0", "idle-0"))
+SHARED = (BERT, TUNE, IDLE)
+
+
+def process(pid, sm_util, memory_mib=1000, name="python"):
+    return ProcessReading(pid, name, sm_util, 0, 0, 0, memory_mib)
+
+
+def reading(util, *processes, used_mib=10_000):
+    values = {"DCGM_FI_DEV_GPU_UTIL": util, "DCGM_FI_DEV_FB_USED": used_mib}
+    known = {key: value for key, value in values.items() if value is not None}
+    return GpuReading(GPU, 0, known, {}, processes)
+
+
+def owned(owners, missing=(), **by_pid):
+    pids = {int(key.removeprefix("p")): owner for key, owner in by_pid.items()}
+    return Attribution({"GPU-a": owners}, pids, missing)
+
+
+def test_device_is_split_in_proportion_to_the_processes():
+    # 90 % in the proportions 60 : 30 : 0 is 60 : 30 : 0; memory is the processes' own, the rest nobody's.
+    found = split_utilisation(
+        reading(90, process(1, 60, 4000), process(2, 30, 2000), process(3, 0, 500)),
+        owned(SHARED, p1=BERT, p2=TUNE, p3=IDLE),
+    )
+    assert found == (
+        Share(BERT, 60, 4000),
+        Share(TUNE, 30, 2000),
+        Share(IDLE, 0, 500),
+        Share(None, 0, 3500),
+    )
+
+
+def test_processes_that_say_more_than_the_device_are_scaled_down():
+    # 50 % in the proportions 60 : 40 is 30 : 20.
+    found = split_utilisation(
+        reading(50, process(1, 60), process(2, 40), used_mib=None), owned(SHARED, p1=BERT, p2=TUNE)
+    )
+    assert [(each.container, each.sm_util) for each in found] == [(BERT, 30), (TUNE, 20), (IDLE, 0)]
+
+
+def test_what_rounding_leaves_goes_to_the_largest_remainder():
+    # 100 in the proportions 1 : 1 : 1 leaves 1 over; equal remainders go to the first.
+    assert split_whole(100, {"a": 1, "b": 1, "c": 1}) == {"a": 34, "b": 33, "c": 33}
+    # 10 in the proportions 5 : 1 is 8.33 : 1.67.
+    assert split_whole(10, {"a": 5, "b": 1}) == {"a": 8, "b": 2}
+
+
+def test_several_processes_of_a_container_are_one_share():
+    found = split_utilisation(
+        reading(40, process(1, 10, 100), process(2, 10, 200), process(3, 20, 300), used_mib=600),
+        owned((BERT, TUNE), p1=BERT, p2=BERT, p3=TUNE),
+    )
+    assert found == (Share(BERT, 20, 300), Share(TUNE, 20, 300))
+
+
+def test_process_without_owner_is_its_own_share():
+    found = split_utilisation(
+        reading(40, process(1, 30, 700), process(9, 10, 200), used_mib=900),
+        owned((BERT, TUNE), p1=BERT),
+    )
+    assert found == (Share(BERT, 30, 700), Share(TUNE, 0, 0), Share(None, 10, 200))
+
+
+def test_container_that_was_not_given_the_gpu_has_a_share_too():
+    found = split_utilisation(
+        reading(40, process(1, 40, 900), used_mib=900), owned((TUNE,), p1=BERT)
+    )
+    assert found == (Share(TUNE, 0, 0), Share(BERT, 40, 900))
+
+
+def test_idle_gpu_has_shares_of_zero():
+    found = split_utilisation(reading(0, used_mib=0), owned((BERT, TUNE)))
+    assert found == (Share(BERT, 0, 0), Share(TUNE, 0, 0))
+
+
+def test_no_shares_without_the_devices_utilisation():
+    assert split_utilisation(reading(None, process(1, 60)), owned(SHARED, p1=BERT)) == ()
+
+
+def test_busy_shared_gpu_without_a_cause_has_no_shares():
+    assert split_utilisation(reading(90), owned(SHARED)) == ()
+    assert split_utilisation(reading(90, process(1, 0)), owned(SHARED, p1=BERT)) == ()
+
+
+def test_busy_gpu_of_one_container_is_all_its_own():
+    assert split_utilisation(reading(90), owned((BERT,))) == (Share(BERT, 90, 10_000),)
+    found = split_utilisation(reading(90, process(1, 0)), owned((BERT,), p1=BERT))
+    assert found == (Share(BERT, 90, 10_000),)
+
+
+def test_another_process_on_the_gpu_of_one_container_makes_the_cause_unknown():
+    assert split_utilisation(reading(90, process(9, 0)), owned((BERT,))) == ()
+
+
+def test_mps_server_hides_which_client_was_busy():
+    mps = process(1, 80, name="nvidia-cuda-mps-server")
+    assert split_utilisation(reading(80, mps, process(2, 0)), owned(SHARED, p2=TUNE)) == ()
+
+
+def test_nothing_is_called_idle_while_processes_are_hidden():
+    hidden = (Unattributed("host_pid_off"),)
+    assert split_utilisation(reading(0), owned(SHARED, hidden)) == ()
+    assert split_utilisation(reading(70), owned((BERT,), hidden)) == (Share(BERT, 70, 10_000),)
+
+
+def test_no_shares_where_a_process_does_not_tell_what_it_did():
+    processes = (process(1, 60), process(2, None))
+    assert split_utilisation(reading(90, *processes), owned(SHARED, p1=BERT, p2=TUNE)) == ()
+
+
+def test_memory_is_unknown_where_one_process_does_not_tell():
+    found = split_utilisation(
+        reading(40, process(1, 30, None), process(2, 10, 5)), owned((BERT, TUNE), p1=BERT, p2=TUNE)
+    )
+    assert found == (Share(BERT, 30, None), Share(TUNE, 10, None))
+
+
+def test_memory_beyond_the_devices_is_scaled_down():
+    # 900 MiB in the proportions 800 : 400 is 600 : 300.
+    found = split_utilisation(
+        reading(40, process(1, 30, 800), process(2, 10, 400), used_mib=900),
+        owned((BERT, TUNE), p1=BERT, p2=TUNE),
+    )
+    assert found == (Share(BERT, 30, 600), Share(TUNE, 10, 300))
+
+
+def test_lost_gpu_has_no_shares():
+    assert split_utilisation(GpuReading(GPU, 0, {}, {}), owned(SHARED)) == ()
+
+
+@pytest.mark.parametrize("util", [0, 1, 37, 100])
+def test_gpu_that_nobody_was_given_is_nobodys(util):
+    found = split_utilisation(reading(util, process(9, 50, 10), used_mib=10), Attribution())
+    assert found == (Share(None, util, 10),)
