@@ -1,0 +1,64 @@
+"""How many replicas: the algorithm of Kubernetes' HPA controller, v1.36, without its I/O."""
+
+from gpuscale.hpa.decide import decide, failed, needs_metrics, scale_unreadable, succeeded
+from gpuscale.hpa.names import metric_text
+from gpuscale.hpa.pods import pod_info
+from gpuscale.hpa.selectors import hpas_selecting
+from gpuscale.hpa.targets import target_text, targets_cell
+from gpuscale.hpa.types import (
+    Condition,
+    ContainerInfo,
+    ContainerUsages,
+    ControllerSettings,
+    Decision,
+    Event,
+    ExternalValues,
+    FetchError,
+    HpaState,
+    MetricStatus,
+    ObjectValue,
+    Observation,
+    Outcome,
+    PodInfo,
+    PodUsage,
+    PodValue,
+    PodValues,
+    ReadyCondition,
+    Recommendation,
+    Scale,
+    ScaleEvent,
+)
+
+__all__ = [
+    "Condition",
+    "ContainerInfo",
+    "ContainerUsages",
+    "ControllerSettings",
+    "Decision",
+    "Event",
+    "ExternalValues",
+    "FetchError",
+    "HpaState",
+    "MetricStatus",
+    "ObjectValue",
+    "Observation",
+    "Outcome",
+    "PodInfo",
+    "PodUsage",
+    "PodValue",
+    "PodValues",
+    "ReadyCondition",
+    "Recommendation",
+    "Scale",
+    "ScaleEvent",
+    "decide",
+    "failed",
+    "hpas_selecting",
+    "metric_text",
+    "needs_metrics",
+    "pod_info",
+    "scale_unreadable",
+    "succeeded",
+    "target_text",
+    "targets_cell",
+]

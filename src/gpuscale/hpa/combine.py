@@ -1,0 +1,127 @@
+"""All metrics of an HPA: the highest count wins, unless failed metrics could hide a higher one.
+
+Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (computeReplicasForMetrics).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuscale.core.errors import BugError
+from gpuscale.hpa.conditions import Verdict, unable_to_compute, valid_metric_found
+from gpuscale.hpa.metrics import MetricFailure, replicas_for_metric
+from gpuscale.hpa.names import metric_text
+from gpuscale.hpa.replicas import Proposal, SyncContext
+from gpuscale.hpa.targets import target_text
+from gpuscale.hpa.types import Event, MetricStatus, Observation
+from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
+
+_Outcomes = tuple[Proposal | MetricFailure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsReplicas:
+    """What the metrics ask for together."""
+
+    replicas: int | None
+    """None where nothing may be scaled."""
+    metric: str
+    """The metric that gave the count, in words."""
+    statuses: tuple[MetricStatus, ...]
+    warnings: tuple[Event, ...]
+    verdict: Verdict
+    explanation: tuple[str, ...]
+
+
+def compute_replicas_for_metrics(
+    hpa: HorizontalPodAutoscaler, observations: Sequence[Observation], sync: SyncContext
+) -> MetricsReplicas:
+    """Return the highest proposal, or none where failed metrics forbid to follow it.
+
+    Raises:
+        BugError: the observations do not go with the metrics.
+    """
+    if len(observations) != len(hpa.metrics):
+        raise BugError(f"{len(observations)} observations for {len(hpa.metrics)} metrics")
+    outcomes = tuple(
+        replicas_for_metric(spec, observation, hpa.metadata.namespace, sync)
+        for spec, observation in zip(hpa.metrics, observations, strict=True)
+    )
+    replicas, metric = _highest(hpa.metrics, outcomes)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, MetricFailure)]
+    all_failed = len(failures) == len(outcomes)
+    is_blocked = bool(failures) and replicas < sync.current_replicas
+    statuses = tuple(
+        _status(index, spec, outcome)
+        for index, (spec, outcome) in enumerate(zip(hpa.metrics, outcomes, strict=True))
+    )
+    warnings = tuple(Event("Warning", failure.reason, failure.text) for failure in failures)
+    explanation = _explanation(hpa.metrics, outcomes, metric)
+    if all_failed or is_blocked:
+        return MetricsReplicas(
+            None,
+            "",
+            statuses,
+            (*warnings, _failed_compute(failures, len(outcomes))),
+            _failed_verdict(failures),
+            (*explanation, _blocked(len(failures), len(outcomes))),
+        )
+    return MetricsReplicas(
+        replicas, metric, statuses, warnings, valid_metric_found(metric), explanation
+    )
+
+
+def _highest(specs: Sequence[MetricSpec], outcomes: _Outcomes) -> tuple[int, str]:
+    """Return the highest proposal and its metric; a proposal of 0 gives way to any later one."""
+    replicas, metric = 0, ""
+    for spec, outcome in zip(specs, outcomes, strict=True):
+        if isinstance(outcome, Proposal) and (replicas == 0 or outcome.replicas > replicas):
+            replicas, metric = outcome.replicas, metric_text(spec)
+    return replicas, metric
+
+
+def _status(index: int, spec: MetricSpec, outcome: Proposal | MetricFailure) -> MetricStatus:
+    if isinstance(outcome, MetricFailure):
+        return MetricStatus(index, metric_text(spec), target_text(spec), error=outcome.text)
+    return MetricStatus(
+        index,
+        metric_text(spec),
+        target_text(spec),
+        proposed_replicas=outcome.replicas,
+        value_milli=outcome.value_milli,
+        average_value_milli=outcome.average_value_milli,
+        average_utilization=outcome.average_utilization,
+    )
+
+
+def _failed_verdict(failures: Sequence[MetricFailure]) -> Verdict:
+    if not failures:
+        return unable_to_compute("InvalidMetricSourceType", "the HPA lists no metric")
+    return unable_to_compute(failures[0].reason, failures[0].text)
+
+
+def _failed_compute(failures: Sequence[MetricFailure], total: int) -> Event:
+    first = failures[0].full_text if failures else "the HPA lists no metric"
+    text = f"invalid metrics ({len(failures)} invalid out of {total}), first error is: {first}"
+    return Event("Warning", "FailedComputeMetricsReplicas", text)
+
+
+def _explanation(specs: Sequence[MetricSpec], outcomes: _Outcomes, chosen: str) -> tuple[str, ...]:
+    sentences: list[str] = []
+    for spec, outcome in zip(specs, outcomes, strict=True):
+        name = metric_text(spec)
+        if isinstance(outcome, MetricFailure):
+            sentences.append(f"{name} failed: {outcome.text}.")
+            continue
+        sentences.extend(f"{name}: {sentence}" for sentence in outcome.explanation)
+    if len(outcomes) > 1 and chosen:
+        sentences.append(f"The highest count wins: {chosen}.")
+    return tuple(sentences)
+
+
+def _blocked(failed: int, total: int) -> str:
+    if failed == total:
+        return "No metric gave a count, so nothing is scaled."
+    return (
+        f"{failed} of {total} metrics failed and the rest ask for fewer replicas; "
+        "nothing is scaled, since a failed one might ask for more."
+    )

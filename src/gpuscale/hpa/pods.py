@@ -1,0 +1,132 @@
+"""Which pods count, and as what.
+
+Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (groupPods,
+    getReadyPodsCount).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.hpa.failures import UncomputableError
+from gpuscale.hpa.types import (
+    ContainerInfo,
+    ControllerSettings,
+    PodInfo,
+    PodUsage,
+    PodValue,
+    ReadyCondition,
+)
+from gpuscale.objects.pods import Pod, PodPhase, PodStatus
+
+CPU = "cpu"
+NO_PODS = "no pods returned by selector while calculating replica count"
+_LONG_AGO_MS = -(10**18)
+"""Stands for Go's zero time: a condition that never says when it changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A pod's value of one metric."""
+
+    value_milli: int
+    timestamp_ms: int
+    window_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroups:
+    """The pods of a target, sorted by what their samples are worth."""
+
+    ready_pod_count: int
+    unready_pods: frozenset[str]
+    """Their samples are dropped; on a scale-up they count as idle."""
+    missing_pods: frozenset[str]
+    """They should have a sample and have none."""
+    ignored_pods: frozenset[str]
+    """Going away or failed; they do not count at all."""
+
+
+def pod_info(pod: Pod) -> PodInfo:
+    """Return what the controller looks at of a pod."""
+    sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
+    return PodInfo(
+        name=pod.metadata.name,
+        labels=pod.metadata.labels,
+        phase=pod.status.phase,
+        deleted=pod.metadata.deletion_ms is not None,
+        ready=_ready_condition(pod.status),
+        ready_transition_ms=pod.status.ready_transition_ms,
+        start_ms=pod.status.start_ms,
+        containers=(
+            *(ContainerInfo(c.name, c.requests) for c in pod.spec.containers),
+            *(ContainerInfo(c.name, c.requests, sidecar=True) for c in sidecars),
+        ),
+    )
+
+
+def _ready_condition(status: PodStatus) -> ReadyCondition:
+    if status.ready is not None:
+        return ReadyCondition.TRUE if status.ready else ReadyCondition.FALSE
+    has_changed = status.ready_transition_ms is not None
+    return ReadyCondition.UNKNOWN if has_changed else ReadyCondition.ABSENT
+
+
+def sample_of(value: PodValue | PodUsage, value_milli: int) -> Sample:
+    """Return a sample with the times of an answer."""
+    return Sample(value_milli, value.timestamp_ms, value.window_s)
+
+
+def group_pods(
+    pods: Sequence[PodInfo],
+    metrics: Mapping[str, Sample],
+    resource: str,
+    settings: ControllerSettings,
+    now_ms: int,
+) -> PodGroups:
+    """Return the pods in their groups; `resource` is empty for metrics that are no resource.
+
+    Raises:
+        UncomputableError: there are no pods.
+    """
+    if not pods:
+        raise UncomputableError(NO_PODS)
+    ready_pod_count = 0
+    unready: set[str] = set()
+    missing: set[str] = set()
+    ignored: set[str] = set()
+    for pod in pods:
+        sample = metrics.get(pod.name)
+        if pod.deleted or pod.phase is PodPhase.FAILED:
+            ignored.add(pod.name)
+        elif pod.phase is PodPhase.PENDING:
+            unready.add(pod.name)
+        elif sample is None:
+            missing.add(pod.name)
+        elif resource == CPU and _is_unready(pod, sample, settings, now_ms):
+            unready.add(pod.name)
+        else:
+            ready_pod_count += 1
+    return PodGroups(ready_pod_count, frozenset(unready), frozenset(missing), frozenset(ignored))
+
+
+def _is_unready(pod: PodInfo, sample: Sample, settings: ControllerSettings, now_ms: int) -> bool:
+    """Tell whether a CPU sample may show a pod's start instead of its load."""
+    if pod.ready is ReadyCondition.ABSENT or pod.start_ms is None:
+        return True
+    changed_ms = _LONG_AGO_MS if pod.ready_transition_ms is None else pod.ready_transition_ms
+    is_false = pod.ready is ReadyCondition.FALSE
+    if pod.start_ms + settings.cpu_initialization_period_s * 1000 > now_ms:
+        return is_false or sample.timestamp_ms < changed_ms + sample.window_s * 1000
+    never_ready = pod.start_ms + settings.initial_readiness_delay_s * 1000 > changed_ms
+    return is_false and never_ready
+
+
+def ready_pods_count(pods: Sequence[PodInfo]) -> int:
+    """Return how many pods run and are ready; a pod that is going away still counts.
+
+    Raises:
+        UncomputableError: there are no pods.
+    """
+    if not pods:
+        raise UncomputableError(f"unable to calculate ready pods: {NO_PODS}")
+    return sum(p.phase is PodPhase.RUNNING and p.ready is ReadyCondition.TRUE for p in pods)

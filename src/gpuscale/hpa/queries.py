@@ -1,0 +1,78 @@
+"""How to ask a cluster what its HPA controller asks: commands for a terminal.
+
+Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go;
+    k8s.io/apimachinery/pkg/api/meta/restmapper.go (UnsafeGuessKindToResource).
+"""
+
+from urllib.parse import quote, urlencode
+
+from gpuscale.objects.hpa import (
+    CrossVersionObjectReference,
+    ExternalMetric,
+    MetricSpec,
+    ObjectMetric,
+    PodsMetric,
+)
+from gpuscale.objects.selectors import Selector
+
+_CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
+_EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+_RESOURCE = "/apis/metrics.k8s.io/v1beta1"
+
+
+def metric_command(spec: MetricSpec, namespace: str, selector: str) -> str:
+    """Return the command that reads a metric as the controller does."""
+    match spec:
+        case PodsMetric():
+            path = f"{_place(_CUSTOM, namespace)}/pods/*/{quote(spec.name)}"
+            asked = {"labelSelector": selector, "metricLabelSelector": _text(spec.selector)}
+        case ObjectMetric():
+            described = spec.described_object
+            thing = f"{_resource(described)}/{quote(described.name)}"
+            path = f"{_place(_CUSTOM, namespace)}/{thing}/{quote(spec.name)}"
+            asked = {"metricLabelSelector": _text(spec.selector)}
+        case ExternalMetric():
+            path = f"{_place(_EXTERNAL, namespace)}/{quote(spec.name)}"
+            asked = {"labelSelector": _text(spec.selector)}
+        case _:
+            path, asked = f"{_place(_RESOURCE, namespace)}/pods", {"labelSelector": selector}
+    query = urlencode({key: text for key, text in asked.items() if text})
+    return f"kubectl get --raw '{path}{'?' if query else ''}{query}'"
+
+
+def pods_command(namespace: str, selector: str) -> str:
+    """Return the command that lists the pods of a selector."""
+    return f"kubectl get pods -n {quote(namespace)} -l '{_quoted(selector)}'"
+
+
+def scale_command(target: CrossVersionObjectReference, namespace: str, replicas: int) -> str:
+    """Return the command that sets the count of a target by hand."""
+    thing = f"{quote(target.kind.lower())}/{quote(target.name)}"
+    return f"kubectl scale -n {quote(namespace)} {thing} --replicas={replicas}"
+
+
+def _place(api: str, namespace: str) -> str:
+    return f"{api}/namespaces/{quote(namespace)}"
+
+
+def _resource(described: CrossVersionObjectReference) -> str:
+    """Return a kind's plural name with its group, guessed as clients without discovery do."""
+    group, _, version = described.api_version.rpartition("/")
+    plural = quote(_plural(described.kind.lower()))
+    return f"{plural}.{quote(group)}" if group and version else plural
+
+
+def _plural(kind: str) -> str:
+    if kind.endswith("endpoints"):
+        return kind
+    if kind.endswith("s"):
+        return f"{kind}es"
+    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+
+
+def _text(selector: Selector | None) -> str:
+    return "" if selector is None else str(selector)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "'\\''")

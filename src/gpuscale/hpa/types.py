@@ -1,0 +1,255 @@
+"""What goes into a decision, and what comes out of it.
+
+Metric values are whole thousandths (`_milli`), as upstream's metrics client hands them on. Times are
+milliseconds since the epoch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gpuscale.core.quantity import Quantity
+from gpuscale.objects.pods import PodPhase
+
+
+class ReadyCondition(Enum):
+    """The status of a pod's Ready condition; having none is a state of its own."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The `scale` subresource of the target."""
+
+    spec_replicas: int
+    status_replicas: int
+    selector: str
+    """As text; empty where the target gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """One container, as far as utilization needs it."""
+
+    name: str
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+    sidecar: bool = False
+    """An init container that keeps running."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodInfo:
+    """A pod that the scale's selector finds."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    phase: PodPhase = PodPhase.RUNNING
+    deleted: bool = False
+    """Deletion was asked for."""
+    ready: ReadyCondition = ReadyCondition.TRUE
+    ready_transition_ms: int | None = None
+    start_ms: int | None = None
+    containers: tuple[ContainerInfo, ...] = ()
+    pod_requests: Mapping[str, Quantity] = field(default_factory=dict)
+    """Requests of the pod as a whole; empty where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodValue:
+    """The value of a Pods metric for one pod."""
+
+    pod: str
+    value_milli: int
+    timestamp_ms: int = 0
+    window_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """What each container of one pod used of the resource; None where it reports none of it."""
+
+    pod: str
+    containers: Mapping[str, int | None]
+    timestamp_ms: int = 0
+    window_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodValues:
+    """The answer for a Pods metric. No samples at all is a failure, not zero."""
+
+    samples: tuple[PodValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectValue:
+    """The answer for an Object metric."""
+
+    value_milli: int
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalValues:
+    """The answer for an External metric, one value per series. None at all is a failure, not zero."""
+
+    values_milli: tuple[int, ...]
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUsages:
+    """The answer for a Resource or ContainerResource metric."""
+
+    samples: tuple[PodUsage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchError:
+    """The metrics API gave no answer, or an error."""
+
+    text: str
+    """What it said, without the prefixes that the controller puts before it."""
+
+
+Observation = PodValues | ObjectValue | ExternalValues | ContainerUsages | FetchError
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """Flags of kube-controller-manager; the defaults are upstream's."""
+
+    downscale_stabilization_s: int = 300
+    """Window for scale-down where the HPA sets none."""
+    tolerance: float = 0.1
+    """Half-width of the dead band around ratio 1, where the HPA sets none."""
+    cpu_initialization_period_s: int = 300
+    """CPU samples of younger pods may be passed over."""
+    initial_readiness_delay_s: int = 30
+    """A pod that turned unready within this time after its start was never ready."""
+    scale_to_zero: bool = False
+    """The feature gate HPAScaleToZero; alpha and off in v1.36."""
+
+
+DEFAULT_SETTINGS = ControllerSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What the metrics asked for at one sync, before any limit."""
+
+    replicas: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleEvent:
+    """One change that was written, without its sign."""
+
+    replica_change: int
+    time_ms: int
+    outdated: bool = False
+    """Older than every policy's period when it was last looked at; its place may be reused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One line of `status.conditions`."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_ms: int
+    """When `status` last changed; other changes leave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A Kubernetes event on the HPA."""
+
+    type: str
+    """`Normal` or `Warning`."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class HpaState:
+    """What the controller remembers of one HPA between syncs; the empty one is a first sync."""
+
+    recommendations: tuple[Recommendation, ...] = ()
+    """In the order of their places, which is not that of time once a place was reused."""
+    scale_up_events: tuple[ScaleEvent, ...] = ()
+    scale_down_events: tuple[ScaleEvent, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    """In the order in which they were first set."""
+    desired_replicas: int | None = None
+    """`status.desiredReplicas`; None before the first decision."""
+    last_scale_ms: int | None = None
+    """`status.lastScaleTime`; None while nothing was scaled."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricStatus:
+    """What one metric said at this sync; no value and no proposal where it failed."""
+
+    index: int
+    """Position in `spec.metrics`."""
+    name: str
+    """As events name it, such as `pods metric queue_length`."""
+    target: str
+    proposed_replicas: int | None = None
+    value_milli: int | None = None
+    average_value_milli: int | None = None
+    average_utilization: int | None = None
+    """Percent of the request."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one sync decides. Nothing is applied yet.
+
+    The caller writes `desired_replicas` to the target if `rescale`, and then takes the state from
+    `succeeded` or `failed`. Without `rescale`, `next_state` holds as it is.
+    """
+
+    current_replicas: int
+    desired_replicas: int
+    """Equal to `current_replicas` unless `rescale`."""
+    reason: str
+    """Why the count changes, as the event says it; empty where it does not change."""
+    event: Event | None
+    """What to record once the scale is written; None where nothing is to be written."""
+    warnings: tuple[Event, ...]
+    """What to record in any case."""
+    metrics: tuple[MetricStatus, ...]
+    """One per metric; none where this sync looked at no metric."""
+    explanation: tuple[str, ...]
+    """A sentence for each step that mattered."""
+    next_state: HpaState
+    """Holds after the scale was written, or where there is nothing to write."""
+    state_before_write: HpaState
+
+    @property
+    def rescale(self) -> bool:
+        """Return whether the target's scale is to be written."""
+        return self.desired_replicas != self.current_replicas
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return the conditions of `next_state`."""
+        return self.next_state.conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What holds once it is known how writing, or reading, the scale went."""
+
+    state: HpaState
+    event: Event | None

@@ -1,0 +1,20 @@
+"""Numbers and counts as the sentences of an explanation write them."""
+
+import math
+
+
+def shown_number(milli: int) -> str:
+    """Return a value in plain digits, such as `31.4`."""
+    whole, rest = divmod(abs(milli), 1000)
+    sign = "-" if milli < 0 else ""
+    return f"{sign}{whole}.{rest:03d}".rstrip("0").rstrip(".")
+
+
+def shown_ratio(ratio: float) -> str:
+    """Return a ratio to three places."""
+    return f"{round(ratio, 3):g}" if math.isfinite(ratio) else "undefined"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 pod` or `3 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

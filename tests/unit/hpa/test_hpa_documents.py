@@ -1,0 +1,414 @@
+"""Reading Decision documents: what is taken for what, and every fault with its line and field."""
+
+import pytest
+
+from gpuscale.core.documents import load_documents
+from gpuscale.core.errors import ConfigError
+from gpuscale.hpa import (
+    Condition,
+    ControllerSettings,
+    ObjectValue,
+    PodUsage,
+    PodValue,
+    ReadyCondition,
+    Recommendation,
+    Scale,
+    ScaleEvent,
+)
+from gpuscale.hpa.document_fields import NOW_MS
+from gpuscale.hpa.documents import decide_request, read_decision
+from gpuscale.objects.pods import PodPhase
+
+HEAD = """\
+apiVersion: gpuscale.dev/v1alpha1
+kind: Decision
+spec:
+"""
+HPA = """\
+  hpa:
+    apiVersion: autoscaling/v2
+    kind: HorizontalPodAutoscaler
+    metadata: {name: web, namespace: prod}
+    spec:
+      scaleTargetRef: {kind: Deployment, name: web}
+      maxReplicas: 10
+      metrics:
+        - {type: Pods, pods: {metric: {name: load}, target: {type: AverageValue, averageValue: 20}}}
+"""
+SCALE = "  scale: {specReplicas: 1, statusReplicas: 2, selector: app=x}\n"
+PODS = "  pods: [{name: p0, labels: {app: x}}]\n"
+OBSERVED = '  observed: [{pods: [{pod: p0, value: "23"}]}]\n'
+CPU = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}"
+OBJECT = (
+    "{type: Object, object: {describedObject: {kind: Service, name: web}, "
+    "metric: {name: rps}, target: {type: Value, value: 3}}}"
+)
+EXTERNAL = "{type: External, external: {metric: {name: queue}, target: {type: Value, value: 3}}}"
+
+
+def text_of(hpa=HPA, scale=SCALE, pods=PODS, observed=OBSERVED, more=""):
+    return HEAD + hpa + scale + pods + observed + more
+
+
+def with_metric(metric):
+    return HPA[: HPA.index("        - ")] + f"        - {metric}\n"
+
+
+def read(text):
+    (document,) = load_documents(text, "why.yaml")
+    return read_decision(document)
+
+
+def faults(text):
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_defaults():
+    request = read(text_of())
+    (pod,) = request.pods
+    (values,) = request.observations
+    assert request.place == "why.yaml:1"
+    assert request.scale == Scale(1, 2, "app=x")
+    assert (pod.phase, pod.deleted, pod.ready) == (PodPhase.RUNNING, False, ReadyCondition.ABSENT)
+    assert (pod.start_ms, pod.ready_transition_ms, pod.containers) == (None, None, ())
+    assert values.samples == (PodValue("p0", 23_000, NOW_MS, 60.0),)
+    assert request.settings == ControllerSettings()
+    assert request.state.recommendations == ()
+    assert request.is_first_sync
+    assert request.notes == ()
+
+
+def test_everything_that_can_be_said_of_a_pod():
+    pods = """\
+  pods:
+    - name: p0
+      labels: {app: x}
+      phase: Pending
+      ready: "False"
+      readyTransitionAge: 0.29
+      startAge: 1.001
+      deleted: true
+      requests: {cpu: 2}
+      containers: [{name: c, requests: {cpu: 500m}}]
+"""
+    (pod,) = read(text_of(pods=pods)).pods
+    assert (pod.phase, pod.ready, pod.deleted) == (PodPhase.PENDING, ReadyCondition.FALSE, True)
+    # 0.29 * 1000 is 290.00000000000006 in float64
+    assert (pod.ready_transition_ms, pod.start_ms) == (NOW_MS - 290, NOW_MS - 1001)
+    assert pod.pod_requests["cpu"].milli_value() == 2000
+    assert pod.containers[0].requests["cpu"].milli_value() == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "ready"),
+    [
+        ('"True"', ReadyCondition.TRUE),
+        ("True", ReadyCondition.TRUE),
+        ("false", ReadyCondition.FALSE),
+        ("Unknown", ReadyCondition.UNKNOWN),
+        ("", ReadyCondition.ABSENT),
+    ],
+)
+def test_ready_may_lack_its_quotation_marks(text, ready):
+    assert read(text_of(pods=f"  pods: [{{name: p0, ready: {text} }}]\n")).pods[0].ready is ready
+
+
+@pytest.mark.parametrize(
+    ("age", "milliseconds"),
+    [
+        ("5", 5000),
+        ("0.1", 100),
+        ("2.675", 2675),  # 2674.9999999999995 in float64
+        ("0.0004", 0),
+        ("12.3456789", 12_346),
+        ("1000000000", 10**12),
+    ],
+)
+def test_ages_are_exact_in_milliseconds(age, milliseconds):
+    observed = f"  observed: [{{pods: [{{pod: p0, value: 1, age: {age}, window: 0.5}}]}}]\n"
+    (values,) = read(text_of(observed=observed)).observations
+    assert values.samples == (PodValue("p0", 1000, NOW_MS - milliseconds, 0.5),)
+
+
+def test_history_and_configuration():
+    more = """\
+  history:
+    recommendations: [{replicas: 5, age: 30}, {replicas: 0}]
+    scaleUps: [{change: 2, age: 20.5}]
+    scaleDowns: [{change: 1}]
+  config:
+    tolerance: 0.25
+    downscaleStabilization: 60
+    cpuInitializationPeriod: 120
+    initialReadinessDelay: 10
+    scaleToZero: true
+"""
+    request = read(text_of(more=more))
+    assert request.state.recommendations == (
+        Recommendation(5, NOW_MS - 30_000),
+        Recommendation(0, NOW_MS),
+    )
+    assert request.state.scale_up_events == (ScaleEvent(2, NOW_MS - 20_500),)
+    assert request.state.scale_down_events == (ScaleEvent(1, NOW_MS),)
+    assert request.settings == ControllerSettings(60, 0.25, 120, 10, scale_to_zero=True)
+    assert not request.is_first_sync
+
+
+def test_only_the_condition_that_a_decision_depends_on_is_taken_from_the_status():
+    conditions = (
+        '[{type: AbleToScale, status: "True"}, '
+        '{type: ScaledToZero, status: "True", reason: R, message: M}]'
+    )
+    hpa = HPA.replace("    spec:\n", f"    status: {{conditions: {conditions}}}\n    spec:\n")
+    assert read(text_of(hpa=hpa)).state.conditions == (
+        Condition("ScaledToZero", "True", "R", "M", 0),
+    )
+
+
+def test_resource_usage_may_lack_a_container():
+    observed = "  observed: [{pods: [{pod: p0, containers: {c: 300m, d: }, age: 5, window: 15}]}]\n"
+    (usages,) = read(text_of(hpa=with_metric(CPU), observed=observed)).observations
+    assert usages.samples == (PodUsage("p0", {"c": 300, "d": None}, NOW_MS - 5000, 15.0),)
+
+
+def test_object_and_external_values():
+    hpa = with_metric(OBJECT) + f"        - {EXTERNAL}\n"
+    observed = '  observed: [{value: "1.5"}, {samples: [3, "4", -1m]}]\n'
+    first, second = read(text_of(hpa=hpa, observed=observed)).observations
+    assert first == ObjectValue(1500)
+    assert second.values_milli == (3000, 4000, -1)
+
+
+def test_pods_outside_the_selector_are_left_out_with_a_note():
+    names = "".join(f", {{name: q{i}, labels: {{app: y}}}}" for i in range(5))
+    request = read(text_of(pods=f"  pods: [{{name: p0, labels: {{app: x}}}}{names}]\n"))
+    assert [pod.name for pod in request.pods] == ["p0"]
+    assert request.notes == (
+        "Left out, since the selector app=x does not find them: pods q0, q1, q2 and 2 more.",
+    )
+
+
+def test_a_pod_without_labels_is_taken_for_the_targets():
+    request = read(text_of(pods="  pods: [{name: p0}, {name: p1, labels: {}}]\n"))
+    assert [pod.name for pod in request.pods] == ["p0"]
+
+
+def test_samples_of_pods_that_are_not_there_are_kept_and_noted():
+    observed = "  observed: [{pods: [{pod: p0, value: 1}, {pod: po, value: 3}]}]\n"
+    request = read(text_of(observed=observed))
+    assert len(request.observations[0].samples) == 2
+    assert request.notes == (
+        "Pods load has samples of pods that are not the target's, "
+        "which count in its average all the same: po.",
+    )
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        pytest.param("{specReplicas: 0, statusReplicas: 0, selector: app=x}", id="paused"),
+        pytest.param("{specReplicas: 40, statusReplicas: 40, selector: app=x}", id="above max"),
+    ],
+)
+def test_observed_may_be_left_out_where_metrics_are_not_looked_at(scale):
+    request = read(text_of(scale=f"  scale: {scale}\n", observed=""))
+    assert decide_request(request).metrics == ()
+
+
+def test_every_fault_is_told_at_once_in_the_order_of_lines():
+    text = text_of(
+        hpa=HPA.replace("maxReplicas: 10", "maxReplicas: 0"),
+        scale="  scale: {specReplicas: -2, statusReplicas: 2.5}\n",
+        pods="  pods:\n    - {name: p0, phase: Runing}\n    - {name: p0, startAge: 5m}\n",
+        observed="  observed: [{pods: [{pod: p0, value: 1x}]}]\n",
+        more="  history: {scaleUps: [{change: 0}]}\n  config: {tolerance: x}\n",
+    )
+    assert faults(text) == [
+        "why.yaml:10: spec.hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0",
+        "why.yaml:13: spec.scale.selector: this field is required; "
+        "write an empty text for a target that gives none",
+        "why.yaml:13: spec.scale.specReplicas: found -2, expected a whole number from 0 to 2147483647",
+        "why.yaml:13: spec.scale.statusReplicas: found 2.5, expected a whole number",
+        "why.yaml:15: spec.pods[0].phase: found 'Runing', "
+        "expected one of Pending, Running, Succeeded, Failed",
+        "why.yaml:16: spec.pods[1].name: found 'p0', expected each pod once",
+        "why.yaml:16: spec.pods[1].startAge: found '5m', "
+        "expected a number of seconds, such as 30 or 0.5",
+        "why.yaml:17: spec.observed[0].pods[0].value: found '1x', expected quantities must match "
+        "the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        "why.yaml:18: spec.history.scaleUps[0].change: found 0, "
+        "expected a whole number from 1 to 2147483647",
+        "why.yaml:19: spec.config.tolerance: found 'x', "
+        "expected a ratio of zero or more, such as 0.1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("- 1\n", "why.yaml:1: found a list, expected a mapping", id="a list"),
+        pytest.param(
+            "kind: Decision\n",
+            "why.yaml:1: apiVersion: found nothing, expected gpuscale.dev/v1alpha1",
+            id="no version",
+        ),
+        pytest.param(
+            HEAD.replace("kind: Decision", "kind: Scenario"),
+            "why.yaml:2: kind: found 'Scenario', expected Decision",
+            id="another kind",
+        ),
+        pytest.param(HEAD, "why.yaml:3: spec: this field is required", id="no spec"),
+        pytest.param(
+            text_of(more="  observations: []\n"),
+            "why.yaml:16: spec.observations: no such field here; "
+            "the fields here are hpa, scale, pods, observed, history, config",
+            id="unknown field",
+        ),
+        pytest.param(text_of(hpa=""), "why.yaml:3: spec.hpa: this field is required", id="no HPA"),
+        pytest.param(
+            text_of(hpa="  hpa: web\n"),
+            "why.yaml:4: spec.hpa: found 'web', expected a mapping",
+            id="name of an HPA",
+        ),
+        pytest.param(
+            text_of(hpa=HPA.replace("autoscaling/v2", "autoscaling/v3")),
+            "why.yaml:5: spec.hpa.apiVersion: found 'autoscaling/v3', expected one of "
+            "autoscaling/v1, autoscaling/v2beta1, autoscaling/v2beta2, autoscaling/v2",
+            id="unknown version of the HPA",
+        ),
+        pytest.param(
+            text_of(hpa=HPA.replace("HorizontalPodAutoscaler", "VerticalPodAutoscaler")),
+            "why.yaml:6: spec.hpa.kind: found 'VerticalPodAutoscaler', "
+            "expected HorizontalPodAutoscaler",
+            id="no HPA but something else",
+        ),
+        pytest.param(
+            text_of(
+                hpa=with_metric(EXTERNAL).replace(
+                    "      maxReplicas", "      minReplicas: 0\n      maxReplicas"
+                ),
+                observed="  observed: [{samples: [1]}]\n",
+            ),
+            "why.yaml:10: spec.hpa.spec.minReplicas: found 0, expected at least 1; "
+            "set spec.config.scaleToZero if the cluster has the feature gate HPAScaleToZero",
+            id="zero without the gate",
+        ),
+        pytest.param(
+            text_of(observed=""),
+            "why.yaml:3: spec.observed: found 0 entries, "
+            "expected 1 entry, one for each metric of the HPA in its order: Pods load",
+            id="nothing observed",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{error: a}, {error: b}]\n"),
+            "why.yaml:15: spec.observed: found 2 entries, "
+            "expected 1 entry, one for each metric of the HPA in its order: Pods load",
+            id="too many observed",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{samples: [3]}]\n"),
+            "why.yaml:15: spec.observed[0]: found samples, "
+            "expected one of pods, error for the metric Pods load",
+            id="answer of another metric",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{pods: [], error: x}]\n"),
+            "why.yaml:15: spec.observed[0]: found pods and error, "
+            "expected one of pods, error for the metric Pods load",
+            id="two answers",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{}]\n"),
+            "why.yaml:15: spec.observed[0]: found no answer, "
+            "expected one of pods, error for the metric Pods load",
+            id="no answer",
+        ),
+        pytest.param(
+            text_of(hpa=with_metric(CPU)),
+            "why.yaml:15: spec.observed[0].pods[0].value: no such field here; "
+            "the fields here are pod, containers, age, window",
+            id="value where containers belong",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{pods: [{pod: p0, value: 1}, {pod: p0, value: 1}]}]\n"),
+            "why.yaml:15: spec.observed[0].pods[1].pod: found 'p0', expected each pod once",
+            id="two samples of a pod",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{pods: [{pod: p0, value: 1, age: -3}]}]\n"),
+            "why.yaml:15: spec.observed[0].pods[0].age: found -3, "
+            "expected seconds from 0 to 1000000000",
+            id="negative age",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{pods: [{pod: p0, value: 1, window: .inf}]}]\n"),
+            "why.yaml:15: spec.observed[0].pods[0].window: found inf, "
+            "expected seconds from 0 to 1000000000",
+            id="endless window",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{pods: [{pod: p0, value: 9e99}]}]\n"),
+            "why.yaml:15: spec.observed[0].pods[0].value: found '9e99', "
+            "expected at most 9223372036854775807m, as a metrics API can say",
+            id="value too large",
+        ),
+        pytest.param(
+            text_of(observed="  observed: [{pods: [{pod: p0}]}]\n"),
+            "why.yaml:15: spec.observed[0].pods[0].value: this field is required",
+            id="no value",
+        ),
+        pytest.param(
+            text_of(hpa=with_metric(EXTERNAL), observed="  observed: [{samples: [3, []]}]\n"),
+            "why.yaml:15: spec.observed[0].samples[1]: found a list, "
+            "expected a quantity such as 20, 500m or 1Gi",
+            id="sample that is no quantity",
+        ),
+        pytest.param(
+            text_of(hpa=with_metric(EXTERNAL), observed="  observed: [{samples: 3}]\n"),
+            "why.yaml:15: spec.observed[0].samples: found 3, expected a list of quantities",
+            id="samples that are no list",
+        ),
+        pytest.param(
+            text_of(pods="  pods: [{name: p0, containers: [{name: c, requests: {cpu: -1}}]}]\n"),
+            "why.yaml:14: spec.pods[0].containers[0].requests.cpu: found -1, "
+            "expected an amount of zero or more",
+            id="negative request",
+        ),
+        pytest.param(
+            text_of(pods="  pods: [{name: p0, ready: perhaps}]\n"),
+            "why.yaml:14: spec.pods[0].ready: found 'perhaps', "
+            "expected one of True, False, Unknown",
+            id="unknown readiness",
+        ),
+        pytest.param(
+            text_of(pods="  pods: [{name: p0, readyTransitionAge: 3}]\n"),
+            "why.yaml:14: spec.pods[0].readyTransitionAge: only beside the field ready",
+            id="change of no condition",
+        ),
+        pytest.param(
+            text_of(more="  config: {downscaleStabilization: -1}\n"),
+            "why.yaml:16: spec.config.downscaleStabilization: found -1, "
+            "expected a whole number from 0 to 1000000000",
+            id="negative window of the controller",
+        ),
+    ],
+)
+def test_a_fault(text, told):
+    assert faults(text)[0] == told
+
+
+def test_an_hpa_that_can_not_be_read_hides_no_fault_of_what_was_observed():
+    hpa = HPA.replace("maxReplicas: 10", "maxReplicas: 0")
+    observed = (
+        "  observed: [{pods: [{pod: p0, containers: {c: x}}]}, {samples: [x]}, {value: x}, {}]\n"
+    )
+    fields = [line.split(": ")[1] for line in faults(text_of(hpa=hpa, observed=observed))]
+    assert fields == [
+        "spec.hpa.spec.maxReplicas",
+        "spec.observed[0].pods[0].containers.c",
+        "spec.observed[1].samples[0]",
+        "spec.observed[2].value",
+        "spec.observed[3]",
+    ]
