@@ -1,0 +1,1 @@
+"""How many nodes: pools that grow for pods that fit nowhere, and shrink once nodes stand empty."""
