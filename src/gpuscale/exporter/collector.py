@@ -1,0 +1,250 @@
+"""One collect: read the GPUs, tie them to their pods, and make the families that scrapes get.
+
+A collect ends in a `Snapshot` whatever happens. When reading fails, its text has no device series at all:
+old values would look fresh to an autoscaler. Its own metrics, and a log line, say what is wrong.
+"""
+
+import logging
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gpuscale.core.clock import Clock
+from gpuscale.exporter.azure import AzureMetrics
+from gpuscale.exporter.containers import GpuShares, SharesOf, container_families, shares_of
+from gpuscale.exporter.own_metrics import CollectStatus, GpuStatus, ServerStatus, own_families
+from gpuscale.exporter.snapshot import Snapshot
+from gpuscale.exposition.families import Family
+from gpuscale.gpu.counters import Counter
+from gpuscale.gpu.families import FamilyOptions
+from gpuscale.gpu.owners import Attribution, Unattributed
+from gpuscale.gpu.reader import CallStats, GpuReader
+from gpuscale.gpu.readings import GpuIdentity, GpuReading
+from gpuscale.gpu.styles import Style, agent_families
+
+LEFT_OUT = "the reader left it out"
+
+AttributionOf = Callable[[Sequence[GpuReading]], Attribution | None]
+"""Returns what is known of the readings' owners right now, None where owners are not looked for at all."""
+VendorFamilies = Callable[[Sequence[GpuReading], Attribution, FamilyOptions], tuple[Family, ...]]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOutcome:
+    """What reading the GPUs came to."""
+
+    gpus: tuple[GpuIdentity, ...]
+    readings: tuple[GpuReading, ...]
+    duration_s: float
+    error: str | None
+    """Why nothing could be read; None when reading went well."""
+    calls: tuple[CallStats, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a collect can do beside serving the devices' own fields."""
+
+    split: SharesOf | None = None
+    """Splits a GPU's use among its containers; None serves no series of containers."""
+    vendor: VendorFamilies | None = None
+    """Makes the families of a vendor's own exporter; None serves none."""
+    azure: AzureMetrics | None = None
+    """Keeps the minute that Azure's metrics are means of."""
+
+
+class Collector:
+    """Turns readings into snapshots and keeps the counts that are told about them.
+
+    Args:
+        reader: of this node's GPUs.
+        attribution: returns what is known of the readings' owners right now; must not block.
+        counters: the fields to serve.
+        options: how to label them.
+        clock: stamps readings.
+        styles: `dcgm` for dcgm-exporter's families, `ack` for those of Alibaba Cloud's ACK. With both,
+            device samples carry the labels of both and stay single.
+        extras: what else to serve.
+    """
+
+    def __init__(
+        self,
+        reader: GpuReader,
+        attribution: AttributionOf,
+        counters: Sequence[Counter],
+        options: FamilyOptions,
+        clock: Clock,
+        styles: frozenset[Style],
+        extras: Extras = Extras(),
+    ) -> None:
+        self._reader = reader
+        self._attribution = attribution
+        self._counters = tuple(counters)
+        self._options = options
+        self._clock = clock
+        self._styles = styles
+        self._extras = extras
+        self._status = CollectStatus()
+        self._told_reasons: set[str] = set()
+
+    def configure(self, counters: Sequence[Counter]) -> None:
+        """Serve other counters from the next collect on."""
+        self._counters = tuple(counters)
+
+    def nothing_yet(self) -> Snapshot:
+        """Return what to serve before the first collect."""
+        return self._snapshot((), (), None)
+
+    def read(self) -> ReadOutcome:
+        """Return the readings of now; may block as long as the reader does."""
+        started = time.perf_counter()
+        reader = self._reader
+        gpus: tuple[GpuIdentity, ...] = ()
+        readings: tuple[GpuReading, ...] = ()
+        error = None
+        try:
+            gpus = reader.gpus()
+            readings = reader.read(self._clock.now_ms())
+        except Exception as failure:  # noqa: BLE001 - whatever a driver does, scrapes get an answer
+            error = _reason(failure)
+        duration_s = time.perf_counter() - started
+        return ReadOutcome(gpus, readings, duration_s, error, _stats(reader))
+
+    def publish(self, outcome: ReadOutcome, server: ServerStatus | None = None) -> Snapshot:
+        """Return the snapshot of an outcome, good or bad."""
+        attribution, attribution_error = self._owners(outcome.readings)
+        self._tell_missing(attribution.missing if attribution else ())
+        before = self._status
+        self._status = replace(
+            self._next_status(outcome),
+            attribution_error=attribution_error,
+            is_attributing=attribution is not None or attribution_error is not None,
+            unattributed=Tally(each.reason for each in attribution.missing) if attribution else {},
+        )
+        _log_changes(before, self._status)
+        readings = outcome.readings if outcome.error is None else ()
+        return self._snapshot(readings, self._device_families(readings, attribution), server)
+
+    def _next_status(self, outcome: ReadOutcome) -> CollectStatus:
+        before = self._status
+        failed = outcome.error is not None
+        newest_ms = max((each.measured_ms for each in outcome.readings), default=None)
+        return CollectStatus(
+            collects=before.collects + 1,
+            failures=before.failures + failed,
+            last_good_ms=before.last_good_ms if failed else self._clock.now_ms(),
+            newest_reading_ms=before.newest_reading_ms if newest_ms is None else newest_ms,
+            duration_s=outcome.duration_s,
+            error=outcome.error,
+            gpus=_gpu_statuses(outcome) or _all_failed(before.gpus, outcome.error),
+            calls=outcome.calls or before.calls,
+        )
+
+    def _snapshot(
+        self,
+        readings: Sequence[GpuReading],
+        families: tuple[Family, ...],
+        server: ServerStatus | None,
+    ) -> Snapshot:
+        own = own_families(self._status, readings, self._counters, server)
+        oldest_ms = min((each.measured_ms for each in readings), default=self._clock.now_ms())
+        return Snapshot(families, own, self._status, oldest_ms)
+
+    def _owners(self, readings: Sequence[GpuReading]) -> tuple[Attribution | None, str | None]:
+        try:
+            return self._attribution(readings), None
+        except Exception as failure:  # noqa: BLE001 - GPUs are worth serving without their pods
+            return None, _reason(failure)
+
+    def _device_families(
+        self, readings: Sequence[GpuReading], attribution: Attribution | None
+    ) -> tuple[Family, ...]:
+        families = agent_families(
+            readings, self._counters, attribution, self._options, self._styles
+        )
+        if self._extras.vendor is not None:
+            known = attribution or Attribution()
+            families += self._extras.vendor(readings, known, self._options)
+        shares = self._shares(readings, attribution)
+        if self._extras.azure is not None:
+            self._extras.azure.observe(shares, self._clock.now_ms())
+        if "dcgm" not in self._styles:
+            return families
+        return (*families, *container_families(shares, self._options))
+
+    def _shares(
+        self, readings: Sequence[GpuReading], attribution: Attribution | None
+    ) -> tuple[GpuShares, ...]:
+        if self._extras.split is None or attribution is None:
+            return ()
+        return shares_of(readings, attribution, self._extras.split)
+
+    def _tell_missing(self, missing: Iterable[Unattributed]) -> None:
+        """Log each reason the first time that it comes up."""
+        for each in missing:
+            if each.reason not in self._told_reasons:
+                self._told_reasons.add(each.reason)
+                about = f" {each.subject}" if each.subject else ""
+                detail = f": {each.detail}" if each.detail else ""
+                _log.warning("not tied to a container (%s)%s%s", each.reason, about, detail)
+
+
+def _stats(reader: GpuReader) -> tuple[CallStats, ...]:
+    try:
+        return reader.stats()
+    except Exception:  # noqa: BLE001 - readings are served without their cost
+        return ()
+
+
+def _gpu_statuses(outcome: ReadOutcome) -> tuple[GpuStatus, ...]:
+    answers = {reading.gpu.allocated_as: reading for reading in outcome.readings}
+    return tuple(
+        GpuStatus(gpu, outcome.error or _why_lost(answers.get(gpu.allocated_as)))
+        for gpu in outcome.gpus
+    )
+
+
+def _why_lost(reading: GpuReading | None) -> str | None:
+    if reading is None:
+        return LEFT_OUT
+    if reading.is_lost:
+        return next(iter(reading.absent.values()), LEFT_OUT)
+    return None
+
+
+def _all_failed(known: Sequence[GpuStatus], error: str | None) -> tuple[GpuStatus, ...]:
+    """Return the GPUs of an earlier collect as failed, for when they can't even be listed."""
+    return tuple(GpuStatus(status.gpu, error) for status in known) if error else ()
+
+
+def _reason(failure: Exception) -> str:
+    return str(failure) or type(failure).__name__
+
+
+def _log_changes(before: CollectStatus, now: CollectStatus) -> None:
+    """Log what went wrong or right again since the last collect; a lasting fault is logged once."""
+    _log_change("reading the GPUs", before.error, now.error)
+    _log_change("tying GPUs to pods", before.attribution_error, now.attribution_error)
+    if now.error is None:
+        reasons = {status.gpu.allocated_as: status.error for status in before.gpus}
+        for status in now.gpus:
+            gpu = f"reading GPU {gpu_name(status.gpu)}"
+            earlier = reasons.get(status.gpu.allocated_as)
+            _log_change(gpu, None if earlier == before.error else earlier, status.error)
+
+
+def gpu_name(gpu: GpuIdentity) -> str:
+    """Return how messages call a GPU or an instance."""
+    return f"{gpu.index} ({gpu.allocated_as})"
+
+
+def _log_change(what: str, before: str | None, now: str | None) -> None:
+    if now == before:
+        return
+    if now is None:
+        _log.info("%s works again", what)
+    else:
+        _log.error("%s failed: %s", what, now)

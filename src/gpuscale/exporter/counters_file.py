@@ -1,0 +1,94 @@
+"""The counters file in use, and its reload while the agent runs.
+
+A bad file never replaces a good one: what was loaded last stays, and log, metrics and `/readyz?verbose` say
+what is wrong.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import GpuscaleError, NotFoundError
+from gpuscale.exporter.own_metrics import ConfigStatus
+from gpuscale.exporter.watched import stamps_of
+from gpuscale.gpu.counters import DEFAULT_COUNTERS, MAX_TEXT_BYTES, Counter, load_counters
+
+Mode = Literal["replace", "add"]
+Counters = tuple[Counter, ...]
+
+_log = logging.getLogger(__name__)
+
+
+class CountersFile:
+    """The counters to serve, from a file that may change.
+
+    Args:
+        path: None is the built-in list, which never changes.
+        mode: whether the file replaces the built-in list or adds to it.
+        clock: stamps loads.
+
+    Raises:
+        ConfigError: the file is wrong.
+        NotFoundError: the file can't be read.
+    """
+
+    def __init__(self, path: Path | None, mode: Mode, clock: Clock) -> None:
+        self._path = path
+        self._mode = mode
+        self._clock = clock
+        self._stamps = stamps_of(self._paths)
+        self.counters = self._load()
+        self._loaded_ms = clock.now_ms()
+        self._error: str | None = None
+
+    @property
+    def status(self) -> ConfigStatus:
+        """Return how the latest load went."""
+        return ConfigStatus(self._loaded_ms, self._error)
+
+    def has_changed(self) -> bool:
+        """Return whether the file looks other than when it was last loaded."""
+        return stamps_of(self._paths) != self._stamps
+
+    def reload(self, apply: Callable[[Counters], None]) -> None:
+        """Load the file again, hand what is new to `apply`, and keep the old where either fails."""
+        self._stamps = stamps_of(self._paths)
+        try:
+            counters = self._load()
+            if counters != self.counters:
+                apply(counters)
+        except GpuscaleError as error:
+            self._error = str(error)
+            _log.error("the counters stay as they were: %s", error)
+            return
+        self.counters, self._error = counters, None
+        self._loaded_ms = self._clock.now_ms()
+        _log.info("counters loaded: %d", len(counters))
+
+    @property
+    def _paths(self) -> tuple[Path, ...]:
+        return () if self._path is None else (self._path,)
+
+    def _load(self) -> Counters:
+        if self._path is None:
+            return DEFAULT_COUNTERS
+        own = load_counters(read_text(self._path, MAX_TEXT_BYTES + 1), str(self._path))
+        if self._mode == "replace":
+            return own
+        named = {counter.field for counter in own}
+        return (*(each for each in DEFAULT_COUNTERS if each.field not in named), *own)
+
+
+def read_text(path: Path, max_bytes: int) -> str:
+    """Return the text of a file, at most so much of it.
+
+    Raises:
+        NotFoundError: the file can't be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(max_bytes).decode(errors="replace")
+    except OSError as error:
+        raise NotFoundError(f"can't read {path}: {error.strerror}") from None

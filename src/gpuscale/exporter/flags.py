@@ -1,0 +1,406 @@
+"""Every flag of the node agent: dcgm-exporter's, with their environment variables and defaults, and ours.
+
+One table serves the command line, the environment, the messages about wrong values and the docs.
+
+Source: NVIDIA dcgm-exporter 4.8.2 and later, pkg/cmd/app.go.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+Kind = Literal["text", "bool", "duration", "list", "choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One setting of the node agent."""
+
+    name: str
+    """Without the dashes."""
+    env: str
+    help: str
+    kind: Kind = "text"
+    default: str = ""
+    alias: str = ""
+    """A shorter name, without the dashes."""
+    choices: tuple[str, ...] = ()
+    several: bool = False
+    """Whether several of the choices may be given, with commas between."""
+    no_effect: str = ""
+    """Why the flag changes nothing here; empty for those that do."""
+
+
+def _bool(name: str, env: str, help_: str, alias: str = "", no_effect: str = "") -> Flag:
+    return Flag(name, env, help_, "bool", "false", alias, no_effect=no_effect)
+
+
+def _choice(name: str, env: str, help_: str, default: str, *choices: str) -> Flag:
+    return Flag(name, env, help_, "choice", default, choices=choices)
+
+
+_NO_DCGM = "there is no DCGM behind this exporter"
+_NO_DUMPS = "there are no DCGM objects to dump; --record keeps every reading"
+_NO_SWITCHES = "NVSwitches and CPUs are not read, only GPUs"
+
+_WHAT = (
+    Flag(
+        "collectors",
+        "DCGM_EXPORTER_COLLECTORS",
+        "Counters file (CSV); the built-in list where the default file is not there.",
+        default="/etc/dcgm-exporter/default-counters.csv",
+        alias="f",
+    ),
+    _choice(
+        "counters-mode",
+        "GPUSCALE_EXPORTER_COUNTERS_MODE",
+        "Whether a counters file replaces the built-in list or adds to it.",
+        "replace",
+        "replace",
+        "add",
+    ),
+    Flag(
+        "configmap-data",
+        "DCGM_EXPORTER_CONFIGMAP_DATA",
+        "NAMESPACE:NAME of a ConfigMap with counters.",
+        default="none",
+        alias="m",
+        no_effect="mount the ConfigMap as a folder and name its file with --collectors: "
+        "that needs no rights in the cluster, and edits take effect without a restart",
+    ),
+    Flag(
+        "gpu",
+        "GPUSCALE_EXPORTER_GPU",
+        "Where readings come from: nvml, amd, simulated[:MODEL[:COUNT]] or replay:FILE.",
+        default="nvml",
+    ),
+    Flag(
+        "devices",
+        "DCGM_EXPORTER_DEVICES_STR",
+        "f: each GPU and its MIG instances; g[:0,1,3-5]: GPUs; i[:0,2]: instances; g…+i….",
+        default="f",
+        alias="d",
+    ),
+    Flag(
+        "switch-devices",
+        "DCGM_EXPORTER_OTHER_DEVICES_STR",
+        "NVSwitches to read.",
+        default="f",
+        alias="s",
+        no_effect=_NO_SWITCHES,
+    ),
+    Flag(
+        "cpu-devices",
+        "DCGM_EXPORTER_CPU_DEVICES_STR",
+        "CPUs to read.",
+        default="f",
+        alias="p",
+        no_effect=_NO_SWITCHES,
+    ),
+    Flag(
+        "collect-interval",
+        "DCGM_EXPORTER_INTERVAL",
+        "Time between collects: milliseconds, or a duration such as 1s.",
+        "duration",
+        "30000",
+        "c",
+    ),
+    Flag(
+        "stream-interval",
+        "GPUSCALE_EXPORTER_STREAM_INTERVAL",
+        "Time between collects while the stream has subscribers; from 100 (ms) on.",
+        "duration",
+    ),
+    Flag(
+        "profiling-interval",
+        "GPUSCALE_EXPORTER_PROFILING_INTERVAL",
+        "Time between readings of NVIDIA's profiling counters and utilisation; 0: at every collect.",
+        "duration",
+        "0",
+    ),
+    Flag(
+        "record",
+        "GPUSCALE_EXPORTER_RECORD",
+        "Write every reading to this file, for --gpu replay:FILE.",
+    ),
+    _bool(
+        "fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "Simulated GPUs, the same as --gpu simulated."
+    ),
+    Flag(
+        "remote-hostengine-info",
+        "DCGM_REMOTE_HOSTENGINE_INFO",
+        "Address of a DCGM host engine.",
+        default="localhost:5555",
+        alias="r",
+        no_effect=_NO_DCGM,
+    ),
+    Flag(
+        "config-file",
+        "DCGM_EXPORTER_CONFIG_FILE",
+        "YAML configuration of dcgm-exporter 4.8.3 and later.",
+        no_effect="it is not read; give its metrics as a CSV with --collectors, its interval with "
+        "--collect-interval",
+    ),
+)
+
+_HOW = (
+    _choice(
+        "names",
+        "GPUSCALE_EXPORTER_NAMES",
+        "Names and units of dcgm-exporter up to 4.8, of 4.9, or both side by side.",
+        "4.8",
+        "4.8",
+        "4.9",
+        "both",
+    ),
+    Flag(
+        "style",
+        "GPUSCALE_EXPORTER_STYLE",
+        "Series of dcgm-exporter (dcgm), of Alibaba's ACK (ack), or both (dcgm,ack).",
+        "choice",
+        "dcgm",
+        choices=("dcgm", "ack", "both"),
+        several=True,
+    ),
+    Flag(
+        "hostname-label",
+        "GPUSCALE_EXPORTER_HOSTNAME_LABEL",
+        "Spelling of that label: Hostname, hostname or both; that of --names unless given.",
+        "choice",
+        choices=("Hostname", "hostname", "both"),
+    ),
+    _bool("no-hostname", "DCGM_EXPORTER_NO_HOSTNAME", "Leave the host's name out.", "n"),
+    _bool(
+        "use-old-namespace",
+        "DCGM_EXPORTER_USE_OLD_NAMESPACE",
+        "Say uuid, pod_name, pod_namespace and container_name.",
+        "o",
+    ),
+    _bool(
+        "replace-blanks-in-model-name",
+        "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME",
+        "Write blanks in modelName as one dash.",
+        "rbmn",
+    ),
+    Flag(
+        "xid-count-window-size",
+        "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
+        "Window of DCGM_EXP_XID_ERRORS_COUNT.",
+        "duration",
+        "300000",
+        "x",
+    ),
+    Flag(
+        "clock-events-count-window-size",
+        "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
+        "Window of DCGM_EXP_CLOCK_EVENTS_COUNT.",
+        "duration",
+        "300000",
+    ),
+    Flag("node-pool", "GPUSCALE_EXPORTER_NODE_POOL", "Value of ACK's label NodePoolId."),
+    Flag(
+        "azure-cluster-id",
+        "GPUSCALE_EXPORTER_AZURE_CLUSTER_ID",
+        "Resource id of the cluster in Azure, for /metrics/azure.",
+    ),
+    Flag(
+        "azure-cluster-name",
+        "GPUSCALE_EXPORTER_AZURE_CLUSTER_NAME",
+        "Name of the cluster in Azure, for /metrics/azure.",
+    ),
+)
+
+_PODS = (
+    _bool("kubernetes", "DCGM_EXPORTER_KUBERNETES", "Tie GPUs to pods.", "k"),
+    Flag(
+        "kubernetes-gpu-id-type",
+        "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",
+        "How device plugins name GPUs.",
+        "choice",
+        "uid",
+        choices=("uid", "device-name"),
+        no_effect="every form of device id is understood",
+    ),
+    _bool(
+        "kubernetes-enable-pod-labels",
+        "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
+        "Add the labels of pods; asks the API server.",
+    ),
+    _bool(
+        "kubernetes-enable-pod-uid",
+        "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID",
+        "Add the label pod_uid; asks the API server.",
+    ),
+    Flag(
+        "kubernetes-pod-label-allowlist-regex",
+        "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
+        "Only pod labels that one of these matches, with commas between.",
+        "list",
+    ),
+    _bool(
+        "kubernetes-virtual-gpus",
+        "KUBERNETES_VIRTUAL_GPUS",
+        "GPUs shared by several pods.",
+        no_effect="shared GPUs are always split by container, in series of their own; "
+        "device series are never repeated",
+    ),
+    _bool(
+        "kubernetes-enable-dra",
+        "KUBERNETES_ENABLE_DRA",
+        "GPUs from resource claims.",
+        no_effect="resource claims are always looked at",
+    ),
+    Flag(
+        "nvidia-resource-names",
+        "NVIDIA_RESOURCE_NAMES",
+        "More resources that are GPUs, with commas between.",
+        "list",
+    ),
+    Flag(
+        "pod-resources-kubelet-socket",
+        "DCGM_POD_RESOURCES_KUBELET_SOCKET",
+        "Socket of the kubelet's pod-resources API.",
+        default="/var/lib/kubelet/pod-resources/kubelet.sock",
+    ),
+    Flag(
+        "proc-root",
+        "GPUSCALE_EXPORTER_PROC_ROOT",
+        "Where the host's processes are seen.",
+        default="/proc",
+    ),
+    Flag(
+        "container-labels",
+        "DCGM_EXPORTER_CONTAINER_LABELS",
+        "Labels of containers from a Docker-compatible API.",
+        no_effect="container runtimes are not asked; pod labels come from the API server",
+    ),
+    Flag(
+        "container-runtime-socket",
+        "DCGM_CONTAINER_RUNTIME_SOCKET",
+        "Socket of that API.",
+        no_effect="container runtimes are not asked",
+    ),
+    Flag(
+        "hpc-job-mapping-dir",
+        "DCGM_HPC_JOB_MAPPING_DIR",
+        "Folder with one file of job ids per GPU.",
+        no_effect="jobs of batch systems are not told apart",
+    ),
+)
+
+_SERVER = (
+    Flag(
+        "address", "DCGM_EXPORTER_LISTEN", "[HOST]:PORT to listen on.", default=":9400", alias="a"
+    ),
+    Flag(
+        "web-config-file",
+        "DCGM_EXPORTER_WEB_CONFIG_FILE",
+        "TLS and basic authentication, in the form of Prometheus' exporters.",
+    ),
+    _bool(
+        "web-systemd-socket",
+        "DCGM_EXPORTER_SYSTEMD_SOCKET",
+        "Listen on the sockets that systemd hands over.",
+    ),
+    Flag(
+        "web-read-timeout",
+        "DCGM_EXPORTER_WEB_READ_TIMEOUT",
+        "Longest time to read a request.",
+        "duration",
+        "10s",
+        no_effect="answers are ready before they are asked for",
+    ),
+    Flag(
+        "web-write-timeout",
+        "DCGM_EXPORTER_WEB_WRITE_TIMEOUT",
+        "Longest time to write an answer.",
+        "duration",
+        "10s",
+        no_effect="answers are ready before they are asked for",
+    ),
+    _bool(
+        "enable-exporter-metrics",
+        "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS",
+        "Metrics about the exporter.",
+        no_effect="they are always served, as gpuscale_exporter_*",
+    ),
+    _bool(
+        "enable-pprof",
+        "DCGM_EXPORTER_ENABLE_PPROF",
+        "Go's profiler.",
+        no_effect="this is no Go program",
+    ),
+    _bool("debug", "DCGM_EXPORTER_DEBUG", "Log more."),
+    _choice("log-format", "DCGM_EXPORTER_LOG_FORMAT", "Form of the log.", "text", "text", "json"),
+    _bool(
+        "enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", "DCGM's own log.", no_effect=_NO_DCGM
+    ),
+    Flag(
+        "dcgm-log-level",
+        "DCGM_EXPORTER_DCGM_LOG_LEVEL",
+        "Level of that log.",
+        "choice",
+        "NONE",
+        choices=("NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB"),
+        no_effect=_NO_DCGM,
+    ),
+    _bool(
+        "disable-startup-validate",
+        "DISABLE_STARTUP_VALIDATE",
+        "Start without checking DCGM.",
+        no_effect=_NO_DCGM,
+    ),
+    _bool(
+        "enable-gpu-bind-unbind-watch",
+        "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH",
+        "Follow GPUs that come and go.",
+        no_effect="GPUs that come and go are always followed",
+    ),
+    Flag(
+        "gpu-bind-unbind-poll-interval",
+        "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",
+        "How often to look for them.",
+        "duration",
+        "1s",
+        no_effect="GPUs that come and go are always followed",
+    ),
+    _bool("dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", "Debug dumps.", no_effect=_NO_DUMPS),
+    Flag(
+        "dump-directory",
+        "DCGM_EXPORTER_DUMP_DIRECTORY",
+        "Folder of the dumps.",
+        default="/tmp/dcgm-exporter-debug",  # noqa: S108 - upstream's default, never written to
+        no_effect=_NO_DUMPS,
+    ),
+    Flag(
+        "dump-retention",
+        "DCGM_EXPORTER_DUMP_RETENTION",
+        "Hours to keep dumps.",
+        default="24",
+        no_effect=_NO_DUMPS,
+    ),
+    Flag(
+        "dump-compression",
+        "DCGM_EXPORTER_DUMP_COMPRESSION",
+        "Pack the dumps.",
+        "bool",
+        "true",
+        no_effect=_NO_DUMPS,
+    ),
+)
+
+GROUPS: Mapping[str, tuple[Flag, ...]] = MappingProxyType(
+    {
+        "What to read": _WHAT,
+        "How to tell it": _HOW,
+        "Whose it is": _PODS,
+        "Server": _SERVER,
+    }
+)
+"""Every flag, as help and docs group them."""
+
+FLAGS: Mapping[str, Flag] = MappingProxyType(
+    {flag.name: flag for flags in GROUPS.values() for flag in flags}
+)
+"""Every flag by name."""

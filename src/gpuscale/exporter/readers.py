@@ -1,0 +1,132 @@
+"""The reader of the GPUs that settings name."""
+
+from collections.abc import Iterable
+
+from gpuscale.exporter.azure import AZURE_FIELDS
+from gpuscale.exporter.devices import SelectedReader
+from gpuscale.exporter.settings import ExporterSettings, GpuSource
+from gpuscale.gpu.ack import ACK_FIELDS
+from gpuscale.gpu.counters import Counter
+from gpuscale.gpu.reader import CallStats, GpuReader
+from gpuscale.gpu.readings import GpuIdentity, GpuReading
+
+SEED = 1
+SHARE_FIELDS = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
+"""What splitting a GPU among its containers needs."""
+WHAT_ELSE = (
+    "to try without a GPU, use --gpu simulated; for AMD GPUs, --gpu amd; "
+    "to play a recording, --gpu replay:FILE"
+)
+"""What a user without NVIDIA GPUs may have meant."""
+
+
+def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> frozenset[str]:
+    """Return the fields that a reader has to read for what is served."""
+    wanted = {counter.field for counter in counters}
+    if "ack" in settings.styles:
+        wanted |= ACK_FIELDS
+    if settings.pods is not None:
+        wanted |= SHARE_FIELDS | AZURE_FIELDS
+    return frozenset(wanted)
+
+
+def needs_processes(settings: ExporterSettings) -> bool:
+    """Return whether anything served is about processes: ACK's series, or the parts of containers."""
+    return "ack" in settings.styles or settings.pods is not None
+
+
+def make_reader(settings: ExporterSettings, fields: frozenset[str], node: str) -> GpuReader:
+    """Return a reader of the GPUs that the settings name.
+
+    Raises:
+        UnavailableError: the vendor's library is not there.
+        NotFoundError: the recording is not there.
+        ConfigError: the recording is damaged.
+    """
+    reader = _source(settings, fields, node)
+    return reader if settings.devices.is_flexible else SelectedReader(reader, settings.devices)
+
+
+class ReplaceableReader:
+    """A reader that another one can take the place of, between two reads.
+
+    The one of before is closed by whoever reads next, so that never two calls are under way.
+    """
+
+    def __init__(self, inner: GpuReader) -> None:
+        self._inner = inner
+        self._next: GpuReader | None = None
+
+    def replace(self, reader: GpuReader) -> None:
+        """Read from another reader from the next call on."""
+        self._next = reader
+
+    def gpus(self) -> tuple[GpuIdentity, ...]:
+        """Return the GPUs of the reader in place."""
+        return self._current().gpus()
+
+    def read(self, now_ms: int) -> tuple[GpuReading, ...]:
+        """Return what the reader in place reads.
+
+        Raises:
+            UnavailableError: no GPU can be read at all.
+        """
+        return self._current().read(now_ms)
+
+    def stats(self) -> tuple[CallStats, ...]:
+        """Return the costs of the reader in place."""
+        return self._inner.stats()
+
+    def close(self) -> None:
+        """Close the reader in place; a second call does nothing."""
+        self._current().close()
+
+    def _current(self) -> GpuReader:
+        following, self._next = self._next, None
+        if following is not None:
+            self._inner.close()
+            self._inner = following
+        return self._inner
+
+
+def _source(settings: ExporterSettings, fields: frozenset[str], node: str) -> GpuReader:
+    source = settings.gpu
+    match source.kind:
+        case "simulated":
+            return _simulated(source, fields, settings.interval_ms, node)
+        case "replay":
+            from gpuscale.gpu.recording import ReplayReader
+
+            return ReplayReader.open(source.file, loop=True)
+        case "nvml":
+            return _nvml(settings, fields)
+        case "amd":
+            return _amd(fields)
+
+
+def _simulated(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
+    from gpuscale.exporter.pattern import wave
+    from gpuscale.gpu.models import MODELS
+    from gpuscale.gpu.simulated import SimulatedReader
+
+    model = MODELS[source.model]
+    return SimulatedReader(node, model, source.count, SEED, wave, interval_ms, fields=fields)
+
+
+def _nvml(settings: ExporterSettings, fields: frozenset[str]) -> GpuReader:
+    from gpuscale.gpu.nvml.reader import NvmlReader
+    from gpuscale.gpu.nvml.settings import NvmlSettings
+
+    paces = NvmlSettings(
+        xid_window_ms=settings.xid_window_ms,
+        clock_window_ms=settings.clock_window_ms,
+        processes=needs_processes(settings),
+        gpm_period_ms=settings.profiling_interval_ms,
+    )
+    return NvmlReader(paces, fields=fields)
+
+
+def _amd(fields: frozenset[str]) -> GpuReader:
+    from gpuscale.gpu.amd.reader import AmdReader
+
+    return AmdReader(fields=fields)

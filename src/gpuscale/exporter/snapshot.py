@@ -1,0 +1,57 @@
+"""What scrapes and probes are answered with until the next collect.
+
+A format is rendered when the first scrape asks for it and kept for all others of the same tick. Most ticks
+are never scraped in most formats, so nothing is made that nobody wants.
+"""
+
+import gzip
+from typing import Literal
+
+from gpuscale.exporter.own_metrics import CollectStatus
+from gpuscale.exposition.families import Family
+from gpuscale.exposition.openmetrics import render_openmetrics
+from gpuscale.exposition.write import render_text, six_decimals
+
+Format = Literal["text", "openmetrics"]
+
+
+class Snapshot:
+    """One tick's families, and their texts as they are asked for.
+
+    Args:
+        devices: the families of GPUs and of their containers.
+        own: what the exporter says of itself.
+        status: how collecting goes.
+        measured_ms: when the oldest of the devices' values was measured.
+    """
+
+    def __init__(
+        self,
+        devices: tuple[Family, ...],
+        own: tuple[Family, ...],
+        status: CollectStatus,
+        measured_ms: int = 0,
+    ) -> None:
+        self.devices = devices
+        self.own = own
+        self.status = status
+        self.measured_ms = measured_ms
+        self._bodies: dict[tuple[Format, bool], bytes] = {}
+
+    @property
+    def text(self) -> bytes:
+        """Return the Prometheus text."""
+        return self.body("text", is_compressed=False)
+
+    def body(self, format_: Format, *, is_compressed: bool) -> bytes:
+        """Return the body of a scrape."""
+        key = format_, is_compressed
+        if key not in self._bodies:
+            self._bodies[key] = self._made(format_, is_compressed=is_compressed)
+        return self._bodies[key]
+
+    def _made(self, format_: Format, *, is_compressed: bool) -> bytes:
+        if is_compressed:
+            return gzip.compress(self.body(format_, is_compressed=False), compresslevel=1)
+        render = render_text if format_ == "text" else render_openmetrics
+        return render((*self.devices, *self.own), float_text=six_decimals).encode()

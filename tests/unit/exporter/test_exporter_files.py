@@ -1,0 +1,255 @@
+"""Counters file, web configuration and passwords: what is read, refused, and taken over while running."""
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuscale.core.clock import ManualClock
+from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError
+from gpuscale.exporter import passwords
+from gpuscale.exporter.counters_file import CountersFile
+from gpuscale.exporter.passwords import BasicAuth
+from gpuscale.exporter.web_config import load_web_config
+from gpuscale.gpu.counters import DEFAULT_COUNTERS
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n"
+TEMP = "DCGM_FI_DEV_GPU_TEMP, gauge, Warm.\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "my.csv"
+    file.write_text(UTIL)
+    return file
+
+
+def write(path, text):
+    """Change a file so that it looks changed, however fast the test is."""
+    path.write_text(text)
+    later = path.stat().st_mtime_ns + 1_000_000
+    os.utime(path, ns=(later, later))
+
+
+def fields(counters):
+    return [counter.field for counter in counters]
+
+
+def test_file_replaces_the_built_in_list(path):
+    file = CountersFile(path, "replace", ManualClock())
+    assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
+
+
+def test_file_can_add_to_the_built_in_list(path):
+    path.write_text(UTIL + "DCGM_FI_PROF_SM_ACTIVE, gauge, SMs.\n")
+    counters = CountersFile(path, "add", ManualClock()).counters
+    assert len(counters) == len(DEFAULT_COUNTERS) + 1
+    (util,) = [each for each in counters if each.field == "DCGM_FI_DEV_GPU_UTIL"]
+    assert util.help == "Busy."
+
+
+def test_without_a_file_the_built_in_list_is_served_and_never_changes():
+    file = CountersFile(None, "replace", ManualClock())
+    assert file.counters == DEFAULT_COUNTERS
+    assert not file.has_changed()
+
+
+def test_changed_file_is_taken_over(path):
+    clock = ManualClock(1000)
+    file = CountersFile(path, "replace", clock)
+    assert not file.has_changed()
+    write(path, TEMP)
+    assert file.has_changed()
+    clock.advance(5)
+    applied = []
+    file.reload(applied.append)
+    assert fields(applied[0]) == fields(file.counters) == ["DCGM_FI_DEV_GPU_TEMP"]
+    assert not file.has_changed()
+    assert (file.status.loaded_ms, file.status.error) == (6000, None)
+
+
+def test_bad_file_keeps_the_last_good_one_and_says_why(path, caplog):
+    clock = ManualClock(1000)
+    file = CountersFile(path, "replace", clock)
+    write(path, "NOPE, gauge, x\n")
+    clock.advance(5)
+    applied = []
+    file.reload(applied.append)
+    assert applied == []
+    assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
+    error = f"{path}:1: field: found 'NOPE', expected the name of a DCGM field"
+    assert (file.status.loaded_ms, file.status.error) == (1000, error)
+    assert caplog.messages == [f"the counters stay as they were: {error}"]
+    write(path, UTIL)
+    file.reload(applied.append)
+    assert (applied, file.status.error) == ([], None)
+
+
+def test_vanished_file_keeps_the_last_good_one(path):
+    file = CountersFile(path, "replace", ManualClock())
+    path.unlink()
+    assert file.has_changed()
+    file.reload(lambda _: None)
+    assert file.status.error == f"can't read {path}: No such file or directory"
+    assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
+
+
+def test_what_can_not_be_applied_counts_as_bad(path):
+    file = CountersFile(path, "replace", ManualClock())
+    write(path, TEMP)
+
+    def apply(_):
+        raise UnavailableError("driver not loaded")
+
+    file.reload(apply)
+    assert file.status.error == "driver not loaded"
+    assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
+
+
+def test_file_that_is_not_there_at_the_start_is_an_error(tmp_path):
+    with pytest.raises(NotFoundError) as caught:
+        CountersFile(tmp_path / "no.csv", "replace", ManualClock())
+    assert str(caught.value) == f"can't read {tmp_path}/no.csv: No such file or directory"
+
+
+HASH = "$2y$10$" + "a" * 53
+WEB = f"""\
+tls_server_config:
+  cert_file: server.crt
+  key_file: /etc/server.key
+  client_ca_file: ca.crt
+  client_auth_type: RequireAndVerifyClientCert
+  min_version: TLS13
+basic_auth_users:
+  alice: {HASH}
+"""
+
+
+def test_web_config_is_read_as_the_exporter_toolkit_does():
+    config = load_web_config(WEB, "web.yml", Path("/etc/web"))
+    assert config.tls.files == (
+        Path("/etc/web/server.crt"),
+        Path("/etc/server.key"),
+        Path("/etc/web/ca.crt"),
+    )
+    assert config.tls.client_auth_type == "RequireAndVerifyClientCert"
+    assert config.tls.min_version == "TLS13"
+    assert config.users == {"alice": HASH}
+    assert HASH not in repr(config)
+
+
+def test_empty_web_config_serves_everyone():
+    config = load_web_config("", "web.yml")
+    assert (config.tls, config.users) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "tls_server_config: {cert_file: a}",
+            "web.yml:1: tls_server_config.key_file: this field is required",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, cipher_suites: []}",
+            "web.yml:1: tls_server_config.cipher_suites: found cipher_suites, expected one of cert_file, "
+            "client_auth_type, client_ca_file, key_file, max_version, min_version",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, min_version: SSL3}",
+            "web.yml:1: tls_server_config.min_version: found SSL3, expected one of TLS12, TLS13",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}",
+            "web.yml:1: tls_server_config.client_ca_file: client_ca_file and a client_auth_type that "
+            "verifies, both or neither",
+        ),
+        (
+            "basic_auth_users: {alice: secret}",
+            "web.yml:1: basic_auth_users.alice: a bcrypt hash; make one with: "
+            "htpasswd -nBC 10 '' | tr -d ':'",
+        ),
+        (
+            "users: {}",
+            "web.yml:1: users: found users, expected one of basic_auth_users, tls_server_config",
+        ),
+    ],
+)
+def test_wrong_web_config_is_told_with_line_and_field(text, message):
+    with pytest.raises(ConfigError) as caught:
+        load_web_config(text, "web.yml")
+    assert str(caught.value) == message
+
+
+def basic(name, password):
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+class Checks:
+    """Stands for bcrypt: the hash `$2b$pw` fits the password `pw`."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, password, hashed):
+        self.count += 1
+        return hashed == b"$2b$" + password
+
+
+@pytest.mark.parametrize(
+    ("header", "allowed"),
+    [
+        (basic("alice", "pw"), True),
+        (basic("alice", "wrong"), False),
+        (basic("bob", "pw"), False),
+        ("", False),
+        ("Bearer x", False),
+        ("Basic !!!", False),
+        ("Basic " + base64.b64encode(b"alice").decode(), False),
+        (basic("alice", "p" * 2000), False),
+    ],
+)
+async def test_only_known_users_with_their_password_come_in(header, allowed):
+    assert await BasicAuth({"alice": "$2b$pw"}, Checks()).allows(header) is allowed
+
+
+async def test_unknown_user_costs_as_much_as_a_wrong_password():
+    checks = Checks()
+    auth = BasicAuth({"alice": "$2b$pw"}, checks)
+    await auth.allows(basic("bob", "pw"))
+    assert checks.count == 1
+
+
+async def test_scraper_that_was_let_in_is_remembered():
+    checks = Checks()
+    auth = BasicAuth({"alice": "$2b$pw"}, checks)
+    for _ in range(3):
+        assert await auth.allows(basic("alice", "pw"))
+    assert checks.count == 1
+
+
+def test_missing_bcrypt_is_told(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(passwords, "import_module", missing)
+    with pytest.raises(UnavailableError) as caught:
+        passwords.bcrypt_check()
+    assert (
+        str(caught.value) == "basic_auth_users needs the Python package bcrypt: pip install bcrypt"
+    )
+
+
+def test_unreadable_certificate_is_told(tmp_path):
+    from gpuscale.exporter.tls import ServerTls
+
+    config = load_web_config(
+        "tls_server_config: {cert_file: a.crt, key_file: a.key}", "web.yml", tmp_path
+    )
+    with pytest.raises(ConfigError) as caught:
+        ServerTls(config.tls)
+    assert str(caught.value) == (
+        f"{tmp_path}/a.crt: found No such file or directory, "
+        f"expected a certificate with key {tmp_path}/a.key"
+    )

@@ -1,0 +1,206 @@
+"""Series of containers and Azure's metrics: sums are the device's values, means are of a minute."""
+
+import pytest
+
+from gpuscale.attribution.counts import NodeGpuResources
+from gpuscale.attribution.shares import Share, split_utilisation
+from gpuscale.core.clock import ManualClock
+from gpuscale.exporter.azure import AzureCluster, AzureMetrics, container_name
+from gpuscale.exporter.collector import Collector, Extras
+from gpuscale.exporter.containers import GpuShares, container_families, shares_of
+from gpuscale.exposition.write import render_text
+from gpuscale.gpu.counters import load_counters
+from gpuscale.gpu.families import FamilyOptions
+from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
+from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+
+BERT = ContainerRef("ml", "bert-0", "main", "uid-0")
+OTHER = ContainerRef("ml", "bert-1", "main", "uid-1")
+GPU = GpuIdentity(0, "GPU-a", "00000000:1A:00.0", "NVIDIA H200")
+LEADING = (
+    'gpu="0",UUID="GPU-a",pci_bus_id="00000000:1A:00.0",device="nvidia0",modelName="NVIDIA H200",'
+    'Hostname="n1"'
+)
+SHARED = Attribution({"GPU-a": (BERT, OTHER)}, {101: BERT, 102: OTHER})
+
+
+def process(pid, sm, memory):
+    return ProcessReading(pid, "python", sm, 0, 0, 0, memory)
+
+
+TWO = (process(101, 40, 300), process(102, 20, 200))
+
+
+def reading(util=60, used=700, processes=TWO):
+    values = {
+        "DCGM_FI_DEV_GPU_UTIL": util,
+        "DCGM_FI_DEV_FB_USED": used,
+        "DCGM_FI_DEV_FB_TOTAL": 1000,
+    }
+    return GpuReading(GPU, 1000, values, {}, processes)
+
+
+def lines(*readings, attribution=SHARED, **options):
+    gpus = shares_of(readings, attribution, split_utilisation)
+    text = render_text(container_families(gpus, FamilyOptions("n1", **options)))
+    return [line for line in text.splitlines() if line[0] != "#"]
+
+
+def test_shared_gpu_is_split_and_what_is_nobodys_is_told_without_a_pod():
+    # 700 MiB used, of which processes hold 300 and 200; the remaining 200 MiB are the driver's.
+    mib = 1024 * 1024
+    first = f'{{{LEADING},container="main",namespace="ml",pod="bert-0"}}'
+    second = f'{{{LEADING},container="main",namespace="ml",pod="bert-1"}}'
+    nobody = f"{{{LEADING}}}"
+    assert lines(reading()) == [
+        f"gpuscale_container_gpu_utilization_percent{first} 40",
+        f"gpuscale_container_gpu_utilization_percent{second} 20",
+        f"gpuscale_container_gpu_utilization_percent{nobody} 0",
+        f"gpuscale_container_gpu_memory_used_bytes{first} {300 * mib}",
+        f"gpuscale_container_gpu_memory_used_bytes{second} {200 * mib}",
+        f"gpuscale_container_gpu_memory_used_bytes{nobody} {200 * mib}",
+    ]
+
+
+@pytest.mark.parametrize("util", [0, 7, 60, 100])
+def test_samples_of_a_gpu_add_up_to_the_device(util):
+    found = lines(reading(util=util))
+    sums = {}
+    for line in found:
+        name = line.split("{")[0]
+        sums[name] = sums.get(name, 0) + int(line.rsplit(" ", 1)[1])
+    assert sums == {
+        "gpuscale_container_gpu_utilization_percent": util,
+        "gpuscale_container_gpu_memory_used_bytes": 700 * 1024 * 1024,
+    }
+
+
+def test_memory_that_is_not_told_leaves_its_series_out():
+    found = lines(reading(processes=(process(101, 60, None),)))
+    assert not any("memory" in line for line in found)
+    assert found
+
+
+def test_series_follow_the_spelling_of_labels():
+    assert 'uuid="GPU-a"' in lines(reading(), use_old_namespace=True)[0]
+    assert 'pod_name="bert-0"' in lines(reading(), use_old_namespace=True)[0]
+    assert 'hostname="n1"' in lines(reading(), names="4.9")[0]
+    assert 'pod_uid="uid-0"' in lines(reading(), pod_uid=True)[0]
+
+
+class Fixed:
+    """A reader that gives one reading, whatever the time."""
+
+    def gpus(self):
+        return (GPU,)
+
+    def read(self, _now_ms):
+        return (reading(),)
+
+    def stats(self):
+        return ()
+
+    def close(self):
+        pass
+
+
+def collector(attribution, styles=("dcgm",), azure=None):
+    return Collector(
+        Fixed(),
+        lambda _: attribution,
+        load_counters("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.", "my.csv"),
+        FamilyOptions("n1"),
+        ManualClock(60_000),
+        frozenset(styles),
+        Extras(split_utilisation, azure=azure),
+    )
+
+
+def collect(it):
+    return it.publish(it.read()).text.decode()
+
+
+def test_device_series_of_a_shared_gpu_is_served_once_and_names_no_pod():
+    text = collect(collector(SHARED))
+    assert f"DCGM_FI_DEV_GPU_UTIL{{{LEADING}}} 60\n" in text
+    assert text.count("DCGM_FI_DEV_GPU_UTIL{") == 1
+    assert text.count("gpuscale_container_gpu_utilization_percent{") == 3
+
+
+def test_ack_style_has_its_own_series_of_processes_instead():
+    text = collect(collector(SHARED, styles=("ack",)))
+    assert "gpuscale_container" not in text
+    assert "DCGM_CUSTOM_PROCESS_SM_UTIL{" in text
+
+
+def test_without_attribution_there_are_no_series_of_containers_and_nothing_is_up_or_down():
+    text = collect(collector(None))
+    assert "gpuscale_container" not in text
+    assert "attribution_up" not in text
+
+
+def test_reasons_are_counted_and_each_is_logged_once(caplog):
+    missing = (
+        Unattributed("host_pid_off", "", "set hostPID: true"),
+        Unattributed("unknown_device_id", "GPU-x", "no such GPU"),
+        Unattributed("unknown_device_id", "GPU-y", "no such GPU"),
+    )
+    it = collector(Attribution(missing=missing))
+    collect(it)
+    text = collect(it)
+    assert 'gpuscale_exporter_unattributed{reason="host_pid_off"} 1\n' in text
+    assert 'gpuscale_exporter_unattributed{reason="unknown_device_id"} 2\n' in text
+    assert caplog.messages == [
+        "not tied to a container (host_pid_off): set hostPID: true",
+        "not tied to a container (unknown_device_id) GPU-x: no such GPU",
+    ]
+
+
+CLUSTER = AzureCluster("/subscriptions/s/aks", "aks")
+IDS = 'container_azm_ms_clusterId="/subscriptions/s/aks",container_azm_ms_clusterName="aks"'
+
+
+def azure_lines(metrics, resources=None):
+    text = render_text(metrics.families(resources or NodeGpuResources()))
+    return [line for line in text.splitlines() if line[0] != "#"]
+
+
+def shares(util, memory):
+    return (GpuShares(reading(), (Share(BERT, util, memory), Share(None, 5, 5))),)
+
+
+def test_azures_seven_metrics_have_their_names_and_dimensions():
+    metrics = AzureMetrics(CLUSTER)
+    metrics.observe(shares(40, 300), 1000)
+    labels = (
+        f'{IDS},containerName="uid-0/main",gpuId="GPU-a",gpuModel="NVIDIA H200",gpuVendor="nvidia"'
+    )
+    mib = 1024 * 1024
+    assert azure_lines(metrics, NodeGpuResources(8, 7, {BERT: 1})) == [
+        f"containerGpuDutyCycle{{{labels}}} 40",
+        f"containerGpumemoryTotalBytes{{{labels}}} {1000 * mib}",
+        f"containerGpumemoryUsedBytes{{{labels}}} {300 * mib}",
+        f'containerGpuLimits{{{IDS},containerName="uid-0/main"}} 1',
+        f'containerGpuRequests{{{IDS},containerName="uid-0/main"}} 1',
+        f'nodeGpuAllocatable{{{IDS},gpuVendor="nvidia"}} 7',
+        f'nodeGpuCapacity{{{IDS},gpuVendor="nvidia"}} 8',
+    ]
+
+
+def test_azures_duty_cycle_is_the_mean_of_the_last_minute():
+    metrics = AzureMetrics(CLUSTER)
+    # At 70 s the sample of 10 s has just left the minute; 60 and 20 have the mean 40.
+    for at_s, util in ((10, 100), (30, 60), (70, 20)):
+        metrics.observe(shares(util, 300), at_s * 1000)
+    assert azure_lines(metrics)[0].endswith(" 40")
+
+
+def test_azures_container_that_is_gone_for_a_minute_is_left_out():
+    metrics = AzureMetrics(CLUSTER)
+    metrics.observe(shares(40, 300), 1000)
+    metrics.observe((), 61_000)
+    assert azure_lines(metrics) == []
+
+
+def test_azures_container_without_a_uid_is_named_by_its_pod():
+    assert container_name(ContainerRef("ml", "bert-0", "main")) == "ml/bert-0/main"
