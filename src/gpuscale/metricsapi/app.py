@@ -1,0 +1,300 @@
+"""The metrics APIs on an aiohttp application. Answers are JSON always, whatever was asked for.
+
+JSON without exception, because every known client takes it, and because an answer without a Content-Type
+would be read as the client's own preferred type.
+
+Source: custom-metrics-apiserver v1.30.0; k8s.io/apiserver v0.30.0 (responsewriters, healthz).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+
+from aiohttp import web
+
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.metricsapi import bodies
+from gpuscale.metricsapi.aggregated import (
+    aggregated_list,
+    aggregated_version,
+    content_type,
+    etag,
+    matches,
+)
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, versions_of
+from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, Checks, Health, health, single
+from gpuscale.metricsapi.openapi import openapi_v2, openapi_v3, openapi_v3_index
+from gpuscale.metricsapi.paths import (
+    BadPathError,
+    NoRouteError,
+    custom_target,
+    external_target,
+    split_path,
+)
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.statuses import (
+    NO_ROUTE,
+    Status,
+    bad_request,
+    method_not_allowed,
+    status_of,
+    watch_not_supported,
+)
+from gpuscale.objects.selectors import Selector, parse_selector
+
+_COMPRESS_FROM_BYTES = 128 * 1024
+"""Where the Kubernetes API server begins to compress."""
+_BROWSERS = ("curl", "Wget", "Mozilla/5.0")
+"""Clients that get indented answers unless they say otherwise, as from the Kubernetes API server."""
+_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+_JSON = "application/json"
+
+Answered = Callable[[str, str, int], None]
+"""Told the group, the metric, and when the oldest value of an answer was measured, in milliseconds."""
+
+
+def add_routes(
+    app: web.Application,
+    provider: MetricsProvider,
+    checks: Checks = lambda _: (),
+    answered: Answered = lambda _group, _metric, _measured_ms: None,
+) -> None:
+    """Serve the provider's metrics on `app`; whoever owns the app sees to `provider.run`.
+
+    Args:
+        app: not started yet.
+        provider: answers.
+        checks: of the health paths, beside those of the provider.
+        answered: told of every answer that holds values.
+    """
+    api = _Api(provider, checks, answered)
+    app.router.add_route("*", "/apis", api.handle)
+    app.router.add_route("*", "/apis/{path:.*}", api.handle)
+    app.router.add_get("/version", api.version)
+    app.router.add_get("/openapi/v2", api.openapi_v2)
+    app.router.add_get("/openapi/v3", api.openapi_v3)
+    app.router.add_get("/openapi/v3/{place:.*}", api.openapi_v3_group)
+    for endpoint in ENDPOINTS:
+        app.router.add_get(f"/{endpoint}", api.health)
+        app.router.add_get(f"/{endpoint}/{{check}}", api.one_check)
+
+
+def make_app(provider: MetricsProvider) -> web.Application:
+    """Return an application that serves the provider and discovers for as long as it runs."""
+    app = web.Application()
+    add_routes(app, provider)
+
+    async def discover(_: web.Application) -> AsyncIterator[None]:
+        task = asyncio.create_task(provider.run(), name="metrics discovery")
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    app.cleanup_ctx.append(discover)
+    return app
+
+
+def status_response(request: web.Request, status: Status) -> web.Response:
+    """Return the answer that tells of a failure."""
+    return _json(request, status.code, status.body())
+
+
+class _Failure(Exception):
+    """A request that ends in a Status."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        super().__init__(status.message)
+
+
+class _Api:
+    """The handlers of one provider."""
+
+    def __init__(self, provider: MetricsProvider, checks: Checks, answered: Answered) -> None:
+        self.provider = provider
+        self._more_checks = checks
+        self._answered = answered
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer anything below /apis."""
+        try:
+            return await self._answer(request)
+        except _Failure as failure:
+            status = failure.status
+        except GpuscaleError as error:
+            status = status_of(error)
+        return status_response(request, status)
+
+    async def version(self, request: web.Request) -> web.Response:
+        """Answer /version."""
+        return _json(request, 200, bodies.version_info())
+
+    async def openapi_v2(self, request: web.Request) -> web.Response:
+        """Answer /openapi/v2."""
+        return _unless_known(request, openapi_v2(self._served_groups()))
+
+    async def openapi_v3(self, request: web.Request) -> web.Response:
+        """Answer /openapi/v3: where the documents are."""
+        return _unless_known(request, openapi_v3_index(self._served_groups()))
+
+    async def openapi_v3_group(self, request: web.Request) -> web.Response:
+        """Answer with the document of one group and version."""
+        match request.match_info["place"].split("/"):
+            case ["apis", group, version] if self._is_served(group, version):
+                return _unless_known(request, openapi_v3(group, version))
+        return status_response(request, NO_ROUTE)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Answer a health path. Failing discovery is told, but does not fail it: what is known is served."""
+        endpoint = request.path.strip("/")
+        excluded = frozenset(request.query.getall("exclude", []))
+        verbose = "verbose" in request.query
+        return _text(health(endpoint, self._checks(endpoint), excluded, verbose=verbose))
+
+    async def one_check(self, request: web.Request) -> web.Response:
+        """Answer one check of a health path."""
+        _, endpoint, name = request.path.split("/", 2)
+        found = single(self._checks(endpoint), name)
+        return status_response(request, NO_ROUTE) if found is None else _text(found)
+
+    def _checks(self, endpoint: str) -> list[Check]:
+        return [PING, self._discovery(), *self._more_checks(endpoint)]
+
+    def _discovery(self) -> Check:
+        failing = self.provider.discovery_report()
+        asked = len(self.provider.config.series_queries())
+        remark = ""
+        if self.provider.relisted_ms is None:
+            remark = "the first one has not ended yet"
+        elif failing:
+            told = "".join(f"\n    {line}" for line in failing)
+            remark = (
+                f"{len(failing)} of {asked} series queries failed; "
+                f"their metrics are kept as they were{told}"
+            )
+        return Check("discovery", remark=remark)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if request.method not in {"GET", "HEAD"}:
+            raise _Failure(method_not_allowed(request.method))
+        try:
+            _, *parts = split_path(request.rel_url.raw_path)
+            return await self._routed(request, parts)
+        except NoRouteError:
+            raise _Failure(NO_ROUTE) from None
+        except BadPathError as error:
+            raise _Failure(bad_request(str(error))) from None
+
+    async def _routed(self, request: web.Request, parts: list[str]) -> web.Response:
+        match parts:
+            case []:
+                return self._groups(request)
+            case [group] if group in self._served_groups():
+                return _json(request, 200, bodies.group(group))
+            case [group, version, *rest] if self._is_served(group, version):
+                serve = self._custom if group == CUSTOM_GROUP else self._external
+                return _json(request, 200, await serve(request, version, rest))
+        raise NoRouteError
+
+    def _groups(self, request: web.Request) -> web.Response:
+        served = self._served_groups()
+        version = aggregated_version(request.headers.get("Accept", ""))
+        if version is None:
+            response = _json(request, 200, bodies.group_list(served))
+        else:
+            response = _unless_known(
+                request, self._aggregated(version, served), content_type(version)
+            )
+        response.headers["Vary"] = "Accept"
+        return response
+
+    def _aggregated(self, version: str, served: list[str]) -> bodies.Body:
+        catalogue = self.provider.catalogue
+        listed = {
+            (group, each): bodies.listed_resources(group, catalogue)
+            for group in served
+            for each in versions_of(group)
+        }
+        return aggregated_list(version, listed, served)
+
+    def _served_groups(self) -> list[str]:
+        config = self.provider.config
+        groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, config.external_rules))
+        return [group for group, rules in groups if rules]
+
+    def _is_served(self, group: str, version: str) -> bool:
+        return group in self._served_groups() and version in versions_of(group)
+
+    async def _custom(self, request: web.Request, version: str, rest: list[str]) -> bodies.Body:
+        if not rest:
+            return bodies.custom_resources(version, self.provider.catalogue)
+        target = custom_target(rest)
+        objects = _selector(request, "labelSelector")
+        series = _selector(request, "metricLabelSelector")
+        answer = await self.provider.custom(target, objects, series)
+        self._tell(CUSTOM_GROUP, target.metric, (value.measured_ms for value in answer.values))
+        return bodies.custom_list(version, target, answer.resource, answer.values, series)
+
+    async def _external(self, request: web.Request, version: str, rest: list[str]) -> bodies.Body:
+        if not rest:
+            return bodies.external_resources(version, self.provider.catalogue)
+        target = external_target(rest)
+        if request.query.get("watch") in _TRUE:
+            raise _Failure(watch_not_supported(target.metric))
+        series = _selector(request, "labelSelector")
+        values = await self.provider.external(target, series)
+        self._tell(EXTERNAL_GROUP, target.metric, (value.measured_ms for value in values))
+        return bodies.external_list(version, target.metric, values)
+
+    def _tell(self, group: str, metric: str, measured_ms: Iterable[int]) -> None:
+        oldest = min(measured_ms, default=None)
+        if oldest is not None:
+            self._answered(group, metric, oldest)
+
+
+def _selector(request: web.Request, parameter: str) -> Selector:
+    try:
+        return parse_selector(request.query.get(parameter, ""))
+    except ValueError as error:
+        raise _Failure(bad_request(str(error))) from None
+
+
+def _text(answer: Health) -> web.Response:
+    return web.Response(text=answer.text, status=200 if answer.is_well else 500)
+
+
+def _unless_known(
+    request: web.Request, body: bodies.Body, content_type: str = _JSON
+) -> web.Response:
+    """Return a document, or that the client has it already."""
+    tag = etag(body)
+    if matches(request.headers.get("If-None-Match"), tag):
+        return web.Response(status=304, headers={"ETag": tag})
+    response = _json(request, 200, body, content_type)
+    response.headers["ETag"] = tag
+    return response
+
+
+def _json(
+    request: web.Request, code: int, body: bodies.Body, content_type: str = _JSON
+) -> web.Response:
+    indent = 2 if _wants_indent(request) else None
+    separators = None if indent else (",", ":")
+    text = json.dumps(body, indent=indent, separators=separators, ensure_ascii=False) + "\n"
+    response = web.Response(
+        status=code,
+        body=text.encode("utf-8", "backslashreplace"),
+        headers={"Content-Type": content_type},
+    )
+    if len(text) > _COMPRESS_FROM_BYTES:
+        response.enable_compression()
+    return response
+
+
+def _wants_indent(request: web.Request) -> bool:
+    wanted = request.query.get("pretty")
+    if wanted:
+        return wanted in _TRUE
+    return request.headers.get("User-Agent", "").startswith(_BROWSERS)

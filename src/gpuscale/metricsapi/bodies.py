@@ -1,0 +1,187 @@
+"""The answers of the metrics APIs as JSON-shaped data, keys in upstream's order.
+
+Source: k8s.io/metrics pkg/apis (custom_metrics, external_metrics); k8s.io/apimachinery pkg/apis/meta/v1.
+Known difference: a metric selector with `!=` is shown as NotIn with one value, which means the same;
+upstream can't show it and answers 500.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from gpuscale import __version__
+from gpuscale.core.quantity import Quantity
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, versions_of
+from gpuscale.metricsapi.paths import CustomTarget
+from gpuscale.objects.selectors import Operator, Requirement, Selector
+from gpuscale.sources.catalogue import Catalogue
+from gpuscale.sources.plan import ExternalValue, MetricValue
+from gpuscale.sources.resources import ResourceType
+
+Body = dict[str, object]
+_OPERATORS = {
+    Operator.IN: "In",
+    Operator.NOT_IN: "NotIn",
+    Operator.NOT_EQUALS: "NotIn",
+    Operator.EXISTS: "Exists",
+    Operator.DOES_NOT_EXIST: "DoesNotExist",
+}
+
+
+def timestamp(time_ms: int) -> str:
+    """Return a time in RFC 3339, whole seconds, UTC."""
+    return _second_text(time_ms // 1000)
+
+
+@lru_cache(maxsize=1024)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def custom_list(
+    version: str,
+    target: CustomTarget,
+    resource: ResourceType,
+    values: Iterable[MetricValue],
+    selector: Selector,
+) -> Body:
+    """Return a MetricValueList."""
+    shown = selector_body(selector)
+    make = _item_v1beta2 if version == "v1beta2" else _item_v1beta1
+    items = [
+        make(_described(resource, target.namespace, value.object_name), target.metric, value, shown)
+        for value in values
+    ]
+    return _list("MetricValueList", f"{CUSTOM_GROUP}/{version}", items)
+
+
+def external_list(version: str, metric: str, values: Iterable[ExternalValue]) -> Body:
+    """Return an ExternalMetricValueList."""
+    items: list[Body] = [
+        {
+            "metricName": metric,
+            "metricLabels": None if value.labels is None else dict(sorted(value.labels.items())),
+            "timestamp": timestamp(value.measured_ms),
+            "value": str(Quantity.from_milli(value.value_milli)),
+        }
+        for value in values
+    ]
+    return _list("ExternalMetricValueList", f"{EXTERNAL_GROUP}/{version}", items)
+
+
+def selector_body(selector: Selector) -> Body | None:
+    """Return a LabelSelector, or None where nothing is selected by."""
+    if not selector:
+        return None
+    labels: dict[str, str] = {}
+    expressions: list[Body] = []
+    for requirement in selector.requirements:
+        if requirement.operator is Operator.EQUALS:
+            labels[requirement.key] = requirement.values[0]
+        else:
+            expressions.append(_expression(requirement))
+    body: Body = {"matchLabels": labels} if labels else {}
+    return {**body, "matchExpressions": expressions} if expressions else body
+
+
+def custom_resources(version: str, catalogue: Catalogue) -> Body:
+    """Return the APIResourceList of the custom metrics."""
+    return _resource_list(f"{CUSTOM_GROUP}/{version}", listed_resources(CUSTOM_GROUP, catalogue))
+
+
+def external_resources(version: str, catalogue: Catalogue) -> Body:
+    """Return the APIResourceList of the external metrics; all are namespaced, as upstream has it."""
+    return _resource_list(
+        f"{EXTERNAL_GROUP}/{version}", listed_resources(EXTERNAL_GROUP, catalogue)
+    )
+
+
+def listed_resources(group: str, catalogue: Catalogue) -> list[Body]:
+    """Return the items of a group's APIResourceList."""
+    if group == CUSTOM_GROUP:
+        return [
+            _resource(metric.name, "MetricValueList", namespaced=metric.namespaced)
+            for metric in catalogue.custom_resources()
+        ]
+    return [
+        _resource(name, "ExternalMetricValueList", namespaced=True)
+        for name in catalogue.external_metrics()
+    ]
+
+
+def group(name: str) -> Body:
+    """Return the APIGroup of a group."""
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)}
+
+
+def group_list(names: Sequence[str]) -> Body:
+    """Return the APIGroupList."""
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in names]}
+
+
+def version_info() -> Body:
+    """Return what `kubectl version` reads."""
+    major, minor, *_ = __version__.split(".")
+    return {"major": major, "minor": minor, "gitVersion": f"v{__version__}"}
+
+
+def _group(name: str) -> Body:
+    listed = [
+        {"groupVersion": f"{name}/{version}", "version": version} for version in versions_of(name)
+    ]
+    return {"name": name, "versions": listed, "preferredVersion": listed[0]}
+
+
+def _resource(name: str, kind: str, *, namespaced: bool) -> Body:
+    return {
+        "name": name,
+        "singularName": "",
+        "namespaced": namespaced,
+        "kind": kind,
+        "verbs": ["get"],
+    }
+
+
+def _resource_list(group_version: str, resources: list[Body]) -> Body:
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": resources,
+    }
+
+
+def _list(kind: str, api_version: str, items: list[Body]) -> Body:
+    return {"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items}
+
+
+def _described(resource: ResourceType, namespace: str | None, name: str) -> Body:
+    """Return an ObjectReference; its apiVersion keeps the slash before a core version, as upstream."""
+    place: Body = {"kind": resource.kind}
+    if namespace is not None:
+        place["namespace"] = namespace
+    return {**place, "name": name, "apiVersion": resource.api_version}
+
+
+def _item_v1beta1(described: Body, metric: str, value: MetricValue, selector: Body | None) -> Body:
+    return {
+        "describedObject": described,
+        "metricName": metric,
+        "timestamp": timestamp(value.measured_ms),
+        "value": str(Quantity.from_milli(value.value_milli)),
+        "selector": selector,
+    }
+
+
+def _item_v1beta2(described: Body, metric: str, value: MetricValue, selector: Body | None) -> Body:
+    return {
+        "describedObject": described,
+        "metric": {"name": metric, "selector": selector},
+        "timestamp": timestamp(value.measured_ms),
+        "value": str(Quantity.from_milli(value.value_milli)),
+    }
+
+
+def _expression(requirement: Requirement) -> Body:
+    body: Body = {"key": requirement.key, "operator": _OPERATORS[requirement.operator]}
+    return {**body, "values": list(requirement.values)} if requirement.values else body

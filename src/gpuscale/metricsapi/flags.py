@@ -1,0 +1,276 @@
+"""Every flag of the metrics API server: prometheus-adapter's, and ours.
+
+One table serves the command line, the messages about wrong values and the docs.
+
+Source: prometheus-adapter v0.12.0 cmd/adapter (adapter.go); custom-metrics-apiserver v1.30.0 pkg/cmd;
+k8s.io/apiserver v0.30.0 pkg/server/options.
+"""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+Kind = Literal["text", "bool", "duration", "int", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One setting of the server."""
+
+    name: str
+    """Without the dashes."""
+    help: str
+    kind: Kind = "text"
+    default: str = ""
+    repeats: bool = False
+    """Whether it may be given several times; each adds to the ones before."""
+    alias: str = ""
+    """One letter."""
+    no_effect: str = ""
+    """Why the flag changes nothing here; empty for those that do."""
+    is_ours: bool = False
+    """Whether prometheus-adapter does not have it."""
+
+
+def _bool(name: str, help_: str, default: str = "false", no_effect: str = "") -> Flag:
+    return Flag(name, help_, "bool", default, no_effect=no_effect)
+
+
+def _list(name: str, help_: str, default: str = "", no_effect: str = "") -> Flag:
+    return Flag(name, help_, "list", default, repeats=True, no_effect=no_effect)
+
+
+_ONE_PROTOCOL = "only HTTP/1.1 is served"
+_NO_AUDIT = "no audit log is written here; the API server in front of this one writes it"
+_NO_PROFILE = "there are no Go profiles to serve"
+_NO_THROTTLE = "objects come from watches, so that requests cost the API server nothing"
+_PLAIN_LOG = "each message is written at once, and all modules log at one level"
+
+_PROMETHEUS = (
+    Flag("prometheus-url", "Address of Prometheus.", default="https://localhost"),
+    Flag(
+        "prometheus-verb",
+        "GET or POST; many pods don't fit into the address of a GET.",
+        default="POST",
+    ),
+    _bool("prometheus-auth-incluster", "Go to Prometheus with the pod's service account."),
+    Flag("prometheus-auth-config", "Kubeconfig whose user goes to Prometheus."),
+    Flag("prometheus-ca-file", "CAs that Prometheus' certificate is held against."),
+    Flag("prometheus-client-tls-cert-file", "Client certificate to go to Prometheus with."),
+    Flag("prometheus-client-tls-key-file", "Key of that certificate."),
+    Flag(
+        "prometheus-token-file", "Bearer token to go to Prometheus with; renewed tokens are used."
+    ),
+    Flag("prometheus-header", "NAME=VALUE to send to Prometheus.", repeats=True),
+)
+_METRICS = (
+    Flag("config", "Rule file; read again when it changes."),
+    Flag(
+        "metrics-relist-interval",
+        "From one discovery of metrics to the next.",
+        "duration",
+        "10m",
+    ),
+    Flag(
+        "metrics-max-age",
+        "How old a series may be for its metrics to be listed; 0 is the relist interval.",
+        "duration",
+        "0s",
+    ),
+)
+_CLUSTER = (
+    Flag(
+        "lister-kubeconfig",
+        "Kubeconfig to look up objects with; the pod's service account if empty.",
+    ),
+    Flag(
+        "discovery-interval",
+        "How often the cluster's resources are looked up; 0 is every minute.",
+        "duration",
+        "0s",
+    ),
+    Flag(
+        "client-qps", "Requests per second to the API server.", default="5", no_effect=_NO_THROTTLE
+    ),
+    Flag(
+        "client-burst", "Requests at once to the API server.", default="10", no_effect=_NO_THROTTLE
+    ),
+)
+_SERVING = (
+    Flag("bind-address", "Address to listen on.", default="0.0.0.0"),  # noqa: S104 - as upstream
+    Flag("secure-port", "Port of HTTPS; 0 serves none.", "int", "6443"),
+    Flag(
+        "insecure-loopback-port",
+        "Port of plain HTTP on 127.0.0.1, for whoever is on this machine; 0 serves none.",
+        "int",
+        "0",
+        is_ours=True,
+    ),
+    Flag("tls-cert-file", "Serving certificate, with intermediates; renewed files are used."),
+    Flag("tls-private-key-file", "Key of the serving certificate."),
+    Flag(
+        "cert-dir",
+        "Folder with apiserver.crt and apiserver.key; made there, with a CA, where they are missing.",
+        default="apiserver.local.config/certificates",
+    ),
+    Flag("ca-bundle-file", "File to write the CA to, when it is made here.", is_ours=True),
+    Flag(
+        "service-name",
+        "Service in front of the server, for the names of a certificate that is made here.",
+        default="gpuscale-metrics-api",
+        is_ours=True,
+    ),
+    Flag(
+        "service-namespace",
+        "Namespace of that Service; the pod's own if empty.",
+        is_ours=True,
+    ),
+    Flag("tls-min-version", "VersionTLS12 or VersionTLS13.", default="VersionTLS12"),
+    _list("tls-cipher-suites", "Suites up to TLS 1.2, by Go's names; OpenSSL's choice if empty."),
+    _list(
+        "tls-sni-cert-key",
+        "Certificate and key for single names.",
+        no_effect="one certificate is served; put all names into it",
+    ),
+    _bool("permit-port-sharing", "Listen with SO_REUSEPORT."),
+    _bool("permit-address-sharing", "Listen with SO_REUSEADDR."),
+    _bool("disable-http2", "Serve HTTP/1.1 only.", no_effect=_ONE_PROTOCOL),
+    Flag(
+        "http2-max-streams-per-connection",
+        "Streams of one HTTP/2 connection.",
+        "int",
+        "0",
+        no_effect=_ONE_PROTOCOL,
+    ),
+)
+_AUTHENTICATION = (
+    Flag(
+        "authentication-kubeconfig",
+        "Kubeconfig to have tokens reviewed with; that of --lister-kubeconfig if empty.",
+    ),
+    Flag(
+        "authentication-token-webhook-cache-ttl",
+        "How long a reviewed token is remembered.",
+        "duration",
+        "10s",
+    ),
+    _bool(
+        "authentication-skip-lookup",
+        "Take no CAs from the cluster's ConfigMap, only those of the flags.",
+    ),
+    _bool(
+        "authentication-tolerate-lookup-failure",
+        "Start without that ConfigMap; until it is there nobody comes by certificate.",
+    ),
+    Flag("client-ca-file", "CAs of client certificates, instead of the cluster's."),
+    Flag("requestheader-client-ca-file", "CAs of front proxies, instead of the cluster's."),
+    _list("requestheader-allowed-names", "Common names of front proxies; any if empty."),
+    _list("requestheader-username-headers", "Headers with the user's name.", "x-remote-user"),
+    _list("requestheader-group-headers", "Headers with the user's groups.", "x-remote-group"),
+    _list(
+        "requestheader-extra-headers-prefix",
+        "How headers with further facts begin.",
+        "x-remote-extra-",
+    ),
+)
+_AUTHORIZATION = (
+    Flag(
+        "authorization-kubeconfig",
+        "Kubeconfig to ask for permissions with; that of --lister-kubeconfig if empty.",
+    ),
+    Flag(
+        "authorization-webhook-cache-authorized-ttl",
+        "How long a permission is remembered.",
+        "duration",
+        "10s",
+    ),
+    Flag(
+        "authorization-webhook-cache-unauthorized-ttl",
+        "How long a refusal is remembered.",
+        "duration",
+        "10s",
+    ),
+    _list(
+        "authorization-always-allow-paths",
+        "Paths that need no permission; a * at the end stands for any rest.",
+        "/healthz,/readyz,/livez",
+    ),
+)
+_LOGGING = (
+    Flag(
+        "v",
+        "From 4 on, every query is logged too, and why objects have no value.",
+        "int",
+        "0",
+        alias="v",
+    ),
+    Flag("vmodule", "Level by module.", no_effect=_PLAIN_LOG),
+    Flag(
+        "log-flush-frequency",
+        "How often the log is written.",
+        "duration",
+        "5s",
+        no_effect=_PLAIN_LOG,
+    ),
+)
+_ACCEPTED = (
+    _bool("profiling", "Serve profiles.", "true", _NO_PROFILE),
+    _bool("contention-profiling", "Profile locks.", no_effect=_NO_PROFILE),
+    Flag("debug-socket-path", "Socket that serves profiles.", no_effect=_NO_PROFILE),
+    _bool(
+        "enable-priority-and-fairness",
+        "Queue requests by their kind.",
+        no_effect="400 requests are answered at a time, and more are turned away",
+    ),
+    *(
+        Flag(f"audit-{name}", "Audit log.", default=default, no_effect=_NO_AUDIT)
+        for name, default in (
+            ("policy-file", ""),
+            ("log-path", ""),
+            ("log-maxage", "0"),
+            ("log-maxbackup", "0"),
+            ("log-maxsize", "0"),
+            ("log-format", "json"),
+            ("log-version", "audit.k8s.io/v1"),
+            ("log-mode", "blocking"),
+            ("webhook-config-file", ""),
+            ("webhook-initial-backoff", "10s"),
+            ("webhook-mode", "batch"),
+            ("webhook-version", "audit.k8s.io/v1"),
+        )
+    ),
+    _bool("audit-log-compress", "Audit log.", no_effect=_NO_AUDIT),
+    *(
+        Flag(f"audit-{kind}-batch-{name}", "Audit log.", default=default, no_effect=_NO_AUDIT)
+        for kind, sizes in (("log", ("1", "0s", "0", "0")), ("webhook", ("400", "30s", "10", "15")))
+        for name, default in zip(
+            ("buffer-size", "max-size", "max-wait", "throttle-qps", "throttle-burst"),
+            ("10000", *sizes),
+            strict=True,
+        )
+    ),
+    _bool("audit-log-batch-throttle-enable", "Audit log.", no_effect=_NO_AUDIT),
+    _bool("audit-webhook-batch-throttle-enable", "Audit log.", "true", _NO_AUDIT),
+    *(
+        Flag(f"audit-{kind}-truncate-{name}", "Audit log.", default=default, no_effect=_NO_AUDIT)
+        for kind in ("log", "webhook")
+        for name, default in (("max-batch-size", "10485760"), ("max-event-size", "102400"))
+    ),
+    _bool("audit-log-truncate-enabled", "Audit log.", no_effect=_NO_AUDIT),
+    _bool("audit-webhook-truncate-enabled", "Audit log.", no_effect=_NO_AUDIT),
+)
+
+GROUPS = MappingProxyType(
+    {
+        "Metrics": _METRICS,
+        "Prometheus": _PROMETHEUS,
+        "Cluster": _CLUSTER,
+        "Serving": _SERVING,
+        "Authentication": _AUTHENTICATION,
+        "Authorization": _AUTHORIZATION,
+        "Logging": _LOGGING,
+        "Accepted, without effect": _ACCEPTED,
+    }
+)
+FLAGS = MappingProxyType({flag.name: flag for flags in GROUPS.values() for flag in flags})
+"""By name, in the order of the groups."""

@@ -1,0 +1,233 @@
+"""What the metrics API server says of itself, as metric families."""
+
+import bisect
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gpuscale import __version__
+from gpuscale.core.clock import Clock
+from gpuscale.exposition.families import Family, Sample
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.rule_file import RuleState
+
+_PREFIX = "gpuscale_metrics_api"
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds in seconds."""
+_MAX_METRICS = 2_000
+"""Metrics whose age is shown; those asked for longest ago go first."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Durations counted by bucket."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS) + 1))
+    total_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a duration."""
+        self.counts[bisect.bisect_left(_BUCKETS, seconds)] += 1
+        self.total_s += seconds
+
+    def samples(self, labels: Labels) -> Iterable[Sample]:
+        """Yield the buckets, cumulative, then sum and count."""
+        below = 0
+        for bound, count in zip((*map(str, _BUCKETS), "+Inf"), self.counts, strict=True):
+            below += count
+            yield Sample((*labels, ("le", bound)), below, "_bucket")
+        yield Sample(labels, self.total_s, "_sum")
+        yield Sample(labels, below, "_count")
+
+
+class ServerMetrics:
+    """Counts what the server does."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._durations: dict[str, Histogram] = {}
+        self._asked: dict[str, Histogram] = {}
+        self._failed: Counter[str] = Counter()
+        self._rejected: Counter[str] = Counter()
+        self._measured_ms: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def request(self, group: str, code: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._requests[group, code] += 1
+        self._durations.setdefault(group, Histogram()).add(seconds)
+
+    def rejected(self, reason: str) -> None:
+        """Count a request that was turned away."""
+        self._rejected[reason] += 1
+
+    def answered(self, group: str, metric: str, measured_ms: int) -> None:
+        """Note when the oldest value of an answer was measured."""
+        self._measured_ms[group, metric] = measured_ms
+        self._measured_ms.move_to_end((group, metric))
+        if len(self._measured_ms) > _MAX_METRICS:
+            self._measured_ms.popitem(last=False)
+
+    def source_request(self, endpoint: str, seconds: float, *, failed: bool) -> None:
+        """Count a question to the source of the values."""
+        self._asked.setdefault(endpoint, Histogram()).add(seconds)
+        self._failed[endpoint] += failed
+
+    def families(self) -> tuple[Family, ...]:
+        """Return what was counted."""
+        now_ms = self._clock.now_ms()
+        return (
+            _family(
+                "build_info", "gauge", "Version of the server.", {(("version", __version__),): 1}
+            ),
+            _family(
+                "requests_total",
+                "counter",
+                "Requests by API group, or by path outside the groups, and by status code.",
+                {(("group", g), ("code", str(c))): n for (g, c), n in self._requests.items()},
+            ),
+            _histograms("request_duration_seconds", "Time to answer.", "group", self._durations),
+            _family(
+                "rejected_requests_total",
+                "counter",
+                "Requests that were turned away, by reason.",
+                {(("reason", reason),): n for reason, n in self._rejected.items()},
+            ),
+            _family(
+                "value_age_seconds",
+                "gauge",
+                "Age of the oldest value in the latest answer for a metric.",
+                {
+                    (("group", group), ("metric", metric)): (now_ms - measured_ms) / 1000
+                    for (group, metric), measured_ms in self._measured_ms.items()
+                },
+            ),
+            _histograms(
+                "source_request_duration_seconds",
+                "Time that the source of values took.",
+                "endpoint",
+                self._asked,
+            ),
+            _family(
+                "source_failures_total",
+                "counter",
+                "Questions that the source of values did not answer.",
+                {(("endpoint", endpoint),): n for endpoint, n in self._failed.items()},
+            ),
+        )
+
+
+def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
+    """Return how discovery does."""
+    catalogue = provider.catalogue
+    ended: Mapping[Labels, float] = (
+        {} if provider.relisted_ms is None else {(): provider.relisted_ms / 1000}
+    )
+    return (
+        _family(
+            "discovered_metrics",
+            "gauge",
+            "Metrics that are listed.",
+            {
+                (("group", CUSTOM_GROUP),): len(catalogue.custom),
+                (("group", EXTERNAL_GROUP),): len(catalogue.external),
+            },
+        ),
+        _family(
+            "series_queries",
+            "gauge",
+            "Distinct series queries of the rules.",
+            {(): len(provider.config.series_queries())},
+        ),
+        _family(
+            "failing_series_queries",
+            "gauge",
+            "Series queries that were not answered in the latest discovery.",
+            {(): len(catalogue.failures)},
+        ),
+        _family(
+            "last_discovery_timestamp_seconds",
+            "gauge",
+            "When discovery last ended, in seconds since the epoch.",
+            ended,
+        ),
+    )
+
+
+def rule_families(state: RuleState) -> tuple[Family, ...]:
+    """Return how the rule file does."""
+    return (
+        _family(
+            "config_last_reload_successful",
+            "gauge",
+            "1 if the rule file as it is now is served.",
+            {(): int(state.fault is None)},
+        ),
+        _family(
+            "config_last_reload_success_timestamp_seconds",
+            "gauge",
+            "When the rules that are served were read, in seconds since the epoch.",
+            {(): state.good_ms / 1000},
+        ),
+        _family(
+            "config_reload_failures_total",
+            "counter",
+            "Changes of the rule file that were not taken.",
+            {(): state.failures},
+        ),
+    )
+
+
+def cache_family(counts: Mapping[str, tuple[int, int]]) -> Family:
+    """Return how often each cache could answer; hits, then misses."""
+    return _family(
+        "cache_lookups_total",
+        "counter",
+        "Questions to a cache, by whether it knew the answer.",
+        {
+            (("cache", name), ("result", result)): count
+            for name, pair in counts.items()
+            for result, count in zip(("hit", "miss"), pair, strict=True)
+        },
+    )
+
+
+def object_families(copies: Mapping[str, tuple[int, bool]]) -> tuple[Family, ...]:
+    """Return how many objects are known of each resource, and whether they are kept up."""
+    return (
+        _family(
+            "watched_objects",
+            "gauge",
+            "Objects that are known, by resource.",
+            {(("resource", name),): count for name, (count, _) in copies.items()},
+        ),
+        _family(
+            "watch_up",
+            "gauge",
+            "1 if the objects of a resource are kept up to date.",
+            {(("resource", name),): int(is_up) for name, (_, is_up) in copies.items()},
+        ),
+    )
+
+
+def with_samples(*groups: Iterable[Family]) -> tuple[Family, ...]:
+    """Return the families that have something to say."""
+    return tuple(family for group in groups for family in group if family.samples)
+
+
+Families = Callable[[], tuple[Family, ...]]
+
+
+def _family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) -> Family:
+    samples = tuple(Sample(labels, value) for labels, value in sorted(values.items()))
+    return Family(f"{_PREFIX}_{name}", type_, help_, samples)
+
+
+def _histograms(name: str, help_: str, label: str, found: Mapping[str, Histogram]) -> Family:
+    samples = tuple(
+        sample for value in sorted(found) for sample in found[value].samples(((label, value),))
+    )
+    return Family(f"{_PREFIX}_{name}", "histogram", help_, samples)

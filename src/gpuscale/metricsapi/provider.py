@@ -1,0 +1,220 @@
+"""Answers metric requests from a source: discovery in the background, one query per request.
+
+Source: prometheus-adapter v0.12.0 pkg/custom-provider (provider.go), pkg/external-provider
+(periodic_metric_lister.go). Known difference: a series query that fails keeps only its own metrics as
+they were; upstream keeps the whole table.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import (
+    GpuscaleError,
+    QueryError,
+    UnavailableError,
+    UpstreamError,
+    UsageError,
+)
+from gpuscale.metricsapi.paths import ALL, CustomTarget, ExternalTarget
+from gpuscale.objects.selectors import Selector
+from gpuscale.series.values import Value
+from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.sources.directory import ObjectDirectory
+from gpuscale.sources.plan import (
+    CustomPlan,
+    ExternalValue,
+    FetchError,
+    MetricNotFoundError,
+    MetricValue,
+    plan_custom,
+    plan_external,
+)
+from gpuscale.sources.resources import (
+    KUBERNETES,
+    ResourceMapper,
+    ResourceType,
+    UnknownResourceError,
+)
+from gpuscale.sources.rules import AdapterConfig
+from gpuscale.sources.source import MetricSource
+
+_LOG = logging.getLogger(__name__)
+_MAX_SERIES_QUERIES_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAnswer:
+    """The values of a custom metric, and the resource whose objects they are of."""
+
+    resource: ResourceType
+    values: tuple[MetricValue, ...]
+
+
+class MetricsProvider:
+    """The metrics of one set of rules.
+
+    Args:
+        config: the rules; `replace_config` changes them while requests go on.
+        source: where series and values come from.
+        directory: which objects there are.
+        clock: the time of queries, and of the waits between discoveries.
+        relist_interval_s: from the end of one discovery to the start of the next.
+        max_age_s: how old a series' newest sample may be for its metrics to be listed; None is the interval.
+        mapper: the resources that requests can name.
+        ready: waits until the directory knows a resource; None for one that always does.
+
+    Raises:
+        UsageError: `max_age_s` is below the interval, so that metrics would come and go.
+    """
+
+    def __init__(
+        self,
+        config: AdapterConfig,
+        source: MetricSource,
+        directory: ObjectDirectory,
+        clock: Clock,
+        relist_interval_s: float = 60.0,
+        max_age_s: float | None = None,
+        mapper: ResourceMapper = KUBERNETES,
+        ready: Callable[[ResourceType], Awaitable[None]] | None = None,
+    ) -> None:
+        age_s = relist_interval_s if max_age_s is None else max_age_s
+        if age_s < relist_interval_s:
+            raise UsageError(
+                f"found a metrics max age of {age_s:g}s, expected at least the relist interval "
+                f"of {relist_interval_s:g}s; otherwise metrics come and go"
+            )
+        self.config = config
+        self.catalogue = Catalogue()
+        self.relisted_ms: int | None = None
+        """When discovery last ended; None before the first."""
+        self._source = source
+        self._directory = directory
+        self._clock = clock
+        self._relist_interval_s = relist_interval_s
+        self._max_age_ms = round(age_s * 1000)
+        self._mapper = mapper
+        self._ready = ready
+
+    async def run(self) -> None:
+        """Discover for as long as the task lives."""
+        while True:
+            await self.relist()
+            await self._clock.sleep(self._relist_interval_s)
+
+    async def relist(self) -> None:
+        """Ask for the series of all rules and swap in what they give."""
+        config = self.config
+        start_ms = self._clock.now_ms() - self._max_age_ms
+        at_once = asyncio.Semaphore(_MAX_SERIES_QUERIES_AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                query: group.create_task(self._series(query, start_ms, at_once))
+                for query in config.series_queries()
+            }
+        if config is not self.config:
+            return
+        answers = {query: task.result() for query, task in tasks.items()}
+        self.catalogue = Catalogue.build(config, answers, self.catalogue)
+        self.relisted_ms = self._clock.now_ms()
+
+    async def replace_config(
+        self, config: AdapterConfig, mapper: ResourceMapper | None = None
+    ) -> None:
+        """Serve other rules from the next discovery on, which happens now.
+
+        Args:
+            config: the rules.
+            mapper: the resources they were read with; None where these did not change.
+        """
+        self.config = config
+        self._mapper = mapper or self._mapper
+        await self.relist()
+
+    async def custom(
+        self, target: CustomTarget, objects: Selector, series: Selector
+    ) -> CustomAnswer:
+        """Return a custom metric of one object, or of all that are selected.
+
+        Args:
+            target: what is asked for.
+            objects: conditions on the objects' labels; a single object is not held against them.
+            series: conditions on the labels of the series.
+
+        Raises:
+            MetricNotFoundError: not served; or not for this object.
+            FetchError: the source did not give values.
+            ListError: it is not known which objects there are.
+        """
+        plan = plan_custom(
+            self.catalogue,
+            self._mapper,
+            target.resource,
+            target.namespace,
+            await self._names(target, objects),
+            target.metric,
+            series,
+        )
+        value = await self._query(plan.promql, self._clock.now_ms())
+        self._log_remarks(plan, value)
+        if target.name == ALL:
+            return CustomAnswer(plan.resource, plan.answer(value))
+        return CustomAnswer(plan.resource, (plan.answer_one(value),))
+
+    async def external(self, target: ExternalTarget, series: Selector) -> tuple[ExternalValue, ...]:
+        """Return the values of an external metric.
+
+        Raises:
+            MetricNotFoundError: not served.
+            FetchError: the source did not give values.
+            UnexpectedResultError: it gave something that is no value.
+        """
+        plan = plan_external(self.catalogue, target.namespace, target.metric, series)
+        at_ms = self._clock.now_ms()
+        return plan.answer(await self._query(plan.promql, at_ms), at_ms)
+
+    def discovery_report(self) -> tuple[str, ...]:
+        """Return a line per series query that was not answered in the last discovery, sorted."""
+        failures = self.catalogue.failures
+        return tuple(f"{query}: {failures[query].reason}" for query in sorted(failures))
+
+    async def _names(self, target: CustomTarget, objects: Selector) -> tuple[str, ...]:
+        if target.name != ALL:
+            return (target.name,)
+        resource = self._served(target)
+        if self._ready is not None:
+            await self._ready(resource)
+        return self._directory.names(resource, target.namespace, objects)
+
+    def _served(self, target: CustomTarget) -> ResourceType:
+        """Return the resource asked for; nobody can make us look at objects that no metric is about."""
+        try:
+            resource = self._mapper.parse(target.resource)
+        except UnknownResourceError as error:
+            raise MetricNotFoundError(target.metric, target.resource) from error
+        if (resource, target.metric) not in self.catalogue.custom:
+            raise MetricNotFoundError(target.metric, target.resource)
+        return resource
+
+    async def _series(self, query: str, start_ms: int, at_once: asyncio.Semaphore) -> SeriesAnswer:
+        try:
+            async with at_once:
+                return await self._source.series(query, start_ms)
+        except GpuscaleError as error:
+            _LOG.warning("unable to list the series of %s: %s", query, error)
+            return QueryFailure(str(error))
+
+    async def _query(self, promql: str, at_ms: int) -> Value:
+        try:
+            return await self._source.query(promql, at_ms)
+        except (QueryError, UnavailableError, UpstreamError) as error:
+            _LOG.warning("unable to fetch metrics: %s (query %.2000s)", error, promql)
+            raise FetchError from error
+
+    def _log_remarks(self, plan: CustomPlan, value: Value) -> None:
+        if _LOG.isEnabledFor(logging.DEBUG):
+            for remark in plan.remarks(value):
+                _LOG.debug("%s of %s: %s", plan.metric, plan.asked_for, remark)

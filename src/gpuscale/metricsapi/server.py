@@ -1,0 +1,427 @@
+"""A metrics API server as its settings describe it, with all that runs beside it.
+
+What nothing expected ends the whole server: a part that is missing unseen would answer wrongly.
+"""
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from gpuscale.core.clock import Clock, WallClock
+from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
+from gpuscale.exposition.families import Family
+from gpuscale.exposition.write import CONTENT_TYPE, render_text
+from gpuscale.kube.api import SERVICE_ACCOUNT, ApiClient, MetadataClient
+from gpuscale.kube.auth import AccessReviewer, TokenReviewer, TrustConfigMap
+from gpuscale.kube.directory import ObjectCopies
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.metricsapi.app import add_routes
+from gpuscale.metricsapi.authentication import Authenticator
+from gpuscale.metricsapi.authorization import Authorizer
+from gpuscale.metricsapi.certificates import names_of_service
+from gpuscale.metricsapi.client_tls import ListeningContext, TlsRules
+from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
+from gpuscale.metricsapi.guard import Guard, Inner, counted, unguarded
+from gpuscale.metricsapi.health import Check
+from gpuscale.metricsapi.own_metrics import (
+    ServerMetrics,
+    cache_family,
+    discovery_families,
+    object_families,
+    rule_families,
+    with_samples,
+)
+from gpuscale.metricsapi.prometheus_tls import make_source
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.rule_file import RuleFile
+from gpuscale.metricsapi.serving_certificate import (
+    CertificateFiles,
+    OwnCertificate,
+    ServingCertificate,
+    given_in,
+)
+from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
+from gpuscale.metricsapi.timed_source import TimedSource
+from gpuscale.metricsapi.trust import TrustSources
+from gpuscale.sources.resources import KUBERNETES, ResourceMapper
+
+_LOG = logging.getLogger(__name__)
+_RULES_LOOK_S = 5.0
+_TRUST_WAIT_S = 10.0
+"""How long the start waits for the cluster's trust, in the machine's seconds."""
+_GOODBYE_S = 10.0
+"""How long requests may take to end when the server stops."""
+_MAX_HEADER = 64 * 1024
+"""Bytes of a request line or header; tokens of some identity providers have more than 8 KiB."""
+Task = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """The API server behind the metrics API server."""
+
+    objects: ApiClient
+    tokens: ApiClient
+    access: ApiClient
+
+
+class MetricsApiServer:
+    """Everything that one `gpuscale metrics-api` process runs.
+
+    Args:
+        settings: from the command line.
+        clock: of all waits and times.
+        drain_s: how long it still answers over HTTPS once it is told to stop, in the machine's seconds,
+            so that those who balance load can see it go.
+    """
+
+    def __init__(
+        self, settings: MetricsApiSettings, clock: Clock | None = None, drain_s: float = 2.0
+    ) -> None:
+        self._settings = settings
+        self._drain_s = drain_s if settings.serving.secure_port else 0.0
+        self._clock = clock or WallClock()
+        self._metrics = ServerMetrics(self._clock)
+        self._tasks: list[tuple[str, Task]] = []
+        self._stopping = False
+        self._mapper: ResourceMapper = KUBERNETES
+        self._copies: ObjectCopies | None = None
+        self._certificate: ServingCertificate | None = None
+        self._trust: TrustSources | None = None
+        self._published: TrustConfigMap | None = None
+        self._caches: dict[str, TokenReviewer | AccessReviewer] = {}
+
+    async def run(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
+        """Serve until `stop` is set.
+
+        Args:
+            stop: ends it.
+            announce: told each address that is listened on.
+
+        Raises:
+            ConfigError: the rule file is wrong.
+            UsageError: a file or a folder can't be used.
+            UnavailableError: an address can't be listened on; or the API server is not there.
+        """
+        for note in self._settings.notes:
+            _LOG.info("%s", note)
+        async with AsyncExitStack() as stack:
+            await self._prepare(stack)
+            try:
+                await self._serve(stack, stop, announce)
+            except BaseExceptionGroup as group:
+                known, _ = group.split(GpuscaleError)
+                if known is None:
+                    raise
+                raise known.exceptions[0] from None
+
+    async def _serve(
+        self, stack: AsyncExitStack, stop: asyncio.Event, announce: Callable[[str], None]
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(task(), name=name) for name, task in self._tasks]
+            try:
+                await self._wait_for_trust()
+                await self._listen(stack, announce)
+                await stop.wait()
+                self._stopping = True
+                await asyncio.sleep(self._drain_s)
+            finally:
+                await stack.aclose()
+                for task in running:
+                    task.cancel()
+
+    async def _prepare(self, stack: AsyncExitStack) -> None:
+        """Make all parts, read the rules, and note what has to run."""
+        cluster = await self._connect(stack)
+        if cluster is not None:
+            self._mapper = await read_mapper(cluster.objects)
+        self._rules = RuleFile(self._settings.rule_file, self._mapper, self._clock.now_ms())
+        source = make_source(self._settings.source)
+        stack.push_async_callback(source.close)
+        self._provider = self._make_provider(cluster, TimedSource(source, self._metrics))
+        self._tasks.append(("discovery", self._provider.run))
+        self._tasks.append(("rules", self._follow_rules))
+        if cluster is not None:
+            self._tasks.append(("resources", lambda: self._follow_resources(cluster.objects)))
+        if self._settings.serving.secure_port:
+            self._guard = self._make_guard(cluster)
+            self._certificate = self._make_certificate()
+
+    async def _connect(self, stack: AsyncExitStack) -> _Cluster | None:
+        """Return connections; None without HTTPS and without a cluster, as on a laptop."""
+        settings = self._settings
+        paths = (
+            settings.kubeconfig,
+            settings.auth.authentication_kubeconfig,
+            settings.auth.authorization_kubeconfig,
+        )
+        is_alone = settings.kubeconfig is None and not SERVICE_ACCOUNT.exists()
+        if is_alone and not settings.serving.secure_port:
+            _LOG.warning("there is no API server: single objects can be asked for, * can't")
+            return None
+        made = (MetadataClient, ApiClient, ApiClient)
+        clients = []
+        for make, path in zip(made, paths, strict=True):
+            client = make(_kube_settings(path))
+            stack.push_async_callback(client.close)
+            clients.append(client)
+        return _Cluster(*clients)
+
+    def _make_provider(self, cluster: _Cluster | None, source: TimedSource) -> MetricsProvider:
+        settings = self._settings
+        if cluster is None:
+            return MetricsProvider(
+                self._rules.config,
+                source,
+                NoObjects(),
+                self._clock,
+                settings.relist_interval_s,
+                settings.max_age_s,
+                self._mapper,
+            )
+        self._copies = ObjectCopies(
+            cluster.objects, _kube_settings(settings.kubeconfig), self._clock
+        )
+        self._tasks.append(("objects", self._copies.run))
+        objects = ClusterObjects(self._copies)
+        return MetricsProvider(
+            self._rules.config,
+            source,
+            objects,
+            self._clock,
+            settings.relist_interval_s,
+            settings.max_age_s,
+            self._mapper,
+            objects.ready,
+        )
+
+    def _make_guard(self, cluster: _Cluster | None) -> Guard:
+        auth = self._settings.auth
+        tokens = access = published = None
+        if cluster is not None:
+            tokens = TokenReviewer(cluster.tokens, self._clock, auth.token_ttl_s)
+            access = AccessReviewer(
+                cluster.access, self._clock, auth.allowed_ttl_s, auth.denied_ttl_s
+            )
+            self._caches = {"token": tokens, "access": access}
+            published = self._make_published(cluster)
+        self._trust = TrustSources(auth, published, self._clock)
+        self._tasks.append(("CA files", self._trust.run))
+        return Guard(
+            Authenticator(self._trust.trust, tokens),
+            Authorizer(access, auth.always_allowed),
+            self._metrics,
+        )
+
+    def _make_published(self, cluster: _Cluster) -> TrustConfigMap | None:
+        auth = self._settings.auth
+        if auth.skips_lookup or (auth.client_ca_file and auth.proxy_ca_file):
+            return None
+        kube = _kube_settings(auth.authentication_kubeconfig)
+        self._published = TrustConfigMap(cluster.tokens, kube, self._clock)
+        self._tasks.append(("trust", self._published.run))
+        return self._published
+
+    def _make_certificate(self) -> ServingCertificate:
+        serving = self._settings.serving
+        rules = TlsRules(serving.tls_min_version, serving.ciphers)
+        if serving.certificate is not None:
+            files = CertificateFiles(*serving.certificate)
+        else:
+            folder = serving.certificate_folder
+            files = given_in(folder) or self._own_certificate(serving)
+        certificate = ServingCertificate(files, rules, self._clock)
+        self._tasks.append(("certificate", certificate.run))
+        return certificate
+
+    def _own_certificate(self, serving: ServingSettings) -> CertificateFiles:
+        names = names_of_service(serving.service_name, _namespace(serving))
+        own = OwnCertificate(serving.certificate_folder, names, self._clock)
+        self._tasks.append(("renewal", own.run))
+        _LOG.info("made a certificate for %s in %s", names[0], serving.certificate_folder)
+        if serving.ca_bundle_file is not None:
+            _write(serving.ca_bundle_file, own.ca_bundle)
+        else:
+            _LOG.info("its CA, for the caBundle of an APIService:\n%s", own.ca_bundle)
+        return own.files
+
+    async def _wait_for_trust(self) -> None:
+        """Return once the cluster's trust is known, or where it is no matter.
+
+        Raises:
+            UnavailableError: it can't be had.
+        """
+        if self._trust is None or self._published is None or self._trust.is_known():
+            return
+        try:
+            async with asyncio.timeout(_TRUST_WAIT_S):
+                await self._published.tried.wait()
+        except TimeoutError:
+            _LOG.debug("there is no answer about trust yet")
+        if self._trust.is_known() or self._settings.auth.tolerates_lookup_failure:
+            return
+        reason = "; ".join(self._trust.faults())
+        raise UnavailableError(
+            f"it is not known whom to trust: {reason}; bind the Role "
+            "extension-apiserver-authentication-reader in kube-system, or give "
+            "--authentication-tolerate-lookup-failure to start without it"
+        )
+
+    async def _listen(self, stack: AsyncExitStack, announce: Callable[[str], None]) -> None:
+        serving = self._settings.serving
+        if self._certificate is not None:
+            tls = ListeningContext(self._certificate.context)
+            where = (serving.host, serving.secure_port)
+            runner = await _runner(stack, self._application(self._guard.check))
+            await _site(runner, *where, tls, serving)
+            announce(f"https://{_shown(serving.host)}:{serving.secure_port}")
+        if serving.insecure_loopback_port:
+            runner = await _runner(stack, self._application(unguarded))
+            await _site(runner, "127.0.0.1", serving.insecure_loopback_port, None, serving)
+            announce(f"http://127.0.0.1:{serving.insecure_loopback_port}")
+
+    def _application(self, guard: Inner) -> web.Application:
+        app = web.Application(middlewares=[counted(self._metrics, guard)])
+        add_routes(app, self._provider, self._checks, self._metrics.answered)
+        app.router.add_get("/metrics", self._get_metrics)
+        app.router.add_get("/", _get_index)
+        return app
+
+    async def _get_metrics(self, _request: web.Request) -> web.Response:
+        text = render_text(self._families())
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    def _families(self) -> tuple[Family, ...]:
+        counts = {
+            name: (cache.counts.hits, cache.counts.misses) for name, cache in self._caches.items()
+        }
+        states = self._copies.states() if self._copies is not None else ()
+        objects = {
+            str(each.collection): (each.objects, each.state.error is None) for each in states
+        }
+        return with_samples(
+            self._metrics.families(),
+            discovery_families(self._provider),
+            rule_families(self._rules.state),
+            [cache_family(counts)],
+            object_families(objects),
+        )
+
+    def _checks(self, endpoint: str) -> Sequence[Check]:
+        if endpoint == "livez":
+            return ()
+        checks = [self._rules_check(), *self._watch_checks()]
+        if self._trust is not None:
+            checks.append(_remarked("authentication", self._trust.faults()))
+        if self._certificate is not None:
+            checks.append(_remarked("certificate", [self._certificate.fault]))
+        if endpoint == "readyz":
+            checks.append(Check("shutdown", "the server is stopping" if self._stopping else None))
+        return checks
+
+    def _rules_check(self) -> Check:
+        fault = self._rules.state.fault
+        told = [f"the last good rules stay: {fault}"] if fault else []
+        return _remarked("rules", told)
+
+    def _watch_checks(self) -> list[Check]:
+        """Return a check for each resource that was asked for; `*` of the others still works."""
+        states = self._copies.states() if self._copies is not None else ()
+        return [
+            _remarked(
+                f"watch-{each.collection}", [str(each.state.error) if each.state.error else None]
+            )
+            for each in states
+        ]
+
+    async def _follow_rules(self) -> None:
+        while True:
+            await self._clock.sleep(_RULES_LOOK_S)
+            config = self._rules.look(self._mapper, self._clock.now_ms())
+            if config is not None:
+                await self._provider.replace_config(config, self._rules.mapper)
+
+    async def _follow_resources(self, client: ApiClient) -> None:
+        while True:
+            await self._clock.sleep(self._settings.discovery_interval_s)
+            try:
+                self._mapper = await read_mapper(client)
+            except GpuscaleError as error:
+                _LOG.warning("the cluster's resources are kept as they were: %s", error)
+
+
+def _remarked(name: str, told: Sequence[str | None]) -> Check:
+    return Check(name, remark="; ".join(text for text in told if text))
+
+
+def _kube_settings(path: Path | None) -> KubeSettings:
+    return KubeSettings(node_name="", kubeconfig=path)
+
+
+def _namespace(serving: ServingSettings) -> str:
+    if serving.service_namespace:
+        return serving.service_namespace
+    try:
+        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--ca-bundle-file: can't write {path}: {error.strerror}") from error
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+async def _get_index(_request: web.Request) -> web.Response:
+    paths = ["/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz"]
+    return web.json_response({"paths": [*paths, "/version"]})
+
+
+async def _runner(stack: AsyncExitStack, app: web.Application) -> web.AppRunner:
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=_GOODBYE_S,
+        max_line_size=_MAX_HEADER,
+        max_field_size=_MAX_HEADER,
+    )
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    return runner
+
+
+async def _site(
+    runner: web.AppRunner,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    serving: ServingSettings,
+) -> None:
+    site = web.TCPSite(
+        runner,
+        host,
+        port,
+        ssl_context=tls,
+        reuse_port=True if serving.shares_port else None,
+        reuse_address=True if serving.shares_address else None,
+    )
+    try:
+        await site.start()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise UnavailableError(f"can't listen on {_shown(host)}:{port}: {reason}") from error

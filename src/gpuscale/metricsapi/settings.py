@@ -1,0 +1,286 @@
+"""All that a metrics API server is told when it starts, from its flags."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuscale.core.durations import parse_duration_ms
+from gpuscale.core.errors import UsageError
+from gpuscale.metricsapi.flags import FLAGS, Flag
+
+_TRUE = {"1", "t", "true"}
+_FALSE = {"0", "f", "false"}
+_TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """How to reach Prometheus."""
+
+    url: str = field(repr=False)
+    verb: str = "POST"
+    in_cluster: bool = False
+    kubeconfig: Path | None = None
+    ca_file: Path | None = None
+    client_files: tuple[Path, Path] | None = None
+    """Certificate and key."""
+    token_file: Path | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSettings:
+    """Where and with what certificate to listen."""
+
+    host: str
+    secure_port: int
+    """0 for none."""
+    insecure_loopback_port: int
+    """0 for none."""
+    certificate: tuple[Path, Path] | None
+    """Certificate and key; None for those in the folder."""
+    certificate_folder: Path
+    ca_bundle_file: Path | None
+    service_name: str
+    service_namespace: str
+    """Empty for the pod's own."""
+    tls_min_version: str
+    ciphers: tuple[str, ...]
+    """OpenSSL's names."""
+    shares_port: bool
+    shares_address: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """Whom to believe, and for how long."""
+
+    authentication_kubeconfig: Path | None
+    authorization_kubeconfig: Path | None
+    token_ttl_s: float
+    allowed_ttl_s: float
+    denied_ttl_s: float
+    skips_lookup: bool
+    tolerates_lookup_failure: bool
+    client_ca_file: Path | None
+    proxy_ca_file: Path | None
+    proxy_names: tuple[str, ...]
+    username_headers: tuple[str, ...]
+    group_headers: tuple[str, ...]
+    extra_prefixes: tuple[str, ...]
+    always_allowed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsApiSettings:
+    """Everything of one server."""
+
+    rule_file: Path
+    relist_interval_s: float
+    max_age_s: float | None
+    kubeconfig: Path | None
+    """None is the pod's service account."""
+    discovery_interval_s: float
+    source: SourceSettings
+    serving: ServingSettings
+    auth: AuthSettings
+    verbosity: int = 0
+    notes: tuple[str, ...] = ()
+    """What to say of flags that change nothing here."""
+
+
+def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
+    """Return the settings of these flags.
+
+    Args:
+        given: the texts of each flag that was given, by name without dashes.
+
+    Raises:
+        UsageError: a value that can't be, or flags that don't go together.
+    """
+    flags = _Flags(given)
+    rule_file = flags.path("config")
+    if rule_file is None:
+        raise UsageError("--config: found nothing, expected a rule file")
+    serving = _serving(flags)
+    if not serving.secure_port and not serving.insecure_loopback_port:
+        raise UsageError(
+            "--secure-port: found 0, expected a port, or --insecure-loopback-port beside it"
+        )
+    return MetricsApiSettings(
+        rule_file=rule_file,
+        relist_interval_s=flags.seconds("metrics-relist-interval"),
+        max_age_s=flags.seconds("metrics-max-age") or None,
+        kubeconfig=flags.path("lister-kubeconfig"),
+        discovery_interval_s=flags.seconds("discovery-interval") or 60.0,
+        source=_source(flags),
+        serving=serving,
+        auth=_auth(flags),
+        verbosity=flags.number("v"),
+        notes=tuple(
+            f"--{name} changes nothing: {FLAGS[name].no_effect}"
+            for name in given
+            if FLAGS[name].no_effect
+        ),
+    )
+
+
+def _source(flags: "_Flags") -> SourceSettings:
+    in_cluster = flags.truth("prometheus-auth-incluster")
+    kubeconfig = flags.path("prometheus-auth-config")
+    if in_cluster and kubeconfig is not None:
+        raise UsageError(
+            "--prometheus-auth-incluster and --prometheus-auth-config: found both, expected one"
+        )
+    ca_file = flags.path("prometheus-ca-file")
+    pair = flags.pair("prometheus-client-tls-cert-file", "prometheus-client-tls-key-file")
+    headers = (text.partition("=") for text in flags.every("prometheus-header"))
+    return SourceSettings(
+        url=flags.text("prometheus-url"),
+        verb=flags.choice("prometheus-verb", "GET", "POST"),
+        in_cluster=in_cluster and ca_file is None,
+        kubeconfig=kubeconfig if ca_file is None else None,
+        ca_file=ca_file,
+        client_files=pair,
+        token_file=flags.path("prometheus-token-file"),
+        headers=tuple((name, value) for name, _, value in headers),
+    )
+
+
+def _serving(flags: "_Flags") -> ServingSettings:
+    return ServingSettings(
+        host=flags.text("bind-address"),
+        secure_port=flags.port("secure-port"),
+        insecure_loopback_port=flags.port("insecure-loopback-port"),
+        certificate=flags.pair("tls-cert-file", "tls-private-key-file"),
+        certificate_folder=Path(flags.text("cert-dir")),
+        ca_bundle_file=flags.path("ca-bundle-file"),
+        service_name=flags.text("service-name"),
+        service_namespace=flags.text("service-namespace"),
+        tls_min_version=flags.choice("tls-min-version", "VersionTLS12", "VersionTLS13", ""),
+        ciphers=_openssl_names(flags.items("tls-cipher-suites")),
+        shares_port=flags.truth("permit-port-sharing"),
+        shares_address=flags.truth("permit-address-sharing"),
+    )
+
+
+def _auth(flags: "_Flags") -> AuthSettings:
+    lister = flags.path("lister-kubeconfig")
+    return AuthSettings(
+        authentication_kubeconfig=flags.path("authentication-kubeconfig") or lister,
+        authorization_kubeconfig=flags.path("authorization-kubeconfig") or lister,
+        token_ttl_s=flags.seconds("authentication-token-webhook-cache-ttl"),
+        allowed_ttl_s=flags.seconds("authorization-webhook-cache-authorized-ttl"),
+        denied_ttl_s=flags.seconds("authorization-webhook-cache-unauthorized-ttl"),
+        skips_lookup=flags.truth("authentication-skip-lookup"),
+        tolerates_lookup_failure=flags.truth("authentication-tolerate-lookup-failure"),
+        client_ca_file=flags.path("client-ca-file"),
+        proxy_ca_file=flags.path("requestheader-client-ca-file"),
+        proxy_names=flags.items("requestheader-allowed-names"),
+        username_headers=flags.header_names("requestheader-username-headers"),
+        group_headers=flags.header_names("requestheader-group-headers"),
+        extra_prefixes=flags.header_names("requestheader-extra-headers-prefix"),
+        always_allowed=flags.items("authorization-always-allow-paths"),
+    )
+
+
+def _openssl_names(suites: Sequence[str]) -> tuple[str, ...]:
+    """Return OpenSSL's names of suites that have Go's; those of TLS 1.3 are always on, as in Go."""
+    return tuple(_openssl_name(suite) for suite in suites if not suite.startswith(_TLS_1_3_SUITES))
+
+
+def _openssl_name(suite: str) -> str:
+    """Return `ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`."""
+    exchange, found, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    if not suite.startswith("TLS_") or not found:
+        raise UsageError(
+            f"--tls-cipher-suites: found {suite!r}, expected names such as "
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+        )
+    cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC", "")
+    cipher = cipher.removesuffix("_SHA256") if cipher.startswith("CHACHA20") else cipher
+    prefix = "" if exchange == "RSA" else f"{exchange}_"
+    return f"{prefix}{cipher}".replace("_", "-")
+
+
+class _Flags:
+    """The values of flags, with their defaults, in the types that settings have."""
+
+    def __init__(self, given: Mapping[str, Sequence[str]]) -> None:
+        self._given = given
+
+    def every(self, name: str) -> Sequence[str]:
+        """Return all texts of a flag that may be given several times."""
+        default = FLAGS[name].default
+        return self._given.get(name) or ([default] if default else [])
+
+    def text(self, name: str) -> str:
+        """Return the last text."""
+        texts = self._given.get(name)
+        return texts[-1] if texts else FLAGS[name].default
+
+    def path(self, name: str) -> Path | None:
+        """Return a path; None where there is none."""
+        text = self.text(name)
+        return Path(text) if text else None
+
+    def pair(self, first: str, second: str) -> tuple[Path, Path] | None:
+        """Return two paths that only go together."""
+        one, other = self.path(first), self.path(second)
+        if (one is None) != (other is None):
+            given, missing = (first, second) if other is None else (second, first)
+            raise UsageError(f"--{given}: found it alone, expected --{missing} beside it")
+        return None if one is None or other is None else (one, other)
+
+    def items(self, name: str) -> tuple[str, ...]:
+        """Return the items of all texts, which commas separate."""
+        found = (item.strip() for text in self.every(name) for item in text.split(","))
+        return tuple(item for item in found if item)
+
+    def header_names(self, name: str) -> tuple[str, ...]:
+        """Return the names of headers."""
+        texts = self._given.get(name)
+        if texts is not None and not all(
+            item.strip() for text in texts for item in text.split(",")
+        ):
+            raise self._wrong(name, "names of headers")
+        return self.items(name)
+
+    def truth(self, name: str) -> bool:
+        """Return a boolean, in Go's spellings."""
+        text = self.text(name).lower()
+        if text not in _TRUE | _FALSE:
+            raise self._wrong(name, "true or false")
+        return text in _TRUE
+
+    def number(self, name: str) -> int:
+        """Return a whole number."""
+        text = self.text(name)
+        if not text.isascii() or not text.isdigit() or len(text) > 9:
+            raise self._wrong(name, "a whole number")
+        return int(text)
+
+    def port(self, name: str) -> int:
+        """Return a port; 0 is none."""
+        text = self.text(name)
+        if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65535:
+            raise self._wrong(name, "a port from 0 to 65535")
+        return int(text)
+
+    def seconds(self, name: str) -> float:
+        """Return a duration."""
+        try:
+            return parse_duration_ms(self.text(name)) / 1000
+        except ValueError:
+            raise self._wrong(name, "a duration such as 30s or 10m") from None
+
+    def choice(self, name: str, *choices: str) -> str:
+        """Return one of the choices; an empty text, where it may be, stands for the first."""
+        text = self.text(name)
+        if text not in choices:
+            raise self._wrong(name, " or ".join(choice for choice in choices if choice))
+        return text or choices[0]
+
+    def _wrong(self, name: str, expected: str) -> UsageError:
+        flag: Flag = FLAGS[name]
+        return UsageError(f"--{flag.name}: found {self.text(name)!r}, expected {expected}")

@@ -1,0 +1,184 @@
+"""The flags: prometheus-adapter's are all taken, and a value that can't be is told."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuscale.cli.metrics_api import plain_arguments
+from gpuscale.core.errors import UsageError
+from gpuscale.metricsapi.flags import FLAGS
+from gpuscale.metricsapi.settings import read_settings
+
+# Every flag that `adapter --help` of prometheus-adapter v0.12.0 lists, but --help itself.
+UPSTREAM = """
+prometheus-url prometheus-verb prometheus-auth-incluster prometheus-auth-config prometheus-ca-file
+prometheus-client-tls-cert-file prometheus-client-tls-key-file prometheus-token-file prometheus-header config
+metrics-relist-interval metrics-max-age disable-http2 lister-kubeconfig discovery-interval client-qps
+client-burst v vmodule log-flush-frequency bind-address secure-port cert-dir tls-cert-file
+tls-private-key-file tls-sni-cert-key tls-cipher-suites tls-min-version http2-max-streams-per-connection
+permit-port-sharing permit-address-sharing authentication-kubeconfig authentication-token-webhook-cache-ttl
+authentication-skip-lookup authentication-tolerate-lookup-failure client-ca-file
+requestheader-client-ca-file requestheader-allowed-names requestheader-username-headers
+requestheader-group-headers requestheader-extra-headers-prefix authorization-kubeconfig
+authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
+authorization-always-allow-paths profiling contention-profiling debug-socket-path
+enable-priority-and-fairness audit-policy-file audit-log-path audit-log-maxage audit-log-maxbackup
+audit-log-maxsize audit-log-format audit-log-compress audit-log-version audit-log-mode
+audit-webhook-config-file audit-webhook-initial-backoff audit-webhook-mode audit-webhook-version
+audit-log-batch-buffer-size audit-log-batch-max-size audit-log-batch-max-wait
+audit-log-batch-throttle-enable audit-log-batch-throttle-qps audit-log-batch-throttle-burst
+audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-max-wait
+audit-webhook-batch-throttle-enable audit-webhook-batch-throttle-qps audit-webhook-batch-throttle-burst
+audit-log-truncate-enabled audit-log-truncate-max-batch-size audit-log-truncate-max-event-size
+audit-webhook-truncate-enabled audit-webhook-truncate-max-batch-size audit-webhook-truncate-max-event-size
+"""
+CONFIG = {"config": ["rules.yaml"]}
+
+
+def test_all_upstream_flags_are_taken_and_ours_are_marked():
+    assert {name for name, flag in FLAGS.items() if not flag.is_ours} == set(UPSTREAM.split())
+
+
+def test_defaults_are_upstreams_but_for_the_port_and_the_verb():
+    settings = read_settings(CONFIG)
+    assert (settings.relist_interval_s, settings.max_age_s) == (600.0, None)
+    assert (settings.source.url, settings.source.verb) == ("https://localhost", "POST")
+    assert (settings.serving.host, settings.serving.secure_port) == ("0.0.0.0", 6443)
+    assert settings.serving.certificate_folder == Path("apiserver.local.config/certificates")
+    auth = settings.auth
+    assert (auth.token_ttl_s, auth.allowed_ttl_s, auth.denied_ttl_s) == (10.0, 10.0, 10.0)
+    assert auth.always_allowed == ("/healthz", "/readyz", "/livez")
+    assert (auth.username_headers, auth.group_headers) == (("x-remote-user",), ("x-remote-group",))
+    assert settings.notes == ()
+
+
+def test_what_has_no_effect_is_explained():
+    settings = read_settings({**CONFIG, "client-qps": ["50"], "v": ["6"]})
+    assert settings.notes == (
+        "--client-qps changes nothing: objects come from watches, so that requests cost the API "
+        "server nothing",
+    )
+    assert settings.verbosity == 6
+
+
+def test_every_flag_without_effect_says_why():
+    silent = {
+        name for name, flag in FLAGS.items() if name.startswith("audit") and not flag.no_effect
+    }
+    assert silent == set()
+
+
+def test_headers_and_lists_add_up():
+    settings = read_settings(
+        {
+            **CONFIG,
+            "prometheus-header": ["X-Scope-OrgID=a", "X-Scope-OrgID=b=c", "X-Empty"],
+            "requestheader-allowed-names": ["a,b", "c"],
+        }
+    )
+    assert settings.source.headers == (
+        ("X-Scope-OrgID", "a"),
+        ("X-Scope-OrgID", "b=c"),
+        ("X-Empty", ""),
+    )
+    assert settings.auth.proxy_names == ("a", "b", "c")
+
+
+def test_the_listers_kubeconfig_serves_for_questions_too():
+    auth = read_settings({**CONFIG, "lister-kubeconfig": ["k"]}).auth
+    assert (auth.authentication_kubeconfig, auth.authorization_kubeconfig) == (Path("k"), Path("k"))
+
+
+def test_a_ca_file_for_prometheus_overrules_other_ways_as_upstream():
+    source = read_settings(
+        {**CONFIG, "prometheus-ca-file": ["ca"], "prometheus-auth-incluster": ["true"]}
+    ).source
+    assert (source.ca_file, source.in_cluster) == (Path("ca"), False)
+
+
+def test_cipher_suites_get_openssls_names():
+    suites = [
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_RSA_WITH_AES_256_GCM_SHA384",
+        "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+        "TLS_AES_128_GCM_SHA256",
+    ]
+    settings = read_settings({**CONFIG, "tls-cipher-suites": suites})
+    assert settings.serving.ciphers == (
+        "ECDHE-RSA-AES128-GCM-SHA256",
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "AES256-GCM-SHA384",
+        "ECDHE-RSA-AES128-SHA256",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"config": [""]}, "--config: found nothing, expected a rule file"),
+        ({"prometheus-verb": ["PUT"]}, "--prometheus-verb: found 'PUT', expected GET or POST"),
+        ({"secure-port": ["-1"]}, "--secure-port: found '-1', expected a port from 0 to 65535"),
+        (
+            {"secure-port": ["65536"]},
+            "--secure-port: found '65536', expected a port from 0 to 65535",
+        ),
+        (
+            {"secure-port": ["0"]},
+            "--secure-port: found 0, expected a port, or --insecure-loopback-port beside it",
+        ),
+        (
+            {"metrics-max-age": ["soon"]},
+            "--metrics-max-age: found 'soon', expected a duration such as 30s or 10m",
+        ),
+        (
+            {"permit-port-sharing": ["yes"]},
+            "--permit-port-sharing: found 'yes', expected true or false",
+        ),
+        (
+            {"tls-min-version": ["VersionTLS10"]},
+            "--tls-min-version: found 'VersionTLS10', expected VersionTLS12 or VersionTLS13",
+        ),
+        (
+            {"tls-cert-file": ["a"]},
+            "--tls-cert-file: found it alone, expected --tls-private-key-file beside it",
+        ),
+        (
+            {"tls-private-key-file": ["a"]},
+            "--tls-private-key-file: found it alone, expected --tls-cert-file beside it",
+        ),
+        (
+            {"tls-cipher-suites": ["AES"]},
+            "--tls-cipher-suites: found 'AES', expected names such as "
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        ),
+        (
+            {"requestheader-username-headers": [" "]},
+            "--requestheader-username-headers: found ' ', expected names of headers",
+        ),
+        (
+            {"prometheus-auth-incluster": ["true"], "prometheus-auth-config": ["k"]},
+            "--prometheus-auth-incluster and --prometheus-auth-config: found both, expected one",
+        ),
+        ({"v": ["x"]}, "--v: found 'x', expected a whole number"),
+    ],
+)
+def test_values_that_cant_be_are_told(flags, message):
+    with pytest.raises(UsageError) as caught:
+        read_settings({**CONFIG, **flags})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (["--secure-port=6443", "--config", "r"], ["--secure-port", "6443", "--config", "r"]),
+        (["--profiling"], ["--profiling", "true"]),
+        (["--profiling=false", "--v=6"], ["--profiling", "false", "--v", "6"]),
+        (["-v=6"], ["--v", "6"]),
+        (["-v", "6"], ["--v", "6"]),
+        (["--prometheus-header=a=b"], ["--prometheus-header", "a=b"]),
+        (["--unknown=1", "-config"], ["--unknown=1", "-config"]),
+    ],
+)
+def test_arguments_are_taken_as_go_programs_take_them(given, plain):
+    assert plain_arguments(given) == plain

@@ -1,0 +1,253 @@
+"""Discovery over time, and requests against what was discovered."""
+
+import asyncio
+
+import pytest
+
+from gpuscale.core.clock import ManualClock
+from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError, UsageError
+from gpuscale.metricsapi.errors import ListError
+from gpuscale.metricsapi.paths import CustomTarget, ExternalTarget
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.series.values import Scalar, Vector, VectorSample
+from gpuscale.sources.plan import FetchError, MetricNotFoundError, MetricValue
+from gpuscale.sources.resources import KUBERNETES, ResourceType
+from gpuscale.sources.rules import load_rules
+
+RULES = """
+rules:
+- {seriesQuery: a, resources: {template: <<.Resource>>}, metricsQuery: 'a{<<.LabelMatchers>>}'}
+- {seriesQuery: b, resources: {template: <<.Resource>>}, metricsQuery: 'b{<<.LabelMatchers>>}'}
+externalRules:
+- {seriesQuery: q, resources: {namespaced: false}, metricsQuery: 'q{<<.LabelMatchers>>}'}
+"""
+ALL_PODS = CustomTarget("pods", "n", "*", "a")
+EVERYTHING = Selector()
+
+
+class FakeSource:
+    """Answers from tables; an exception in a table is raised."""
+
+    def __init__(self) -> None:
+        self.found = {
+            "a": [{"__name__": "a", "pod": "p", "namespace": "n"}],
+            "b": [{"__name__": "b", "pod": "p", "namespace": "n"}],
+            "q": [{"__name__": "q"}],
+        }
+        self.value = Vector(())
+        self.series_calls: list[tuple[str, int]] = []
+        self.queries: list[tuple[str, int]] = []
+        self.asked_twice = asyncio.Event()
+
+    async def series(self, selector, start_ms):
+        self.series_calls.append((selector, start_ms))
+        if len(self.series_calls) >= 2 * len(self.found):
+            self.asked_twice.set()
+        answer = self.found[selector]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def query(self, promql, at_ms):
+        self.queries.append((promql, at_ms))
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+class FakeDirectory:
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str | None, str]] = []
+
+    def names(self, resource, namespace, selector):
+        self.calls.append((resource.name, namespace, str(selector)))
+        return ("p", "r")
+
+
+def provider(source=None, directory=None, clock=None, **settings) -> MetricsProvider:
+    return MetricsProvider(
+        load_rules(RULES, "rules.yaml"),
+        source or FakeSource(),
+        directory or FakeDirectory(),
+        clock or ManualClock(100_000),
+        **settings,
+    )
+
+
+def listed(provider: MetricsProvider) -> list[str]:
+    custom = [metric.name for metric in provider.catalogue.custom_resources()]
+    return [*custom, *provider.catalogue.external_metrics()]
+
+
+async def test_nothing_is_listed_before_the_first_discovery():
+    assert listed(provider()) == []
+    assert provider().relisted_ms is None
+
+
+async def test_discovery_asks_once_per_series_query_and_no_further_back_than_the_age():
+    source = FakeSource()
+    served = provider(source, relist_interval_s=30, max_age_s=40)
+    await served.relist()
+    assert sorted(source.series_calls) == [("a", 60_000), ("b", 60_000), ("q", 60_000)]
+    assert listed(served) == ["namespaces/a", "namespaces/b", "pods/a", "pods/b", "q"]
+    assert served.relisted_ms == 100_000
+
+
+async def test_the_age_is_the_interval_unless_said_otherwise():
+    source = FakeSource()
+    await provider(source, relist_interval_s=30).relist()
+    assert source.series_calls[0] == ("a", 70_000)
+
+
+def test_an_age_below_the_interval_is_refused():
+    with pytest.raises(UsageError) as caught:
+        provider(relist_interval_s=60, max_age_s=30)
+    assert str(caught.value) == (
+        "found a metrics max age of 30s, expected at least the relist interval of 60s; "
+        "otherwise metrics come and go"
+    )
+
+
+async def test_a_failing_series_query_leaves_its_metrics_as_they_were(caplog):
+    source = FakeSource()
+    served = provider(source)
+    await served.relist()
+    source.found = {"a": UnavailableError("down"), "b": [], "q": []}
+    await served.relist()
+    assert listed(served) == ["namespaces/a", "pods/a"]
+    assert served.discovery_report() == ("a: down",)
+    assert caplog.messages == ["unable to list the series of a: down"]
+
+
+async def test_discovery_goes_on_at_its_interval():
+    clock = ManualClock(100_000)
+    source = FakeSource()
+    task = asyncio.create_task(provider(source, clock=clock, relist_interval_s=10).run())
+    async with asyncio.timeout(5):
+        await source.asked_twice.wait()
+    task.cancel()
+    starts = [start for query, start in source.series_calls if query == "a"]
+    assert starts[:2] == [90_000, 100_000]
+
+
+async def test_other_rules_are_served_at_once():
+    served = provider()
+    await served.relist()
+    await served.replace_config(
+        load_rules("[{seriesQuery: b, resources: {template: <<.Resource>>}}]", "new.yaml")
+    )
+    assert listed(served) == ["namespaces/b", "pods/b"]
+
+
+async def test_all_objects_are_those_of_the_directory():
+    source, directory = FakeSource(), FakeDirectory()
+    served = provider(source, directory)
+    await served.relist()
+    source.value = Vector((VectorSample({"pod": "p"}, 1.0, 99_000),))
+    answer = await served.custom(ALL_PODS, parse_selector("app=x"), parse_selector("gpu=0"))
+    assert directory.calls == [("pods", "n", "app=x")]
+    assert source.queries == [('a{gpu="0",namespace="n",pod=~"p|r"}', 100_000)]
+    assert answer.values == (MetricValue("p", 1_000, 99_000),)
+
+
+async def test_a_single_object_is_not_looked_up():
+    source, directory = FakeSource(), FakeDirectory()
+    served = provider(source, directory)
+    await served.relist()
+    with pytest.raises(
+        MetricNotFoundError, match=r"^the server could not find the metric a for pods z$"
+    ):
+        await served.custom(CustomTarget("pods", "n", "z", "a"), EVERYTHING, EVERYTHING)
+    assert directory.calls == []
+    assert source.queries == [('a{namespace="n",pod="z"}', 100_000)]
+
+
+async def test_an_unknown_resource_is_not_found():
+    served = provider()
+    await served.relist()
+    with pytest.raises(MetricNotFoundError):
+        await served.custom(CustomTarget("things", "n", "*", "a"), EVERYTHING, EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    "error", [QueryError("bad"), UnavailableError("down"), UpstreamError("no")]
+)
+async def test_a_source_that_fails_does_not_show_why(error, caplog):
+    source = FakeSource()
+    served = provider(source)
+    await served.relist()
+    source.value = error
+    with pytest.raises(FetchError, match=r"^unable to fetch metrics$"):
+        await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
+    assert caplog.messages == [
+        f'unable to fetch metrics: {error} (query a{{namespace="n",pod=~"p|r"}})'
+    ]
+
+
+async def test_external_metrics_are_asked_for_now():
+    source = FakeSource()
+    served = provider(source)
+    await served.relist()
+    source.value = Scalar(2.0)
+    (value,) = await served.external(ExternalTarget("n", "q"), parse_selector("x=y"))
+    assert source.queries == [('q{x="y"}', 100_000)]
+    assert (value.labels, value.value_milli, value.measured_ms) == (None, 2_000, 100_000)
+
+
+async def test_rows_without_a_partner_are_told_when_debugging(caplog):
+    source = FakeSource()
+    served = provider(source)
+    await served.relist()
+    source.value = Vector((VectorSample({}, 1.0, 0),))
+    with caplog.at_level("DEBUG", logger="gpuscale.metricsapi.provider"):
+        await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
+    assert caplog.messages == [
+        "a of pods: 1 rows have no label 'pod'; group the query by it",
+        "a of pods: 2 of 2 objects have no row",
+    ]
+
+
+async def test_objects_are_only_looked_up_for_metrics_that_are_served():
+    directory, asked = FakeDirectory(), []
+
+    async def ready(resource):
+        asked.append(resource.name)
+
+    served = provider(directory=directory, ready=ready)
+    await served.relist()
+    for target in (
+        CustomTarget("secrets", "n", "*", "a"),
+        CustomTarget("pods", "n", "*", "none"),
+        CustomTarget("nosuch", "n", "*", "a"),
+    ):
+        with pytest.raises(MetricNotFoundError):
+            await served.custom(target, EVERYTHING, EVERYTHING)
+    assert (directory.calls, asked) == ([], [])
+    await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
+    assert (directory.calls, asked) == ([("pods", "n", "")], ["pods"])
+
+
+async def test_objects_that_are_not_known_are_an_error():
+    async def never(_resource):
+        raise ListError
+
+    served = provider(ready=never)
+    await served.relist()
+    with pytest.raises(ListError, match="unable to list matching resources"):
+        await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
+
+
+async def test_rules_and_resources_are_replaced_together():
+    training = ResourceType("trainings", "training", "Training", "ml.example.com")
+    mapper = KUBERNETES.extended(training)
+    source = FakeSource()
+    source.found["a"] = [{"__name__": "a", "training": "t", "namespace": "n"}]
+    served = provider(source)
+    await served.relist()
+    target = CustomTarget("trainings.ml.example.com", "n", "*", "a")
+    with pytest.raises(MetricNotFoundError):
+        await served.custom(target, EVERYTHING, EVERYTHING)
+    await served.replace_config(load_rules(RULES, "rules.yaml", mapper), mapper)
+    answer = await served.custom(target, EVERYTHING, EVERYTHING)
+    assert answer.resource == training
