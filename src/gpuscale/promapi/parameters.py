@@ -1,0 +1,165 @@
+"""Parameters of a request, from the URL and from a form in the body, read as Prometheus reads them.
+
+Source: prometheus web/api/v1/api.go (parseTime, parseDuration, parseLimitParam).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+
+from gpuscale.core.durations import parse_duration_ms
+from gpuscale.core.errors import QueryError
+from gpuscale.promapi.errors import ApiError, bad_data
+from gpuscale.series.matchers import Matcher
+from gpuscale.series.parse import Query, parse_matchers, parse_query
+
+MAX_BODY_BYTES = 1024 * 1024
+MAX_FIELDS = 1000
+_MAX_SECONDS = 1e13
+_FORM = "application/x-www-form-urlencoded"
+_RFC3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+", re.ASCII)
+
+
+class Parameters:
+    """The fields of one request; those of the body come before those of the URL."""
+
+    def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
+        self._fields = fields
+
+    def all(self, name: str) -> list[str]:
+        """Return every value of a field, in their order."""
+        return [value for key, value in self._fields if key == name]
+
+    def text(self, name: str) -> str:
+        """Return the first value of a field, the empty text where it is not set."""
+        return next(iter(self.all(name)), "")
+
+    def query(self) -> Query:
+        """Return the query.
+
+        Raises:
+            ApiError: not PromQL, or not supported.
+        """
+        try:
+            return parse_query(self.text("query"))
+        except QueryError as error:
+            raise bad_data(f'invalid parameter "query": {error}') from None
+
+    def time_ms(self, name: str, default: int | None) -> int | None:
+        """Return a point in time in milliseconds since the epoch.
+
+        Raises:
+            ApiError: neither seconds nor RFC 3339.
+        """
+        text = self.text(name)
+        return parse_time_ms(text, name) if text else default
+
+    def required_time_ms(self, name: str) -> int:
+        """Return a point in time that has to be given.
+
+        Raises:
+            ApiError: not given, or neither seconds nor RFC 3339.
+        """
+        return parse_time_ms(self.text(name), name)
+
+    def step_ms(self) -> int:
+        """Return the step of a range query in milliseconds.
+
+        Raises:
+            ApiError: neither seconds nor a duration.
+        """
+        text = self.text("step")
+        seconds = _number(text)
+        if seconds is not None and abs(seconds) <= _MAX_SECONDS:
+            return math.floor(seconds * 1000)
+        if not _DURATION.fullmatch(text):
+            raise bad_data(f'invalid parameter "step": cannot parse "{text}" to a valid duration')
+        return parse_duration_ms(text)
+
+    def limit(self) -> int | None:
+        """Return how many results are wanted at most; None is all.
+
+        Raises:
+            ApiError: not a whole number of zero or more.
+        """
+        text = self.text("limit")
+        if not text:
+            return None
+        if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
+            raise bad_data(f'invalid parameter "limit": cannot parse "{text}" to a limit')
+        return int(text) or None
+
+    def selectors(self) -> list[tuple[Matcher, ...]]:
+        """Return the series selectors of all `match[]` fields.
+
+        Raises:
+            ApiError: one is not a selector.
+        """
+        try:
+            return [parse_matchers(text) for text in self.all("match[]")]
+        except QueryError as error:
+            raise bad_data(f'invalid parameter "match[]": {error}') from None
+
+
+def parse_time_ms(text: str, name: str) -> int:
+    """Return the milliseconds since the epoch of a time in seconds or in RFC 3339.
+
+    Raises:
+        ApiError: neither; the text is Prometheus'.
+    """
+    seconds = _number(text)
+    if seconds is not None and abs(seconds) <= _MAX_SECONDS:
+        return round(seconds * 1000)
+    match = _RFC3339.fullmatch(text)
+    try:
+        if match is not None:
+            fraction = (match[2] or ".0")[:7]
+            moment = datetime.fromisoformat(f"{match[1]}{fraction:0<7}{match[3]}".upper())
+            return math.floor(moment.timestamp() * 1000)
+    except ValueError:
+        pass
+    raise bad_data(f'invalid parameter "{name}": cannot parse "{text}" to a valid timestamp')
+
+
+async def read_parameters(request: web.Request) -> Parameters:
+    """Return the parameters of a GET, or of a POST with a form.
+
+    Raises:
+        ApiError: the body is too large or no form.
+    """
+    fields = list(request.query.items())
+    if request.method == "POST" and request.content_type == _FORM:
+        fields = [*await _form(request), *fields]
+    return Parameters(fields)
+
+
+async def _form(request: web.Request) -> list[tuple[str, str]]:
+    body = bytearray()
+    async for chunk in request.content.iter_chunked(64 * 1024):
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            text = f"request body is larger than {MAX_BODY_BYTES} bytes"
+            raise ApiError(413, "bad_data", text)
+    try:
+        return parse_qsl(
+            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
+    except ValueError as error:
+        raise bad_data(f"error parsing form values: {error}") from None
+
+
+def _number(text: str) -> float | None:
+    if not text.isascii() or "_" in text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
