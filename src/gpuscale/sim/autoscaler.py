@@ -1,0 +1,131 @@
+"""The HPA controller of the simulated cluster: fetches nothing itself, decides through `hpa`, applies.
+
+The caller brings one observation per metric, from the rules in virtual time or over HTTP when live.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuscale.hpa.decide import decide, succeeded
+from gpuscale.hpa.pods import pod_info
+from gpuscale.hpa.selectors import hpas_selecting
+from gpuscale.hpa.types import (
+    ControllerSettings,
+    Decision,
+    Event,
+    HpaState,
+    Observation,
+    PodInfo,
+    Scale,
+)
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.objects.selectors import parse_selector
+from gpuscale.sim.controllers import live_pods
+from gpuscale.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an HPA scales, as it stands."""
+
+    deployment: str
+    """`namespace/name`."""
+    scale: Scale
+    pods: tuple[PodInfo, ...]
+
+
+class HpaController:
+    """The HPAs of a world, and what each of them remembers."""
+
+    def __init__(self, world: World) -> None:
+        pipeline = world.setup.pipeline
+        self.decisions: dict[str, Decision] = {}
+        """HPA key to its latest decision."""
+        self._world = world
+        self._states: dict[str, HpaState] = {}
+        self._told: dict[str, str] = {}
+        self._targets: dict[str, tuple[int, Target]] = {}
+        """HPA key to what it scales, and the version of the cluster at which that was so."""
+        self._settings = ControllerSettings(
+            downscale_stabilization_s=pipeline.downscale_stabilization // 1000,
+            tolerance=pipeline.tolerance,
+        )
+
+    def target(self, hpa: HorizontalPodAutoscaler) -> Target:
+        """Return the scale of an HPA's Deployment and the pods behind its selector."""
+        cluster = self._world.cluster
+        version, kept = self._targets.get(hpa.metadata.key, (-1, None))
+        if kept is None or version != cluster.version:
+            kept = self._find_target(hpa)
+            self._targets[hpa.metadata.key] = (cluster.version, kept)
+        return kept
+
+    def _find_target(self, hpa: HorizontalPodAutoscaler) -> Target:
+        cluster = self._world.cluster
+        key = f"{hpa.metadata.namespace}/{hpa.target.name}"
+        deployment = cluster.deployments[key]
+        pods = cluster.selected(hpa.metadata.namespace, deployment.selector)
+        status_replicas = len(live_pods(cluster, deployment))
+        scale = Scale(deployment.replicas, status_replicas, str(deployment.selector))
+        return Target(key, scale, tuple(pod_info(pod) for pod in pods))
+
+    def sync(self, key: str, observations: Sequence[Observation], now_ms: int) -> Decision:
+        """Decide for one HPA and write the scale if it changes."""
+        hpa = self._world.cluster.hpas[key]
+        target = self.target(hpa)
+        state = self._states.get(key, HpaState())
+        decision = decide(
+            hpa,
+            target.scale,
+            target.pods,
+            observations,
+            state,
+            now_ms,
+            self._settings,
+            selecting_hpas=self._selecting(hpa, target),
+        )
+        self.decisions[key] = decision
+        self._warn(hpa, decision, now_ms)
+        if decision.rescale:
+            self._apply(hpa, target, decision, now_ms)
+        else:
+            self._states[key] = decision.next_state
+        return decision
+
+    def _selecting(self, hpa: HorizontalPodAutoscaler, target: Target) -> tuple[str, ...]:
+        """Return the HPAs of the namespace whose selectors find pods of this target."""
+        others = {
+            key: parse_selector(self.target(other).scale.selector)
+            for key, other in self._world.cluster.hpas.items()
+            if other.metadata.namespace == hpa.metadata.namespace
+        }
+        return hpas_selecting(target.pods, others) if len(others) > 1 else ()
+
+    def _apply(
+        self, hpa: HorizontalPodAutoscaler, target: Target, decision: Decision, now_ms: int
+    ) -> None:
+        self._world.set_replicas(target.deployment, decision.desired_replicas)
+        outcome = succeeded(decision)
+        self._states[hpa.metadata.key] = outcome.state
+        if outcome.event is not None:
+            self._log(hpa, outcome.event, decision, now_ms)
+
+    def _warn(self, hpa: HorizontalPodAutoscaler, decision: Decision, now_ms: int) -> None:
+        """Log warnings when they are new; Kubernetes counts the repetitions instead of listing them."""
+        text = "; ".join(warning.message for warning in decision.warnings)
+        if text and self._told.get(hpa.metadata.key) != text:
+            for warning in decision.warnings:
+                self._log(hpa, warning, None, now_ms)
+        self._told[hpa.metadata.key] = text
+
+    def _log(
+        self, hpa: HorizontalPodAutoscaler, event: Event, decision: Decision | None, now_ms: int
+    ) -> None:
+        self._world.cluster.event(
+            now_ms,
+            event.reason,
+            f"HorizontalPodAutoscaler/{hpa.metadata.name}",
+            event.message,
+            before=decision.current_replicas if decision else None,
+            after=decision.desired_replicas if decision else None,
+        )

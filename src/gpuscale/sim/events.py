@@ -1,0 +1,50 @@
+"""What happened, in Kubernetes' own words."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MAX_EVENTS = 200_000
+"""Older ones are dropped; a run of weeks stays bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to one object."""
+
+    time_ms: int
+    kind: str
+    """The reason of the Kubernetes event, where there is one: `SuccessfulRescale`, `FailedScheduling`."""
+    object: str
+    """`Kind/name`."""
+    reason: str
+    """The message."""
+    before: float | None = None
+    """Count, or rate, before; for events that change one."""
+    after: float | None = None
+
+
+class EventLog:
+    """The events of a run, oldest first, and who wants to hear of new ones."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._listeners: list[Callable[[Event], None]] = []
+        self.total = 0
+        """Events so far, dropped ones included."""
+
+    def add(self, event: Event) -> None:
+        """Remember an event and tell the listeners."""
+        self._events.append(event)
+        self.total += 1
+        for listener in self._listeners:
+            listener(event)
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Have `listener` called with every later event."""
+        self._listeners.append(listener)
+
+    def since(self, index: int) -> tuple[Event, ...]:
+        """Return the events from the `index`-th on that are still kept."""
+        skip = max(0, index - (self.total - len(self._events)))
+        return tuple(event for i, event in enumerate(self._events) if i >= skip)

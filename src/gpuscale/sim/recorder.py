@@ -1,0 +1,48 @@
+"""What a run looked like over time: one row of numbers per interval, gaps where there was no data."""
+
+from collections.abc import Mapping
+
+MAX_POINTS = 100_000
+"""Older rows are dropped; at one row per 15 s this is more than two weeks."""
+
+
+class Recorder:
+    """Named series on one time axis, all of the same length."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        """Rows so far, dropped ones included."""
+        self._times: list[float] = []
+        self._series: dict[str, list[float | None]] = {}
+        """Each up to its latest value; what is missing at the end is a gap that is filled in when asked."""
+
+    def add(self, seconds: float, row: Mapping[str, float | None]) -> None:
+        """Append a row; a series that is not in it has a gap there."""
+        kept = len(self._times)
+        for name, value in row.items():
+            values = self._series.setdefault(name, [])
+            if len(values) < kept:
+                values.extend([None] * (kept - len(values)))
+            values.append(value)
+        self._times.append(seconds)
+        self.total += 1
+        if len(self._times) > MAX_POINTS:
+            self._drop(len(self._times) // 10)
+
+    def series(self, since: int = 0) -> tuple[int, list[float], dict[str, list[float | None]]]:
+        """Return the index of the first row given, the times in seconds, and the values by name."""
+        dropped = self.total - len(self._times)
+        skip = min(max(0, since - dropped), len(self._times))
+        rows = len(self._times) - skip
+        found: dict[str, list[float | None]] = {}
+        for name in sorted(self._series):
+            values = self._series[name][skip:]
+            found[name] = values + [None] * (rows - len(values))
+        return dropped + skip, self._times[skip:], found
+
+    def _drop(self, count: int) -> None:
+        del self._times[:count]
+        for name, values in tuple(self._series.items()):
+            del values[:count]
+            if not values:
+                del self._series[name]

@@ -1,0 +1,362 @@
+"""From a scenario file to all that a run starts with, or every reason why it can't start.
+
+The files that a scenario names are read through a function given by the caller; nothing here touches
+the disk.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from gpuscale.core.documents import Document, Path, load_documents
+from gpuscale.core.errors import ConfigError, NotFoundError, Problem
+from gpuscale.core.quantity import Quantity, parse_quantity
+from gpuscale.gpu.counters import DEFAULT_COUNTERS, Counter, load_counters
+from gpuscale.gpu.models import MODELS, GpuModel
+from gpuscale.nodes.pools import AutoscalerSettings, NodePool
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.objects.manifests import KubernetesObject, load_manifests
+from gpuscale.objects.meta import ObjectMeta
+from gpuscale.objects.nodes import Taint
+from gpuscale.objects.workloads import Deployment, Job, Service
+from gpuscale.scheduling.resources import gpu_count
+from gpuscale.series.recording import RecordingRules, load_recording_rules
+from gpuscale.sim import scenario as spec
+from gpuscale.sim.cloud import CloudPool
+from gpuscale.sim.kubelet import Lifecycle
+from gpuscale.sim.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
+from gpuscale.sim.service import ServiceModel
+from gpuscale.sim.traces import load_trace
+from gpuscale.sources.rules import AdapterConfig, default_config, load_rules
+
+ReadFile = Callable[[str], str]
+"""Returns the text of a file named in a scenario; raises NotFoundError with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSetup:
+    """A Deployment, its load, and what a request costs it."""
+
+    deployment: str
+    """`namespace/name`."""
+    model: ServiceModel
+    load: Load
+    lifecycle: Lifecycle
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetup:
+    """One Job to be submitted at one moment."""
+
+    job: Job
+    at_ms: int
+    lifecycle: Lifecycle
+    utilization_ratio: float
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that a run starts with."""
+
+    name: str
+    description: str
+    duration_ms: int
+    seed: int
+    pipeline: spec.Pipeline
+    scan_interval_ms: int
+    autoscaler: AutoscalerSettings
+    pools: tuple[CloudPool, ...]
+    models: Mapping[str, GpuModel]
+    """By pool."""
+    deployments: tuple[Deployment, ...]
+    services: tuple[Service, ...]
+    hpas: tuple[HorizontalPodAutoscaler, ...]
+    workloads: tuple[ServiceSetup, ...]
+    jobs: tuple[JobSetup, ...]
+    rules: AdapterConfig
+    recording: RecordingRules | None
+    counters: tuple[Counter, ...]
+
+
+def load_setup(text: str, source: str, read: ReadFile) -> Setup:
+    """Return what the scenario of a file stands for.
+
+    Raises:
+        ConfigError: the file, or one that it names, is wrong; with every fault found.
+    """
+    scenario = spec.parse_scenario(text, source)
+    return _Resolver(scenario, load_documents(text, source)[0], read).setup()
+
+
+class _Resolver:
+    """Follows a scenario's references, collecting what is wrong."""
+
+    def __init__(self, scenario: spec.Scenario, document: Document, read: ReadFile) -> None:
+        self._scenario = scenario
+        self._spec = scenario.spec
+        self._document = document
+        self._read = read
+        self._problems: list[Problem] = []
+
+    def setup(self) -> Setup:
+        objects = self._objects()
+        has_objects = not self._problems
+        deployments = tuple(o for o in objects if isinstance(o, Deployment))
+        jobs = {o.metadata.key: o for o in objects if isinstance(o, Job)}
+        hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
+        rules = self._rules()
+        recording = self._recording()
+        counters = self._counters()
+        pools = self._pools()
+        workloads = self._services(deployments) if has_objects else ()
+        runs = self._jobs(jobs) if has_objects else ()
+        if has_objects:
+            self._check_targets(hpas, deployments)
+        if self._problems:
+            raise ConfigError(*self._problems)
+        autoscaler = self._spec.node_autoscaler
+        return Setup(
+            name=self._scenario.metadata.name,
+            description=self._spec.description.strip(),
+            duration_ms=self._spec.duration,
+            seed=self._spec.seed,
+            pipeline=self._spec.pipeline,
+            scan_interval_ms=autoscaler.scan_interval,
+            autoscaler=AutoscalerSettings(
+                unneeded_time_ms=autoscaler.unneeded_time,
+                delay_after_add_ms=autoscaler.delay_after_add,
+            ),
+            pools=pools,
+            models={pool.name: MODELS[pool.gpu_model] for pool in self._spec.node_pools},
+            deployments=deployments,
+            services=(*(o for o in objects if isinstance(o, Service)), self._agent_service()),
+            hpas=hpas,
+            workloads=workloads,
+            jobs=runs,
+            rules=rules,
+            recording=recording,
+            counters=counters,
+        )
+
+    def _note(
+        self, path: Path, expected: str, *, found: str | None = None, fix: str | None = None
+    ) -> None:
+        self._problems.append(
+            self._document.problem(("spec", *path), expected, found=found, fix=fix)
+        )
+
+    def _text(self, ref: spec.FileRef, path: Path) -> tuple[str, str] | None:
+        """Return a reference's text and the name to use in messages, or None once noted."""
+        if ref.inline is not None:
+            return ref.inline, f"{self._document.source}#{path[0]}"
+        return self._file(str(ref.file), (*path, "file"))
+
+    def _file(self, name: str, path: Path) -> tuple[str, str] | None:
+        try:
+            return self._read(name), name
+        except NotFoundError as error:
+            self._note(path, "a file that can be read", found=str(error))
+            return None
+
+    def _objects(self) -> list[KubernetesObject]:
+        objects: list[KubernetesObject] = []
+        for index, ref in enumerate(self._spec.manifests):
+            text = self._text(ref, ("manifests", index))
+            if text is None:
+                continue
+            try:
+                objects.extend(load_manifests(*text))
+            except ConfigError as error:
+                self._problems.extend(error.problems)
+        return objects
+
+    def _rules(self) -> AdapterConfig:
+        text = self._text(self._spec.rules, ("rules",)) if self._spec.rules else None
+        if text is not None:
+            try:
+                return load_rules(*text)
+            except ConfigError as error:
+                self._problems.extend(error.problems)
+        return default_config()
+
+    def _recording(self) -> RecordingRules | None:
+        ref = self._spec.recording_rules
+        text = self._text(ref, ("recordingRules",)) if ref else None
+        if text is not None:
+            try:
+                return load_recording_rules(*text)
+            except ConfigError as error:
+                self._problems.extend(error.problems)
+        return None
+
+    def _counters(self) -> tuple[Counter, ...]:
+        text = self._text(self._spec.counters, ("counters",)) if self._spec.counters else None
+        if text is not None:
+            try:
+                return load_counters(*text)
+            except ConfigError as error:
+                self._problems.extend(error.problems)
+        return DEFAULT_COUNTERS
+
+    def _pools(self) -> tuple[CloudPool, ...]:
+        pools: list[CloudPool] = []
+        seen: set[str] = set()
+        for index, pool in enumerate(self._spec.node_pools):
+            path: Path = ("nodePools", index)
+            if pool.name in seen:
+                self._note((*path, "name"), "each pool's name once", found=repr(pool.name))
+            seen.add(pool.name)
+            if pool.gpu_model not in MODELS:
+                known = "one of " + ", ".join(sorted(MODELS))
+                self._note((*path, "gpuModel"), known, found=repr(pool.gpu_model))
+            pools.append(self._pool(pool, path))
+        return tuple(pools)
+
+    def _pool(self, pool: spec.NodePoolSpec, path: Path) -> CloudPool:
+        resource = "amd.com/gpu" if "AMD" in pool.gpu_model else "nvidia.com/gpu"
+        allocatable = {
+            "cpu": self._quantity(pool.cpu, (*path, "cpu")),
+            "memory": self._quantity(pool.memory, (*path, "memory")),
+            "pods": parse_quantity(110),
+            resource: parse_quantity(pool.gpus),
+        }
+        labels = dict(pool.labels)
+        if pool.instance_type:
+            labels.setdefault("node.kubernetes.io/instance-type", pool.instance_type)
+        taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in pool.taints)
+        return CloudPool(
+            NodePool(pool.name, pool.min, pool.max, allocatable, labels, taints),
+            pool.gpu_model,
+            pool.gpus,
+            pool.provisioning_time,
+            pool.price_per_hour,
+        )
+
+    def _quantity(self, text: str, path: Path) -> Quantity:
+        try:
+            return parse_quantity(text)
+        except ValueError as error:
+            self._note(path, str(error), found=repr(text))
+            return Quantity(0)
+
+    def _services(self, deployments: tuple[Deployment, ...]) -> tuple[ServiceSetup, ...]:
+        known = {deployment.metadata.key: deployment for deployment in deployments}
+        found: list[ServiceSetup] = []
+        for index, workload in enumerate(self._spec.workloads):
+            if not isinstance(workload, spec.ServiceWorkload):
+                continue
+            path: Path = ("workloads", index)
+            deployment = known.get(_key(workload.deployment))
+            load = self._load(workload.load, (*path, "load"))
+            if deployment is None:
+                self._note_missing("Deployment", workload.deployment, (*path, "deployment"), known)
+                continue
+            gpus = gpu_count(deployment.template.spec)
+            if gpus == 0:
+                fix = "set resources.limits, such as nvidia.com/gpu: 1"
+                expected = "a Deployment whose pods ask for a GPU"
+                self._note((*path, "deployment"), expected, found=workload.deployment, fix=fix)
+            if load is not None and gpus:
+                found.append(_service(deployment.metadata.key, workload, load, gpus))
+        return tuple(found)
+
+    def _jobs(self, jobs: Mapping[str, Job]) -> tuple[JobSetup, ...]:
+        found: list[JobSetup] = []
+        for index, workload in enumerate(self._spec.workloads):
+            if not isinstance(workload, spec.JobWorkload):
+                continue
+            job = jobs.get(_key(workload.job))
+            if job is None:
+                self._note_missing("Job", workload.job, ("workloads", index, "job"), jobs)
+                continue
+            found.extend(_copies(job, workload))
+        return tuple(found)
+
+    def _note_missing(self, kind: str, name: str, path: Path, known: Mapping[str, object]) -> None:
+        there = ", ".join(known) or f"no {kind}"
+        self._note(path, f"a {kind} of the manifests (there: {there})", found=repr(name))
+
+    def _check_targets(
+        self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]
+    ) -> None:
+        known = {deployment.metadata.key for deployment in deployments}
+        for hpa in hpas:
+            target = f"{hpa.metadata.namespace}/{hpa.target.name}"
+            if hpa.target.kind != "Deployment" or target not in known:
+                found = f"{hpa.target.kind} {target} in HorizontalPodAutoscaler {hpa.metadata.name}"
+                there = ", ".join(sorted(known)) or "none"
+                self._note(
+                    ("manifests",), f"a Deployment of the manifests (there: {there})", found=found
+                )
+
+    def _load(self, load: spec.LoadSpec, path: Path) -> Load | None:
+        if isinstance(load, spec.TraceSpec):
+            return self._trace(load, path)
+        return _shape(load)
+
+    def _trace(self, load: spec.TraceSpec, path: Path) -> Load | None:
+        text = self._file(load.file, (*path, "file"))
+        if text is None:
+            return None
+        try:
+            return load_trace(
+                *text, time_column=load.time_column, rate_column=load.rate_column, scale=load.scale
+            )
+        except ConfigError as error:
+            self._problems.extend(error.problems)
+            return None
+
+    def _agent_service(self) -> Service:
+        """The Service that the node agents stand behind; Object metrics may describe it."""
+        name = self._spec.pipeline.agent_service
+        labels = {"app.kubernetes.io/name": name}
+        return Service(ObjectMeta(name, self._spec.pipeline.agent_namespace, labels), labels)
+
+
+def _key(name: str) -> str:
+    return name if "/" in name else f"default/{name}"
+
+
+def _service(key: str, workload: spec.ServiceWorkload, load: Load, gpus: int) -> ServiceSetup:
+    cost = workload.service
+    model = ServiceModel(
+        gpu_seconds=cost.gpu_seconds_per_request,
+        other_seconds=cost.other_seconds_per_request,
+        concurrency=cost.concurrency,
+        queue_limit=cost.queue_limit,
+        gpus=gpus,
+    )
+    lifecycle = Lifecycle(workload.image_pull, workload.startup)
+    return ServiceSetup(key, model, load, lifecycle, cost.memory_mib)
+
+
+def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
+    """Return one setup per submission; several get numbered names, as a script that creates them would."""
+    run = workload.run
+    lifecycle = Lifecycle(workload.image_pull, 0, run.duration)
+    copies: list[JobSetup] = []
+    for number in range(run.copies):
+        name = job.metadata.name if run.copies == 1 else f"{job.metadata.name}-{number + 1}"
+        copy = replace(job, metadata=replace(job.metadata, name=name))
+        at_ms = run.at + number * run.every
+        copies.append(JobSetup(copy, at_ms, lifecycle, run.utilization / 100, run.memory_mib))
+    return copies
+
+
+def _shape(
+    load: spec.ConstantSpec | spec.StepsSpec | spec.RampSpec | spec.SineSpec | spec.SpikesSpec,
+) -> Load:
+    match load:
+        case spec.ConstantSpec():
+            return StepsLoad(((0.0, load.rate),))
+        case spec.StepsSpec():
+            return StepsLoad(tuple((step.at / 1000, step.rate) for step in load.steps))
+        case spec.RampSpec():
+            return RampLoad(load.from_rate, load.to_rate, load.start / 1000, load.end / 1000)
+        case spec.SineSpec():
+            return SineLoad(load.mean, load.amplitude, load.period / 1000, load.offset / 1000)
+        case spec.SpikesSpec():
+            return SpikesLoad(
+                load.base, load.peak, load.every / 1000, load.length / 1000, load.first / 1000
+            )

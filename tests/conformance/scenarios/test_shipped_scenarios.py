@@ -1,0 +1,121 @@
+"""The three guides' walk-throughs, and what they promise, in virtual time."""
+
+import json
+import math
+
+import pytest
+
+from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.sim.simulate import simulate
+
+RUNS: dict[str, dict] = {}
+
+
+def run(name):
+    if name not in RUNS:
+        RUNS[name] = simulate(find_setup(name))
+    return RUNS[name]
+
+
+def rescales(document):
+    return [
+        (event["t"], event["from"], event["to"])
+        for event in document["events"]
+        if event["kind"] == "SuccessfulRescale"
+    ]
+
+
+def test_the_promised_scenarios_ship():
+    assert shipped_names() == ["ack-bert", "ack-bert-v2beta1", "aks-mnist-jobs", "eks-vision"]
+
+
+@pytest.mark.parametrize("name", ["ack-bert", "ack-bert-v2beta1"])
+def test_ack_bert_goes_from_one_to_two_at_23_percent_and_back(name):
+    document = run(name)
+    (out, start, peak), (back, _, end) = rescales(document)
+    assert (start, peak, end) == (1, math.ceil(1 * 23 / 20), 1)
+    # load at 60 s; at most a collect, a scrape (15 s) and a sync (15 s) later
+    assert 60 < out <= 60 + 1 + 15 + 15
+    # load ends at 600 s; the stabilization window of 300 s runs from the last sync that still saw it
+    assert 600 + 300 < back <= 600 + 300 + 1 + 15 + 15
+    assert document["summary"]["hpas"]["gpu-hpa"] == {
+        "maxReplicas": 2,
+        "finalReplicas": 1,
+        "rescales": 2,
+    }
+
+
+def test_ack_bert_reads_23_percent_against_20():
+    series = run("ack-bert")["series"]
+    at_75 = series["t"].index(75.0)
+    assert series["hpa/gpu-hpa/value"][at_75] == 23.0
+    assert series["load/bert-intent-detection"][at_75] == 4.6
+
+
+def test_ack_bert_brings_a_node_for_its_second_pod_and_lets_it_go():
+    document = run("ack-bert")
+    kinds = [event["kind"] for event in document["events"]]
+    order = ["SuccessfulRescale", "FailedScheduling", "TriggeredScaleUp", "NodeReady", "ScaleDown"]
+    places = [kinds.index(kind, kinds.index("LoadChanged")) for kind in order]
+    assert places == sorted(places)
+    assert document["summary"]["nodePools"]["gpu"] == {"maxNodes": 2, "finalNodes": 1}
+
+
+def test_the_old_form_of_the_hpa_decides_alike():
+    assert rescales(run("ack-bert-v2beta1")) == rescales(run("ack-bert"))
+
+
+def test_eks_vision_follows_the_mean_of_all_gpus_on_the_service():
+    document = run("eks-vision")
+    # 30 requests/s x 0.06 s = 1.8 GPUs on 2 pods: 90 % against 30. The scrape that sees it first may fall
+    # into the minute of change; from then on ceil(90 / 30 x 2) = 6, and 1.8 / 6 = 30 % keeps it there.
+    assert document["summary"]["hpas"]["vision-api-gpu-hpa"]["maxReplicas"] == 6
+    assert document["summary"]["hpas"]["vision-api-gpu-hpa"]["finalReplicas"] == 2
+    assert document["summary"]["nodePools"]["gpu-g4dn"] == {"maxNodes": 6, "finalNodes": 2}
+    reasons = {e["reason"] for e in document["events"] if e["kind"] == "SuccessfulRescale"}
+    assert "New size: 6; reason: Service metric DCGM_FI_DEV_GPU_UTIL_AVG above target" in reasons
+
+
+def test_aks_jobs_pend_the_pool_grows_to_three_and_all_complete():
+    document = run("aks-mnist-jobs")
+    summary = document["summary"]
+    assert (summary["completedJobs"], summary["submittedJobs"]) == (20, 20)
+    assert summary["nodePools"]["gpu"] == {"maxNodes": 3, "finalNodes": 1}
+    # 20 jobs x 100 s at 62 % of one GPU
+    assert summary["busyGpuHours"] == pytest.approx(20 * 100 * 0.62 / 3600, abs=1e-4)
+    pending = document["series"]["pods/pending"]
+    assert max(pending) >= 19
+    assert pending[-1] == 0
+
+
+@pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
+def test_the_same_seed_gives_the_same_bytes(name):
+    again = simulate(find_setup(name))
+    assert json.dumps(again) == json.dumps(run(name))
+
+
+def test_another_seed_gives_other_names_and_the_same_decisions():
+    from dataclasses import replace
+
+    other = simulate(replace(find_setup("ack-bert"), seed=7))
+    assert other["events"] != run("ack-bert")["events"]
+    assert [step[1:] for step in rescales(other)] == [(1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
+def test_a_document_has_the_published_form(name):
+    document = run(name)
+    assert list(document) == ["scenario", "seed", "description", "summary", "events", "series"]
+    assert set(document["events"][0]) == {"t", "kind", "object", "from", "to", "reason"}
+    times = [event["t"] for event in document["events"]]
+    assert times == sorted(times)
+    length = len(document["series"]["t"])
+    assert {len(values) for values in document["series"].values()} == {length}
+
+
+def test_requests_are_conserved():
+    for requests in run("eks-vision")["summary"]["requests"].values():
+        total = requests["served"] + requests["waiting"] + requests["rejected"]
+        assert total == pytest.approx(requests["arrived"], abs=1e-2)
+        # 10/s from 60 to 180 s, 30/s from 180 to 960 s
+        assert requests["arrived"] == pytest.approx(10 * 120 + 30 * 780)
