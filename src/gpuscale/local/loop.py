@@ -1,0 +1,217 @@
+"""`gpuscale up`: every hop of the loop running live in one process, with HTTP between them.
+
+Node agents are scraped over HTTP into the series store, the store is served as Prometheus, the rules are
+served as the metrics APIs, and the HPA controller asks those APIs as it would in a cluster. Pods, nodes
+and load move on the event engine, which follows the clock. All tasks belong to one group: a fault that
+nothing expected ends the loop instead of leaving it half alive.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import aiohttp
+from aiohttp import web
+
+from gpuscale.core.clock import WallClock
+from gpuscale.core.errors import UnavailableError
+from gpuscale.gpu.readings import GpuReading
+from gpuscale.local.agents import NodeAgents
+from gpuscale.local.autoscaling import LiveHpas
+from gpuscale.local.guard import only_host
+from gpuscale.local.present import Present
+from gpuscale.local.scraping import Scraper
+from gpuscale.local.view import LiveView
+from gpuscale.metricsapi.app import add_routes as add_metrics_api
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.promapi.app import add_routes as add_prometheus_api
+from gpuscale.promapi.axis import TimeAxis
+from gpuscale.series.store import SeriesStore
+from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.directory import ClusterDirectory
+from gpuscale.sim.document import events, row
+from gpuscale.sim.events import Event
+from gpuscale.sim.pipeline import utilization
+from gpuscale.sim.recorder import Recorder
+from gpuscale.sim.setup import Setup
+from gpuscale.sim.world import World
+from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.metrics_client import MetricsClient
+from gpuscale.sources.resources import KUBERNETES
+from gpuscale.views.live import add_routes as add_page
+
+_PUMP_S = 0.05
+"""How often, in real seconds, the world is brought up to the clock when nobody asks for it."""
+_RECORD_MS = 5_000
+"""Time between two points of the page's charts, in scenario time."""
+_FIRST_LOOK_S = 2.0
+"""Scenario time until the first scrape; the agents have read their GPUs by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """Where and how fast the loop runs."""
+
+    host: str
+    port: int
+    """0 takes any free port."""
+    speed: float
+    """Seconds of scenario time per second."""
+
+
+class LiveLoop:
+    """The loop over one scenario.
+
+    Args:
+        setup: what to run.
+        options: where and how fast.
+        on_event: told every event as plain data, as it happens.
+    """
+
+    def __init__(
+        self, setup: Setup, options: LiveOptions, on_event: Callable[[dict[str, object]], None]
+    ) -> None:
+        self._setup = setup
+        self._options = options
+        self._clock = WallClock(options.speed)
+        self._world = World(setup, self._clock.now_ms())
+        self._present = Present(self._world, self._clock)
+        self._controller = HpaController(self._world)
+        self._store = SeriesStore()
+        self._recorder = Recorder()
+        self._agents = NodeAgents(self._present, self._clock, options.host)
+        self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
+        self._provider = MetricsProvider(
+            setup.rules,
+            EmbeddedSource(self._store),
+            ClusterDirectory(self._world.cluster),
+            self._clock,
+            setup.pipeline.relist_interval / 1000,
+        )
+        self._readings: dict[str, tuple[GpuReading, ...]] = {}
+        self._port = options.port
+        self.view = LiveView(
+            self._world,
+            self._controller,
+            self._recorder,
+            lambda node: self._readings.get(node, ()),
+            options.speed,
+            datetime.fromtimestamp(self._world.start_ms / 1000, UTC).isoformat(),
+            self.addresses,
+        )
+
+        def tell(event: Event) -> None:
+            on_event(events(self._world, [event])[0])
+
+        self._world.cluster.events.listen(tell)
+
+    @property
+    def url(self) -> str:
+        """Return the address of the page."""
+        return f"http://{self._options.host}:{self._port}"
+
+    def addresses(self) -> dict[str, object]:
+        """Return where the servers are."""
+        return {
+            "page": f"{self.url}/",
+            "prometheus": self.url,
+            "metricsApi": f"{self.url}/apis",
+            "nodeAgents": {node: self._agents.url(node) for node in sorted(self._agents.ports)},
+        }
+
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Run until `stop` is set; `on_ready` is called once the page answers.
+
+        Raises:
+            UnavailableError: the port is taken.
+        """
+        runner = await self._serve()
+        try:
+            await self._agents.follow_nodes()
+            on_ready()
+            async with aiohttp.ClientSession() as session, MetricsClient(self.url) as client:
+                await self._run_tasks(session, client, stop)
+        finally:
+            await self._agents.stop()
+            await runner.cleanup()
+
+    async def _run_tasks(
+        self, session: aiohttp.ClientSession, client: MetricsClient, stop: asyncio.Event
+    ) -> None:
+        hpas = LiveHpas(self._present, self._controller, client, KUBERNETES)
+        pipeline = self._setup.pipeline
+        paces: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
+            ("scraper", pipeline.scrape_interval, lambda: self._scraper.scrape_all(session)),
+            ("rules", pipeline.rule_interval, self._record_rules),
+            ("discovery", pipeline.relist_interval, self._provider.relist),
+            ("hpa", pipeline.hpa_sync_period, hpas.sync_all),
+        ]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._pump(), name="engine")]
+            await self._look_once(session)
+            tasks += [
+                group.create_task(self._every(period_ms, action), name=name)
+                for name, period_ms, action in paces
+            ]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def _look_once(self, session: aiohttp.ClientSession) -> None:
+        """Let every hop look once as it starts, before it falls into its own pace."""
+        await self._clock.sleep(_FIRST_LOOK_S)
+        await self._scraper.scrape_all(session)
+        await self._record_rules()
+        await self._provider.relist()
+
+    async def _serve(self) -> web.AppRunner:
+        app = web.Application(middlewares=[only_host(self._options.host)])
+        add_page(app, self.view)
+        axis = TimeAxis(self._world.start_ms, self._options.speed)
+        add_prometheus_api(app, self._store, self._clock, axis)
+        add_metrics_api(app, self._provider)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._options.host, self._options.port).start()
+        except OSError as error:
+            await runner.cleanup()
+            where = f"{self._options.host}:{self._options.port}"
+            raise UnavailableError(f"can't listen on {where}: {error.strerror or error}") from error
+        self._port = int(runner.addresses[0][1])
+        return runner
+
+    async def _pump(self) -> None:
+        """Keep the world, the agents and the record up with the clock."""
+        next_record_ms = self._world.start_ms
+        while True:
+            now_ms = self._present.catch_up()
+            await self._agents.follow_nodes()
+            if now_ms >= next_record_ms:
+                self._record(now_ms)
+                next_record_ms += _RECORD_MS * (1 + (now_ms - next_record_ms) // _RECORD_MS)
+            await asyncio.sleep(_PUMP_S)
+
+    def _record(self, now_ms: int) -> None:
+        self._world.advance_load(now_ms)
+        values: dict[str, float | None] = {}
+        self._readings = {
+            node: self._world.gpus.read(node, now_ms) for node in self._world.gpus.readers
+        }
+        for node, readings in self._readings.items():
+            values |= utilization(self._world, node, readings)
+        self._recorder.add(self._world.seconds(now_ms), row(self._world, self._controller, values))
+
+    async def _record_rules(self) -> None:
+        if self._setup.recording is not None:
+            self._setup.recording.evaluate(self._store, self._clock.now_ms())
+
+    async def _every(self, period_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+        """Do something once per period of scenario time; a late turn is not made up for."""
+        due_ms = self._world.start_ms + period_ms
+        while True:
+            await self._clock.sleep((due_ms - self._clock.now_ms()) / 1000)
+            await action()
+            late_ms = max(0, self._clock.now_ms() - due_ms)
+            due_ms += period_ms * (1 + late_ms // period_ms)

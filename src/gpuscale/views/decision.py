@@ -1,0 +1,125 @@
+"""What an HPA would do, and why, as lines for a terminal or a file."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuscale.hpa.answers import could_decide, current_milli, deciding_event
+from gpuscale.hpa.documents import DecisionRequest
+from gpuscale.hpa.findings import Finding, findings
+from gpuscale.hpa.names import metric_text
+from gpuscale.hpa.observed import metric_label
+from gpuscale.hpa.types import Condition, Decision, MetricStatus
+from gpuscale.hpa.wording import shown_number
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.views.words import NO_DATA, plain_text
+
+_HEADINGS = ("Metric", "Current", "Target", "Asks for")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, and how a terminal shows it."""
+
+    text: str
+    style: str = ""
+    """In rich's words; empty for plain text."""
+
+
+def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[Line]:
+    """Return what the HPA sees, what it would do, why, and what to change."""
+    yield Line(_title(request), "bold")
+    yield Line(_verdict(request, decision), _verdict_style(decision))
+    if decision.metrics:
+        yield Line("")
+        yield from _table([_HEADINGS, *(_row(request.hpa, m) for m in decision.metrics)])
+    yield from _section("Why", _explanation(request, decision))
+    yield from _section("What shaped it", _finding_texts(findings(request, decision)))
+    yield from _section("Conditions", _aligned(map(_condition_row, decision.conditions)))
+    event = deciding_event(decision)
+    if event is not None:
+        yield from _section("Event", (f"{event.type}  {event.reason}  {event.message}",))
+
+
+def _title(request: DecisionRequest) -> str:
+    hpa = request.hpa
+    target = f"{hpa.target.kind}/{hpa.target.name}"
+    bounds = f"{hpa.min_replicas} to {hpa.max_replicas} replicas"
+    return plain_text(f"{request.place}: HPA {hpa.metadata.key} of {target}, {bounds}")
+
+
+def _verdict(request: DecisionRequest, decision: Decision) -> str:
+    if decision.rescale:
+        return f"Goes from {decision.current_replicas} to {decision.desired_replicas}."
+    if could_decide(decision):
+        return f"Stays at {decision.current_replicas}."
+    return f"Can't decide, and leaves the count at {decision.current_replicas}."
+
+
+def _verdict_style(decision: Decision) -> str:
+    if not could_decide(decision):
+        return "bold red"
+    return "bold green" if decision.rescale else "bold"
+
+
+def _row(hpa: HorizontalPodAutoscaler, status: MetricStatus) -> tuple[str, ...]:
+    name = plain_text(metric_label(hpa.metrics[status.index]))
+    if status.error is not None:
+        return name, NO_DATA, status.target, "failed"
+    return name, _current(status), status.target, str(status.proposed_replicas)
+
+
+def _current(status: MetricStatus) -> str:
+    if status.average_utilization is not None:
+        return f"{status.average_utilization}%"
+    milli = current_milli(status)
+    return NO_DATA if milli is None else shown_number(milli)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+    """Return columns two blanks apart: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for index, row in enumerate(rows):
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        yield Line("  ".join((row[0].ljust(widths[0]), *rest)), "" if index else "bold")
+
+
+def _explanation(request: DecisionRequest, decision: Decision) -> Iterator[str]:
+    """Return the steps with the short names of metrics: events print whole Go structures."""
+    names = {metric_text(spec): metric_label(spec) for spec in request.hpa.metrics}
+    for sentence in (*request.notes, *decision.explanation):
+        shortened = sentence
+        for long_name, label in names.items():
+            shortened = shortened.replace(long_name, label)
+        yield shortened
+
+
+def _finding_texts(found: Iterable[Finding]) -> Iterator[str]:
+    for finding in found:
+        yield f"{finding.rule}: {finding.effect}"
+        yield f"  -> {finding.remedy}"
+
+
+def _condition_row(condition: Condition) -> tuple[str, ...]:
+    return condition.type, condition.status, condition.reason, condition.message
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Return rows whose cells but the last stand in columns."""
+    cells = [[plain_text(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True))
+        yield "  ".join((*padded, row[-1]))
+
+
+def _section(heading: str, texts: Iterable[str]) -> Iterator[Line]:
+    lines = [Line(f"  {_on_one_line(text)}".rstrip()) for text in texts]
+    if lines:
+        yield Line("")
+        yield Line(heading, "bold")
+        yield from lines
+
+
+def _on_one_line(text: str) -> str:
+    indent = len(text) - len(text.lstrip(" "))
+    return " " * indent + plain_text(text)

@@ -1,0 +1,67 @@
+"""The report of a run: one HTML file that holds everything it needs.
+
+The page's own modules are put one after the other into a single module script, because a browser
+refuses to import modules beside a file that was opened from disk.
+"""
+
+import html
+import json
+from collections.abc import Mapping
+from string import Template
+
+from gpuscale.core.durations import format_duration
+from gpuscale.views.assets import plotly_script, static_text
+
+_MODULES = ("dom.js", "format.js", "store.js", "events.js", "charts.js", "report.js")
+
+
+def render_report(document: Mapping[str, object]) -> str:
+    """Return the report as one HTML text; the same document gives the same text.
+
+    Args:
+        document: a run document, as `simulate --json` writes it.
+
+    Raises:
+        UnavailableError: Plotly's script is not installed.
+        ValueError: a number of the document is not finite; JSON has no word for it.
+    """
+    scenario = str(document.get("scenario", "run"))
+    return Template(static_text("report.html")).substitute(
+        title=html.escape(f"{scenario} · gpuscale"),
+        scenario=html.escape(scenario),
+        description=html.escape(str(document.get("description") or "")),
+        facts=html.escape(_facts(document)),
+        style=static_text("style.css"),
+        document=embeddable_json(document),
+        plotly=plotly_script(),
+        script=_script(),
+    )
+
+
+def embeddable_json(document: Mapping[str, object]) -> str:
+    """Return JSON that can stand inside a script element: no text in it can end that element.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _facts(document: Mapping[str, object]) -> str:
+    summary = document.get("summary")
+    duration = summary.get("duration") if isinstance(summary, Mapping) else None
+    facts = [f"seed {document['seed']}"] if "seed" in document else []
+    if isinstance(duration, (int, float)):
+        facts.append(f"{format_duration(round(duration * 1000))} of scenario time")
+    return " · ".join(facts)
+
+
+def _script() -> str:
+    return "\n".join(_without_module_words(static_text(name)) for name in _MODULES)
+
+
+def _without_module_words(source: str) -> str:
+    """Return a module's text without its imports and exports; each stands on a line of its own."""
+    lines = [line for line in source.splitlines() if not line.startswith("import ")]
+    return "\n".join(line.removeprefix("export ") for line in lines)

@@ -1,0 +1,133 @@
+// Events in Kubernetes' own words: as a list, newest first, that can be filtered and searched.
+import { element, keyed, setAttribute, setText } from "./dom.js";
+import { clock, isNumber } from "./format.js";
+
+export const CATEGORIES = {
+  load: { name: "Load", short: "load", symbol: "triangle-up" },
+  scaling: { name: "Scaling", short: "scaling", symbol: "diamond" },
+  pods: { name: "Pods", short: "pods", symbol: "circle" },
+  nodes: { name: "Nodes", short: "nodes", symbol: "square" },
+  warning: { name: "Warnings", short: "warnings", symbol: "x" },
+};
+
+const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|Invalid|Ambiguous)/;
+const OF_NODES = /^(TriggeredScaleUp|ScaleDown|ScaledUpGroup|Node)/;
+const PAGE = 200; // rows made at once; thousands of rows would slow the page down
+
+export function categoryOf(event) {
+  if (WARNINGS.test(event.kind)) return "warning";
+  if (event.kind === "LoadChanged") return "load";
+  if (OF_NODES.test(event.kind) || /^Node/.test(event.object ?? "")) return "nodes";
+  if (/^HorizontalPodAutoscaler\//.test(event.object ?? "") || event.kind === "ScalingReplicaSet") return "scaling";
+  return "pods";
+}
+
+export class EventList {
+  // `onPick` hears of the event whose row was chosen, `onFilter` of the categories that are shown.
+  constructor(root, store, { newestFirst = true, onPick = () => {}, onFilter = () => {} } = {}) {
+    this.store = store;
+    this.newestFirst = newestFirst;
+    this.onPick = onPick;
+    this.onFilter = onFilter;
+    this.shown = new Set(Object.keys(CATEGORIES));
+    this.text = "";
+    this.limit = PAGE;
+    this.build(root);
+    this.refresh();
+  }
+
+  build(root) {
+    this.filters = element("div", { class: "filters", role: "group", "aria-label": "Kinds of events shown" });
+    this.search = element("input", {
+      type: "search", placeholder: "Filter by word, e.g. a pod's name", "aria-label": "Filter events by word",
+      oninput: () => this.changeText(),
+    });
+    this.list = element("ol", { class: "event-list", tabindex: "0", "aria-label": "Events" });
+    this.count = element("p", { class: "note", role: "status" });
+    this.more = element("button", { type: "button", class: "quiet", onclick: () => this.showMore() }, "Show more");
+    root.replaceChildren(this.filters, this.search, this.list, element("div", { class: "event-foot" }, this.count, this.more));
+  }
+
+  changeText() {
+    this.text = this.search.value.trim().toLowerCase();
+    this.limit = PAGE;
+    this.refresh();
+  }
+
+  showMore() {
+    this.limit += PAGE;
+    this.refresh();
+  }
+
+  toggle(category) {
+    if (this.shown.has(category)) this.shown.delete(category);
+    else this.shown.add(category);
+    this.onFilter([...this.shown]);
+    this.refresh();
+  }
+
+  refresh() {
+    const numbered = this.store.events.map((event, index) => ({ event, index: this.store.eventsDropped + index }));
+    const found = numbered.filter(({ event }) => this.matches(event));
+    const ordered = this.newestFirst ? found.reverse() : found;
+    this.drawFilters();
+    const rows = ordered.slice(0, this.limit);
+    keyed(this.list, rows, ({ index }) => String(index), ({ event }) => this.row(event), () => {});
+    this.more.hidden = ordered.length <= this.limit;
+    setText(this.count, this.summary(ordered.length, numbered.length));
+  }
+
+  summary(found, total) {
+    if (total === 0) return "No events yet";
+    return found === total ? `${total} events` : `${found} of ${total} events`;
+  }
+
+  matches(event) {
+    if (!this.shown.has(categoryOf(event))) return false;
+    if (!this.text) return true;
+    return `${event.kind} ${event.object} ${event.reason ?? ""}`.toLowerCase().includes(this.text);
+  }
+
+  drawFilters() {
+    keyed(this.filters, Object.keys(CATEGORIES), (category) => category,
+      (category) => this.filterButton(category),
+      (button, category) => setAttribute(button, "aria-pressed", this.shown.has(category)));
+  }
+
+  filterButton(category) {
+    return element("button", { type: "button", class: "chip", onclick: () => this.toggle(category) },
+      element("span", { class: `dot dot-${category}` }), CATEGORIES[category].name);
+  }
+
+  row(event) {
+    const change = isNumber(event.from) && isNumber(event.to) && event.from !== event.to ? `${event.from} → ${event.to}` : "";
+    const head = element("span", { class: "event-head" },
+      element("span", { class: `dot dot-${categoryOf(event)}` }),
+      element("strong", {}, event.kind), element("span", { class: "event-object" }, event.object ?? ""),
+      element("span", { class: "event-change" }, change));
+    const button = element("button", { type: "button", onclick: () => this.onPick(event) },
+      element("time", {}, clock(event.t)),
+      element("span", { class: "event-text" }, head, element("span", { class: "event-reason" }, event.reason ?? "")));
+    return element("li", {}, button);
+  }
+
+  // Brings an event into view and points at it, showing its kind again if it was filtered out.
+  reveal(event) {
+    if (!this.matches(event)) this.clearFilter(categoryOf(event));
+    const index = this.store.events.indexOf(event);
+    const position = this.newestFirst ? this.store.events.length - 1 - index : index;
+    this.limit = Math.max(this.limit, position + 1);
+    this.refresh();
+    const row = this.list.querySelector(`[data-key="${this.store.eventsDropped + index}"]`);
+    row?.scrollIntoView({ block: "nearest" });
+    for (const other of this.list.querySelectorAll(".picked")) other.classList.remove("picked");
+    row?.classList.add("picked");
+  }
+
+  clearFilter(category) {
+    this.shown.add(category);
+    this.search.value = "";
+    this.text = "";
+    this.onFilter([...this.shown]);
+  }
+}

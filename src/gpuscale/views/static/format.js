@@ -1,0 +1,75 @@
+// How numbers, times and names read on the page. Absent values are a dash, never a zero.
+
+export const NO_DATA = "–";
+
+export function isNumber(value) {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+export function number(value) {
+  if (!isNumber(value)) return NO_DATA;
+  const size = Math.abs(value);
+  const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  return value.toLocaleString("en", { maximumFractionDigits: digits, useGrouping: size >= 10000 });
+}
+
+export function withUnit(value, unit) {
+  if (!isNumber(value)) return NO_DATA;
+  return unit === "%" ? `${number(value)}%` : `${number(value)} ${unit}`;
+}
+
+export function clock(seconds) {
+  if (!isNumber(seconds)) return NO_DATA;
+  const whole = Math.max(0, Math.floor(seconds));
+  const two = (part) => String(part).padStart(2, "0");
+  return `${two(Math.floor(whole / 3600))}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
+}
+
+export function memory(usedMib, totalMib) {
+  const gibibytes = (mib) => (isNumber(mib) ? number(mib / 1024) : NO_DATA);
+  return `${gibibytes(usedMib)} of ${gibibytes(totalMib)} GiB`;
+}
+
+// The ends of a long name tell pods apart, so the middle goes.
+export function shortName(name, length = 26) {
+  if (name.length <= length) return name;
+  const tail = Math.floor(length * 0.45);
+  return `${name.slice(0, length - tail - 1)}…${name.slice(-tail)}`;
+}
+
+// A pod of a ReplicaSet by its first word and the random end that tells it from its siblings.
+export function shortPod(name) {
+  const words = name.split("-");
+  return name.length <= 16 || words.length < 3 ? shortName(name, 18) : `${shortName(words[0], 9)}…${words.at(-1)}`;
+}
+
+// As kubectl prints ages: two units while the first is small (apimachinery util/duration).
+export function age(seconds) {
+  if (!isNumber(seconds)) return NO_DATA;
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 120) return `${whole}s`;
+  if (whole < 600) return twoUnits(Math.floor(whole / 60), "m", whole % 60, "s");
+  if (whole < 10800) return `${Math.floor(whole / 60)}m`;
+  if (whole < 28800) return twoUnits(Math.floor(whole / 3600), "h", Math.floor(whole / 60) % 60, "m");
+  if (whole < 172800) return `${Math.floor(whole / 3600)}h`;
+  return twoUnits(Math.floor(whole / 86400), "d", Math.floor(whole / 3600) % 24, "h");
+}
+
+function twoUnits(first, firstUnit, second, secondUnit) {
+  return second ? `${first}${firstUnit}${second}${secondUnit}` : `${first}${firstUnit}`;
+}
+
+export function podName(reference) {
+  return reference.startsWith("default/") ? reference.slice("default/".length) : reference;
+}
+
+// maxReplicas -> "Max replicas"; words that are written in capitals stay so.
+export function label(key) {
+  const words = key.replace(/([a-z0-9])([A-Z])/g, "$1 $2").split(/[\s_]+/);
+  const text = words.map((word) => (/^(gpu|hpa)s?$/i.test(word) ? capitals(word) : word.toLowerCase())).join(" ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function capitals(word) {
+  return word.toLowerCase().endsWith("s") ? `${word.slice(0, -1).toUpperCase()}s` : word.toUpperCase();
+}

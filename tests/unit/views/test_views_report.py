@@ -1,0 +1,77 @@
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gpuscale.views.report import embeddable_json, render_report
+
+
+@pytest.fixture
+def document(finished):
+    whole = finished.document()
+    del whole["started"]
+    return whole
+
+
+def embedded(html):
+    return re.search(r'<script type="application/json" id="run">(.*?)</script>', html, re.DOTALL)[1]
+
+
+def without_plotly(html):
+    start = html.index("<script>")
+    return html[:start] + html[html.index("</script>", start) :]
+
+
+def test_same_document_gives_the_same_report(document):
+    assert render_report(document) == render_report(json.loads(json.dumps(document)))
+
+
+def test_report_holds_the_whole_document(document):
+    assert json.loads(embedded(render_report(document))) == document
+
+
+def test_report_asks_the_network_for_nothing(document):
+    html = without_plotly(render_report(document))
+    assert "default-src 'none'" in html
+    assert not re.search(r"(?:src|href)=\"(?!data:)", html)
+    assert not re.search(r"\bfetch\(|EventSource|@import|^import ", html, re.MULTILINE)
+
+
+def test_report_says_what_was_run(document):
+    html = render_report(document)
+    assert "<title>ack-bert · gpuscale</title>" in html
+    assert "seed 1 · 30m of scenario time" in html
+
+
+def test_text_of_a_document_never_becomes_markup(document):
+    nasty = "</script><script>alert(1)</script>&<!--"
+    html = render_report({**document, "scenario": nasty, "description": nasty})
+    assert "<script>alert" not in html
+    assert json.loads(embedded(html))["description"] == nasty
+
+
+def test_dollar_signs_of_a_document_stay(document):
+    html = render_report({**document, "description": "costs $1 and ${style}"})
+    assert "costs $1 and ${style}" in html
+
+
+def test_a_number_that_json_cannot_say_is_refused():
+    with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+        embeddable_json({"summary": {"meanScaleOutLag": float("nan")}})
+
+
+def test_modules_become_one_script_without_imports(document):
+    script = render_report(document).rpartition('<script type="module">')[2]
+    assert "class ChartStack" in script
+    assert "class EventList" in script
+    assert not re.search(r"^(import|export) ", script, re.MULTILINE)
+
+
+def test_rendering_imports_neither_plotly_nor_rich():
+    code = (
+        "import sys; from gpuscale.views import report, terminal; report.render_report({}); "
+        "terminal.event_line({}); sys.exit(bool({'plotly', 'rich'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

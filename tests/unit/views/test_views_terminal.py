@@ -1,0 +1,184 @@
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from gpuscale.views.terminal import event_line, state_table, summary_tables, summary_text
+from gpuscale.views.words import clock_text, label_text, number_text
+
+RESCALE = {
+    "t": 45.0,
+    "kind": "SuccessfulRescale",
+    "object": "HorizontalPodAutoscaler/gpu-hpa",
+    "from": 1,
+    "to": 2,
+    "reason": "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target",
+}
+SMALL = {
+    "summary": {
+        "duration": 1800,
+        "hpas": {
+            "gpu-hpa": {"maxReplicas": 2, "finalReplicas": 1},
+            "b": {"maxReplicas": 12, "meanLag": 3.25},
+        },
+        "jobs": {"total": 20},
+        "gpuHours": 0.9,
+        "meanScaleOutLag": None,
+    },
+    "events": [RESCALE, {"t": 60, "kind": "Ready", "object": "Pod/a", "reason": ""}],
+}
+
+
+def printed(renderable, *, width=100, terminal=False):
+    file = io.StringIO()
+    Console(file=file, width=width, force_terminal=terminal, legacy_windows=False).print(renderable)
+    return file.getvalue()
+
+
+def test_event_is_one_line_in_the_words_of_kubernetes():
+    assert event_line(RESCALE) == (
+        "00:00:45  SuccessfulRescale  HorizontalPodAutoscaler/gpu-hpa  "
+        "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target"
+    )
+
+
+def test_event_without_a_reason_says_what_changed():
+    event = {
+        "t": 3600,
+        "kind": "LoadChanged",
+        "object": "Deployment/bert",
+        "from": 0,
+        "to": 4.6,
+        "reason": None,
+    }
+    assert (
+        event_line(event)
+        == "01:00:00  LoadChanged        Deployment/bert                  0 -> 4.6"
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["t", "kind", "object", "from", "to", "reason"]),
+        st.none() | st.integers(0, 10**9) | st.floats(0, 1e9) | st.text(max_size=20),
+    )
+)
+def test_event_of_any_content_stays_one_line_that_steers_no_terminal(event):
+    line = event_line(event)
+    assert not any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in line)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "00:00:00"), (59.99, "00:00:59"), (3661, "01:01:01"), (360_000, "100:00:00")],
+)
+def test_clock_counts_hours_on(seconds, text):
+    assert clock_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (4.6, "4.6"),
+        (22.95, "22.9"),
+        (0.125, "0.12"),
+        (12144, "12144"),
+        ("23/20", "23/20"),
+    ],
+)
+def test_numbers_read_as_people_write_them(value, text):
+    # 22.95 and 0.125 are binary fractions at or just below the tie: Python rounds them down.
+    assert number_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("maxReplicas", "Max replicas"),
+        ("gpuHours", "GPU hours"),
+        ("hpas", "HPAs"),
+        ("cost", "Cost"),
+    ],
+)
+def test_keys_become_words(key, text):
+    assert label_text(key) == text
+
+
+def test_plain_summary_aligns_its_columns():
+    assert summary_text(SMALL) == (
+        "00:00:45  SuccessfulRescale  HorizontalPodAutoscaler/gpu-hpa  "
+        "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target\n"
+        "00:01:00  Ready              Pod/a\n"
+        "\n"
+        "Duration            00:30:00\n"
+        "Jobs total                20\n"
+        "GPU hours              0.9 h\n"
+        "Mean scale out lag         -\n"
+        "\n"
+        "HPAs     Max replicas  Final replicas  Mean lag\n"
+        "gpu-hpa             2               1         -\n"
+        "b                  12               -    3.25 s"
+    )
+
+
+def test_summary_says_how_many_events_it_leaves_out():
+    assert "\n... and 1 more; --json and --html hold every event\n" in summary_text(
+        SMALL, max_events=1
+    )
+    assert "... and 1 more;" in printed(summary_tables(SMALL, max_events=1))
+
+
+def test_summary_of_an_empty_run_is_empty():
+    assert summary_text({}) == ""
+    assert printed(summary_tables({})).strip() == ""
+
+
+def test_summary_has_colours_on_a_terminal_only(finished):
+    tables = summary_tables(finished.document())
+    assert "\x1b[" in printed(tables, terminal=True)
+    assert "\x1b[" not in printed(tables)
+    assert "\x1b[" not in summary_text(finished.document())
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_summary_fits_the_width_and_cuts_no_word_of_a_reason(finished, width):
+    lines = printed(summary_tables(finished.document()), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "DCGM_CUSTOM_PROCESS_SM_UTIL" in "".join(line.strip() for line in lines)
+
+
+def test_markup_in_names_is_text_not_style():
+    event = {**RESCALE, "object": "Pod/[bold]x[/bold]"}
+    assert "Pod/[bold]x[/bold]" in printed(summary_tables({"events": [event]}))
+
+
+def test_state_table_shows_the_loop_as_it_stands(run):
+    run.advance(9)  # 00:02:15: the load came at 00:02:00 and the HPA asked for a second pod
+    lines = [line.split() for line in printed(state_table(run.state())).splitlines()]
+    assert lines[0] == [
+        "Workload",
+        "Load/s",
+        "HPA",
+        "sees",
+        "Ready",
+        "Wanted",
+        "Pending",
+        "Waiting",
+    ]
+    value = run.state()["hpas"][0]["targets"]
+    assert lines[1] == ["bert-intent-detection", "4.6", value, "1", "2", "1", "0"]
+    assert "00:02:15 at 10x   nodes 1 of 2 ready" in printed(state_table(run.state()))
+
+
+def test_state_without_an_hpa_or_readings_shows_dashes():
+    state = {
+        "workloads": [{"name": "train", "rate": None, "ready": 0, "pending": 2, "queue": 4}],
+        "nodes": [{"name": "n", "ready": True, "gpus": [{"util": None}]}],
+    }
+    text = printed(state_table(state))
+    assert text.splitlines()[1].split() == ["train", "-", "-", "0", "-", "2", "4"]
+    assert "GPUs no data" in text
