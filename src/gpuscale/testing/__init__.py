@@ -1,0 +1,1 @@
+"""Stand-ins for what needs hardware, offered to our tests and to users' tests."""

@@ -1,0 +1,51 @@
+"""A control plane with simulated GPU nodes to try things on: `python -m gpuscale.testing.cluster`."""
+
+import signal
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.testing.cluster.background import simulated_nodes
+from gpuscale.testing.cluster.flags import Settings
+from gpuscale.testing.cluster.nodes import SimulatedNode
+from gpuscale.testing.cluster.plane import ControlPlane
+
+
+def serve(
+    nodes: Annotated[int, typer.Option(min=0, help="Simulated nodes.")] = 2,
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs of each node.")] = 8,
+    hpa_sync_period: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two looks at each HPA.")
+    ] = 15.0,
+) -> None:
+    """Run a Kubernetes control plane with simulated GPU nodes until Ctrl-C.
+
+    Example: python -m gpuscale.testing.cluster --nodes 3 --gpus 4
+    """
+    typer.echo("starting the control plane, about 10 seconds", err=True)
+    fleet = [SimulatedNode(f"gpu-{number}", gpus=gpus) for number in range(1, nodes + 1)]
+    with (
+        ControlPlane(Settings(hpa_sync_period_s=hpa_sync_period)) as plane,
+        simulated_nodes(plane, *fleet),
+    ):
+        typer.echo(f"export KUBECONFIG={plane.admin}")
+        typer.echo("logs are beside that file; Ctrl-C ends it all", err=True)
+        with suppress(KeyboardInterrupt):
+            signal.pause()
+        typer.echo("ending", err=True)
+
+
+def main() -> None:
+    """Run the command line; errors that gpuscale knows are one line, not a trace."""
+    try:
+        typer.run(serve)
+    except GpuscaleError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

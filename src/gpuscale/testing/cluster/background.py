@@ -1,0 +1,98 @@
+"""Simulated nodes for synchronous tests: their kubelets run in a thread of their own."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from gpuscale.testing.cluster.kubelet import SimulatedKubelet, Times
+from gpuscale.testing.cluster.nodes import SimulatedNode
+from gpuscale.testing.cluster.plane import ControlPlane
+from gpuscale.testing.cluster.pod_status import AT_ONCE, PodTimes
+
+_TIMEOUT_S = 30.0
+
+
+class BackgroundKubelet:
+    """A `SimulatedKubelet` in another thread; its methods block until done."""
+
+    def __init__(self, kubelet: SimulatedKubelet) -> None:
+        self._kubelet = kubelet
+        self._loop = asyncio.get_running_loop()
+        self._finish = asyncio.Event()
+
+    def add(self, *nodes: SimulatedNode) -> None:
+        """Return once these nodes are Ready and take pods."""
+        self._run(self._kubelet.add(*nodes))
+
+    def remove(self, name: str) -> None:
+        """Take a node away, as a cloud would."""
+        self._run(self._kubelet.remove(name))
+
+    def silence(self, name: str) -> None:
+        """Let a node send no more signs of life; after about 50 s it becomes NotReady."""
+        self._run(self._kubelet.silence(name))
+
+    def finish(self) -> None:
+        """Let the thread come to its end; one that has ended already is left alone."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._finish.set)
+
+    async def finished(self) -> None:
+        """Return once `finish` was called; for the thread itself."""
+        await self._finish.wait()
+
+    def _run(self, call: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(call, self._loop).result(_TIMEOUT_S)
+
+
+@contextmanager
+def simulated_nodes(
+    plane: ControlPlane, *nodes: SimulatedNode, times: PodTimes | Times = AT_ONCE
+) -> Iterator[BackgroundKubelet]:
+    """Run kubelets for these nodes, and for those added later; at the end the nodes are removed.
+
+    Args:
+        plane: whose nodes they are.
+        nodes: Ready when the `with` begins.
+        times: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
+    """
+    started: Future[BackgroundKubelet] = Future()
+
+    async def serve() -> None:
+        async with SimulatedKubelet(plane.url, plane.ssl_context(), times) as kubelet:
+            await kubelet.add(*nodes)
+            background = BackgroundKubelet(kubelet)
+            started.set_result(background)
+            await background.finished()
+            await kubelet.remove_all()
+
+    ended = _in_thread(serve, started)
+    background = started.result(_TIMEOUT_S)
+    try:
+        yield background
+    finally:
+        background.finish()
+        ended.result(_TIMEOUT_S)
+
+
+def _in_thread(
+    serve: Callable[[], Coroutine[Any, Any, None]], started: Future[Any]
+) -> Future[None]:
+    """Run a coroutine in a thread, and return a future of its end; what it raises comes out there."""
+    ended: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:  # noqa: BLE001 - handed on to who waits
+            ended.set_exception(error)
+            if not started.done():
+                started.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    threading.Thread(target=run, name="simulated kubelets", daemon=True).start()
+    return ended

@@ -1,0 +1,83 @@
+"""Simulated nodes as the objects that a kubelet would write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuscale.objects.nodes import Taint
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+NOT_READY = "node.kubernetes.io/not-ready"
+_LEASE_SECONDS = 40
+"""The kubelet's; a node whose lease is not renewed for this long becomes NotReady."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedNode:
+    """A node with GPUs that is not there."""
+
+    name: str
+    gpus: int = 8
+    gpu_resource: str = "nvidia.com/gpu"
+    cpu: str = "96"
+    memory: str = "768Gi"
+    pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+    @property
+    def capacity(self) -> dict[str, str]:
+        """Return what the node offers; no GPU resource where it has no GPUs."""
+        gpus = {self.gpu_resource: str(self.gpus)} if self.gpus else {}
+        return {"cpu": self.cpu, "memory": self.memory, "pods": str(self.pods), **gpus}
+
+
+def node_object(node: SimulatedNode) -> dict[str, Any]:
+    """Return the Node to create; its status is written apart, as the API server asks for."""
+    labels = {"kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux", **node.labels}
+    taints = [
+        {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node.name, "labels": labels},
+        "spec": {"taints": taints},
+    }
+
+
+def node_status(node: SimulatedNode, address: str, now: str) -> dict[str, Any]:
+    """Return the patch that makes a node Ready."""
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "simulated",
+        **times,
+    }
+    status = {
+        "capacity": node.capacity,
+        "allocatable": node.capacity,
+        "conditions": [ready],
+        "addresses": [
+            {"type": "InternalIP", "address": address},
+            {"type": "Hostname", "address": node.name},
+        ],
+    }
+    return {"status": status}
+
+
+def lease_object(name: str, now_micro: str) -> dict[str, Any]:
+    """Return the lease whose renewal is a node's sign of life."""
+    spec = {
+        "holderIdentity": name,
+        "leaseDurationSeconds": _LEASE_SECONDS,
+        "renewTime": now_micro,
+    }
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": spec,
+    }

@@ -1,0 +1,292 @@
+"""A Kubernetes control plane on loopback, fresh for each use and gone afterwards."""
+
+import asyncio
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any, Self
+
+from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.testing.cluster import flags
+from gpuscale.testing.cluster.certificates import Authority, KeyPair, signing_key
+from gpuscale.testing.cluster.component import Component
+from gpuscale.testing.cluster.flags import Files, Settings
+from gpuscale.testing.cluster.kubeconfig import write_kubeconfig
+from gpuscale.testing.cluster.ports import free_ports, is_listening
+from gpuscale.testing.cluster.toolset import find, missing
+from gpuscale.testing.cluster.waiting import wait_until
+
+_START_TIMEOUT_S = 60.0
+_STARTS = 2
+"""A port that was free can be taken by the time it is used; another start takes other ports."""
+_PORT_TAKEN = "address already in use"
+_SERVING_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc", flags.SERVICE_ADDRESS)
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler, for as long as the `with` lasts.
+
+    ```
+    with ControlPlane(Settings(hpa_sync_period_s=1)) as plane:
+        plane.apply(manifest)
+        plane.wait("deployment/demo", "jsonpath={.status.readyReplicas}=2")
+    ```
+
+    `async with` works too; its methods block, so a coroutine calls them through `asyncio.to_thread`.
+    Nothing outlives it: the programs end with the `with`, and also if this process is interrupted or killed.
+
+    Args:
+        settings: periods, feature gates, further flags.
+        folder: for certificates, logs and data, and kept afterwards; None is a temporary one, which is not.
+    """
+
+    def __init__(self, settings: Settings | None = None, folder: Path | None = None) -> None:
+        self.settings = settings or Settings()
+        self.folder = folder or Path()
+        """Where everything of this control plane is, once it was started."""
+        self.port = 0
+        self._keeps_folder = folder is not None
+        self._components: list[Component] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    @property
+    def url(self) -> str:
+        """Return the API server's address."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def ca(self) -> Path:
+        """Return the certificate that all serving certificates are signed by."""
+        return self._clients.certificate
+
+    @property
+    def front_proxy_ca(self) -> Path:
+        """Return the certificate that the API server's own client certificate is signed by."""
+        return self._proxies.certificate
+
+    @property
+    def admin(self) -> Path:
+        """Return the kubeconfig of a user who may do everything."""
+        return self.folder / "admin.kubeconfig"
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Return the process ids of the supervisors; each has one program as its child."""
+        return tuple(component.pid for component in self._components)
+
+    def start(self) -> None:
+        """Start everything and return once pods can be made.
+
+        Raises:
+            UnavailableError: a program is missing, or one did not come up; with the ends of the logs.
+        """
+        if reason := missing():
+            raise UnavailableError(reason)
+        for attempt in range(1, _STARTS + 1):
+            try:
+                self._start()
+                return
+            except BaseException as error:
+                logs = self.logs()
+                self.stop()
+                if not isinstance(error, GpuscaleError):
+                    raise
+                if _PORT_TAKEN not in logs or attempt == _STARTS:
+                    raise UnavailableError(f"{error}\n{logs}") from error
+
+    def stop(self) -> None:
+        """End the programs and remove a temporary folder."""
+        for component in reversed(self._components):
+            component.begin_stop()
+        for component in self._components:
+            component.end_stop()
+        self._components.clear()
+        if not self._keeps_folder and self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def logs(self) -> str:
+        """Return the end of each program's log."""
+        return "\n".join(f"--- {c.name}\n{c.log_tail()}" for c in self._components)
+
+    def check(self) -> None:
+        """Return if all programs are running.
+
+        Raises:
+            UnavailableError: one has ended; with the end of its log.
+        """
+        for component in self._components:
+            if component.exit_code is not None:
+                raise UnavailableError(
+                    f"{component.name} ended with exit code {component.exit_code}; the end of its "
+                    f"log:\n{component.log_tail()}"
+                )
+
+    def kubectl(
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        kubeconfig: Path | None = None,
+        timeout_s: float = 60.0,
+    ) -> str:
+        """Return what kubectl prints.
+
+        Args:
+            arguments: as on its command line.
+            stdin: what to give it with `-f -`.
+            kubeconfig: of the user to be; None is the admin.
+            timeout_s: for the whole call.
+
+        Raises:
+            UnavailableError: there is no kubectl, or it did not end in time.
+            UpstreamError: it failed; with what it said.
+        """
+        command = [_kubectl(), f"--kubeconfig={kubeconfig or self.admin}", *arguments]
+        environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder)}
+        try:
+            answer = subprocess.run(  # noqa: S603 - the test's own words
+                command,
+                input=stdin,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            asked = " ".join(arguments)
+            raise UnavailableError(f"kubectl {asked} took longer than {timeout_s:g} s") from error
+        if answer.returncode:
+            raise UpstreamError(f"kubectl {' '.join(arguments)}: {answer.stderr.strip()}")
+        return answer.stdout
+
+    def apply(self, manifest: str) -> None:
+        """Make the objects of a manifest, or change them to it."""
+        self.kubectl("apply", "-f", "-", stdin=manifest)
+
+    def get(self, *arguments: str) -> dict[str, Any]:
+        """Return what `kubectl get` finds, as data: an object, or a list with `items`."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", "-o", "json", *arguments))
+        return found
+
+    def wait(self, resource: str, condition: str, *more: str, timeout_s: float = 30.0) -> None:
+        """Return once what `kubectl wait` is told to wait for has come.
+
+        Args:
+            resource: such as `deployment/demo`.
+            condition: after `--for=`, such as `condition=Available` or `jsonpath={.status.replicas}=2`.
+            more: further arguments, such as `--namespace=ml`.
+            timeout_s: until it is an error.
+
+        Raises:
+            UpstreamError: it did not come, or there is no such object.
+        """
+        flag = f"--timeout={timeout_s:g}s"
+        self.kubectl(
+            "wait", resource, f"--for={condition}", flag, *more, timeout_s=timeout_s + 30.0
+        )
+
+    def client_certificate(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
+        """Return a certificate that the API server takes for this user in these groups."""
+        return self._clients.client(user, groups)
+
+    def serving_certificate(self, *hosts: str) -> KeyPair:
+        """Return a certificate to serve with as any of these host names or addresses."""
+        return self._clients.server(hosts[0], hosts)
+
+    def kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """Return a kubeconfig of this user in these groups."""
+        pair = self.client_certificate(user, groups)
+        return write_kubeconfig(
+            pair.certificate.with_suffix(".kubeconfig"), self.url, self.ca, pair
+        )
+
+    def ssl_context(self, user: KeyPair | None = None) -> ssl.SSLContext:
+        """Return a context for HTTPS to the API server as this user; None is the admin."""
+        pair = user or self._admin_pair
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.load_cert_chain(pair.certificate, pair.key)
+        return context
+
+    def _start(self) -> None:
+        if not self._keeps_folder:
+            self.folder = Path(tempfile.mkdtemp(prefix="gpuscale-cluster-"))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        etcd_port, peer_port, self.port = free_ports(3)
+        files = self._make_files()
+        self._run("etcd", flags.etcd_flags(self.folder, etcd_port, peer_port))
+        self._await(lambda: is_listening(etcd_port), "etcd")
+        serving = flags.apiserver_flags(files, etcd_port, self.port, self.settings)
+        self._run("kube-apiserver", serving)
+        self._await(lambda: self._is_found("/readyz"), "kube-apiserver")
+        managing = flags.controller_manager_flags(files, self.settings)
+        self._run("kube-controller-manager", managing)
+        self._run("kube-scheduler", flags.scheduler_flags(files, self.settings))
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._await(lambda: self._is_found(account), "kube-controller-manager")
+
+    def _make_files(self) -> Files:
+        folder = self.folder / "certificates"
+        folder.mkdir(exist_ok=True)
+        self._clients = Authority(folder, "client-ca")
+        self._proxies = Authority(folder, "front-proxy-ca")
+        self._admin_pair = self._clients.client("admin", ["system:masters"])
+        write_kubeconfig(self.admin, self.url, self.ca, self._admin_pair)
+        return Files(
+            folder=folder,
+            client_ca=self._clients.certificate,
+            front_proxy_ca=self._proxies.certificate,
+            front_proxy=self._proxies.client("front-proxy-client"),
+            serving=self._clients.server("kube-apiserver", _SERVING_NAMES),
+            tokens=signing_key(folder),
+            controller_manager=self.kubeconfig("system:kube-controller-manager"),
+            scheduler=self.kubeconfig("system:kube-scheduler"),
+        )
+
+    def _run(self, name: str, arguments: Sequence[str]) -> None:
+        command = [str(find(name)), *arguments]
+        self._components.append(Component(name, command, self.folder, self.settings.stop_grace_s))
+
+    def _await(self, look: Callable[[], bool], name: str) -> None:
+        def look_at_all() -> bool:
+            self.check()
+            return look()
+
+        wait_until(look_at_all, f"{name} to be ready", _START_TIMEOUT_S, every_s=0.1)
+
+    def _is_found(self, path: str) -> bool:
+        """Return whether the API server answers a path with 200."""
+        context = self.ssl_context()
+        connection = HTTPSConnection("127.0.0.1", self.port, timeout=5.0, context=context)
+        with closing(connection), suppress(OSError, HTTPException):
+            connection.request("GET", path)
+            return connection.getresponse().status == 200
+        return False
+
+
+def _kubectl() -> str:
+    program = shutil.which("kubectl")
+    if program is None:
+        raise UnavailableError(
+            "needs the program kubectl; install Debian's package kubernetes-client"
+        )
+    return program

@@ -1,0 +1,22 @@
+"""Free ports on loopback."""
+
+import socket
+from contextlib import ExitStack
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return different ports that nobody listens on now; they are held together, then let go."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return tuple(each.getsockname()[1] for each in sockets)
+
+
+def is_listening(port: int) -> bool:
+    """Return whether something on loopback takes connections at this port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

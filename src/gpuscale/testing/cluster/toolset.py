@@ -1,0 +1,180 @@
+"""Which programs a control plane is made of, in which versions, and where they are.
+
+The versions stand in one place: the `go.mod` files of `tools/cluster`. A program counts as there if
+`$KUBEBUILDER_ASSETS` holds it, or if the cache holds it in the pinned version.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gpuscale.core.errors import NotFoundError, UnavailableError, UsageError
+
+ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+CACHE_VARIABLE = "GPUSCALE_TOOLS"
+BUILD_COMMAND = "python -m gpuscale.testing.cluster.tools build"
+RECORD = "versions.json"
+
+_MODULES = "modules"
+"""Where a wheel carries the go.mod files; a checkout has them in tools/cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One program and the Go package that it is built from."""
+
+    name: str
+    folder: str
+    """Of its go.mod, below tools/cluster."""
+    module: str
+    """The module whose version is the program's."""
+    package: str
+
+
+TOOLS = (
+    Tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+    *(
+        Tool(name, "kubernetes", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}")
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    ),
+    Tool(
+        "prometheus-adapter",
+        "prometheus-adapter",
+        "sigs.k8s.io/prometheus-adapter",
+        "sigs.k8s.io/prometheus-adapter/cmd/adapter",
+    ),
+)
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """What is kept about one built program, beside it."""
+
+    version: str
+    go: str
+    """What `go env GOVERSION` said."""
+    size_bytes: int
+    build_seconds: float
+
+
+def tool_named(name: str) -> Tool:
+    """Return the program of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for tool in TOOLS:
+        if tool.name == name:
+            return tool
+    names = ", ".join(tool.name for tool in TOOLS)
+    raise UsageError(f"found the program {name!r}, expected one of {names}")
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where built programs are kept; it need not be there yet."""
+    if chosen := environment.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    caches = environment.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "gpuscale" / "tools"
+
+
+def modules_folder() -> Path:
+    """Return the folder of the go.mod files.
+
+    Raises:
+        NotFoundError: neither a checkout nor a wheel that carries them.
+    """
+    here = Path(__file__).resolve()
+    for folder in (here.parent / _MODULES, here.parents[4] / "tools" / "cluster"):
+        if folder.is_dir():
+            return folder
+    raise NotFoundError(
+        f"the pinned versions are not here: no folder {here.parent / _MODULES}, and this is no "
+        "checkout of gpuscale; use a checkout, or a wheel made by its build"
+    )
+
+
+def pinned_version(tool: Tool) -> str:
+    """Return the version to build, such as `v1.36.3`.
+
+    Raises:
+        NotFoundError: no go.mod, or it does not name the module.
+    """
+    path = modules_folder() / tool.folder / "go.mod"
+    text = path.read_text() if path.is_file() else ""
+    found = re.search(rf"^(?:require|\t) ?{re.escape(tool.module)} (v\S+)", text, re.MULTILINE)
+    if found is None:
+        raise NotFoundError(
+            f"{path}: no requirement of {tool.module}, which {tool.name} is made of"
+        )
+    return found[1]
+
+
+def read_records(folder: Path) -> dict[str, BuildRecord]:
+    """Return what was built into a folder; a record that can't be read counts as none."""
+    try:
+        entries = json.loads((folder / RECORD).read_text())
+        return {name: BuildRecord(**entry) for name, entry in entries.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write_records(folder: Path, records: Mapping[str, BuildRecord]) -> None:
+    """Replace the records of a folder as a whole."""
+    entries = {name: asdict(records[name]) for name in sorted(records)}
+    temporary = folder / f".{RECORD}.{os.getpid()}"
+    temporary.write_text(json.dumps(entries, indent=2) + "\n")
+    temporary.replace(folder / RECORD)
+
+
+def built(tool: Tool, folder: Path) -> bool:
+    """Return whether a folder holds the program in the pinned version."""
+    record = read_records(folder).get(tool.name)
+    return (
+        record is not None
+        and record.version == pinned_version(tool)
+        and os.access(folder / tool.name, os.X_OK)
+    )
+
+
+def find(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of a program.
+
+    Raises:
+        UsageError: no program of gpuscale's set has this name.
+        UnavailableError: it is not built; says how to build it.
+    """
+    path = _path(tool_named(name), environment)
+    if path is None:
+        raise UnavailableError(_not_there([tool_named(name)], environment))
+    return path
+
+
+def missing(
+    names: Sequence[str] = CONTROL_PLANE, environment: Mapping[str, str] = os.environ
+) -> str:
+    """Return why these programs can't be used, in one sentence; empty if all are there."""
+    absent = [tool for tool in map(tool_named, names) if _path(tool, environment) is None]
+    return _not_there(absent, environment) if absent else ""
+
+
+def _path(tool: Tool, environment: Mapping[str, str]) -> Path | None:
+    assets = environment.get(ASSETS_VARIABLE)
+    if assets and os.access(Path(assets) / tool.name, os.X_OK):
+        return Path(assets) / tool.name
+    folder = cache_folder(environment)
+    return folder / tool.name if built(tool, folder) else None
+
+
+def _not_there(tools: Sequence[Tool], environment: Mapping[str, str]) -> str:
+    absent = ", ".join(f"{tool.name} {pinned_version(tool)}" for tool in tools)
+    verb = "is" if len(tools) == 1 else "are"
+    assets = environment.get(ASSETS_VARIABLE, "not set")
+    return (
+        f"{absent} {verb} not there: looked in ${ASSETS_VARIABLE} ({assets}) and "
+        f"{cache_folder(environment)}; build once with `{BUILD_COMMAND}`"
+    )

@@ -1,0 +1,47 @@
+"""One control plane for all tests marked `cluster`, and what to do where its programs are not built."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from gpuscale.testing.cluster import ControlPlane, Settings, missing
+
+HPA_SYNC_PERIOD_S = 1.0
+
+
+@cache
+def _reasons() -> tuple[str, ...]:
+    reasons = [reason] if (reason := missing()) else []
+    if shutil.which("kubectl") is None:
+        reasons.append("needs the program kubectl; install Debian's package kubernetes-client")
+    return tuple(reasons)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs programs that are not built; where they are required, that is an error."""
+    reasons = _reasons() if item.get_closest_marker("cluster") else ()
+    if not reasons:
+        return
+    if os.environ.get("CI") and os.environ.get("GPUSCALE_REQUIRE_CLUSTER") == "1":
+        pytest.fail("; ".join(reasons))
+    pytest.skip("; ".join(reasons))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    """Show the ends of the control plane's logs with what failed."""
+    report = yield
+    plane = getattr(item, "funcargs", {}).get("plane")
+    if report.failed and plane is not None:
+        report.sections.append(("control plane", plane.logs()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane that looks at HPAs every second."""
+    with ControlPlane(Settings(hpa_sync_period_s=HPA_SYNC_PERIOD_S)) as running:
+        yield running

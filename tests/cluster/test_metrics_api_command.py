@@ -1,0 +1,275 @@
+"""`gpuscale metrics-api`, as a process with least rights, behind a real Kubernetes."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from gpuscale.core.clock import WallClock
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.promapi.app import add_routes
+from gpuscale.series.store import SeriesStore
+from gpuscale.testing.cluster import SimulatedNode, aggregated_api, simulated_nodes, wait_until
+from gpuscale.testing.cluster.ports import free_ports
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+GPUSCALE = Path(sys.executable).parent / "gpuscale"
+GROUP_VERSIONS = (
+    "custom.metrics.k8s.io/v1beta1",
+    "custom.metrics.k8s.io/v1beta2",
+    "external.metrics.k8s.io/v1beta1",
+)
+VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/gpu_util"
+RULES = """
+rules:
+- seriesQuery: gpu_util{}
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- seriesQuery: queue_depth
+  resources: {namespaced: false}
+  metricsQuery: sum(queue_depth{<<.LabelMatchers>>})
+"""
+RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: metrics-api-delegator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:auth-delegator"}
+subjects: [{kind: User, name: metrics-api, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: metrics-api-auth-reader, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}
+subjects: [{kind: User, name: metrics-api, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: metrics-api-objects}
+rules: [{apiGroups: [""], resources: [pods, nodes, namespaces, services], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: metrics-api-objects}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: metrics-api-objects}
+subjects: [{kind: User, name: metrics-api, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: one-metric, namespace: default}
+rules: [{apiGroups: [custom.metrics.k8s.io], resources: [pods/gpu_util], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: one-metric, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: one-metric}
+subjects: [{kind: User, name: reader, apiGroup: rbac.authorization.k8s.io}]
+"""
+WORKLOAD = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: served}
+spec:
+  selector: {matchLabels: {app: served}}
+  template:
+    metadata: {labels: {app: served}}
+    spec: {containers: [{name: model, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+HPA = """
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: served}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: served}
+  maxReplicas: 5
+  metrics: [{type: Pods, pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 20}}}]
+"""
+
+
+class Prometheus:
+    """A series store behind the Prometheus API, in a thread; it repeats its values every half second."""
+
+    def __init__(self):
+        self.values = {}
+        self.port = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self):
+        self._thread.start()
+        wait_until(lambda: self.port, "the Prometheus API to listen")
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join(10)
+
+    async def _serve(self):
+        store, clock = SeriesStore(), WallClock()
+        app = web.Application()
+        add_routes(app, store, clock)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
+        while not self._stop.is_set():
+            for labels, value in tuple(self.values.items()):
+                store.append(dict(labels), clock.now_ms(), value)
+            await asyncio.sleep(0.5)
+        await runner.cleanup()
+
+    def set(self, name, value, **labels):
+        self.values[(("__name__", name), *labels.items())] = value
+
+
+class Server:
+    """The command as a process; it can be killed and started again."""
+
+    def __init__(self, plane, prometheus, folder):
+        (self.port,) = free_ports(1)
+        self.bundle = folder / "ca.crt"
+        (folder / "rules.yaml").write_text(RULES)
+        self._log = folder / "log.txt"
+        self._command = [
+            GPUSCALE,
+            "metrics-api",
+            f"--config={folder / 'rules.yaml'}",
+            f"--lister-kubeconfig={plane.kubeconfig('metrics-api')}",
+            f"--prometheus-url=http://127.0.0.1:{prometheus.port}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--metrics-relist-interval=1s",
+            "--metrics-max-age=10m",
+            f"--cert-dir={folder / 'certs'}",
+            f"--ca-bundle-file={self.bundle}",
+            "--service-name=gpuscale-metrics",
+            "--service-namespace=default",
+        ]
+        self.start()
+
+    def start(self):
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        wait_until(self._listens, "the metrics API to listen")
+
+    def _listens(self):
+        assert self._process.poll() is None, self._log.read_text()
+        return re.search("listening", self._log.read_text())
+
+    def stop(self, number=signal.SIGTERM):
+        self._process.send_signal(number)
+        return self._process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def prometheus():
+    with Prometheus() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(plane, prometheus, tmp_path_factory):
+    plane.apply(RIGHTS)
+    running = Server(plane, prometheus, tmp_path_factory.mktemp("metrics-api"))
+    service = {"service": "gpuscale-metrics", "ca_bundle": running.bundle}
+    with aggregated_api(plane, GROUP_VERSIONS, running.port, **service):
+        yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def workload(plane):
+    with simulated_nodes(plane, SimulatedNode("h200-served", gpus=8)):
+        plane.apply(WORKLOAD)
+        plane.wait("deployment/served", "jsonpath={.status.readyReplicas}=1")
+        yield
+        plane.kubectl("delete", "hpa", "--all")
+        plane.kubectl("delete", "deployment", "served")
+        wait_until(lambda: not pods(plane), "the pods to be gone")
+
+
+def pods(plane):
+    return [each["metadata"]["name"] for each in plane.get("pods", "-l", "app=served")["items"]]
+
+
+def values(plane, **options):
+    items = json.loads(plane.kubectl("get", "--raw", VALUES, **options))["items"]
+    return {item["describedObject"]["name"]: item["value"] for item in items}
+
+
+def replicas(plane):
+    return plane.get("deployment", "served")["spec"]["replicas"]
+
+
+def refusal(plane, path, user):
+    with pytest.raises(GpuscaleError, match="orbidden") as caught:
+        plane.kubectl("get", "--raw", path, kubeconfig=plane.kubeconfig(user))
+    return str(caught.value)
+
+
+def test_values_come_through_the_aggregation_layer(plane, prometheus, server, workload):
+    (pod,) = pods(plane)
+    prometheus.set("gpu_util", 12.5, namespace="default", pod=pod)
+    prometheus.set("queue_depth", 45.0, queue="a")
+    wait_until(lambda: _try(lambda: values(plane)) == {pod: "12500m"}, "the value")
+    path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue_depth"
+    wait_until(
+        lambda: "45" in str(_try(lambda: plane.kubectl("get", "--raw", path))), "the queue's depth"
+    )
+
+
+def _try(ask):
+    try:
+        return ask()
+    except GpuscaleError:
+        return None
+
+
+def test_a_user_without_rights_is_refused_and_one_with_a_right_gets_only_that(plane, server):
+    assert "gpu_util" in refusal(plane, VALUES, "stranger")
+    assert values(plane, kubeconfig=plane.kubeconfig("reader"))
+    refusal(plane, VALUES.replace("gpu_util", "other"), "reader")
+
+
+def test_spoofed_front_proxy_headers_get_nothing(server):
+    url = f"https://gpuscale-metrics.default.svc:{server.port}{VALUES}"
+    result = subprocess.run(
+        [
+            *("curl", "-sS", "--cacert", str(server.bundle), "--resolve"),
+            f"gpuscale-metrics.default.svc:{server.port}:127.0.0.1",
+            *("-H", "X-Remote-User: admin", "-H", "X-Remote-Group: system:masters", url),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    answer = json.loads(result.stdout)
+    assert (answer["kind"], answer["code"]) == ("Status", 403)
+    assert "system:anonymous" in answer["message"]
+
+
+def test_the_controller_scales_and_an_outage_changes_nothing(plane, prometheus, server, workload):
+    (pod,) = pods(plane)
+    prometheus.set("gpu_util", 23.0, namespace="default", pod=pod)
+    plane.apply(HPA)
+    wait_until(lambda: replicas(plane) == 2, "the scale-out to two pods")
+    server.stop(signal.SIGKILL)
+    time.sleep(5)  # five syncs of the controller without any metrics
+    assert replicas(plane) == 2
+    conditions = plane.get("hpa", "served")["status"]["conditions"]
+    reasons = {each["type"]: (each["status"], each["reason"]) for each in conditions}
+    assert reasons["ScalingActive"] == ("False", "FailedGetPodsMetric")
+    server.start()
+    plane.wait(f"apiservice/v1beta2.{GROUP_VERSIONS[0].partition('/')[0]}", "condition=Available")
+    plane.wait("hpa/served", "condition=ScalingActive", timeout_s=60)
+    assert replicas(plane) == 2
