@@ -1,0 +1,78 @@
+"""The `gpuscale` command. Heavy libraries load only when a command needs them."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gpuscale import __version__
+from gpuscale.cli import decide, exporter, metrics_api, schema, simulate, up
+from gpuscale.core.errors import ConfigError, GpuscaleError, QueryError, UsageError
+
+
+class _Group(TyperGroup):
+    """The commands, with a help flag that has a value without typer loading pydantic to make one."""
+
+    def get_help_option(self, ctx: Any) -> Any:  # noqa: ANN401 - typer keeps its classes to itself
+        """Return the help flag, which is false unless it is given."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+
+app = typer.Typer(
+    name="gpuscale",
+    cls=_Group,
+    help="Scale GPU workloads on Kubernetes by what their GPUs really do.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up")(up.up)
+app.command("simulate")(simulate.simulate)
+app.command("decide")(decide.decide)
+app.command("exporter", cls=exporter.ExporterCommand)(exporter.exporter)
+app.command("metrics-api", cls=metrics_api.MetricsApiCommand)(metrics_api.metrics_api)
+app.command("schema")(schema.schema)
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        print(f"gpuscale {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=lambda value: _version(wanted=value), help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Scale GPU workloads on Kubernetes by what their GPUs really do."""
+
+
+def main() -> None:
+    """Run the command line: exit 0 done, 1 the answer is no or a part failed, 2 wrong input."""
+    try:
+        app()
+    except (ConfigError, UsageError, QueryError) as error:
+        _fail(error, 2)
+    except GpuscaleError as error:
+        _fail(error, 1)
+
+
+def _fail(error: GpuscaleError, code: int) -> None:
+    for line in str(error).splitlines():
+        print(f"gpuscale: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""`gpuscale metrics-api`: the custom and external metrics APIs for a cluster.
+
+The flags come from one table, so this command has no parameters of its own: its signature is made from
+the table, which is what typer reads.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand
+
+from gpuscale.cli import go_flags
+from gpuscale.cli.go_flags import parameter, set_up_log, stop_event
+from gpuscale.core.errors import UsageError
+from gpuscale.metricsapi.flags import FLAGS, GROUPS, Flag
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.settings import MetricsApiSettings
+
+_DEBUG_FROM = 4
+_METAVARS = {"bool": "[true|false]", "duration": "DURATION", "list": "A,B,…", "int": "N"}
+
+
+class MetricsApiCommand(TyperCommand):
+    """Takes arguments as Go's programs do: `--profiling=false`, `--permit-port-sharing`, `-v=6`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer keeps its class to itself
+        """Return what is left of the arguments once they are read."""
+        return super().parse_args(ctx, plain_arguments(args))
+
+
+def metrics_api(**given: str | list[str] | None) -> None:
+    """Serve custom and external metrics to a cluster: a drop-in for prometheus-adapter.
+
+    Example:  gpuscale metrics-api --config rules.yaml --prometheus-url http://prometheus:9090
+    """
+    from gpuscale.metricsapi.settings import read_settings
+
+    texts = {
+        name.replace("_", "-"): [value] if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None and value != []
+    }
+    settings = read_settings(texts)
+    set_up_log(logging.DEBUG if settings.verbosity >= _DEBUG_FROM else logging.INFO)
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: "MetricsApiSettings") -> None:
+    try:
+        from gpuscale.metricsapi.server import MetricsApiServer
+    except ImportError as error:
+        raise UsageError(
+            f"found no Python package {error.name}, expected gpuscale's optional ones; "
+            "install gpuscale[kubernetes]"
+        ) from error
+
+    await MetricsApiServer(settings).run(stop_event(), _announce)
+
+
+def _announce(address: str) -> None:
+    logging.getLogger("gpuscale").info("listening on %s", address)
+
+
+def plain_arguments(args: Sequence[str]) -> list[str]:
+    """Return Go-style arguments as click reads them."""
+    return go_flags.plain_arguments(args, _BY_NAME.get)
+
+
+_BY_NAME = {f"--{name}": flag for name, flag in FLAGS.items()} | {
+    f"-{flag.alias}": flag for flag in FLAGS.values() if flag.alias
+}
+
+
+def _parameter(flag: Flag, group: str) -> inspect.Parameter:
+    names = [f"--{flag.name}", *([f"-{flag.alias}"] if flag.alias else [])]
+    kind: Any = list[str] | None if flag.repeats else str | None
+    return parameter(flag, names, group, _METAVARS.get(flag.kind, "TEXT"), kind=kind)
+
+
+metrics_api.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_parameter(flag, group) for group, flags in GROUPS.items() for flag in flags]
+)

@@ -1,0 +1,93 @@
+"""`gpuscale up`: the loop, live, on this machine."""
+
+import asyncio
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuscale.cli.go_flags import stop_event
+from gpuscale.cli.scenarios import find_setup
+from gpuscale.core.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from gpuscale.local.loop import LiveOptions
+    from gpuscale.sim.setup import Setup
+
+DEFAULT_SCENARIO = "ack-bert"
+DEFAULT_PORT = 9480
+DEFAULT_SPEED = 10.0
+
+
+def up(
+    scenario: Annotated[
+        str, typer.Argument(help="A shipped scenario's name, or a file.")
+    ] = DEFAULT_SCENARIO,
+    *,
+    speed: Annotated[
+        float, typer.Option(help="Seconds of scenario time per second.", min=0.1, max=100.0)
+    ] = DEFAULT_SPEED,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="End by itself after this much real time."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Port of the page and the APIs; {DEFAULT_PORT}, or a free one where it is taken.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+) -> None:
+    """Run the whole loop live: simulated GPUs, real servers between the hops. Ctrl-C ends it.
+
+    Example:  gpuscale up eks-vision --speed 20
+    """
+    setup = find_setup(scenario)
+    limit_s = _limit_s(for_)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_up(setup, host, port, speed, limit_s))
+
+
+def _limit_s(text: str | None) -> float | None:
+    from gpuscale.core.durations import parse_duration_ms
+
+    if text is None:
+        return None
+    try:
+        return parse_duration_ms(text) / 1000
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+
+
+async def _up(
+    setup: "Setup", host: str, port: int | None, speed: float, limit_s: float | None
+) -> None:
+    from gpuscale.local.loop import LiveOptions
+
+    stop = stop_event()
+    if limit_s is not None:
+        asyncio.get_running_loop().call_later(limit_s, stop.set)
+    try:
+        await _run(setup, LiveOptions(host, DEFAULT_PORT if port is None else port, speed), stop)
+    except UnavailableError:
+        if port is not None:
+            raise
+        await _run(setup, LiveOptions(host, 0, speed), stop)
+
+
+async def _run(setup: "Setup", options: "LiveOptions", stop: asyncio.Event) -> None:
+    from gpuscale.cli.screen import Screen
+    from gpuscale.local.loop import LiveLoop
+
+    screen = Screen(sys.stdout)
+    live = LiveLoop(setup, options, screen.event)
+    async with screen.showing(live.view.state):
+        await live.run(
+            stop,
+            lambda: screen.announce(setup.name, setup.description, options.speed, live.addresses()),
+        )
+    screen.farewell(live.view.document())
