@@ -1,0 +1,213 @@
+"""The command line as users run it: a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCENARIO = """\
+apiVersion: gpuscale.dev/v1alpha1
+kind: Scenario
+metadata: {name: mine}
+spec:
+  duration: 10m
+  manifests: [{file: web.yaml}]
+  rules: {file: rules.yaml}
+  recordingRules: {file: recording.yaml}
+  counters: {file: counters.csv}
+  nodePools:
+    - {name: gpu, gpuModel: Tesla T4, gpus: 1, min: 1, max: 2}
+  workloads:
+    - deployment: web
+      service: {gpuSecondsPerRequest: 0.1}
+      load: {shape: constant, rate: 2}
+"""
+FILES = {
+    "scenario.yaml": SCENARIO,
+    "web.yaml": """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+        - name: main
+          resources: {limits: {nvidia.com/gpu: 1}}
+""",
+    "rules.yaml": """\
+rules:
+  - seriesQuery: DCGM_FI_DEV_GPU_UTIL{exported_pod!=""}
+    resources: {overrides: {exported_namespace: {resource: namespace}, exported_pod: {resource: pod}}}
+    metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+""",
+    "recording.yaml": """\
+groups:
+  - name: gpu
+    rules:
+      - record: gpu_mean
+        expr: avg(DCGM_FI_DEV_GPU_UTIL)
+""",
+    "counters.csv": "DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (%).\n",
+}
+
+
+def gpuscale(*arguments, cwd=None):
+    return subprocess.run(
+        [Path(sys.executable).parent / "gpuscale", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def broken(folder, name, old, new):
+    text = FILES[name]
+    assert old in text
+    (folder / name).write_text(text.replace(old, new))
+    result = gpuscale("simulate", "scenario.yaml", cwd=folder)
+    assert (result.returncode, result.stdout) == (2, "")
+    return result.stderr.splitlines()
+
+
+def test_a_users_own_scenario_runs(folder):
+    result = gpuscale("simulate", "scenario.yaml", "--json", "-", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    document = json.loads(result.stdout)
+    assert document["scenario"] == "mine"
+    assert document["summary"]["requests"]["web"]["arrived"] == 1200.0  # 2/s for 600 s
+
+
+def test_a_bad_scenario_names_line_and_field(folder):
+    assert broken(folder, "scenario.yaml", "duration: 10m", "duration: ten") == [
+        "gpuscale: scenario.yaml:5: spec.duration: found 'ten', expected a duration such as 15s, 5m or 1h30m"
+    ]
+
+
+def test_an_unknown_gpu_model_names_those_that_can_be_simulated(folder):
+    assert broken(folder, "scenario.yaml", "gpuModel: Tesla T4", "gpuModel: Voodoo") == [
+        "gpuscale: scenario.yaml:11: spec.nodePools[0].gpuModel: found 'Voodoo', expected one of "
+        "NVIDIA A10, NVIDIA A100-SXM4-80GB, NVIDIA H100 80GB HBM3, NVIDIA H200, NVIDIA L4, Tesla K80, "
+        "Tesla T4, Tesla V100-SXM2-16GB"
+    ]
+
+
+def test_a_bad_manifest_names_line_and_field(folder):
+    assert broken(folder, "web.yaml", "nvidia.com/gpu: 1", "nvidia.com/gpu: one") == [
+        "gpuscale: web.yaml:11: spec.template.spec.containers[0].resources.limits.nvidia.com/gpu: "
+        "found 'one', expected quantities must match the regular expression "
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    ]
+
+
+def test_a_bad_counters_file_tells_every_line_and_the_likely_name(folder):
+    lines = (
+        "DCGM_FI_DEV_GPU_UTLI, gauge, x\nDCGM_FI_DEV_FB_USED, gage, y\nDCGM_FI_DEV_SM_CLOCK gauge\n"
+    )
+    assert broken(folder, "counters.csv", FILES["counters.csv"], lines) == [
+        "gpuscale: counters.csv:1: field: found 'DCGM_FI_DEV_GPU_UTLI', expected the name of a DCGM field; "
+        "did you mean DCGM_FI_DEV_GPU_UTIL?",
+        "gpuscale: counters.csv:2: type: found 'gage', expected gauge, counter, histogram, summary or label; "
+        "did you mean gauge?",
+        "gpuscale: counters.csv:3: found 1 column, expected 3 columns: "
+        "DCGM field, Prometheus type, help text",
+    ]
+
+
+def test_an_unknown_field_of_a_rule_file_is_told(folder):
+    assert broken(folder, "rules.yaml", "metricsQuery: avg(", "metricQuery: avg(") == [
+        "gpuscale: rules.yaml:4: rules[0].metricQuery: no such field here"
+    ]
+
+
+def test_a_rule_files_selector_and_template_are_checked_as_it_is_read(folder):
+    text = FILES["rules.yaml"].replace("<<.Series>>", "<<.Seres>>").replace('!=""', "!=")
+    assert broken(folder, "rules.yaml", FILES["rules.yaml"], text) == [
+        "gpuscale: rules.yaml:2: rules[0].seriesQuery: found 'DCGM_FI_DEV_GPU_UTIL{exported_pod!=}', "
+        "expected a series selector in PromQL: parse error: invalid promql query",
+        "gpuscale: rules.yaml:4: rules[0].metricsQuery: found 'avg(<<.Seres>>{<<.LabelMatchers>>}) by "
+        "(<<.GroupBy>>)', expected a query template: unknown field .Seres; the fields are .GroupBy, "
+        ".GroupBySlice, .LabelMatchers, .LabelValuesByName, .Series",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("avg(DCGM_FI_DEV_GPU_UTIL", "parse error: unclosed left parenthesis"),
+        ("histogram_avg(x)", "function histogram_avg() is not supported"),
+    ],
+)
+def test_bad_promql_names_file_line_and_what_is_wrong(folder, query, reason):
+    assert broken(folder, "recording.yaml", "avg(DCGM_FI_DEV_GPU_UTIL)", query) == [
+        f"gpuscale: recording.yaml:5: groups[0].rules[0].expr: found '{query}': {reason}, expected PromQL"
+    ]
+
+
+def test_a_missing_file_is_told_where_it_is_named(folder):
+    (folder / "web.yaml").unlink()
+    result = gpuscale("simulate", "scenario.yaml", cwd=folder)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[0] == (
+        "gpuscale: scenario.yaml:6: spec.manifests[0].file: found no such file: web.yaml, "
+        "expected a file that can be read"
+    )
+
+
+def test_an_unknown_scenario_names_those_there_are():
+    result = gpuscale("simulate", "bert")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "gpuscale: found no scenario 'bert', expected a file or one of: "
+        "ack-bert, ack-bert-v2beta1, aks-mnist-jobs, eks-vision\n"
+    )
+
+
+def test_without_a_terminal_the_tables_are_plain_text():
+    result = gpuscale("simulate", "ack-bert")
+    assert result.returncode == 0
+    assert "\x1b" not in result.stdout
+    told = [line.split(maxsplit=3) for line in result.stdout.splitlines()]
+    reason = "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target"
+    assert ["00:01:15", "SuccessfulRescale", "HorizontalPodAutoscaler/gpu-hpa", reason] in told
+
+
+def test_a_report_is_one_file_that_needs_no_other(tmp_path):
+    report = tmp_path / "run.html"
+    assert gpuscale("simulate", "ack-bert", "--html", str(report)).returncode == 0
+    text = report.read_text()
+    assert "SuccessfulRescale" in text
+    assert "<script src=" not in text
+    assert '<link rel="stylesheet' not in text
+
+
+@pytest.mark.parametrize("command", [[], ["up"], ["simulate"], ["schema"]])
+def test_every_command_has_help_with_an_example(command):
+    result = gpuscale(*command, "--help")
+    assert result.returncode == 0
+    assert not command or "Example:" in result.stdout
+
+
+def test_importing_the_package_loads_no_heavy_library():
+    code = (
+        "import sys, gpuscale, gpuscale.cli.main\n"
+        "heavy = {'aiohttp', 'pydantic', 'plotly', 'promql_parser', 'numpy', 're2', 'yaml', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "[]\n"

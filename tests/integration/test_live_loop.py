@@ -1,0 +1,208 @@
+"""`gpuscale up` as a process of its own: the whole loop, sped up, looked at through its servers."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+GPUSCALE = Path(sys.executable).parent / "gpuscale"
+pytestmark = pytest.mark.xdist_group("live")
+
+
+class Loop:
+    """A running `gpuscale up` and what it has printed so far."""
+
+    def __init__(self, tmp_path, *arguments):
+        self.output = tmp_path / "out.txt"
+        self.started = time.monotonic()
+        with self.output.open("w") as out:
+            self.process = subprocess.Popen(
+                [GPUSCALE, "up", *arguments, "--port", "0"], stdout=out, stderr=subprocess.STDOUT
+            )
+        self.url = self.wait(r"page +(http://127\.0\.0\.1:\d+)/", 30)[1]
+        self.seconds_to_page = time.monotonic() - self.started
+
+    def text(self):
+        return self.output.read_text()
+
+    def wait(self, pattern, seconds):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            match = re.search(pattern, self.text())
+            if match:
+                return match
+            assert self.process.poll() is None, self.text()
+            time.sleep(0.05)
+        raise AssertionError(f"no {pattern!r} within {seconds} s in:\n{self.text()}")
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=5) as response:
+            return response.read().decode()
+
+    def json(self, path):
+        return json.loads(self.get(path))
+
+    def post(self, path, body):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), method="POST")
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return json.loads(response.read())
+
+    def stop(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+        return self.process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory) -> Iterator[Loop]:
+    running = Loop(tmp_path_factory.mktemp("up"), "ack-bert", "--speed", "60")
+    yield running
+    if running.process.poll() is None:
+        running.process.kill()
+        running.process.wait()
+
+
+def test_the_page_answers_and_names_its_scenario(loop):
+    assert "<title>" in loop.get("/")
+    assert loop.json("/ui/document")["scenario"] == "ack-bert"
+
+
+def test_the_first_scale_out_is_told_in_kubernetes_words(loop):
+    loop.wait(
+        r"SuccessfulRescale +HorizontalPodAutoscaler/gpu-hpa +New size: 2; "
+        r"reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target",
+        60,
+    )
+
+
+def test_every_hop_shows_the_same_value(loop):
+    loop.wait("SuccessfulRescale", 60)
+    state = loop.json("/ui/state")
+    agent = next(iter(state["addresses"]["nodeAgents"].values()))
+    with urllib.request.urlopen(agent, timeout=5) as response:
+        text = response.read().decode()
+    exposed = float(re.search(r"^DCGM_CUSTOM_PROCESS_SM_UTIL\{.*\} (\d+)$", text, re.MULTILINE)[1])
+    stored = loop.json("/api/v1/query?query=max(DCGM_CUSTOM_PROCESS_SM_UTIL)")
+    listed = loop.json(
+        "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods/*/DCGM_CUSTOM_PROCESS_SM_UTIL"
+    )
+    values = [exposed, float(stored["data"]["result"][0]["value"][1])]
+    values += [float(item["value"]) for item in listed["items"][:1]]
+    # 23 % on one pod, or about 11.5 % on each of two once the second is ready
+    assert all(value in {11.0, 12.0, 23.0} for value in values), values
+
+
+def test_values_carry_the_time_they_were_measured(loop):
+    loop.wait("SuccessfulRescale", 60)
+    listed = loop.json(
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/DCGM_CUSTOM_PROCESS_SM_UTIL"
+    )
+    query = "/api/v1/query?query=timestamp(DCGM_CUSTOM_PROCESS_SM_UTIL)"
+    stored = {int(float(row["value"][1])) for row in loop.json(query)["data"]["result"]}
+    assert listed["items"]
+    for item in listed["items"]:
+        moment = time.strptime(item["timestamp"], "%Y-%m-%dT%H:%M:%SZ")
+        assert min(abs(time.mktime(moment) - time.timezone - at) for at in stored) <= 16
+
+
+@pytest.mark.kubectl
+def test_kubectl_reads_the_metrics_api(loop):
+    loop.wait("SuccessfulRescale", 60)
+    path = (
+        "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods/*/DCGM_CUSTOM_PROCESS_SM_UTIL"
+    )
+    result = subprocess.run(
+        ["kubectl", f"--server={loop.url}", "get", "--raw", path],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    answer = json.loads(result.stdout)
+    assert answer["kind"] == "MetricValueList"
+    assert answer["items"][0]["describedObject"]["kind"] == "Pod"
+
+
+@pytest.mark.prometheus
+def test_promtool_queries_the_store(loop):
+    loop.wait("SuccessfulRescale", 60)
+    result = subprocess.run(
+        ["promtool", "query", "instant", loop.url, "count(DCGM_FI_DEV_GPU_UTIL)"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert re.match(r"\{\} => [12] @\[", result.stdout)
+
+
+def test_a_bad_query_is_refused_with_a_reason(loop):
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        loop.get("/api/v1/query?query=avg(")
+    assert caught.value.code == 400
+    assert json.loads(caught.value.read())["errorType"] == "bad_data"
+    caught.value.close()
+
+
+def test_a_request_under_another_sites_name_is_refused(loop):
+    request = urllib.request.Request(loop.url + "/ui/state", headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=5)
+    assert caught.value.code == 421
+    caught.value.close()
+
+
+def test_pods_and_nodes_go_again_after_the_load(loop):
+    loop.wait(r"New size: 1; reason: All metrics below target", 60)
+    loop.wait(r"ScaleDown +Node/gpu-\w+ +node removed by cluster autoscaler", 60)
+    pools = loop.json("/ui/document")["summary"]["nodePools"]
+    assert pools["gpu"] == {"maxNodes": 2, "finalNodes": 1}
+
+
+def test_a_load_button_drives_the_loop(loop):
+    loop.wait("node removed", 90)
+    loop.post("/ui/load", {"workload": "bert-intent-detection", "rate": 36.8})
+    loop.wait(r"load is now 36.8 requests/s", 10)
+    # 36.8/s x 0.05 s = 1.84 GPUs: one pod saturates at 100 against 20, 1 x 5 pods and at most double per sync
+    loop.wait(r"load is now 36\.8(?s:.*)New size: [45]; reason: pods metric", 30)
+
+
+def test_ctrl_c_ends_it_cleanly(loop):
+    assert loop.stop() == 0
+    assert re.search(r"stopped after \d+ s of scenario time", loop.text())
+    assert "Traceback" not in loop.text()
+
+
+def test_it_ends_by_itself_when_told(tmp_path):
+    running = Loop(tmp_path, "aks-mnist-jobs", "--for", "2s", "--speed", "100")
+    assert running.process.wait(20) == 0
+    assert "TriggeredScaleUp" in running.text()
+
+
+def test_eks_vision_scales_on_a_service_over_http(tmp_path):
+    running = Loop(tmp_path, "eks-vision", "--speed", "60")
+    running.wait("reason: Service metric DCGM_FI_DEV_GPU_UTIL_AVG above target", 60)
+    value = running.json(
+        "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/services/dcgm-exporter/DCGM_FI_DEV_GPU_UTIL_AVG"
+    )
+    assert value["items"][0]["describedObject"]["name"] == "dcgm-exporter"
+    assert running.stop(signal.SIGTERM) == 0
+
+
+def test_an_address_that_is_not_ours_is_told():
+    result = subprocess.run(
+        [GPUSCALE, "up", "--host", "203.0.113.1", "--port", "1"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith("gpuscale: can't listen on 203.0.113.1:1: ")

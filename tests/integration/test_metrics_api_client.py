@@ -1,0 +1,88 @@
+"""The HPA controller's client against the API, from series to readings."""
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gpuscale.core.clock import ManualClock
+from gpuscale.core.errors import NotFoundError
+from gpuscale.metricsapi.app import add_routes
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.objects.selectors import parse_selector
+from gpuscale.series.store import SeriesStore
+from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.metrics_client import (
+    ExternalReading,
+    MetricsClient,
+    ObjectReading,
+    PodReading,
+)
+from gpuscale.sources.rules import load_rules
+
+NOW_MS = 1_700_000_000_000
+RULES = """
+rules:
+- seriesQuery: gpu_util
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- {seriesQuery: depth, resources: {namespaced: false}, metricsQuery: 'sum(depth{<<.LabelMatchers>>}) by (q)'}
+"""
+
+
+class Directory:
+    def names(self, resource, namespace, selector):
+        return ("web-0", "web-1", "web-2") if selector.matches({"app": "web"}) else ()
+
+
+@pytest.fixture
+async def url():
+    store = SeriesStore()
+    for pod, value in (("web-0", 10.5), ("web-1", 20.0)):
+        labels = {"pod": pod, "namespace": "ml", "service": "web", "app": "x"}
+        store.append({"__name__": "gpu_util", **labels}, NOW_MS, value)
+    for queue, value in (("a", 3.0), ("b", 4.0)):
+        store.append({"__name__": "depth", "q": queue}, NOW_MS, value)
+    clock = ManualClock(NOW_MS + 4_000)
+    provider = MetricsProvider(
+        load_rules(RULES, "rules.yaml"), EmbeddedSource(store), Directory(), clock
+    )
+    await provider.relist()
+    app = web.Application()
+    add_routes(app, provider)
+    async with TestServer(app) as server:
+        yield str(server.make_url(""))
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+async def test_readings_carry_value_and_time_of_measurement(url, version):
+    async with MetricsClient(url, version=version) as client:
+        pods = await client.pod_values("ml", "app=web", "gpu_util", parse_selector("app in (x,y)"))
+        service = await client.object_value("ml", "services", "web", "gpu_util")
+        namespace = await client.object_value("ml", "namespaces", "any", "gpu_util")
+    assert pods == [
+        PodReading("web-0", 10_500, NOW_MS, 60),
+        PodReading("web-1", 20_000, NOW_MS, 60),
+    ]
+    # The mean of 10.5 and 20 is 15.25.
+    assert service == namespace == ObjectReading(15_250, NOW_MS)
+
+
+async def test_external_readings_are_one_per_row(url):
+    async with MetricsClient(url) as client:
+        every = await client.external_values("ml", "depth")
+        one = await client.external_values("ml", "depth", parse_selector("q=b"))
+    assert every == [
+        ExternalReading({"q": "a"}, 3_000, NOW_MS),
+        ExternalReading({"q": "b"}, 4_000, NOW_MS),
+    ]
+    assert one == every[1:]
+
+
+async def test_what_an_hpa_would_show_in_its_conditions(url):
+    async with MetricsClient(url) as client:
+        with pytest.raises(NotFoundError) as unknown:
+            await client.pod_values("ml", "app=web", "none")
+        empty = await client.pod_values("ml", "app=web", "gpu_util", parse_selector("app=none"))
+    assert str(unknown.value) == "the server could not find the metric none for pods"
+    assert empty == []

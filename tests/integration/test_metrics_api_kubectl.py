@@ -1,0 +1,150 @@
+"""The commands of published guides, by a real kubectl against the API on loopback."""
+
+import asyncio
+import json
+import os
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gpuscale.core.clock import ManualClock
+from gpuscale.metricsapi.app import add_routes
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.series.store import SeriesStore
+from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.rules import AdapterConfig, default_config, load_rules
+
+pytestmark = pytest.mark.kubectl
+
+# 2022-04-08T16:56:47Z is 19090 days and 61007 seconds after the epoch.
+MEASURED_MS = (19_090 * 86_400 + 61_007) * 1000
+CUSTOM = "/apis/custom.metrics.k8s.io/v1beta1"
+SM_UTIL_RULE = """
+- metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+  resources:
+    overrides:
+      NamespaceName:
+        resource: namespace
+      NodeName:
+        resource: node
+      PodName:
+        resource: pod
+  seriesQuery: DCGM_CUSTOM_PROCESS_SM_UTIL{} # This metric indicates the GPU utilization of pods.
+"""
+
+
+class Directory:
+    def names(self, resource, namespace, selector):
+        return ("dcgm-exporter-2fcbn", "dcgm-exporter-7pwxw", "web-0")
+
+
+def store() -> SeriesStore:
+    series = SeriesStore()
+    for pod, value in (("dcgm-exporter-2fcbn", 25.0), ("dcgm-exporter-7pwxw", 24.0)):
+        labels = {"namespace": "default", "pod": pod, "service": "dcgm-exporter", "job": "dcgm"}
+        series.append({"__name__": "DCGM_FI_DEV_GPU_UTIL", **labels}, MEASURED_MS, value)
+    process = {"NamespaceName": "default", "NodeName": "n1", "PodName": "bert-0"}
+    series.append({"__name__": "DCGM_CUSTOM_PROCESS_SM_UTIL", **process}, MEASURED_MS, 23.0)
+    return series
+
+
+async def kubectl(server: TestServer, home: str, *arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        "kubectl",
+        f"--server=http://127.0.0.1:{server.port}",
+        *arguments,
+        env={"HOME": home, "PATH": os.environ["PATH"], "KUBECONFIG": f"{home}/none"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def serve(config: AdapterConfig) -> web.Application:
+    clock = ManualClock(MEASURED_MS + 8_000)
+    provider = MetricsProvider(config, EmbeddedSource(store()), Directory(), clock)
+    await provider.relist()
+    app = web.Application()
+    add_routes(app, provider)
+    return app
+
+
+async def raw(server: TestServer, home, path: str) -> dict[str, object]:
+    code, out, err = await kubectl(server, str(home), "get", "--raw", path)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+async def test_discovery_lists_what_the_guide_for_alibaba_cloud_shows(tmp_path):
+    async with TestServer(await serve(load_rules(SM_UTIL_RULE, "rules.yaml"))) as server:
+        body = await raw(server, tmp_path, CUSTOM)
+    assert body["resources"] == [
+        {
+            "name": f"{resource}/DCGM_CUSTOM_PROCESS_SM_UTIL",
+            "singularName": "",
+            "namespaced": namespaced,
+            "kind": "MetricValueList",
+            "verbs": ["get"],
+        }
+        for resource, namespaced in (("namespaces", False), ("nodes", False), ("pods", True))
+    ]
+
+
+async def test_pods_have_the_values_that_the_guide_for_eks_shows(tmp_path):
+    async with TestServer(await serve(default_config())) as server:
+        path = f"{CUSTOM}/namespaces/default/pods/*/DCGM_FI_DEV_GPU_UTIL"
+        body = await raw(server, tmp_path, path)
+        resources = await raw(server, tmp_path, CUSTOM)
+    assert body == {
+        "kind": "MetricValueList",
+        "apiVersion": "custom.metrics.k8s.io/v1beta1",
+        "metadata": {},
+        "items": [
+            {
+                "describedObject": {
+                    "kind": "Pod",
+                    "namespace": "default",
+                    "name": pod,
+                    "apiVersion": "/v1",
+                },
+                "metricName": "DCGM_FI_DEV_GPU_UTIL",
+                "timestamp": "2022-04-08T16:56:47Z",
+                "value": value,
+                "selector": None,
+            }
+            for pod, value in (("dcgm-exporter-2fcbn", "25"), ("dcgm-exporter-7pwxw", "24"))
+        ],
+    }
+    names = {resource["name"] for resource in resources["resources"]}
+    assert {
+        "services/DCGM_FI_DEV_GPU_UTIL",
+        "namespaces/DCGM_FI_DEV_GPU_UTIL",
+        "jobs.batch/DCGM_FI_DEV_GPU_UTIL",
+        "pods/DCGM_FI_DEV_GPU_UTIL",
+    } <= names
+
+
+async def test_an_unknown_metric_is_told_in_the_apis_words(tmp_path):
+    async with TestServer(await serve(default_config())) as server:
+        code, out, err = await kubectl(
+            server, str(tmp_path), "get", "--raw", f"{CUSTOM}/namespaces/default/pods/*/none"
+        )
+    assert (code, out) == (1, "")
+    assert err == (
+        "Error from server (NotFound): the server could not find the metric none for pods\n"
+    )
+
+
+async def test_the_groups_and_the_version_are_listed(tmp_path):
+    async with TestServer(await serve(default_config())) as server:
+        code, out, err = await kubectl(server, str(tmp_path), "api-versions")
+        assert (code, err) == (0, "")
+        assert out.splitlines() == [
+            "custom.metrics.k8s.io/v1beta1",
+            "custom.metrics.k8s.io/v1beta2",
+        ]
+        _, version, _ = await kubectl(server, str(tmp_path), "version")
+    assert "Server Version: v" in version

@@ -1,0 +1,588 @@
+"""The whole server over real TLS, before an API server over real HTTPS and a Prometheus over HTTP."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import ssl
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import unused_port
+from yarl import URL
+
+from gpuscale.core.clock import WallClock
+from gpuscale.core.errors import ConfigError, UnavailableError
+from gpuscale.metricsapi.server import MetricsApiServer
+from gpuscale.metricsapi.settings import read_settings
+from gpuscale.promapi.app import add_routes as add_prometheus_api
+from gpuscale.series.store import SeriesStore
+
+CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+PODS = f"{CUSTOM}/namespaces/ml/pods/%2A/gpu_util"
+HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+RULES = """
+rules:
+- seriesQuery: gpu_util
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- {seriesQuery: queue, resources: {namespaced: false}, metricsQuery: 'queue{<<.LabelMatchers>>}'}
+"""
+BAD_RULES = "rules: [{seriesQuery: 1 2}]\n"
+SERVICE = "gpuscale-metrics-api.default.svc"
+
+
+def _load(name):
+    path = Path(__file__).parents[1] / "unit" / "metricsapi" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CERTIFICATES, CLUSTER = _load("certificates_for_tests"), _load("fake_cluster")
+
+
+class World:
+    """A cluster, a Prometheus, and what clients come with."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.cas = {
+            name: CERTIFICATES.Ca(name) for name in ("clients", "proxies", "strangers", "api")
+        }
+        self.cluster = CLUSTER.FakeCluster(self.cas["api"], folder)
+        self.store = SeriesStore()
+        self.clock = WallClock()
+        self.prometheus = ""
+        self.rules = folder / "rules.yaml"
+        self.rules.write_text(RULES)
+
+    async def put(self, *pods):
+        now_ms = self.clock.now_ms()
+        for name in pods:
+            labels = {"__name__": "gpu_util", "namespace": "ml", "pod": name}
+            self.store.append(labels, now_ms, 23.5)
+            await self.cluster.put("/api/v1/pods", name, "ml", {"app": "web"})
+        self.store.append({"__name__": "queue", "q": "a"}, now_ms, 42.0)
+
+    def context(self, pair=None):
+        context = ssl.create_default_context(cafile=self.folder / "ca.crt")
+        if pair is not None:
+            path = self.folder / "client.pem"
+            path.write_text("".join(pair))
+            context.load_cert_chain(path)
+        return context
+
+    def proxy(self):
+        return self.cas["proxies"].client("front-proxy-client")
+
+
+@pytest.fixture
+async def world(tmp_path):
+    world = World(tmp_path)
+    await world.cluster.start()
+    await world.cluster.trust(world.cas["clients"], world.cas["proxies"], "front-proxy-client")
+    await world.put("web-0", "web-1")
+    app = web.Application()
+    add_prometheus_api(app, world.store, world.clock)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    world.prometheus = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield world
+    await world.cluster.stop()
+    await runner.cleanup()
+
+
+class Server:
+    """A running server, as its clients see it."""
+
+    def __init__(self, world, port):
+        self.world, self.port = world, port
+
+    async def get(self, path, *, pair=None, headers=(), session=None):
+        """Return the status and the text of the answer."""
+        if session is None:
+            async with self.session(pair) as opened:
+                return await self.get(path, headers=headers, session=opened)
+        url = URL(f"https://localhost:{self.port}{path}", encoded=True)
+        async with session.get(url, headers=headers) as response:
+            self.headers = response.headers
+            return response.status, await response.text()
+
+    async def answer(self, path, **how):
+        """Return the status and the body of an answer in JSON."""
+        status, text = await self.get(path, **how)
+        return status, json.loads(text)
+
+    def session(self, pair=None):
+        connector = aiohttp.TCPConnector(ssl=self.world.context(pair), limit=0)
+        return aiohttp.ClientSession(connector=connector)
+
+    async def as_hpa(self, path=PODS, **more):
+        """Ask as the HPA controller does through the API server."""
+        headers = {
+            "Accept": "application/vnd.kubernetes.protobuf, */*",
+            "X-Remote-User": HPA,
+            "X-Remote-Group": "system:serviceaccounts",
+        }
+        return await self.answer(path, pair=self.world.proxy(), headers=headers, **more)
+
+
+@asynccontextmanager
+async def running(world, clock=None, **flags):
+    port = unused_port()
+    given = {
+        "config": [str(world.rules)],
+        "prometheus-url": [world.prometheus],
+        "lister-kubeconfig": [str(world.cluster.kubeconfig())],
+        "bind-address": ["localhost"],
+        "secure-port": [str(port)],
+        "cert-dir": [str(world.folder / "certificates")],
+        "ca-bundle-file": [str(world.folder / "ca.crt")],
+        **{name.replace("_", "-"): [value] for name, value in flags.items()},
+    }
+    server = MetricsApiServer(read_settings(given), clock, drain_s=0.0)
+    stop, started = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(server.run(stop, lambda _: started.set()))
+    waiting = asyncio.create_task(started.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if task.done():
+        task.result()
+
+    async def discovered():
+        return bool(server._provider.catalogue.custom)
+
+    try:
+        await until(discovered)
+        yield Server(world, port)
+    finally:
+        stop.set()
+        await task
+
+
+async def until(is_so):
+    """Return once a coroutine function says so."""
+    async with asyncio.timeout(20):
+        while not await is_so():  # noqa: ASYNC110 - another process, or a file, has no event
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def server(world):
+    async with running(world) as server:
+        yield server
+
+
+async def test_an_hpas_request_through_the_front_proxy(world, server):
+    status, body = await server.as_hpa(f"{PODS}?labelSelector=app%3Dweb")
+    assert (status, server.headers["Content-Type"]) == (200, "application/json")
+    items = {item["describedObject"]["name"]: item["value"] for item in body["items"]}
+    assert items == {"web-0": "23500m", "web-1": "23500m"}
+    assert world.cluster.access_reviews == [
+        {
+            "user": HPA,
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": {
+                "namespace": "ml",
+                "verb": "get",
+                "group": "custom.metrics.k8s.io",
+                "version": "v1beta2",
+                "resource": "pods",
+                "subresource": "gpu_util",
+                "name": "*",
+            },
+        }
+    ]
+    for watching in (False, True):
+        accept = world.cluster.accepts["/api/v1/pods", watching]
+        kind = "PartialObjectMetadata" if watching else "PartialObjectMetadataList"
+        assert accept == f"application/json;as={kind};g=meta.k8s.io;v=v1,application/json"
+
+
+async def test_external_metrics_are_asked_for_as_lists(world, server):
+    status, body = await server.as_hpa(f"{EXTERNAL}/namespaces/ml/queue")
+    assert (status, body["items"][0]["value"]) == (200, "42")
+    (spec,) = world.cluster.access_reviews
+    assert spec["resourceAttributes"] == {
+        "namespace": "ml",
+        "verb": "list",
+        "group": "external.metrics.k8s.io",
+        "version": "v1beta1",
+        "resource": "queue",
+    }
+
+
+async def test_the_availability_probe_needs_no_question(world, server):
+    headers = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}
+    probes = [server.get(CUSTOM, pair=world.proxy(), headers=headers) for _ in range(5)]
+    assert {status for status, _ in await asyncio.gather(*probes)} == {200}
+    assert world.cluster.access_reviews == []
+
+
+async def test_spoofed_headers_without_a_certificate_are_anonymous(world, server):
+    world.cluster.allowed = lambda spec: spec["user"] != "system:anonymous"
+    headers = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
+    status, body = await server.answer(PODS, headers=headers)
+    assert (status, body["reason"]) == (403, "Forbidden")
+    assert body["message"] == (
+        'pods.custom.metrics.k8s.io "*" is forbidden: User "system:anonymous" cannot get resource '
+        '"pods/gpu_util" in API group "custom.metrics.k8s.io" in the namespace "ml"'
+    )
+    assert body["details"] == {"name": "*", "group": "custom.metrics.k8s.io", "kind": "pods"}
+
+
+@pytest.mark.parametrize(
+    ("ca", "name", "days"),
+    [
+        pytest.param("strangers", "front-proxy-client", (-1, 1), id="stranger"),
+        pytest.param("proxies", "someone-else", (-1, 1), id="name not allowed"),
+        pytest.param("proxies", "front-proxy-client", (-3, -1), id="expired"),
+    ],
+)
+async def test_a_bad_certificate_gets_through_the_handshake_and_is_refused(
+    world, server, ca, name, days
+):
+    pair = world.cas[ca].client(name, days=days)
+    headers = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
+    status, body = await server.answer(PODS, pair=pair, headers=headers)
+    assert (status, body["message"], body["reason"]) == (401, "Unauthorized", "Unauthorized")
+    assert world.cluster.access_reviews == []
+
+
+async def test_a_clients_certificate_names_user_and_groups(world, server):
+    pair = world.cas["clients"].client("joe", ["dev"])
+    headers = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
+    status, _ = await server.get("/metrics", pair=pair, headers=headers)
+    assert status == 200
+    assert world.cluster.access_reviews == [
+        {
+            "user": "joe",
+            "groups": ["dev", "system:authenticated"],
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        }
+    ]
+
+
+async def test_a_token_is_reviewed(world, server):
+    good, bad = ({"Authorization": f"Bearer {token}"} for token in ("good", "bad"))
+    assert (await server.get(PODS, headers=good))[0] == 200
+    assert (await server.get(PODS, headers=bad))[0] == 401
+    stranger = world.cas["strangers"].client("joe")
+    assert (await server.get(PODS, pair=stranger, headers=good))[0] == 200
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert world.cluster.requests["POST", path, False] == 2
+    assert {spec["user"] for spec in world.cluster.access_reviews} == {"robot"}
+
+
+async def test_health_needs_no_permission_and_its_parts_do(world, server):
+    world.cluster.allowed = lambda spec: False
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert await server.get(path) == (200, "ok")
+    for path in ("/readyz/ping", "/metrics", "/version", "/apis", "/openapi/v2", "/nothing"):
+        status, body = await server.answer(path)
+        assert status == 403
+        assert body["message"] == f'forbidden: User "system:anonymous" cannot get path "{path}"'
+    _, verbose = await server.get("/readyz?verbose")
+    assert verbose.endswith(
+        "[+]rules ok\n[+]authentication ok\n[+]certificate ok\n[+]shutdown ok\nreadyz check passed\n"
+    )
+
+
+async def test_nobody_is_let_in_while_the_api_server_is_away(world):
+    async with running(world, authorization_webhook_cache_authorized_ttl="1s") as server:
+        assert (await server.as_hpa())[0] == 200
+        await world.cluster.stop()
+        assert (await server.as_hpa())[0] == 200  # the permission still holds
+        await asyncio.sleep(1.1)
+        status, body = await server.as_hpa()
+        assert (status, body["reason"], body["message"]) == (
+            500,
+            "InternalError",
+            "Internal error occurred: unable to ask the API server whether this is allowed",
+        )
+        token = {"Authorization": "Bearer good"}
+        assert (await server.get(PODS, headers=token))[0] == 401
+        assert (await server.get("/readyz"))[0] == 200
+        probe = {"X-Remote-User": "a", "X-Remote-Group": "system:masters"}
+        assert (await server.get(PODS, pair=world.proxy(), headers=probe))[0] == 200
+
+
+async def test_three_hundred_parallel_requests_cost_one_list(world, server):
+    await world.put(*(f"web-{number}" for number in range(50)))
+    headers = {"X-Remote-User": HPA}
+    async with server.session(world.proxy()) as session:
+        asking = [server.answer(PODS, headers=headers, session=session) for _ in range(300)]
+        answers = await asyncio.gather(*asking)
+    assert {(status, len(body["items"])) for status, body in answers} == {(200, 50)}
+    assert world.cluster.requests["GET", "/api/v1/pods", False] == 1
+    assert len(world.cluster.access_reviews) == 1
+
+
+async def test_more_requests_than_are_answered_at_a_time_are_turned_away(world, server):
+    world.cluster.gate = asyncio.Event()
+    headers = {"X-Remote-User": HPA}
+    async with server.session(world.proxy()) as session:
+
+        async def ask(number):
+            path = f"{EXTERNAL}/namespaces/n{number}/queue"
+            return await server.get(path, headers=headers, session=session)
+
+        asking = [asyncio.create_task(ask(number)) for number in range(410)]
+
+        async def ten_are_answered():
+            return sum(task.done() for task in asking) >= 10
+
+        await until(ten_are_answered)
+        assert {task.result()[0] for task in asking if task.done()} == {429}
+        world.cluster.gate.set()
+        statuses = [status for status, _ in await asyncio.gather(*asking)]
+        assert (statuses.count(200), statuses.count(429)) == (400, 10)
+        headers["X-Remote-Group"] = "system:masters"
+        assert (await ask(0))[0] == 200
+
+
+async def test_objects_that_cant_be_listed_are_an_error_and_never_an_empty_answer(world, server):
+    world.cluster.forbidden.add("/api/v1/pods")
+    status, body = await server.as_hpa()
+    assert (status, body["message"]) == (
+        500,
+        "Internal error occurred: unable to list matching resources",
+    )
+    one = f"{CUSTOM}/namespaces/ml/pods/web-0/gpu_util"
+    assert (await server.as_hpa(one))[1]["items"][0]["value"] == "23500m"
+    _, verbose = await server.get("/readyz?verbose")
+    assert "[+]watch-pods ok: the API server at https://localhost:" in verbose
+    assert "/api/v1/pods is forbidden" in verbose
+
+
+async def test_a_new_pod_is_seen_without_another_list(world, server):
+    await server.as_hpa()
+    await world.put("web-2")
+
+    async def seen():
+        _, body = await server.as_hpa()
+        return len(body["items"]) == 3
+
+    await until(seen)
+    assert world.cluster.requests["GET", "/api/v1/pods", False] == 1
+
+
+async def test_what_the_cluster_trusts_is_followed(world, server):
+    assert (await server.as_hpa())[0] == 200
+    await world.cluster.trust(world.cas["clients"], world.cas["strangers"])
+
+    async def refused():
+        return (await server.as_hpa())[0] == 401
+
+    await until(refused)
+
+
+async def test_a_renewed_certificate_counts_for_new_connections(world):
+    pem, key = world.cas["clients"].server("localhost")
+    crt, private = world.folder / "tls.crt", world.folder / "tls.key"
+    crt.write_text(pem)
+    private.write_text(key)
+    (world.folder / "ca.crt").write_text(world.cas["clients"].pem)
+    files = {"tls_cert_file": str(crt), "tls_private_key_file": str(private)}
+    async with running(world, WallClock(speed=50.0), **files) as server, server.session() as old:
+        assert (await server.get("/readyz", session=old))[0] == 200
+        pem, key = world.cas["strangers"].server("localhost")
+        crt.write_text(pem)
+        private.write_text(key)
+        (world.folder / "ca.crt").write_text(world.cas["strangers"].pem)
+
+        async def renewed():
+            try:
+                return (await server.get("/readyz"))[0] == 200
+            except aiohttp.ClientConnectorCertificateError:
+                return False
+
+        await until(renewed)
+        assert (await server.get("/readyz", session=old))[0] == 200
+
+
+async def test_the_ca_that_is_made_is_for_the_services_name(world, server):
+    context = world.context()
+    reader, writer = await asyncio.open_connection(
+        "localhost", server.port, ssl=context, server_hostname=SERVICE
+    )
+    assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+    writer.close()
+    await writer.wait_closed()
+    assert reader.at_eof()
+
+
+async def test_rules_are_replaced_without_a_failed_request(world):
+    statuses = set()
+    probe = {"X-Remote-User": "a", "X-Remote-Group": "system:masters"}
+    async with (
+        running(world, WallClock(speed=50.0)) as server,
+        server.session(world.proxy()) as session,
+    ):
+
+        async def ask(path):
+            statuses.add((await server.get(PODS, headers=probe, session=session))[0])
+            _, text = await server.get(path, headers=probe, session=session)
+            return text
+
+        async def has_new_rule():
+            return "waiting" in await ask(EXTERNAL)
+
+        async def tells_of_bad_rules():
+            return "the last good rules stay" in await ask("/readyz?verbose")
+
+        async def tells_nothing():
+            return not await tells_of_bad_rules()
+
+        world.rules.write_text(RULES.replace(": queue,", ": queue, name: {as: waiting},"))
+        await until(has_new_rule)
+        world.rules.write_text(BAD_RULES)
+        await until(tells_of_bad_rules)
+        text = await ask("/metrics")
+        assert "gpuscale_metrics_api_config_last_reload_successful 0\n" in text
+        assert "waiting" in await ask(EXTERNAL)
+        world.rules.write_text(RULES)
+        await until(tells_nothing)
+    assert statuses == {200}
+
+
+async def test_a_new_kind_of_the_cluster_is_learned(world):
+    async with running(world, WallClock(speed=100.0)) as server:
+        labels = {"__name__": "gpu_util", "namespace": "ml", "training": "t"}
+        world.cluster.objects["/api/v1/trainings"] = {}
+        await world.cluster.put("/api/v1/trainings", "t", "ml")
+        world.cluster.resources.append(("trainings", "Training", "Namespaced"))
+        path = f"{CUSTOM}/namespaces/ml/trainings/%2A/gpu_util"
+
+        async def learned():
+            world.store.append(labels, server.world.clock.now_ms(), 7.0)
+            status, _ = await server.as_hpa(path)
+            return status == 200
+
+        await until(learned)
+
+
+async def test_without_the_clusters_trust_it_does_not_start(world):
+    world.cluster.forbidden.add(CLUSTER.CONFIG_MAPS)
+    with pytest.raises(UnavailableError) as caught:
+        async with running(world):
+            pass
+    assert str(caught.value).startswith("it is not known whom to trust: the API server at https://")
+    assert str(caught.value).endswith(
+        "bind the Role extension-apiserver-authentication-reader in kube-system, or give "
+        "--authentication-tolerate-lookup-failure to start without it"
+    )
+
+
+async def test_it_may_start_without_the_clusters_trust(world):
+    world.cluster.forbidden.add(CLUSTER.CONFIG_MAPS)
+    async with running(world, authentication_tolerate_lookup_failure="true") as server:
+        world.cluster.allowed = lambda spec: spec["user"] != "system:anonymous"
+        assert (await server.as_hpa())[0] == 403
+        assert "forbidden" in (await server.get("/readyz?verbose"))[1]
+
+
+async def test_cas_of_flags_come_before_the_clusters(world):
+    path = world.folder / "proxy-ca.crt"
+    path.write_text(world.cas["strangers"].pem)
+    async with running(world, requestheader_client_ca_file=str(path)) as server:
+        assert (await server.as_hpa())[0] == 401
+        pair = world.cas["strangers"].client("any name")
+        headers = {"X-Remote-User": HPA}
+        assert (await server.get(PODS, pair=pair, headers=headers))[0] == 200
+
+
+async def test_a_bad_rule_file_does_not_start(world):
+    world.rules.write_text(BAD_RULES)
+    with pytest.raises(ConfigError, match=r"rules\.yaml:1"):
+        async with running(world):
+            pass
+
+
+async def test_a_port_that_is_taken_is_told(world, server):
+    with pytest.raises(UnavailableError) as caught:
+        async with running(world, secure_port=str(server.port)):
+            pass
+    assert str(caught.value) == f"can't listen on localhost:{server.port}: Address already in use"
+
+
+PROGRAM = """
+import typer
+from gpuscale.cli import main, metrics_api
+if not any(command.name == "metrics-api" for command in main.app.registered_commands):
+    main.app.command("metrics-api", cls=metrics_api.MetricsApiCommand)(metrics_api.metrics_api)
+main.main()
+"""
+
+
+async def run_program(*arguments, stop_when=None):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "metrics-api",
+        *arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    text = ""
+    async with asyncio.timeout(60):
+        async for line in process.stdout:
+            text += line.decode()
+            if stop_when is not None and stop_when in text:
+                process.terminate()
+                stop_when = None
+        return await process.wait(), text
+
+
+async def test_the_command_serves_plain_http_on_a_laptop_without_a_cluster(world):
+    port = unused_port()
+    arguments = [
+        f"--config={world.rules}",
+        f"--prometheus-url={world.prometheus}",
+        "--secure-port=0",
+        f"--insecure-loopback-port={port}",
+        "--client-qps=50",
+    ]
+    code, text = await run_program(*arguments, stop_when="listening")
+    assert (code, f"listening on http://127.0.0.1:{port}" in text) == (0, True)
+    assert "--client-qps changes nothing: objects come from watches" in text
+    assert "there is no API server: single objects can be asked for, * can't" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "gpuscale: --config: found nothing, expected a rule file"),
+        (("--no-such-flag=1",), 2, "No such option: --no-such-flag"),
+        (("--logtostderr=true",), 2, "No such option: --logtostderr"),
+        (
+            ("--config=/none", "--secure-port=0", "--insecure-loopback-port=1"),
+            2,
+            "gpuscale: /none: can't be read: No such file or directory",
+        ),
+        (("--config=/none",), 2, "gpuscale: no service account to reach the API server with"),
+    ],
+)
+async def test_the_command_tells_what_is_wrong(arguments, code, message):
+    found, text = await run_program(*arguments)
+    assert found == code
+    assert message in text
+
+
+async def test_the_command_explains_every_flag():
+    code, text = await run_program("--help")
+    assert code == 0
+    for flag in ("--prometheus-url", "--insecure-loopback-port", "--audit-log-path"):
+        assert flag in text

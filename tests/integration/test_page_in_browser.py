@@ -1,0 +1,568 @@
+"""The live page and the report in a real Chromium, against a fake run and with the network shut off."""
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from gpuscale.views.live import add_routes
+from gpuscale.views.report import render_report
+
+playwright = pytest.importorskip(
+    "playwright.async_api", reason="needs playwright: pip install -e '.[dev]'"
+)
+expect = playwright.expect
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.asyncio(loop_scope="module"),  # one browser serves the whole module
+]
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WORKLOAD = "bert-intent-detection"
+
+
+def _fake_run_module():
+    path = Path(__file__).parents[1] / "unit" / "views" / "fake_run.py"
+    spec = importlib.util.spec_from_file_location("fake_run_in_browser", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FAKE = _fake_run_module()
+
+
+class Served:
+    """The live page of a run, which may be stopped and started again at the same address."""
+
+    def __init__(self):
+        self.run = FAKE.FakeRun()
+        self.port = 0
+        self._runner = None
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/"
+
+    async def start(self, steps, make=FAKE.FakeRun):
+        """Serve a new run that is `steps` points old."""
+        self.run = make()
+        self.run.advance(steps)
+        app = web.Application()
+        add_routes(app, self.run)
+        self._runner = web.AppRunner(app, shutdown_timeout=2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self):
+        await self._runner.cleanup()
+
+    async def restart(self, steps, make=FAKE.FakeRun):
+        await self.stop()
+        await self.start(steps, make)
+
+
+class JobsRun(FAKE.FakeRun):
+    """Jobs instead of a service: no load to set, no HPA."""
+
+    def document(self):
+        whole = super().document()
+        series = {
+            key: v for key, v in whole["series"].items() if not key.startswith(("load/", "hpa/"))
+        }
+        summary = {**whole["summary"], "hpas": {}, "requests": {}}
+        return {**whole, "series": series, "summary": summary}
+
+    def since(self, points, events):
+        new = super().since(points, events)
+        series = {
+            key: v for key, v in new["series"].items() if not key.startswith(("load/", "hpa/"))
+        }
+        return {**new, "series": series}
+
+    def state(self):
+        jobs = {"total": 20, "active": 3, "completed": 5}
+        return {**super().state(), "workloads": [], "hpas": [], "jobs": jobs}
+
+
+class TwoServices(FAKE.FakeRun):
+    """A second service with an HPA of two metrics, one without a value."""
+
+    def state(self):
+        now = super().state()
+        second = {
+            **now["workloads"][0],
+            "name": "vision-api",
+            "rate": 31.5,
+            "ready": 6,
+            "queue": 12.5,
+        }
+        hpa = {**now["hpas"][0], "name": "vision-hpa", "reference": "Deployment/vision-api"}
+        hpa["targets"] = "<unknown>/30, 12/50"
+        return {**now, "workloads": [*now["workloads"], second], "hpas": [*now["hpas"], hpa]}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser():
+    async with playwright.async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def served():
+    """A run at 00:15:30: three scale-outs, one of them while readings were missing."""
+    page = Served()
+    await page.start(62)
+    yield page
+    await page.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def open_page(browser, served):
+    """Open pages that may reach nothing but this machine and must not complain.
+
+    It asks for `served` so that the pages close before their server does: pytest ends fixtures in
+    the reverse of the order in which they were made, and a page still loading complains of a
+    server that is gone.
+    """
+    contexts = []
+    complaints = []
+
+    async def guard(route):
+        if urlsplit(route.request.url).hostname in {"127.0.0.1", "", None}:
+            await route.continue_()
+        else:
+            complaints.append(f"asked the network for {route.request.url}")
+            await route.abort()
+
+    async def open_url(url, *, scheme="light", width=1280, height=800, ignore="(?!)"):
+        context = await browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme
+        )
+        contexts.append(context)
+        await context.route("**/*", guard)
+        page = await context.new_page()
+        page.on(
+            "console",
+            lambda message: re.search(ignore, message.text) or complaints.append(message.text),
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        await page.goto(url, wait_until="commit")  # tests wait for what they look at
+        return page
+
+    yield open_url
+    for context in contexts:
+        await context.close()
+    assert complaints == []
+
+
+def stage(page, name, part="value"):
+    return page.locator(f'[data-stage="{name}"] [data-part="{part}"]')
+
+
+def plot(page, chart):
+    return page.locator(f'[data-chart="{chart}"] .plot')
+
+
+async def drawn(page):
+    """Wait for the charts, which follow the numbers once Plotly's script is there."""
+    await expect(plot(page, "nodes").locator("svg").first).to_be_attached()
+
+
+async def traces(page, chart):
+    """Return the lines of a chart as Plotly holds them, without the marks of events."""
+    script = """node => node.data.filter(trace => trace.yaxis !== 'y2')
+        .map(trace => ({x: Array.from(trace.x), y: Array.from(trace.y), line: trace.line}))"""
+    return await plot(page, chart).evaluate(script)
+
+
+async def ranges(page):
+    found = await page.evaluate(
+        "() => [...document.querySelectorAll('.plot')].filter(p => p.layout).map(p => p.layout.xaxis.range)"
+    )
+    return {tuple(one) for one in found}
+
+
+async def scroll_through(page):
+    """Bring every chart into view once; charts far below are drawn when they come near."""
+    await page.locator('[data-chart="nodes"]').scroll_into_view_if_needed()
+    await drawn(page)
+    await page.evaluate("scrollTo(0, 0)")
+
+
+async def drag(page, chart, start, end):
+    box = await plot(page, chart).bounding_box()
+    await page.mouse.move(box["x"] + start, box["y"] + 30)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + end, box["y"] + 40, steps=4)
+    await page.mouse.up()
+
+
+# ---- numbers
+
+
+async def test_page_shows_the_numbers_of_the_state(open_page, served):
+    page = await open_page(served.url)
+    await expect(stage(page, "load")).to_have_text("18.4")
+    state = served.run.state()
+    workload, hpa = state["workloads"][0], state["hpas"][0]
+    value, target = hpa["targets"].split("/")
+    utils = [gpu["util"] for node in state["nodes"] for gpu in node["gpus"]]
+    await expect(stage(page, "value")).to_have_text(value)
+    await expect(stage(page, "value", "target")).to_have_text(f"target {target}")
+    await expect(stage(page, "gpus")).to_have_text(f"{sum(utils) / len(utils):.1f}%")
+    await expect(stage(page, "replicas")).to_have_text(str(workload["ready"]))
+    await expect(stage(page, "replicas", "wanted")).to_have_text(f"ready, {hpa['desired']} wanted")
+    await expect(stage(page, "pending")).to_have_text(str(workload["pending"]))
+    await expect(stage(page, "nodes")).to_have_text(str(len(state["nodes"])))
+    await expect(page.locator("#speed")).to_have_text("10×")
+    assert re.fullmatch(r"00:15:[345]\d", await page.locator("#clock").inner_text())
+
+
+async def test_gpu_cards_show_each_gpu_and_its_pod(open_page, served):
+    page = await open_page(served.url)
+    gpu = served.run.state()["nodes"][0]["gpus"][0]
+    card = page.locator(".gpu:visible").first
+    await expect(card).to_contain_text("GPU 0")
+    await expect(card).to_contain_text(f"{gpu['util']:.1f}%")
+    await expect(card).to_contain_text("5.29 of 22.5 GiB")  # 5412 and 23028 MiB over 1024
+    await expect(card).to_contain_text(f"{gpu['temperatureC']:g} °C")
+    await expect(card.locator('[data-part="pod"]')).to_have_attribute("title", gpu["pod"])
+
+
+async def test_gpu_without_a_reading_says_so_and_is_not_zero(open_page, served):
+    await served.restart(41)  # 00:10:15: the first node's readings are missing
+    page = await open_page(served.url)
+    await expect(page.locator(".gpu-util").first).to_have_text("no data")
+    await expect(stage(page, "value")).to_have_text("unknown")
+    await expect(page.locator('[data-part="util-meter"]').first).to_have_attribute(
+        "aria-valuetext", "no data"
+    )
+
+
+async def test_hpa_is_explained_in_words(open_page, served):
+    page = await open_page(served.url)
+    hpa = served.run.state()["hpas"][0]
+    panel = page.locator("#hpas")
+    for line in hpa["explanation"]:
+        await expect(panel).to_contain_text(line)
+    for condition in hpa["conditions"]:
+        await expect(panel).to_contain_text(condition["type"])
+        await expect(panel).to_contain_text(condition["message"])
+
+
+async def test_jobs_take_the_place_of_a_service(open_page, served):
+    await served.restart(62, JobsRun)
+    page = await open_page(served.url)
+    await expect(stage(page, "load")).to_have_text("5")
+    await expect(stage(page, "load", "unit")).to_have_text("of 20 jobs completed")
+    await expect(stage(page, "value", "note")).to_have_text("no HPA")
+    await expect(stage(page, "replicas")).to_have_text("4")  # all four pods run by then
+    await expect(page.locator("#load-panel")).to_be_hidden()
+    await expect(page.locator("#hpa-panel")).to_be_hidden()
+    await drawn(page)
+    await expect(page.locator('[data-chart="load"]')).to_be_hidden()
+    await expect(page.locator('[data-chart="value"]')).to_be_hidden()
+
+
+async def test_one_of_several_workloads_is_looked_at(open_page, served):
+    await served.restart(62, TwoServices)
+    page = await open_page(served.url)
+    await expect(stage(page, "load")).to_have_text("18.4")
+    await page.get_by_label("Workload").select_option("vision-api")
+    await expect(stage(page, "load")).to_have_text("31.5")
+    await expect(stage(page, "load", "note")).to_have_text("follows the scenario · 12.5 waiting")
+    await expect(stage(page, "value")).to_have_text("unknown")
+    await expect(stage(page, "value", "note")).to_have_text("no value · first of 2 metrics")
+
+
+# ---- load
+
+
+async def test_load_button_sets_the_load_and_the_page_says_so(open_page, served):
+    page = await open_page(served.url)
+    button = page.get_by_role("button", name="2×", exact=True)
+    await button.click()
+    await expect(page.locator("#load-message")).to_have_text(f"{WORKLOAD} now gets 9.2 requests/s")
+    await expect(button).to_have_attribute("aria-pressed", "true")
+    await expect(stage(page, "load")).to_have_text("9.2")
+    await expect(stage(page, "load", "note")).to_have_text("set by hand")
+    assert served.run.manual == 9.2
+    await page.get_by_role("button", name="Follow scenario").click()
+    await expect(page.locator("#load-message")).to_have_text(
+        f"{WORKLOAD} follows the scenario again"
+    )
+    await expect(stage(page, "load")).to_have_text("18.4")
+    assert served.run.manual is None
+
+
+async def test_refused_load_is_told_in_the_words_of_the_run(open_page, served):
+    served.run.max_rate = 5
+    page = await open_page(served.url, ignore="status of 400")
+    await page.get_by_role("button", name="4×", exact=True).click()
+    await expect(page.locator("#load-message")).to_have_text(
+        "The load was not changed: found 18.4 requests/s, expected at most 5"
+    )
+
+
+# ---- charts
+
+
+async def test_charts_hold_the_series_and_follow_new_points(open_page, served):
+    page = await open_page(served.url)
+    await drawn(page)
+    assert (await traces(page, "load"))[0]["y"] == served.run.series[f"load/{WORKLOAD}"]
+    served.run.advance(3)
+    await expect(page.locator("#clock")).to_contain_text("00:16:")
+    await page.wait_for_timeout(1200)
+    line = (await traces(page, "load"))[0]
+    assert line["x"] == served.run.times
+    assert line["y"] == served.run.series[f"load/{WORKLOAD}"]
+
+
+async def test_missing_values_stay_gaps(open_page, served):
+    page = await open_page(served.url)
+    await drawn(page)
+    value = (await traces(page, "value"))[0]
+    gap = [y for x, y in zip(value["x"], value["y"], strict=True) if 600 <= x < 660]
+    assert gap == [None, None, None, None]
+    assert await plot(page, "value").evaluate(
+        "node => node.data.every(trace => trace.connectgaps !== true)"
+    )
+
+
+async def test_series_that_appear_later_join_with_a_gap_before(open_page, served):
+    await served.restart(0)
+    page = await open_page(served.url)
+    await drawn(page)
+    served.run.advance(20)
+    legend = page.locator('[data-chart="utilisation"] .legend-item:not(.legend-group)')
+    # one target, two pods on two GPUs once the first scale-out is done
+    await expect(legend).to_have_count(5)
+    await page.wait_for_timeout(800)
+    second = served.run.pods[1]["name"]
+    values = served.run.series[f"pod/default/{second}"]
+    assert values[0] is None
+    assert values in [line["y"] for line in await traces(page, "utilisation")]
+
+
+async def test_zoom_on_one_chart_zooms_all_and_goes_back(open_page, served):
+    page = await open_page(served.url)
+    await drawn(page)
+    await scroll_through(page)
+    assert await ranges(page) == {(0, 1200)}
+    await drag(page, "load", 260, 460)
+    await expect(page.get_by_role("button", name="Show all again")).to_be_visible()
+    await scroll_through(page)
+    zoomed = await ranges(page)
+    assert len(zoomed) == 1
+    ((start, end),) = zoomed
+    assert 0 < start < end < 1200
+    await plot(page, "load").dblclick()
+    await expect(page.get_by_role("button", name="Show all again")).to_be_hidden()
+    await scroll_through(page)
+    assert await ranges(page) == {(0, 1200)}
+
+
+async def test_legend_switches_lines_off_and_on(open_page, served):
+    page = await open_page(served.url)
+    await drawn(page)
+    before = len(await traces(page, "utilisation"))
+    gpus = page.locator('[data-chart="utilisation"]').get_by_role("button", name="GPUs", exact=True)
+    await gpus.click()
+    await expect(gpus).to_have_attribute("aria-pressed", "false")
+    assert len(await traces(page, "utilisation")) == before - 4
+    await gpus.click()
+    await expect(gpus).to_have_attribute("aria-pressed", "true")
+    assert len(await traces(page, "utilisation")) == before
+
+
+async def test_cursor_by_keyboard_reads_the_values_of_that_time(open_page, served):
+    page = await open_page(served.url)
+    await drawn(page)
+    await page.locator(".stack-body").focus()
+    for _ in range(6):
+        await page.keyboard.press("Shift+ArrowLeft")
+    # 63 points, 60 steps back from behind the last: the point 3, at 45 s, before any load came
+    await expect(page.locator(".cursor-time")).to_have_text("00:00:45")
+    await expect(page.locator('[data-chart="load"] .legend-value')).to_have_text("0")
+    await expect(page.locator("#charts .unseen")).to_contain_text("00:00:45: Load 0")
+    await page.keyboard.press("Escape")
+    await expect(page.locator('[data-chart="load"] .legend-value')).to_have_text("18.4")
+
+
+async def test_long_series_are_thinned_without_losing_peaks_or_gaps(open_page, served):
+    page = await open_page(served.url)
+    result = await page.evaluate("""async () => {
+        const { decimate } = await import('/static/store.js');
+        const t = Array.from({ length: 20000 }, (_, i) => i);
+        const values = t.map((i) => (i >= 15000 && i < 15400 ? null : i % 10));
+        values[7777] = 99;
+        values[12345] = -5;
+        const { x, y } = decimate(t, values, 0, t.length);
+        const inside = x.filter((time, i) => y[i] !== null && time >= 15000 && time < 15400);
+        const gaps = y.filter((value) => value === null).length;
+        return { points: x.length, high: Math.max(...y), low: Math.min(...y), inside: inside.length, gaps };
+    }""")
+    assert result["points"] <= 5000
+    assert (result["high"], result["low"]) == (99, -5)
+    assert result["inside"] == 0
+    assert result["gaps"] >= 1
+
+
+async def test_short_series_are_drawn_whole(open_page, served):
+    page = await open_page(served.url)
+    script = """async () => {
+        const { decimate } = await import('/static/store.js');
+        return decimate([0, 1, 2, 3], [1, null, 3, 4], 1, 4);
+    }"""
+    assert await page.evaluate(script) == {"x": [1, 2, 3], "y": [None, 3, 4]}
+
+
+# ---- events
+
+
+async def test_events_are_listed_newest_first_in_the_words_of_kubernetes(open_page, served):
+    page = await open_page(served.url)
+    rows = page.locator(".event-list li")
+    await expect(rows).to_have_count(len(served.run.events))
+    newest = served.run.events[-1]
+    await expect(rows.first).to_contain_text(newest["kind"])
+    await expect(rows.first).to_contain_text(newest["object"])
+    await expect(rows.first).to_contain_text(newest["reason"])
+
+
+async def test_events_are_filtered_by_kind_and_by_word(open_page, served):
+    page = await open_page(served.url)
+    rows = page.locator(".event-list li")
+    warnings = sum(event["kind"].startswith("Failed") for event in served.run.events)
+    await page.get_by_role("button", name="Warnings").click()
+    await expect(rows).to_have_count(len(served.run.events) - warnings)
+    await page.get_by_label("Filter events by word").fill("successfulrescale")
+    rescales = sum(event["kind"] == "SuccessfulRescale" for event in served.run.events)
+    await expect(rows).to_have_count(rescales)
+    await expect(page.locator(".event-foot")).to_contain_text(
+        f"{rescales} of {len(served.run.events)} events"
+    )
+
+
+async def test_event_chosen_in_the_list_puts_the_cursor_there(open_page, served):
+    page = await open_page(served.url)
+    await drawn(page)
+    await page.locator(".event-list li", has_text="New size: 4").get_by_role("button").click()
+    await expect(page.locator(".cursor-time")).to_have_text("00:13:00")
+
+
+# ---- staying alive
+
+
+async def test_page_catches_up_with_a_server_that_came_back_with_another_run(open_page, served):
+    page = await open_page(served.url, ignore="Failed to load resource|ERR_|net::")
+    await expect(stage(page, "load")).to_have_text("18.4")
+    await served.stop()
+    await expect(page.locator("#status")).to_have_text("reconnecting")
+    await served.start(10)
+    await expect(page.locator("#status")).to_have_text("running")
+    await expect(stage(page, "load")).to_have_text("4.6")
+    await expect(page.locator(".event-list li")).to_have_count(len(served.run.events))
+    await page.wait_for_timeout(500)
+    assert (await traces(page, "load"))[0]["x"] == served.run.times
+
+
+async def test_nothing_jumps_while_data_streams_in(open_page, served):
+    await served.restart(0)
+    page = await open_page(served.url)
+    await drawn(page)
+    await page.evaluate("""() => {
+        globalThis.shift = 0;
+        const add = (list) => list.getEntries().forEach((entry) => { globalThis.shift += entry.value; });
+        new PerformanceObserver(add).observe({ type: 'layout-shift', buffered: false });
+    }""")
+    for _ in range(8):
+        served.run.advance(8)
+        await page.wait_for_timeout(550)
+    await expect(stage(page, "load")).to_have_text("18.4")
+    # 0.1 is where a page stops being "good" (web.dev, Cumulative Layout Shift); new GPUs do take room.
+    assert await page.evaluate("globalThis.shift") < 0.1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_page_follows_the_colour_scheme(open_page, served, scheme):
+    page = await open_page(served.url, scheme=scheme)
+    await drawn(page)
+    colour = {"light": "#2a66b8", "dark": "#7fb0f0"}[scheme]
+    assert (await traces(page, "load"))[0]["line"]["color"] == colour
+
+
+@pytest.mark.parametrize("width", [1280, 1600, 2560, 600])
+async def test_page_needs_no_sideways_scrolling(open_page, served, width):
+    page = await open_page(served.url, width=width, height=900)
+    await drawn(page)
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_every_control_has_a_name(open_page, served):
+    page = await open_page(served.url)
+    await drawn(page)
+    unnamed = await page.evaluate("""() => [...document.querySelectorAll('button, input, select, a[href]')]
+        .filter((node) => !(node.textContent.trim() || node.ariaLabel || node.title || node.labels?.length))
+        .map((node) => node.outerHTML)""")
+    assert unnamed == []
+
+
+# ---- the report
+
+
+@pytest.fixture
+def report(tmp_path):
+    document = FAKE.finished_run().document()
+    del document["started"]
+    file = tmp_path / "report.html"
+    file.write_text(render_report(document), encoding="utf-8")
+    return file, document
+
+
+async def test_report_opens_from_disk_and_shows_the_run(open_page, report):
+    file, document = report
+    page = await open_page(file.as_uri())
+    await drawn(page)
+    totals = page.locator(".totals")
+    await expect(totals).to_contain_text("Duration00:30:00")
+    await expect(totals).to_contain_text("GPU hours0.9h")
+    await expect(totals).to_contain_text("Mean scale out lag22.5s")
+    hpa = page.get_by_role("row", name="gpu-hpa")
+    await expect(hpa).to_contain_text("4")
+    await expect(page.locator(".event-list li")).to_have_count(len(document["events"]))
+    await expect(page.locator(".event-list li").first).to_contain_text("00:00:00")
+    line = (await traces(page, "load"))[0]
+    assert line["y"] == document["series"][f"load/{WORKLOAD}"]
+    assert await ranges(page) == {(0, 1800)}
+
+
+async def test_report_zooms_like_the_page(open_page, report):
+    file, _ = report
+    page = await open_page(file.as_uri(), scheme="dark", width=1600, height=1000)
+    await drawn(page)
+    await drag(page, "load", 300, 500)
+    await expect(page.get_by_role("button", name="Show all again")).to_be_visible()
+    ((start, end),) = await ranges(page)
+    assert 0 < start < end < 1800
