@@ -264,11 +264,16 @@ def test_the_controller_scales_and_an_outage_changes_nothing(plane, prometheus, 
     plane.apply(HPA)
     wait_until(lambda: replicas(plane) == 2, "the scale-out to two pods")
     server.stop(signal.SIGKILL)
-    time.sleep(5)  # five syncs of the controller without any metrics
+
+    def reason():
+        conditions = plane.get("hpa", "served")["status"]["conditions"]
+        reasons = {each["type"]: (each["status"], each["reason"]) for each in conditions}
+        return reasons["ScalingActive"]
+
+    wait_until(lambda: reason() == ("False", "FailedGetPodsMetric"), "a sync without any metrics")
+    time.sleep(3)  # and some more of them
+    assert reason() == ("False", "FailedGetPodsMetric")
     assert replicas(plane) == 2
-    conditions = plane.get("hpa", "served")["status"]["conditions"]
-    reasons = {each["type"]: (each["status"], each["reason"]) for each in conditions}
-    assert reasons["ScalingActive"] == ("False", "FailedGetPodsMetric")
     server.start()
     plane.wait(f"apiservice/v1beta2.{GROUP_VERSIONS[0].partition('/')[0]}", "condition=Available")
     plane.wait("hpa/served", "condition=ScalingActive", timeout_s=60)

@@ -239,7 +239,7 @@ async def test_process_that_ends_and_whose_number_comes_back_is_looked_at_again(
     assert reasons(attribution((reading(WHOLE, SERVE_PID),))) == ["process_not_in_pod"]
 
 
-async def settle(condition, seconds=5.0):
+async def settle(condition, seconds=30.0):
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - it waits for whatever an answer shows
             await asyncio.sleep(0.005)
@@ -354,7 +354,7 @@ async def test_close_ends_run_and_may_come_twice(site):
     await asyncio.sleep(0.01)
     await attribution.close()
     await attribution.close()
-    await asyncio.wait_for(site.task, 1)
+    await asyncio.wait_for(site.task, 30)
 
 
 async def test_cancelled_run_lets_go_of_everything(site):

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
 def fetch(url):
-    with urllib.request.urlopen(url, timeout=5) as response:
+    with urllib.request.urlopen(url, timeout=30) as response:
         return json.loads(response.read())
 
 

@@ -17,6 +17,7 @@ playwright = pytest.importorskip(
     "playwright.async_api", reason="needs playwright: pip install -e '.[dev]'"
 )
 expect = playwright.expect
+expect.set_options(timeout=30_000)
 
 pytestmark = [
     pytest.mark.browser,
@@ -183,6 +184,16 @@ def plot(page, chart):
     return page.locator(f'[data-chart="{chart}"] .plot')
 
 
+async def holds(page, chart, wanted):
+    """Wait until a trace of a chart has this content, then hold it against it for the message."""
+    for _ in range(300):
+        lines = await traces(page, chart)
+        if any(wanted.items() <= line.items() for line in lines):
+            return
+        await page.wait_for_timeout(100)
+    assert [{key: line[key] for key in wanted} for line in lines] == [wanted]
+
+
 async def drawn(page):
     """Wait for the charts, which follow the numbers once Plotly's script is there."""
     await expect(plot(page, "nodes").locator("svg").first).to_be_attached()
@@ -333,10 +344,8 @@ async def test_charts_hold_the_series_and_follow_new_points(open_page, served):
     assert (await traces(page, "load"))[0]["y"] == served.run.series[f"load/{WORKLOAD}"]
     served.run.advance(3)
     await expect(page.locator("#clock")).to_contain_text("00:16:")
-    await page.wait_for_timeout(1200)
-    line = (await traces(page, "load"))[0]
-    assert line["x"] == served.run.times
-    assert line["y"] == served.run.series[f"load/{WORKLOAD}"]
+    load = served.run.series[f"load/{WORKLOAD}"]
+    await holds(page, "load", {"x": served.run.times, "y": load})
 
 
 async def test_missing_values_stay_gaps(open_page, served):
@@ -358,11 +367,10 @@ async def test_series_that_appear_later_join_with_a_gap_before(open_page, served
     legend = page.locator('[data-chart="utilisation"] .legend-item:not(.legend-group)')
     # one target, two pods on two GPUs once the first scale-out is done
     await expect(legend).to_have_count(5)
-    await page.wait_for_timeout(800)
     second = served.run.pods[1]["name"]
     values = served.run.series[f"pod/default/{second}"]
     assert values[0] is None
-    assert values in [line["y"] for line in await traces(page, "utilisation")]
+    await holds(page, "utilisation", {"y": values})
 
 
 async def test_zoom_on_one_chart_zooms_all_and_goes_back(open_page, served):
@@ -484,8 +492,7 @@ async def test_page_catches_up_with_a_server_that_came_back_with_another_run(ope
     await expect(page.locator("#status")).to_have_text("running")
     await expect(stage(page, "load")).to_have_text("4.6")
     await expect(page.locator(".event-list li")).to_have_count(len(served.run.events))
-    await page.wait_for_timeout(500)
-    assert (await traces(page, "load"))[0]["x"] == served.run.times
+    await holds(page, "load", {"x": served.run.times})
 
 
 async def test_nothing_jumps_while_data_streams_in(open_page, served):

@@ -13,8 +13,12 @@ from gpuscale.testing.nvml import FakeGpu, FakeProcess
 TEMP = "DCGM_FI_DEV_GPU_TEMP"
 
 
+HURRIED = {"patience_ms": 30, "deadline_ms": 1_000}
+"""For GPUs that hang: each read takes the whole deadline once."""
+
+
 def two(bench, **settings):
-    paces = NvmlSettings(**{"patience_ms": 30, "deadline_ms": 60, **settings})
+    paces = NvmlSettings(**{"patience_ms": 10_000, "deadline_ms": 30_000, **settings})
     return bench(FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b"), fields={TEMP}, settings=paces)
 
 
@@ -62,7 +66,7 @@ def test_gpu_that_is_lost_from_the_start_is_told_of(bench):
 
 
 def test_hanging_gpu_delays_one_read_and_no_other(bench):
-    b = two(bench)
+    b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
     first, second = b.read()
@@ -77,29 +81,29 @@ def test_hanging_gpu_delays_one_read_and_no_other(bench):
 
 
 def test_hanging_gpu_is_read_again_once_it_answers(bench):
-    b = two(bench)
+    b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
     b.read()
     b.nvml.release(0)
-    b.reader._slots[0].wait(1.0)
+    b.reader._slots[0].wait(30)
     assert b.read()[0].values == {TEMP: 35}
 
 
 def test_answer_that_comes_late_is_not_served(bench):
-    b = two(bench)
+    b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
     b.read()
     slot = b.reader._slots[0]
     b.clock.advance(1)
     b.nvml.release(0)
-    slot.wait(1.0)
+    slot.wait(30)
     assert slot.outcome(b.now_ms)[0].absent == {TEMP: faults.NO_ANSWER}
 
 
 def test_hanging_gpu_keeps_the_library_open_at_the_end(bench, caplog):
-    b = two(bench)
+    b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
     b.read()

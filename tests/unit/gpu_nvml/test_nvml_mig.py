@@ -111,7 +111,7 @@ def test_xid_of_an_instance_is_that_instances(bench):
     b = bench(split(), fields={"DCGM_FI_DEV_XID_ERRORS"})
     b.read()
     b.nvml.xid(0, 43, instance_id=9)
-    for _ in range(400):
+    for _ in range(3_000):
         values = [reading.values["DCGM_FI_DEV_XID_ERRORS"] for reading in b.read(0.001)]
         if any(values):
             break

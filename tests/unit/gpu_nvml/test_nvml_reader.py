@@ -409,7 +409,7 @@ def test_junk_in_the_buffer_gives_no_process(bench):
 
 def wait_for(condition):
     event = threading.Event()
-    for _ in range(400):
+    for _ in range(6_000):
         if condition():
             return
         event.wait(0.005)

@@ -49,7 +49,7 @@ class Connection:
 
 
 async def until(is_so):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not is_so():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.001)
     await asyncio.sleep(0)

@@ -155,7 +155,7 @@ async def test_stream_of_a_page_that_went_away_makes_room_for_others(client, mon
         refused = await client.get("/ui/stream")
         assert refused.status == 503
         assert (await refused.json())["error"] == "1 pages follow this run already"
-    for _ in range(200):
+    for _ in range(1500):
         again = await client.get("/ui/stream")
         if again.status == 200:
             break
