@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 
-from gpuscale.exporter.stream_format import StreamEncoder, end_line
+from gpuscale.exposition.stream import StreamEncoder, end_line
 from gpuscale.exposition.families import Family
 
 MAX_SUBSCRIBERS = 64

@@ -11,7 +11,7 @@ from gpuscale.exporter.flags import FLAGS
 from gpuscale.exporter.negotiation import accepts_gzip, prefers_openmetrics
 from gpuscale.exporter.passwords import _name_and_password
 from gpuscale.exporter.settings import parse_gpu_source, read_settings
-from gpuscale.exporter.stream_format import SeriesKey, StreamDecoder, StreamEncoder, StreamError
+from gpuscale.exposition.stream import SeriesKey, StreamDecoder, StreamEncoder, StreamError
 from gpuscale.exporter.web_config import load_web_config
 from gpuscale.exposition.families import Family, Sample
 

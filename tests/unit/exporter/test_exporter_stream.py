@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gpuscale.exporter.stream_format import (
+from gpuscale.exposition.stream import (
     SeriesKey,
     StreamDecoder,
     StreamEncoder,
