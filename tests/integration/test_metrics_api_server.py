@@ -426,6 +426,31 @@ async def test_the_ca_that_is_made_is_for_the_services_name(world, server):
     assert reader.at_eof()
 
 
+async def test_a_pair_for_single_names_is_shown_to_who_asks_for_them(world):
+    pem, key = world.cas["strangers"].server("metrics.example.com")
+    (world.folder / "named.crt").write_text(pem)
+    (world.folder / "named.key").write_text(key)
+    given = f"{world.folder / 'named.crt'},{world.folder / 'named.key'}:*.example.com,localhost"
+    async with running(world, tls_sni_cert_key=given) as server:
+        context = ssl.create_default_context(cadata=world.cas["strangers"].pem)
+        name = {"host": "localhost", "port": server.port, "ssl": context}
+        _, writer = await asyncio.open_connection(**name, server_hostname="metrics.example.com")
+        writer.close()
+        await writer.wait_closed()
+        with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
+            await asyncio.open_connection(**name, server_hostname=SERVICE)
+        # Who calls localhost is shown the named pair too, and is known by the client's certificate still.
+        (world.folder / "ca.crt").write_text(world.cas["strangers"].pem)
+        context = world.context(world.proxy())
+        context.check_hostname = False
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            headers = {"X-Remote-User": HPA}
+            status, _ = await server.get(PODS, headers=headers, session=session)
+        assert status == 200
+        assert world.cluster.access_reviews[0]["user"] == HPA
+
+
 async def test_rules_are_replaced_without_a_failed_request(world):
     statuses = set()
     probe = {"X-Remote-User": "a", "X-Remote-Group": "system:masters"}

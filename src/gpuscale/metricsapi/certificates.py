@@ -8,6 +8,7 @@ import ipaddress
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography import x509
@@ -79,6 +80,23 @@ def make_serving(ca: KeyPair, names: tuple[str, ...], now_ms: int) -> KeyPair:
         .add_extension(authority, critical=False)
     )
     return KeyPair(_pem(builder.sign(signer, hashes.SHA256())), _key_pem(key))
+
+
+@lru_cache(maxsize=64)
+def host_names(pem: bytes) -> tuple[str, ...]:
+    """Return the host names of the first certificate in a PEM file, in lower case; none if there are none.
+
+    Its common name counts only where it has no alternative names at all.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        attributes = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return tuple(str(each.value).lower() for each in attributes)
+    except ValueError:
+        return ()
+    return tuple(name.lower() for name in alternatives.value.get_values_for_type(x509.DNSName))
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -33,8 +33,20 @@ class TlsRules:
     """OpenSSL's names of the suites up to TLS 1.2; OpenSSL's own choice when empty."""
 
 
-def server_context(cert_file: Path, key_file: Path, rules: TlsRules) -> SSL.Context:
+ByName = Callable[[str], SSL.Context | None]
+"""Returns the context for the name that a client asks for, in lower case; None where there is no own one."""
+
+
+def server_context(
+    cert_file: Path, key_file: Path, rules: TlsRules, by_name: ByName | None = None
+) -> SSL.Context:
     """Return the context of a server with this certificate.
+
+    Args:
+        cert_file: with intermediates.
+        key_file: of the certificate.
+        rules: what connections are agreed on.
+        by_name: may put another context in its place once the client has named the server.
 
     Raises:
         ValueError: the files hold no certificate and key that belong together.
@@ -54,7 +66,19 @@ def server_context(cert_file: Path, key_file: Path, rules: TlsRules) -> SSL.Cont
     # A resumed session would come without the intermediate certificates of its first handshake.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_options(SSL.OP_NO_TICKET)
+    if by_name is not None:
+        context.set_tlsext_servername_callback(_switch(by_name))
     return context
+
+
+def _switch(by_name: ByName) -> Callable[[SSL.Connection], None]:
+    def switch(connection: SSL.Connection) -> None:
+        name = connection.get_servername()
+        found = by_name(name.decode("ascii", "replace").lower()) if name else None
+        if found is not None:
+            connection.set_context(found)
+
+    return switch
 
 
 def _take_any(_connection: Any, _cert: Any, _error: int, _depth: int, _ok: int) -> bool:  # noqa: ANN401

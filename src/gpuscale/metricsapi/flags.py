@@ -127,10 +127,11 @@ _SERVING = (
     ),
     Flag("tls-min-version", "VersionTLS12 or VersionTLS13.", default="VersionTLS12"),
     _list("tls-cipher-suites", "Suites up to TLS 1.2, by Go's names; OpenSSL's choice if empty."),
-    _list(
+    Flag(
         "tls-sni-cert-key",
-        "Certificate and key for single names.",
-        no_effect="one certificate is served; put all names into it",
+        "CERT,KEY or CERT,KEY:NAME,*.DOMAIN: a pair for single names, those of the certificate if none "
+        "are given; renewed files are used.",
+        repeats=True,
     ),
     _bool("permit-port-sharing", "Listen with SO_REUSEPORT."),
     _bool("permit-address-sharing", "Listen with SO_REUSEADDR."),

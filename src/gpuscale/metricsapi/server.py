@@ -31,6 +31,7 @@ from gpuscale.metricsapi.client_tls import ListeningContext, TlsRules
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.metricsapi.guard import Guard, Inner, counted, unguarded
 from gpuscale.metricsapi.health import Check
+from gpuscale.metricsapi.named_certificates import NamedCertificates, NamedFiles
 from gpuscale.metricsapi.own_metrics import (
     ServerMetrics,
     cache_family,
@@ -239,8 +240,14 @@ class MetricsApiServer:
         else:
             folder = serving.certificate_folder
             files = given_in(folder) or self._own_certificate(serving)
-        certificate = ServingCertificate(files, rules, self._clock)
+        pairs = [
+            NamedFiles(CertificateFiles(pair.certificate, pair.key), pair.names)
+            for pair in serving.named_certificates
+        ]
+        self._named = NamedCertificates(pairs, rules, self._clock)
+        certificate = ServingCertificate(files, rules, self._clock, self._named.context)
         self._tasks.append(("certificate", certificate.run))
+        self._tasks.append(("certificates of single names", self._named.run))
         return certificate
 
     def _own_certificate(self, serving: ServingSettings) -> CertificateFiles:
@@ -323,7 +330,8 @@ class MetricsApiServer:
         if self._trust is not None:
             checks.append(_remarked("authentication", self._trust.faults()))
         if self._certificate is not None:
-            checks.append(_remarked("certificate", [self._certificate.fault]))
+            faults = [self._certificate.fault, *self._named.faults()]
+            checks.append(_remarked("certificate", faults))
         if endpoint == "readyz":
             checks.append(Check("shutdown", "the server is stopping" if self._stopping else None))
         return checks

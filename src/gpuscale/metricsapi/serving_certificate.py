@@ -15,11 +15,12 @@ from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.certificates import (
     SERVING_DAYS,
     KeyPair,
+    host_names,
     make_ca,
     make_serving,
     write_private,
 )
-from gpuscale.metricsapi.client_tls import TlsRules, server_context
+from gpuscale.metricsapi.client_tls import ByName, TlsRules, server_context
 
 _LOG = logging.getLogger(__name__)
 LOOK_EVERY_S = 10.0
@@ -41,17 +42,29 @@ class CertificateFiles:
 class ServingCertificate:
     """The current TLS context of a pair of files.
 
+    Args:
+        files: certificate and key.
+        rules: what connections are agreed on.
+        clock: of the looks at the files.
+        by_name: has the certificates of single names; None where this one serves all.
+
     Raises:
         UsageError: the files are missing, or don't fit together.
     """
 
-    def __init__(self, files: CertificateFiles, rules: TlsRules, clock: Clock) -> None:
+    def __init__(
+        self,
+        files: CertificateFiles,
+        rules: TlsRules,
+        clock: Clock,
+        by_name: ByName | None = None,
+    ) -> None:
         self.fault: str | None = None
         """Why the files as they are now can't be used; None where they can."""
         self._files = files
         self._rules = rules
         self._clock = clock
-        self._content: KeyPair | None = None
+        self._by_name = by_name
         try:
             self._content, self._context = self._load()
         except (OSError, ValueError) as error:
@@ -60,6 +73,11 @@ class ServingCertificate:
     def context(self) -> SSL.Context:
         """Return the context for a new connection."""
         return self._context
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the host names that the certificate is for, in lower case."""
+        return host_names(self._content.certificate)
 
     async def run(self) -> None:
         """Follow the files until cancelled."""
@@ -82,7 +100,8 @@ class ServingCertificate:
 
     def _load(self) -> tuple[KeyPair, SSL.Context]:
         content = self._read()
-        context = server_context(self._files.certificate, self._files.key, self._rules)
+        files = self._files
+        context = server_context(files.certificate, files.key, self._rules, self._by_name)
         return content, context
 
     def _read(self) -> KeyPair:

@@ -29,6 +29,16 @@ class SourceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedPair:
+    """Certificate and key for single host names."""
+
+    certificate: Path
+    key: Path
+    names: tuple[str, ...]
+    """Empty for those of the certificate."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServingSettings:
     """Where and with what certificate to listen."""
 
@@ -39,6 +49,7 @@ class ServingSettings:
     """0 for none."""
     certificate: tuple[Path, Path] | None
     """Certificate and key; None for those in the folder."""
+    named_certificates: tuple[NamedPair, ...]
     certificate_folder: Path
     ca_bundle_file: Path | None
     service_name: str
@@ -153,6 +164,7 @@ def _serving(flags: "_Flags") -> ServingSettings:
         secure_port=flags.port("secure-port"),
         insecure_loopback_port=flags.port("insecure-loopback-port"),
         certificate=flags.pair("tls-cert-file", "tls-private-key-file"),
+        named_certificates=tuple(map(_named_pair, flags.every("tls-sni-cert-key"))),
         certificate_folder=Path(flags.text("cert-dir")),
         ca_bundle_file=flags.path("ca-bundle-file"),
         service_name=flags.text("service-name"),
@@ -162,6 +174,18 @@ def _serving(flags: "_Flags") -> ServingSettings:
         shares_port=flags.truth("permit-port-sharing"),
         shares_address=flags.truth("permit-address-sharing"),
     )
+
+
+def _named_pair(text: str) -> NamedPair:
+    """Return the pair of `CERT,KEY` or `CERT,KEY:NAME,NAME`."""
+    files, colon, listed = text.partition(":")
+    paths = [path.strip() for path in files.split(",")]
+    names = tuple(name.strip() for name in listed.split(",")) if colon else ()
+    if len(paths) != 2 or not all(paths) or not all(names):
+        raise UsageError(
+            f"--tls-sni-cert-key: found {text!r}, expected CERT,KEY or CERT,KEY:NAME,*.DOMAIN"
+        )
+    return NamedPair(Path(paths[0]), Path(paths[1]), names)
 
 
 def _auth(flags: "_Flags") -> AuthSettings:

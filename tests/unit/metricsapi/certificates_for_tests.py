@@ -1,11 +1,13 @@
 """CAs and certificates of every kind that clients may come with."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from OpenSSL import SSL
 
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER = ExtendedKeyUsageOID.SERVER_AUTH
@@ -67,3 +69,13 @@ def _builder(subject, issuer, key, days):
         .not_valid_before(now + timedelta(days=days[0]))
         .not_valid_after(now + timedelta(days=days[1]))
     )
+
+
+def connect(client, server):
+    """Let two connections of pyOpenSSL shake hands."""
+    for _ in range(4):
+        for side, other in ((client, server), (server, client)):
+            with suppress(SSL.WantReadError):
+                side.do_handshake()
+            with suppress(SSL.WantReadError):
+                other.bio_write(side.bio_read(65536))

@@ -27,3 +27,9 @@ def cas():
 def make_ca():
     """Makes a CA of a name, and of an issuer."""
     return _MODULE.Ca
+
+
+@pytest.fixture(scope="session")
+def connect():
+    """Lets a client and a server of pyOpenSSL shake hands."""
+    return _MODULE.connect

@@ -2,7 +2,6 @@
 
 import ssl
 import stat
-from contextlib import suppress
 
 import pytest
 from OpenSSL import SSL
@@ -174,7 +173,7 @@ def test_unknown_ciphers_are_told(files):
     ("version", "expected"),
     [(SSL.TLS1_1_VERSION, None), (SSL.TLS1_2_VERSION, "TLSv1.2"), (SSL.TLS1_3_VERSION, "TLSv1.3")],
 )
-def test_tls_begins_at_1_2(files, version, expected):
+def test_tls_begins_at_1_2(files, version, expected, connect):
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
     context.set_max_proto_version(version)
@@ -188,12 +187,3 @@ def test_tls_begins_at_1_2(files, version, expected):
     else:
         connect(client, server)
         assert server.get_protocol_version_name() == expected
-
-
-def connect(client, server):
-    for _ in range(4):
-        for side, other in ((client, server), (server, client)):
-            with suppress(SSL.WantReadError):
-                side.do_handshake()
-            with suppress(SSL.WantReadError):
-                other.bio_write(side.bio_read(65536))

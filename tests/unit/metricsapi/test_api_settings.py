@@ -7,7 +7,7 @@ import pytest
 from gpuscale.cli.metrics_api import plain_arguments
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS
-from gpuscale.metricsapi.settings import read_settings
+from gpuscale.metricsapi.settings import NamedPair, read_settings
 
 # Every flag that `adapter --help` of prometheus-adapter v0.12.0 lists, but --help itself.
 UPSTREAM = """
@@ -109,6 +109,24 @@ def test_cipher_suites_get_openssls_names():
         "ECDHE-ECDSA-CHACHA20-POLY1305",
         "AES256-GCM-SHA384",
         "ECDHE-RSA-AES128-SHA256",
+    )
+
+
+def test_pairs_for_single_names_keep_their_order():
+    given = ["a.crt,a.key", "b.crt, b.key: *.example.com,b.example.org"]
+    serving = read_settings({**CONFIG, "tls-sni-cert-key": given}).serving
+    assert serving.named_certificates == (
+        NamedPair(Path("a.crt"), Path("a.key"), ()),
+        NamedPair(Path("b.crt"), Path("b.key"), ("*.example.com", "b.example.org")),
+    )
+
+
+@pytest.mark.parametrize("text", ["a.crt", "a.crt,", "a,b,c", "a,b:", "a,b:x,", ":x", ""])
+def test_a_pair_for_single_names_that_cant_be_is_told(text):
+    with pytest.raises(UsageError) as caught:
+        read_settings({**CONFIG, "tls-sni-cert-key": [text]})
+    assert str(caught.value) == (
+        f"--tls-sni-cert-key: found {text!r}, expected CERT,KEY or CERT,KEY:NAME,*.DOMAIN"
     )
 
 
