@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError
+from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects
+from gpuscale.kube.simulated.nodes import node_object, node_status
+from gpuscale.kube.simulated.pod_status import Placed, running, succeeded
 from gpuscale.objects.nodes import Taint
 from gpuscale.testing.cluster import SimulatedNode, wait_until
-from gpuscale.testing.cluster.aggregation import aggregation_manifests
 from gpuscale.testing.cluster.certificates import Authority, KeyPair
 from gpuscale.testing.cluster.flags import (
     Files,
@@ -19,8 +21,6 @@ from gpuscale.testing.cluster.flags import (
     scheduler_flags,
 )
 from gpuscale.testing.cluster.kubeconfig import write_kubeconfig
-from gpuscale.testing.cluster.nodes import node_object, node_status
-from gpuscale.testing.cluster.pod_status import Placed, running, succeeded
 from gpuscale.testing.cluster.ports import free_ports, is_listening
 
 PAIR = KeyPair(Path("a.pem"), Path("a.key"))
@@ -135,24 +135,35 @@ def test_a_pods_status_is_that_of_its_stage(patch, phase, ready, state):
     assert (status["podIP"], status["startTime"]) == ("10.64.0.1", "2026-01-01T00:00:00Z")
 
 
-def test_an_aggregated_api_is_a_service_to_localhost_and_an_api_service_per_version(tmp_path):
-    (tmp_path / "ca").write_text("pem")
+def test_an_aggregated_api_is_a_service_to_localhost_and_an_api_service_per_version():
     versions = ["custom.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2"]
-    service, *registered = aggregation_manifests(versions, 6443, "gpuscale", tmp_path / "ca")
+    server = AggregatedServer("gpuscale", "ml", 6443, ca_bundle=b"pem", labels={"of": "me"})
+    service, *registered = aggregation_objects(versions, server)
     assert service["spec"] == {"type": "ExternalName", "externalName": "localhost"}
     assert [each["metadata"]["name"] for each in registered] == [
         "v1beta1.custom.metrics.k8s.io",
         "v1beta2.custom.metrics.k8s.io",
     ]
+    assert [each["metadata"]["labels"] for each in (service, *registered)] == [{"of": "me"}] * 3
     spec = registered[0]["spec"]
-    assert spec["service"] == {"namespace": "default", "name": "gpuscale", "port": 6443}
+    assert spec["service"] == {"namespace": "ml", "name": "gpuscale", "port": 6443}
     assert spec["caBundle"] == base64.b64encode(b"pem").decode()
     assert "insecureSkipTLSVerify" not in spec
 
 
 def test_without_a_bundle_any_certificate_is_taken():
-    _, registered = aggregation_manifests(["external.metrics.k8s.io/v1beta1"], 1, "s")
+    server = AggregatedServer("s", "default", 1)
+    _, registered = aggregation_objects(["external.metrics.k8s.io/v1beta1"], server)
     assert registered["spec"]["insecureSkipTLSVerify"] is True
+
+
+def test_an_aggregated_api_on_another_machine_is_reached_through_an_endpoint():
+    server = AggregatedServer("s", "ml", 6443, address="192.0.2.7")
+    service, slice_, _ = aggregation_objects(["external.metrics.k8s.io/v1beta1"], server)
+    assert service["spec"] == {"ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}
+    assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == "s"
+    assert slice_["addressType"] == "IPv4"
+    assert slice_["endpoints"][0]["addresses"] == ["192.0.2.7"]
 
 
 def test_free_ports_differ_and_nobody_listens_on_them():

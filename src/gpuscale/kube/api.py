@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from lightkube.config.client_adapter import verify_cluster
@@ -42,20 +43,23 @@ class ApiClient(KubeConnection):
             ApiStatusError: refused.
         """
         try:
-            return await self._post(path, question)
+            return await self._send("POST", path, question)
         except ApiUnreachableError:
-            return await self._post(path, question)
+            return await self._send("POST", path, question)
 
-    async def _post(self, path: str, question: JsonObject) -> JsonObject:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        body = json.dumps(question).encode()
+    async def _send(
+        self, method: str, path: str, body: Mapping[str, Any], kind: str = "application/json"
+    ) -> JsonObject:
+        """Return the object that the server answers to one with a body of content type `kind`."""
+        headers = {"Accept": "application/json", "Content-Type": kind}
+        content = json.dumps(body).encode()
         try:
-            stream = self._client.stream("POST", path, content=body, headers=headers)
+            stream = self._client.stream(method, path, content=content, headers=headers)
             async with stream as answer:
-                content = await self._body(path, answer)
-                if answer.status_code not in (httpx2.codes.OK, httpx2.codes.CREATED):
-                    raise self._refusal(path, answer.status_code, content)
-                return self._object(path, content)
+                received = await self._body(path, answer)
+                if not answer.is_success:
+                    raise self._refusal(path, answer.status_code, received)
+                return self._object(path, received)
         except LightkubeConfigError as error:
             raise ApiUnreachableError(f"{self._who()}: {error}") from error
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:

@@ -32,6 +32,8 @@ class Collection:
     """Empty for the core group."""
     version: str
     plural: str
+    field_selector: str = ""
+    """Leaves out objects, such as `status.phase=Running`."""
 
     @property
     def path(self) -> str:
@@ -39,8 +41,14 @@ class Collection:
         prefix = f"/apis/{self.group}" if self.group else "/api"
         return f"{prefix}/{self.version}/{self.plural}"
 
+    @property
+    def params(self) -> dict[str, str]:
+        """Return what is asked for beside the path."""
+        return {"fieldSelector": self.field_selector} if self.field_selector else {}
+
     def __str__(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        name = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f"{name}?{self.field_selector}" if self.field_selector else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,11 @@ class CopyState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class ObjectRecord:
+    """What is kept of an object."""
+
     namespace: str
+    """Empty for an object that has none."""
     name: str
     labels: Mapping[str, str]
 
@@ -117,11 +128,17 @@ class ObjectCopies:
         Raises:
             ObjectsUnavailableError: there is no copy.
         """
-        copy = self._copies.get(collection)
-        if copy is None:
-            raise ObjectsUnavailableError(f"{collection} are not watched yet")
-        copy.check()
-        return copy.names(namespace or "", selector)
+        return self._copy(collection).names(namespace or "", selector)
+
+    def records(
+        self, collection: Collection, namespace: str | None, selector: Selector
+    ) -> tuple[ObjectRecord, ...]:
+        """Return the selected objects, sorted by namespace and name; None is every namespace.
+
+        Raises:
+            ObjectsUnavailableError: there is no copy.
+        """
+        return self._copy(collection).records(namespace, selector)
 
     def states(self) -> tuple[CopyState, ...]:
         """Return how each copy does, sorted by resource."""
@@ -130,6 +147,13 @@ class ObjectCopies:
             for collection, copy in self._copies.items()
         )
         return tuple(sorted(found, key=lambda each: str(each.collection)))
+
+    def _copy(self, collection: Collection) -> "_Copy":
+        copy = self._copies.get(collection)
+        if copy is None:
+            raise ObjectsUnavailableError(f"{collection} are not watched yet")
+        copy.check()
+        return copy
 
     def _begin(self, collection: Collection) -> "_Copy":
         if self._group is None:
@@ -155,8 +179,8 @@ class _Copy:
         self.collection = collection
         self.tried = asyncio.Event()
         """Set once the first list came, or failed."""
-        self.reflector: Reflector[_Named] = Reflector(
-            connection, settings, collection.path, {}, self._read, clock, self._changed
+        self.reflector: Reflector[ObjectRecord] = Reflector(
+            connection, settings, collection.path, collection.params, self._read, clock, self._changed
         )
         self._index = _Index()
         self._is_stale = True
@@ -172,12 +196,19 @@ class _Copy:
 
     def names(self, namespace: str, selector: Selector) -> tuple[str, ...]:
         """Return the names of the selected objects, sorted."""
+        return self._current().names(namespace, selector)
+
+    def records(self, namespace: str | None, selector: Selector) -> tuple[ObjectRecord, ...]:
+        """Return the selected objects, sorted by namespace and name; None is every namespace."""
+        return self._current().records(namespace, selector)
+
+    def _current(self) -> "_Index":
         if self._is_stale:
             self._index = _Index.of(self.reflector.items.values())
             self._is_stale = False
-        return self._index.names(namespace, selector)
+        return self._index
 
-    def _read(self, body: JsonObject) -> _Named | None:
+    def _read(self, body: JsonObject) -> ObjectRecord | None:
         found = _named(body)
         if (
             found is not None
@@ -197,11 +228,11 @@ class _Index:
     """Objects by namespace, and the answers that were already given from them."""
 
     count: int = 0
-    by_namespace: dict[str, list[_Named]] = field(default_factory=dict)
+    by_namespace: dict[str, list[ObjectRecord]] = field(default_factory=dict)
     answers: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
-    def of(items: Iterable[_Named]) -> "_Index":
+    def of(items: Iterable[ObjectRecord]) -> "_Index":
         index = _Index()
         for item in sorted(items, key=lambda each: each.name):
             index.by_namespace.setdefault(item.namespace, []).append(item)
@@ -213,18 +244,26 @@ class _Index:
         if key not in self.answers:
             if len(self.answers) >= _MAX_REMEMBERED:
                 self.answers.clear()
-            found = self.by_namespace.get(namespace, ())
-            self.answers[key] = tuple(each.name for each in found if selector.matches(each.labels))
+            self.answers[key] = tuple(each.name for each in self.records(namespace, selector))
         return self.answers[key]
 
+    def records(self, namespace: str | None, selector: Selector) -> tuple[ObjectRecord, ...]:
+        places = sorted(self.by_namespace) if namespace is None else (namespace,)
+        return tuple(
+            each
+            for place in places
+            for each in self.by_namespace.get(place, ())
+            if selector.matches(each.labels)
+        )
 
-def _named(body: JsonObject) -> _Named | None:
+
+def _named(body: JsonObject) -> ObjectRecord | None:
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         return None
     labels = metadata.get("labels")
     pairs = labels.items() if isinstance(labels, dict) else ()
-    return _Named(
+    return ObjectRecord(
         str(metadata.get("namespace") or ""),
         metadata["name"],
         {str(key): str(value) for key, value in pairs},

@@ -3,14 +3,14 @@
 The programs are built once: `python -m gpuscale.testing.cluster.tools build`.
 """
 
+from gpuscale.kube.simulated.kubelet import SimulatedKubelet
+from gpuscale.kube.simulated.nodes import SimulatedNode
+from gpuscale.kube.simulated.pod_status import PodTimes
 from gpuscale.testing.cluster.aggregation import aggregated_api, serving_name
 from gpuscale.testing.cluster.background import BackgroundKubelet, simulated_nodes
 from gpuscale.testing.cluster.certificates import KeyPair
 from gpuscale.testing.cluster.flags import Settings
-from gpuscale.testing.cluster.kubelet import SimulatedKubelet
-from gpuscale.testing.cluster.nodes import SimulatedNode
 from gpuscale.testing.cluster.plane import ControlPlane
-from gpuscale.testing.cluster.pod_status import PodTimes
 from gpuscale.testing.cluster.toolset import missing
 from gpuscale.testing.cluster.waiting import wait_until
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.testing.cluster.background import simulated_nodes
 from gpuscale.testing.cluster.flags import Settings
-from gpuscale.testing.cluster.nodes import SimulatedNode
 from gpuscale.testing.cluster.plane import ControlPlane
 
 

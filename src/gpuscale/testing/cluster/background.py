@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from gpuscale.testing.cluster.kubelet import SimulatedKubelet, Times
-from gpuscale.testing.cluster.nodes import SimulatedNode
+from gpuscale.kube.simulated.kubelet import SimulatedKubelet, Times
+from gpuscale.kube.simulated.nodes import SimulatedNode
+from gpuscale.kube.simulated.pod_status import AT_ONCE, PodTimes
 from gpuscale.testing.cluster.plane import ControlPlane
-from gpuscale.testing.cluster.pod_status import AT_ONCE, PodTimes
 
 _TIMEOUT_S = 30.0
 
@@ -62,7 +62,7 @@ def simulated_nodes(
     started: Future[BackgroundKubelet] = Future()
 
     async def serve() -> None:
-        async with SimulatedKubelet(plane.url, plane.ssl_context(), times) as kubelet:
+        async with plane.client() as client, SimulatedKubelet(client, times) as kubelet:
             await kubelet.add(*nodes)
             background = BackgroundKubelet(kubelet)
             started.set_result(background)

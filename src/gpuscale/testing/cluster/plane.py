@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.writing import WritingClient
 from gpuscale.testing.cluster import flags
 from gpuscale.testing.cluster.certificates import Authority, KeyPair, signing_key
 from gpuscale.testing.cluster.component import Component
@@ -83,6 +85,11 @@ class ControlPlane:
     def front_proxy_ca(self) -> Path:
         """Return the certificate that the API server's own client certificate is signed by."""
         return self._proxies.certificate
+
+    @property
+    def front_proxy(self) -> KeyPair:
+        """Return the certificate that the API server passes requests on with."""
+        return self._front_proxy
 
     @property
     def admin(self) -> Path:
@@ -220,6 +227,10 @@ class ControlPlane:
             pair.certificate.with_suffix(".kubeconfig"), self.url, self.ca, pair
         )
 
+    def client(self) -> WritingClient:
+        """Return a client of the admin, for what acts on the cluster from a coroutine; close it."""
+        return WritingClient(KubeSettings(node_name="", kubeconfig=self.admin))
+
     def ssl_context(self, user: KeyPair | None = None) -> ssl.SSLContext:
         """Return a context for HTTPS to the API server as this user; None is the admin."""
         pair = user or self._admin_pair
@@ -250,12 +261,13 @@ class ControlPlane:
         self._clients = Authority(folder, "client-ca")
         self._proxies = Authority(folder, "front-proxy-ca")
         self._admin_pair = self._clients.client("admin", ["system:masters"])
+        self._front_proxy = self._proxies.client("front-proxy-client")
         write_kubeconfig(self.admin, self.url, self.ca, self._admin_pair)
         return Files(
             folder=folder,
             client_ca=self._clients.certificate,
             front_proxy_ca=self._proxies.certificate,
-            front_proxy=self._proxies.client("front-proxy-client"),
+            front_proxy=self._front_proxy,
             serving=self._clients.server("kube-apiserver", _SERVING_NAMES),
             tokens=signing_key(folder),
             controller_manager=self.kubeconfig("system:kube-controller-manager"),

@@ -5,17 +5,20 @@ nothing is evicted.
 """
 
 import asyncio
-import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
 from types import TracebackType
 from typing import Self
 
-from gpuscale.core.errors import GpuscaleError, NotFoundError, UnavailableError, UpstreamError
-from gpuscale.testing.cluster.api import MERGE, STRATEGIC_MERGE, ApiClient, ConflictError, Json
-from gpuscale.testing.cluster.nodes import (
+from gpuscale.core.clock import WallClock
+from gpuscale.core.errors import GpuscaleError, UnavailableError
+from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.reflect import Reflector
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.simulated.nodes import (
     LEASES,
     NOT_READY,
     SimulatedNode,
@@ -23,13 +26,15 @@ from gpuscale.testing.cluster.nodes import (
     node_object,
     node_status,
 )
-from gpuscale.testing.cluster.pod_status import AT_ONCE, Placed, PodTimes, running, succeeded
+from gpuscale.kube.simulated.pod_status import AT_ONCE, Placed, PodTimes, running, succeeded
+from gpuscale.kube.writing import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, WritingClient
 
-Times = Callable[[Json], PodTimes]
+Times = Callable[[JsonObject], PodTimes]
 
 _RENEW_S = 10.0
 """The kubelet's own interval."""
 _RETRY_S = 0.2
+_MAX_RETRY_S = 2.0
 _ATTEMPTS = 25
 
 
@@ -37,16 +42,21 @@ class SimulatedKubelet:
     """The kubelets of any number of simulated nodes. Use it in `async with`.
 
     Args:
-        url: of the API server.
-        context: with a client certificate of someone in `system:masters`.
+        client: of someone who may write nodes, leases and the status of pods.
         times: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
+        pods: label selector of the pods that are led; those of others stay as the scheduler left them.
     """
 
     def __init__(
-        self, url: str, context: ssl.SSLContext, times: PodTimes | Times = AT_ONCE
+        self, client: WritingClient, times: PodTimes | Times = AT_ONCE, pods: str = ""
     ) -> None:
-        self._api = ApiClient(url, context)
+        self._api = client
         self._times = times if callable(times) else lambda _: times
+        settings = KubeSettings(node_name="", retry_s=_RETRY_S, max_retry_s=_MAX_RETRY_S)
+        params: Mapping[str, str] = {"labelSelector": pods} if pods else {}
+        self._pods: Reflector[JsonObject] = Reflector(
+            client, settings, "/api/v1/pods", params, lambda pod: pod, WallClock(), self._look
+        )
         self._heartbeats: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, str] = {}
         self._stages: dict[str, asyncio.Task[None]] = {}
@@ -55,9 +65,8 @@ class SimulatedKubelet:
         self._numbers = count(1)
 
     async def __aenter__(self) -> Self:
-        await self._api.__aenter__()
         self._tasks = await asyncio.TaskGroup().__aenter__()
-        self._watch = self._tasks.create_task(self._watch_pods(), name="pods of simulated nodes")
+        self._watch = self._tasks.create_task(self._pods.run(), name="pods of simulated nodes")
         return self
 
     async def __aexit__(
@@ -70,16 +79,14 @@ class SimulatedKubelet:
             task.cancel()
         # The group hears of a cancellation, which may be its own; the body's errors pass it unwrapped.
         told = (kind, error, trace) if kind is asyncio.CancelledError else (None, None, None)
-        try:
-            await self._tasks.__aexit__(*told)
-        finally:
-            await self._api.__aexit__()
+        await self._tasks.__aexit__(*told)
 
     async def add(self, *nodes: SimulatedNode) -> None:
         """Return once these nodes are Ready and take pods.
 
         Raises:
-            UpstreamError: the API server does not take one.
+            ApiStatusError: the API server does not take one.
+            ApiUnreachableError: no answer, or not now.
         """
         async with asyncio.TaskGroup() as group:
             for node in nodes:
@@ -90,8 +97,7 @@ class SimulatedKubelet:
         self._heartbeats.pop(name).cancel()
         del self._addresses[name]
         for path in (f"/api/v1/nodes/{name}", f"{LEASES}/{name}"):
-            with suppress(NotFoundError):
-                await self._api.call("DELETE", path)
+            await self._api.delete(path)
 
     async def remove_all(self) -> None:
         """Take every node away."""
@@ -106,10 +112,11 @@ class SimulatedKubelet:
         path = f"/api/v1/nodes/{node.name}"
         address = _address(10, 200, next(self._numbers))
         self._addresses[node.name] = address
-        await self._api.call("POST", "/api/v1/nodes", node_object(node))
-        await self._api.call("POST", LEASES, lease_object(node.name, _now_micro()))
+        made = await self._api.create("/api/v1/nodes", node_object(node))
+        uid = made["metadata"]["uid"]
+        await self._api.create(LEASES, lease_object(node, uid, _now_micro()))
         status = node_status(node, address, _now())
-        await self._api.call("PATCH", f"{path}/status", status, patch=STRATEGIC_MERGE)
+        await self._api.patch(f"{path}/status", status, STRATEGIC_MERGE)
         heartbeat = self._tasks.create_task(self._renew(node.name), name=f"heartbeat {node.name}")
         self._heartbeats[node.name] = heartbeat
         await self._clear_not_ready(path)
@@ -117,43 +124,39 @@ class SimulatedKubelet:
     async def _clear_not_ready(self, path: str) -> None:
         """Take the taint off that a new node gets, rather than wait for the controller to do it."""
         for _ in range(_ATTEMPTS):
-            node = await self._api.call("GET", path)
+            node = await self._api.get(path)
             taints = node["spec"].get("taints", [])
             kept = [taint for taint in taints if taint["key"] != NOT_READY]
             if len(kept) == len(taints):
                 return
             version = {"resourceVersion": node["metadata"]["resourceVersion"]}
-            with suppress(ConflictError):
-                body = {"metadata": version, "spec": {"taints": kept}}
-                await self._api.call("PATCH", path, body, patch=MERGE)
+            body = {"metadata": version, "spec": {"taints": kept}}
+            await _unless(CONFLICT, self._api.patch(path, body))
         raise UnavailableError(f"{path}: the taint {NOT_READY} keeps coming back")
 
     async def _renew(self, name: str) -> None:
         while True:
             await asyncio.sleep(_RENEW_S)
-            renewal = {"spec": {"renewTime": _now_micro()}}
             with suppress(GpuscaleError):
-                await self._api.call("PATCH", f"{LEASES}/{name}", renewal, patch=MERGE)
+                renewal = {"spec": {"renewTime": _now_micro()}}
+                await self._api.patch(f"{LEASES}/{name}", renewal)
 
-    async def _watch_pods(self) -> None:
-        """Follow all pods, for ever: whatever ends a watch, another one starts with a list."""
-        while True:
-            with suppress(UnavailableError, UpstreamError):
-                async for event, pod in self._api.watch("/api/v1/pods"):
-                    self._see(event, pod)
-            await asyncio.sleep(_RETRY_S)
-
-    def _see(self, event: str, pod: Json) -> None:
-        uid, metadata = pod["metadata"]["uid"], pod["metadata"]
-        if event == "DELETED":
+    def _look(self) -> None:
+        """Begin or end what has to be, for every pod as it is now."""
+        pods = {pod["metadata"]["uid"]: pod for pod in self._pods.items.values()}
+        for uid in (self._stages.keys() | self._ending) - pods.keys():
             self._forget(uid)
-        elif pod["spec"].get("nodeName") not in self._addresses:
+        for uid, pod in pods.items():
+            self._see(uid, pod)
+
+    def _see(self, uid: str, pod: JsonObject) -> None:
+        if pod["spec"].get("nodeName") not in self._addresses or uid in self._ending:
             return
-        elif "deletionTimestamp" in metadata and uid not in self._ending:
+        if "deletionTimestamp" in pod["metadata"]:
             self._forget(uid)
             self._ending.add(uid)
             self._stages[uid] = self._tasks.create_task(self._end(pod))
-        elif uid not in self._stages and uid not in self._ending:
+        elif uid not in self._stages:
             self._stages[uid] = self._tasks.create_task(self._lead(pod))
 
     def _forget(self, uid: str) -> None:
@@ -162,7 +165,7 @@ class SimulatedKubelet:
         if task is not None:
             task.cancel()
 
-    async def _lead(self, pod: Json) -> None:
+    async def _lead(self, pod: JsonObject) -> None:
         times = self._times(pod)
         host = self._addresses[pod["spec"]["nodeName"]]
         placed = Placed(_address(10, 64, next(self._numbers)), host, _now())
@@ -175,29 +178,39 @@ class SimulatedKubelet:
             await asyncio.sleep(times.run_s)
             await self._write(pod, succeeded(pod, placed, _now()))
 
-    async def _end(self, pod: Json) -> None:
+    async def _end(self, pod: JsonObject) -> None:
         await asyncio.sleep(self._times(pod).stop_s)
         uid = {"uid": pod["metadata"]["uid"]}
-        await self._persist("DELETE", _path(pod), {"gracePeriodSeconds": 0, "preconditions": uid})
+        options = {"gracePeriodSeconds": 0, "preconditions": uid}
+        await _persist(lambda: self._api.delete(_path(pod), options))
 
-    async def _write(self, pod: Json, status: Json) -> None:
+    async def _write(self, pod: JsonObject, status: JsonObject) -> None:
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, **status}
-        await self._persist("PATCH", f"{_path(pod)}/status", body, patch=STRATEGIC_MERGE)
-
-    async def _persist(self, method: str, path: str, body: Json, *, patch: str = "") -> None:
-        """Call until the API server has answered; a pod that is gone, or another one by now, is no error."""
-        while True:
-            try:
-                await self._api.call(method, path, body, patch=patch)
-            except (NotFoundError, ConflictError):
-                return
-            except UnavailableError:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
+        path = f"{_path(pod)}/status"
+        await _persist(lambda: self._api.patch(path, body, STRATEGIC_MERGE))
 
 
-def _path(pod: Json) -> str:
+async def _persist(call: Callable[[], Awaitable[object]]) -> None:
+    """Call until the API server has answered; a pod that is gone, or another one by now, is no error."""
+    while True:
+        try:
+            await _unless(CONFLICT, _unless(NOT_FOUND, call()))
+        except ApiUnreachableError:
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
+
+
+async def _unless(code: int, call: Awaitable[object]) -> None:
+    """Wait for a call; that it is refused with this status is no error."""
+    try:
+        await call
+    except ApiStatusError as error:
+        if error.code != code:
+            raise
+
+
+def _path(pod: JsonObject) -> str:
     metadata = pod["metadata"]
     return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuscale.testing.cluster.api import Json
+from gpuscale.kube.connection import JsonObject as Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,10 @@ class SimulatedNode:
     pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    os: str = "linux"
+    """The label `kubernetes.io/os`; empty for none, which keeps the DaemonSets of most clusters away."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the Node and its lease that say whose they are."""
 
     @property
     def capacity(self) -> dict[str, str]:
@@ -34,7 +38,8 @@ class SimulatedNode:
 
 def node_object(node: SimulatedNode) -> dict[str, Any]:
     """Return the Node to create; its status is written apart, as the API server asks for."""
-    labels = {"kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux", **node.labels}
+    system = {"kubernetes.io/os": node.os} if node.os else {}
+    labels = {"kubernetes.io/hostname": node.name, **system, **node.labels, **node.marks}
     taints = [
         {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints
     ]
@@ -68,16 +73,22 @@ def node_status(node: SimulatedNode, address: str, now: str) -> dict[str, Any]:
     return {"status": status}
 
 
-def lease_object(name: str, now_micro: str) -> dict[str, Any]:
-    """Return the lease whose renewal is a node's sign of life."""
+def lease_object(node: SimulatedNode, uid: str, now_micro: str) -> dict[str, Any]:
+    """Return the lease whose renewal is a node's sign of life; it goes with the Node of this UID."""
     spec = {
-        "holderIdentity": name,
+        "holderIdentity": node.name,
         "leaseDurationSeconds": _LEASE_SECONDS,
         "renewTime": now_micro,
     }
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "metadata": {
+            "name": node.name,
+            "namespace": "kube-node-lease",
+            "labels": dict(node.marks),
+            "ownerReferences": [owner],
+        },
         "spec": spec,
     }

@@ -1,0 +1,1 @@
+"""Nodes and kubelets that are not there, for an API server that is."""
