@@ -8,7 +8,8 @@ Source: custom-metrics-apiserver v1.30.0; k8s.io/apiserver v0.30.0 (responsewrit
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
 from aiohttp import web
@@ -25,6 +26,7 @@ from gpuscale.metricsapi.aggregated import (
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, versions_of
 from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, Checks, Health, health, single
 from gpuscale.metricsapi.openapi import openapi_v2, openapi_v3, openapi_v3_index
+from gpuscale.metricsapi.own_metrics import Answer
 from gpuscale.metricsapi.paths import (
     BadPathError,
     NoRouteError,
@@ -42,6 +44,7 @@ from gpuscale.metricsapi.statuses import (
     watch_not_supported,
 )
 from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.sources.plan import ExternalValue, MetricValue
 
 _COMPRESS_FROM_BYTES = 128 * 1024
 """Where the Kubernetes API server begins to compress."""
@@ -50,15 +53,15 @@ _BROWSERS = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _JSON = "application/json"
 
-Answered = Callable[[str, str, int], None]
-"""Told the group, the metric, and when the oldest value of an answer was measured, in milliseconds."""
+Answered = Callable[[Answer], None]
+"""Told of an answer that holds values."""
 
 
 def add_routes(
     app: web.Application,
     provider: MetricsProvider,
     checks: Checks = lambda _: (),
-    answered: Answered = lambda _group, _metric, _measured_ms: None,
+    answered: Answered = lambda _: None,
 ) -> None:
     """Serve the provider's metrics on `app`; whoever owns the app sees to `provider.run`.
 
@@ -233,8 +236,9 @@ class _Api:
         target = custom_target(rest)
         objects = _selector(request, "labelSelector")
         series = _selector(request, "metricLabelSelector")
+        started = time.perf_counter()
         answer = await self.provider.custom(target, objects, series)
-        self._tell(CUSTOM_GROUP, target.metric, (value.measured_ms for value in answer.values))
+        self._tell(CUSTOM_GROUP, target.metric, answer.values, started)
         return bodies.custom_list(version, target, answer.resource, answer.values, series)
 
     async def _external(self, request: web.Request, version: str, rest: list[str]) -> bodies.Body:
@@ -244,14 +248,22 @@ class _Api:
         if request.query.get("watch") in _TRUE:
             raise _Failure(watch_not_supported(target.metric))
         series = _selector(request, "labelSelector")
+        started = time.perf_counter()
         values = await self.provider.external(target, series)
-        self._tell(EXTERNAL_GROUP, target.metric, (value.measured_ms for value in values))
+        self._tell(EXTERNAL_GROUP, target.metric, values, started)
         return bodies.external_list(version, target.metric, values)
 
-    def _tell(self, group: str, metric: str, measured_ms: Iterable[int]) -> None:
-        oldest = min(measured_ms, default=None)
-        if oldest is not None:
-            self._answered(group, metric, oldest)
+    def _tell(
+        self,
+        group: str,
+        metric: str,
+        values: Sequence[MetricValue] | Sequence[ExternalValue],
+        started: float,
+    ) -> None:
+        if values:
+            oldest_ms = min(value.measured_ms for value in values)
+            seconds = time.perf_counter() - started
+            self._answered(Answer(group, metric, oldest_ms, seconds))
 
 
 def _selector(request: web.Request, parameter: str) -> Selector:

@@ -90,12 +90,14 @@ def host_names(pem: bytes) -> tuple[str, ...]:
     """
     try:
         certificate = x509.load_pem_x509_certificate(pem)
-        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        extensions = certificate.extensions
+    except ValueError:
+        return ()
+    try:
+        alternatives = extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         attributes = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         return tuple(str(each.value).lower() for each in attributes)
-    except ValueError:
-        return ()
     return tuple(name.lower() for name in alternatives.value.get_values_for_type(x509.DNSName))
 
 

@@ -77,6 +77,13 @@ _METRICS = (
         "duration",
         "0s",
     ),
+    Flag(
+        "hop-lag-interval",
+        "How often Prometheus is asked how late values come, with two queries per metric in use; 0 is never.",
+        "duration",
+        "30s",
+        is_ours=True,
+    ),
 )
 _CLUSTER = (
     Flag(

@@ -19,6 +19,28 @@ _MAX_METRICS = 2_000
 """Metrics whose age is shown; those asked for longest ago go first."""
 
 Labels = tuple[tuple[str, str], ...]
+MetricKey = tuple[str, str]
+"""API group and metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Values that were given to somebody."""
+
+    group: str
+    metric: str
+    measured_ms: int
+    """When the oldest of them was measured, as far as the source tells."""
+    seconds: float
+    """From the request, once it was let through, to the values."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """How late values come to the source, and how long they lie there; None where that is not known."""
+
+    scrape_s: float | None = None
+    store_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -53,7 +75,10 @@ class ServerMetrics:
         self._asked: dict[str, Histogram] = {}
         self._failed: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
-        self._measured_ms: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._answers: OrderedDict[MetricKey, Answer] = OrderedDict()
+        self._source_lags: dict[MetricKey, SourceLag] = {}
+        self._answered: dict[MetricKey, None] = {}
+        """Since they were last taken, in the order of their first answer since."""
 
     def request(self, group: str, code: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -64,12 +89,28 @@ class ServerMetrics:
         """Count a request that was turned away."""
         self._rejected[reason] += 1
 
-    def answered(self, group: str, metric: str, measured_ms: int) -> None:
-        """Note when the oldest value of an answer was measured."""
-        self._measured_ms[group, metric] = measured_ms
-        self._measured_ms.move_to_end((group, metric))
-        if len(self._measured_ms) > _MAX_METRICS:
-            self._measured_ms.popitem(last=False)
+    def answered(self, answer: Answer) -> None:
+        """Note the latest answer for a metric."""
+        key = (answer.group, answer.metric)
+        self._answers[key] = answer
+        self._answers.move_to_end(key)
+        self._answered[key] = None
+        if len(self._answers) > _MAX_METRICS:
+            oldest, _ = self._answers.popitem(last=False)
+            self._source_lags.pop(oldest, None)
+            self._answered.pop(oldest, None)
+
+    def take_answered(self, at_most: int) -> tuple[MetricKey, ...]:
+        """Return metrics that were answered since they were last returned, the longest waiting first."""
+        taken = tuple(self._answered)[:at_most]
+        for key in taken:
+            del self._answered[key]
+        return taken
+
+    def source_lag(self, key: MetricKey, lag: SourceLag) -> None:
+        """Note what the source says of a metric's values."""
+        if key in self._answers:
+            self._source_lags[key] = lag
 
     def source_request(self, endpoint: str, seconds: float, *, failed: bool) -> None:
         """Count a question to the source of the values."""
@@ -101,8 +142,18 @@ class ServerMetrics:
                 "gauge",
                 "Age of the oldest value in the latest answer for a metric.",
                 {
-                    (("group", group), ("metric", metric)): (now_ms - measured_ms) / 1000
-                    for (group, metric), measured_ms in self._measured_ms.items()
+                    (("group", group), ("metric", metric)): (now_ms - answer.measured_ms) / 1000
+                    for (group, metric), answer in self._answers.items()
+                },
+            ),
+            _family(
+                "hop_lag_seconds",
+                "gauge",
+                "Time that a metric's values take for each hop, as far as it is known, and for all of these.",
+                {
+                    (("group", group), ("metric", metric), ("hop", hop)): seconds
+                    for (group, metric), answer in self._answers.items()
+                    for hop, seconds in self._hops((group, metric), answer)
                 },
             ),
             _histograms(
@@ -118,6 +169,12 @@ class ServerMetrics:
                 {(("endpoint", endpoint),): n for endpoint, n in self._failed.items()},
             ),
         )
+
+    def _hops(self, key: MetricKey, answer: Answer) -> Iterable[tuple[str, float]]:
+        lag = self._source_lags.get(key, SourceLag())
+        hops = {"scrape": lag.scrape_s, "store": lag.store_s, "answer": answer.seconds}
+        known = [(hop, seconds) for hop, seconds in hops.items() if seconds is not None]
+        return (*known, ("total", sum(seconds for _, seconds in known)))
 
 
 def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:

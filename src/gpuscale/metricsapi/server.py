@@ -31,6 +31,7 @@ from gpuscale.metricsapi.client_tls import ListeningContext, TlsRules
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.metricsapi.guard import Guard, Inner, counted, unguarded
 from gpuscale.metricsapi.health import Check
+from gpuscale.metricsapi.hop_lag import HopLag
 from gpuscale.metricsapi.named_certificates import NamedCertificates, NamedFiles
 from gpuscale.metricsapi.own_metrics import (
     ServerMetrics,
@@ -148,8 +149,12 @@ class MetricsApiServer:
         self._rules = RuleFile(self._settings.rule_file, self._mapper, self._clock.now_ms())
         source = make_source(self._settings.source)
         stack.push_async_callback(source.close)
-        self._provider = self._make_provider(cluster, TimedSource(source, self._metrics))
+        timed = TimedSource(source, self._metrics)
+        self._provider = self._make_provider(cluster, timed)
         self._tasks.append(("discovery", self._provider.run))
+        if interval_s := self._settings.hop_lag_interval_s:
+            lag = HopLag(self._provider, timed, self._metrics, self._clock, interval_s)
+            self._tasks.append(("hop lag", lag.run))
         self._tasks.append(("rules", self._follow_rules))
         if cluster is not None:
             self._tasks.append(("resources", lambda: self._follow_resources(cluster.objects)))

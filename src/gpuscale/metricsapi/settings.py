@@ -89,6 +89,8 @@ class MetricsApiSettings:
     rule_file: Path
     relist_interval_s: float
     max_age_s: float | None
+    hop_lag_interval_s: float
+    """0 for never."""
     kubeconfig: Path | None
     """None is the pod's service account."""
     discovery_interval_s: float
@@ -122,6 +124,7 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         rule_file=rule_file,
         relist_interval_s=flags.seconds("metrics-relist-interval"),
         max_age_s=flags.seconds("metrics-max-age") or None,
+        hop_lag_interval_s=flags.seconds("hop-lag-interval"),
         kubeconfig=flags.path("lister-kubeconfig"),
         discovery_interval_s=flags.seconds("discovery-interval") or 60.0,
         source=_source(flags),

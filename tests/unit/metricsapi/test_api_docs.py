@@ -46,5 +46,5 @@ def test_the_page_names_the_servers_own_metrics():
         *object_families({}),
     )
     names = {family.name.removeprefix("gpuscale_metrics_api_") for family in families}
-    untold = {"build_info", "series_queries", "config_last_reload_success_timestamp_seconds"}
+    untold = {"build_info", "config_last_reload_success_timestamp_seconds"}
     assert {name for name in names if f"`{name}`" not in PAGE} == untold

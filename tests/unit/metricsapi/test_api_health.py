@@ -4,7 +4,13 @@ from gpuscale.core.clock import ManualClock
 from gpuscale.exposition.write import render_text
 from gpuscale.metricsapi.guard import group_label
 from gpuscale.metricsapi.health import Check, health, single
-from gpuscale.metricsapi.own_metrics import ServerMetrics, cache_family, with_samples
+from gpuscale.metricsapi.own_metrics import (
+    Answer,
+    ServerMetrics,
+    SourceLag,
+    cache_family,
+    with_samples,
+)
 
 WELL, ILL = Check("ping"), Check("shutdown", "the server is stopping")
 NONE = frozenset()
@@ -41,7 +47,7 @@ def test_requests_are_counted_by_group_and_timed():
     metrics.request("custom.metrics.k8s.io", 200, 0.02)
     metrics.request("custom.metrics.k8s.io", 404, 99.0)
     metrics.rejected("forbidden")
-    metrics.answered("custom.metrics.k8s.io", "gpu_util", 7_500)
+    metrics.answered(Answer("custom.metrics.k8s.io", "gpu_util", 7_500, 0.03))
     metrics.source_request("query", 0.1, failed=True)
     text = render_text(with_samples(metrics.families(), [cache_family({"token": (3, 1)})]))
     group = 'group="custom.metrics.k8s.io"'
@@ -69,10 +75,34 @@ def test_requests_are_counted_by_group_and_timed():
 def test_ages_are_kept_of_the_metrics_asked_for_last():
     metrics = ServerMetrics(ManualClock(0))
     for number in range(2_001):
-        metrics.answered("external.metrics.k8s.io", f"m{number}", 0)
+        metrics.answered(Answer("external.metrics.k8s.io", f"m{number}", 0, 0.01))
+        metrics.source_lag(("external.metrics.k8s.io", f"m{number}"), SourceLag(store_s=1.0))
+    metrics.source_lag(("external.metrics.k8s.io", "never asked for"), SourceLag(store_s=1.0))
     text = render_text(metrics.families())
     assert text.count("value_age_seconds{") == 2_000
+    assert text.count('hop="store"') == 2_000
     assert 'metric="m0"' not in text
+    assert len(metrics.take_answered(1_500)) == 1_500
+    assert len(metrics.take_answered(1_500)) == 500
+
+
+def test_hops_that_are_not_known_are_left_out_of_the_total():
+    metrics = ServerMetrics(ManualClock(10_000))
+    for name in ("scraped", "stored", "new"):
+        metrics.answered(Answer("custom.metrics.k8s.io", name, 10_000, 0.25))
+    metrics.source_lag(("custom.metrics.k8s.io", "scraped"), SourceLag(0.5, 2.0))
+    metrics.source_lag(("custom.metrics.k8s.io", "stored"), SourceLag(store_s=2.0))
+    text = render_text(metrics.families())
+    found = {
+        line.split('metric="')[1].replace('",hop="', " ").replace('"}', "")
+        for line in text.splitlines()
+        if line.startswith("gpuscale_metrics_api_hop_lag_seconds{")
+    }
+    assert found == {
+        *("scraped scrape 0.5", "scraped store 2", "scraped answer 0.25", "scraped total 2.75"),
+        *("stored store 2", "stored answer 0.25", "stored total 2.25"),
+        *("new answer 0.25", "new total 0.25"),
+    }
 
 
 def test_labels_of_requests_are_few_whatever_is_asked_for():

@@ -1,0 +1,118 @@
+"""How late values come, asked of series as a Prometheus would hold them."""
+
+import pytest
+
+from gpuscale.core.clock import ManualClock
+from gpuscale.core.errors import UnavailableError
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.hop_lag import HopLag, scrape_query, series_by_metric, store_query
+from gpuscale.metricsapi.own_metrics import Answer, ServerMetrics
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.series.store import SeriesStore
+from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.rules import load_rules
+
+NOW_MS = 1_760_000_000_000
+AGENT_TIME = "gpuscale_exporter_newest_reading_timestamp_seconds"
+RULES = load_rules(
+    """
+rules:
+- {seriesQuery: DCGM_FI_DEV_GPU_UTIL, name: {as: gpu_util}, resources: {template: <<.Resource>>},
+   metricsQuery: 'avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}
+externalRules:
+- {seriesQuery: queue, resources: {namespaced: false}, metricsQuery: 'sum(queue)'}
+- {seriesQuery: 'odd', name: {as: 'od"d'}, resources: {namespaced: false}, metricsQuery: 'sum(odd)'}
+""",
+    "rules.yaml",
+)
+
+
+def store():
+    """Two agents and a queue; the second agent's samples are older, and were measured longer before."""
+    series = SeriesStore()
+    for instance, scraped_ms, measured_ms in (("a:9400", 500, 100), ("b:9400", 1_500, 750)):
+        target = {"job": "gpus", "instance": instance}
+        at_ms = NOW_MS - scraped_ms
+        pod = {"namespace": "ml", "pod": instance[0], **target}
+        series.append({"__name__": "DCGM_FI_DEV_GPU_UTIL", **pod}, at_ms, 23.0)
+        series.append({"__name__": AGENT_TIME, **target}, at_ms, (at_ms - measured_ms) / 1000)
+    series.append({"__name__": "queue", "job": "queues"}, NOW_MS - 3_000, 4.0)
+    # An agent whose series no metric is found by, and which is further behind than all others.
+    other = {"job": "gpus", "instance": "c:9400"}
+    series.append({"__name__": AGENT_TIME, **other}, NOW_MS, NOW_MS / 1000 - 99)
+    return series
+
+
+class Failing:
+    def __init__(self, source):
+        self.series = source.series
+
+    async def query(self, promql, at_ms):
+        raise UnavailableError("no route to host")
+
+
+async def looked(*asked, source=None):
+    """Return the hops told of by metric, after these were asked for."""
+    clock = ManualClock(NOW_MS)
+    source = source or EmbeddedSource(store())
+    metrics = ServerMetrics(clock)
+    provider = MetricsProvider(RULES, source, None, clock)
+    await provider.relist()
+    for group, metric in asked:
+        metrics.answered(Answer(group, metric, NOW_MS, 0.25))
+    await HopLag(provider, source, metrics, clock, 30.0).look()
+    assert metrics.take_answered(10) == ()
+    (family,) = (f for f in metrics.families() if f.name.endswith("hop_lag_seconds"))
+    found = {}
+    for sample in family.samples:
+        labels = dict(sample.labels)
+        found.setdefault(labels["metric"], {})[labels["hop"]] = sample.value
+    return found
+
+
+async def test_the_worst_of_all_pods_is_told_hop_by_hop():
+    # Measured 750 ms before the scrape, which was 1500 ms ago; the answer took 250 ms.
+    assert await looked((CUSTOM_GROUP, "gpu_util")) == {
+        "gpu_util": {
+            "scrape": pytest.approx(0.75),
+            "store": pytest.approx(1.5),
+            "answer": 0.25,
+            "total": pytest.approx(2.5),
+        }
+    }
+
+
+async def test_without_an_agent_behind_it_the_scrape_is_not_known():
+    found = await looked((EXTERNAL_GROUP, "queue"))
+    assert found == {"queue": {"store": pytest.approx(3.0), "answer": 0.25, "total": 3.25}}
+
+
+@pytest.mark.parametrize("key", [(CUSTOM_GROUP, "gone"), (EXTERNAL_GROUP, "gpu_util")])
+async def test_of_a_metric_that_is_served_no_more_only_the_answer_is_known(key):
+    assert await looked(key) == {key[1]: {"answer": 0.25, "total": 0.25}}
+
+
+async def test_a_source_that_does_not_answer_leaves_its_hops_out():
+    found = await looked((CUSTOM_GROUP, "gpu_util"), source=Failing(EmbeddedSource(store())))
+    assert found == {"gpu_util": {"answer": 0.25, "total": 0.25}}
+
+
+async def test_metrics_that_nobody_asked_for_cost_nothing():
+    assert await looked() == {}
+
+
+async def test_every_metric_leads_to_its_series():
+    source = EmbeddedSource(store())
+    provider = MetricsProvider(RULES, source, None, ManualClock(NOW_MS))
+    await provider.relist()
+    assert series_by_metric(provider.catalogue) == {
+        (CUSTOM_GROUP, "gpu_util"): ("DCGM_FI_DEV_GPU_UTIL",),
+        (EXTERNAL_GROUP, "queue"): ("queue",),
+    }
+
+
+def test_questions_are_promql():
+    assert store_query("x") == "time() - min(timestamp(x))"
+    assert scrape_query("x") == (
+        f"max((timestamp({AGENT_TIME}) - {AGENT_TIME}) and on (job, instance) x)"
+    )
