@@ -201,7 +201,9 @@ class LiveLoop:
         }
         for node, readings in self._readings.items():
             values |= utilization(self._world, node, readings)
-        self._recorder.add(self._world.seconds(now_ms), row(self._world, self._controller, values))
+        self._recorder.add(
+            self._world.seconds(now_ms), row(self._world, self._controller.figures(), values)
+        )
 
     async def _record_rules(self) -> None:
         if self._setup.recording is not None:

@@ -1,13 +1,13 @@
 """The world as of now: the event engine driven by a clock instead of running ahead."""
 
 from gpuscale.core.clock import Clock
-from gpuscale.sim.world import World
+from gpuscale.sim.site import Site
 
 
 class Present:
     """A world that is brought up to the clock's time before anyone looks at it."""
 
-    def __init__(self, world: World, clock: Clock) -> None:
+    def __init__(self, world: Site, clock: Clock) -> None:
         self.world = world
         self._clock = clock
 

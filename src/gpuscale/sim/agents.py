@@ -1,6 +1,6 @@
 """The GPUs of the simulated nodes: what works on them, and whose they are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.gpu.models import GpuModel
@@ -9,7 +9,7 @@ from gpuscale.gpu.readings import GpuReading
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.cluster import Cluster
-from gpuscale.sim.kubelet import Kubelet
+from gpuscale.sim.kubelet import Process
 from gpuscale.sim.service import Service
 
 _COPY_PER_BUSY = 0.45
@@ -32,7 +32,7 @@ class SimulatedGpus:
 
     Args:
         cluster: which pod holds which GPU.
-        kubelet: which pods have a running process.
+        processes: pod key to its process while one runs.
         seed: of the readings' small noise.
         window_ms: what utilisation is averaged over.
         fields: what to read; None is all.
@@ -41,7 +41,7 @@ class SimulatedGpus:
     def __init__(
         self,
         cluster: Cluster,
-        kubelet: Kubelet,
+        processes: Mapping[str, Process],
         seed: int,
         window_ms: int,
         fields: frozenset[str] | None,
@@ -50,7 +50,7 @@ class SimulatedGpus:
         self.work: dict[str, PodWork] = {}
         """Workload key (`kind namespace/name` of the pod's owner) to what its pods do."""
         self._cluster = cluster
-        self._kubelet = kubelet
+        self._processes = processes
         self._seed = seed
         self._window_ms = window_ms
         self._fields = fields
@@ -80,7 +80,7 @@ class SimulatedGpus:
                 continue
             container = _container(self._cluster.pods[key])
             by_gpu[gpu.allocated_as] = (container,)
-            process = self._kubelet.processes.get(key)
+            process = self._processes.get(key)
             if process is not None:
                 by_pid[process.pid] = container
         return Attribution(by_gpu, by_pid)
@@ -91,11 +91,11 @@ class SimulatedGpus:
 
     def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
         key = self._cluster.devices[node][index]
-        if key is None or key not in self._kubelet.processes:
+        if key is None or key not in self._processes:
             return ()
         pod = self._cluster.pods[key]
         work = self.work[owner_key(pod)]
-        process = self._kubelet.processes[key]
+        process = self._processes[key]
         busy = _busy_ratio(pod, work, process.started_ms, from_ms, to_ms)
         name = pod.spec.containers[0].name
         return (GpuWork(process.pid, name, busy, busy * _COPY_PER_BUSY, work.memory_mib),)

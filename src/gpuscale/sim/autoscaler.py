@@ -34,6 +34,15 @@ class Target:
     pods: tuple[PodInfo, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class HpaFigures:
+    """What an HPA's status shows after a sync."""
+
+    desired: int
+    milli: int | None
+    """Its first metric, per pod where it is averaged, in thousandths; None where it has no value."""
+
+
 class HpaController:
     """The HPAs of a world, and what each of them remembers."""
 
@@ -68,6 +77,10 @@ class HpaController:
         status_replicas = len(live_pods(cluster, deployment))
         scale = Scale(deployment.replicas, status_replicas, str(deployment.selector))
         return Target(key, scale, tuple(pod_info(pod) for pod in pods))
+
+    def figures(self) -> dict[str, HpaFigures]:
+        """Return what each HPA that was synced shows."""
+        return {key: _figures(decision) for key, decision in self.decisions.items()}
 
     def sync(self, key: str, observations: Sequence[Observation], now_ms: int) -> Decision:
         """Decide for one HPA and write the scale if it changes."""
@@ -129,3 +142,11 @@ class HpaController:
             before=decision.current_replicas if decision else None,
             after=decision.desired_replicas if decision else None,
         )
+
+
+def _figures(decision: Decision) -> HpaFigures:
+    if not decision.metrics:
+        return HpaFigures(decision.desired_replicas, None)
+    shown = decision.metrics[0]
+    average = shown.average_value_milli
+    return HpaFigures(decision.desired_replicas, shown.value_milli if average is None else average)

@@ -4,19 +4,19 @@
 and null in a series is a gap.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.objects.hpa import MetricTarget
-from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.events import Event
 from gpuscale.sim.recorder import Recorder
-from gpuscale.sim.world import World
+from gpuscale.sim.site import Site
 
 _DIGITS = 6
 """Enough for a microsecond or a millionth of a request, and short in the file."""
 
 
-def document(world: World, recorder: Recorder) -> dict[str, object]:
+def document(world: Site, recorder: Recorder) -> dict[str, object]:
     """Return the whole run so far."""
     _, times, series = recorder.series()
     return {
@@ -29,7 +29,7 @@ def document(world: World, recorder: Recorder) -> dict[str, object]:
     }
 
 
-def events(world: World, items: Iterable[Event]) -> list[dict[str, object]]:
+def events(world: Site, items: Iterable[Event]) -> list[dict[str, object]]:
     """Return events as plain data, oldest first."""
     return [
         {
@@ -45,13 +45,13 @@ def events(world: World, items: Iterable[Event]) -> list[dict[str, object]]:
 
 
 def row(
-    world: World, controller: HpaController, pod_utilization: dict[str, float | None]
+    world: Site, hpas: Mapping[str, HpaFigures], pod_utilization: Mapping[str, float | None]
 ) -> dict[str, float | None]:
     """Return one moment's numbers by series name.
 
     Args:
         world: the cluster.
-        controller: what its HPAs decided last.
+        hpas: HPA key to what it shows.
         pod_utilization: series name (`gpu/...`, `pod/...`) to percent.
     """
     values: dict[str, float | None] = dict(pod_utilization)
@@ -60,7 +60,7 @@ def row(
         values[f"load/{name}"] = round(service.rate, _DIGITS)
         values[f"queue/{name}"] = round(service.waiting, _DIGITS)
         values[f"replicas/{name}/ready"] = world.ready_pods(key)
-    values |= _hpa_values(world, controller)
+    values |= _hpa_values(world, hpas)
     values["pods/pending"] = world.pending_pods()
     for name in world.cloud.pools:
         ready, total = world.cloud.sizes(name)
@@ -69,7 +69,7 @@ def row(
     return values
 
 
-def _hpa_values(world: World, controller: HpaController) -> dict[str, float | None]:
+def _hpa_values(world: Site, hpas: Mapping[str, HpaFigures]) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for key, hpa in world.cluster.hpas.items():
         name = hpa.metadata.name
@@ -77,15 +77,10 @@ def _hpa_values(world: World, controller: HpaController) -> dict[str, float | No
         values[f"hpa/{name}/current"] = world.cluster.deployments[deployment].replicas
         if hpa.metrics:
             values[f"hpa/{name}/target"] = _target(hpa.metrics[0].target)
-        decision = controller.decisions.get(key)
-        if decision is None:
-            continue
-        values[f"hpa/{name}/desired"] = decision.desired_replicas
-        if decision.metrics:
-            shown = decision.metrics[0]
-            average = shown.average_value_milli
-            value = shown.value_milli if average is None else average
-            values[f"hpa/{name}/value"] = None if value is None else value / 1000
+        if key in hpas:
+            shown = hpas[key]
+            values[f"hpa/{name}/desired"] = shown.desired
+            values[f"hpa/{name}/value"] = None if shown.milli is None else shown.milli / 1000
     return values
 
 
@@ -95,7 +90,7 @@ def _target(target: MetricTarget) -> float | None:
     return float(quantity) if quantity is not None else target.average_utilization
 
 
-def summary(world: World) -> dict[str, object]:
+def summary(world: Site) -> dict[str, object]:
     """Return the figures that sum a run up."""
     log = world.cluster.events.since(0)
     now_ms = world.engine.now_ms
@@ -114,7 +109,7 @@ def summary(world: World) -> dict[str, object]:
     }
 
 
-def _hpa_summaries(world: World, log: Sequence[Event]) -> dict[str, object]:
+def _hpa_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
     started = {item.metadata.key: item.replicas for item in world.setup.deployments}
     found: dict[str, object] = {}
     for hpa in world.cluster.hpas.values():
@@ -130,7 +125,7 @@ def _hpa_summaries(world: World, log: Sequence[Event]) -> dict[str, object]:
     return found
 
 
-def _pool_summaries(world: World, log: Sequence[Event]) -> dict[str, object]:
+def _pool_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, item in world.cloud.pools.items():
         sizes = _sizes_after(log, "TriggeredScaleUp", f"NodePool/{name}")
@@ -145,7 +140,7 @@ def _sizes_after(log: Sequence[Event], kind: str, name: str) -> list[float]:
     return [e.after for e in log if (e.kind, e.object) == (kind, name) and e.after is not None]
 
 
-def _requests(world: World) -> dict[str, object]:
+def _requests(world: Site) -> dict[str, object]:
     return {
         key.partition("/")[2]: {
             "arrived": round(service.arrived, 3),
@@ -157,7 +152,7 @@ def _requests(world: World) -> dict[str, object]:
     }
 
 
-def mean_scale_out_lag(world: World, log: Sequence[Event]) -> float | None:
+def mean_scale_out_lag(world: Site, log: Sequence[Event]) -> float | None:
     """Return the mean time in seconds from a rise of the load to the scale-out it led to.
 
     Only rises that are followed by a scale-out of the same Deployment before its load changes again

@@ -42,6 +42,7 @@ class Kubelet:
         engine: calls back when a step is over.
         lifecycle_of: times of a pod.
         changed: called when something happened that controllers want to know.
+        processes: filled with each pod's process while one runs, by pod key.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class Kubelet:
         engine: Engine,
         lifecycle_of: Callable[[Pod], Lifecycle],
         changed: Callable[[], None],
+        processes: dict[str, Process],
     ) -> None:
-        self.processes: dict[str, Process] = {}
-        """Pod key to its process while one runs."""
+        self.processes = processes
         self._cluster = cluster
         self._engine = engine
         self._lifecycle_of = lifecycle_of

@@ -32,16 +32,18 @@ from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.directory import ClusterDirectory
 from gpuscale.sim.engine import Stage
 from gpuscale.sim.needs import UTILIZATION, needs_of
+from gpuscale.sim.site import Site
 from gpuscale.sim.world import World
 from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.plan import plan_custom, plan_external
 from gpuscale.sources.resources import KUBERNETES
 
-_FIRST_LOOK_MS = 1_000
+FIRST_LOOK_MS = 1_000
+"""When every hop looks once as it starts, before it falls into its own pace."""
 
 
-def target_labels(world: World, node: str) -> dict[str, str]:
+def target_labels(world: Site, node: str) -> dict[str, str]:
     """Return the labels that a ServiceMonitor gives the node agent of a node."""
     pipeline = world.setup.pipeline
     pods = world.cluster.pods_on(node)
@@ -60,7 +62,7 @@ def target_labels(world: World, node: str) -> dict[str, str]:
 
 
 def utilization(
-    world: World, node: str, readings: tuple[GpuReading, ...]
+    world: Site, node: str, readings: tuple[GpuReading, ...]
 ) -> dict[str, float | None]:
     """Return percent by series name: `gpu/NODE/INDEX`, and `pod/NAMESPACE/POD` for pods with GPUs."""
     values: dict[str, float | None] = {}
@@ -72,6 +74,16 @@ def utilization(
         if key is not None and known is not None:
             by_pod.setdefault(key, []).append(known)
     return values | {f"pod/{key}": sum(found) / len(found) for key, found in by_pod.items()}
+
+
+def phase_ms(seed: int, hop: str, period_ms: int) -> int:
+    """Return when a hop first looks at its own pace, after the scenario's start.
+
+    Hops of a cluster run beside each other, not in step; the seed says how they are offset.
+    """
+    step_ms = min(1000, period_ms)
+    steps = stream(seed, "phase", hop).randrange(period_ms // step_ms)
+    return FIRST_LOOK_MS + (steps + 1) * step_ms
 
 
 class VirtualPipeline:
@@ -107,15 +119,15 @@ class VirtualPipeline:
 
     def _schedule(self) -> None:
         engine, start = self._world.engine, self._world.start_ms
-        pipeline = self._setup.pipeline
+        pipeline, seed = self._setup.pipeline, self._setup.seed
         scrape_ms = pipeline.scrape_interval
-        engine.at(start + _FIRST_LOOK_MS, Stage.SCRAPE, self._look_once)
-        first_ms = start + self._phase("scrape", scrape_ms)
+        engine.at(start + FIRST_LOOK_MS, Stage.SCRAPE, self._look_once)
+        first_ms = start + phase_ms(seed, "scrape", scrape_ms)
         engine.every(scrape_ms, Stage.SCRAPE, self._scrape, first_ms=first_ms)
         rule_ms, relist_ms = pipeline.rule_interval, pipeline.relist_interval
-        rules_at = start + self._phase("rules", rule_ms)
+        rules_at = start + phase_ms(seed, "rules", rule_ms)
         engine.every(rule_ms, Stage.RULES, self._record, first_ms=rules_at)
-        relist_at = start + self._phase("relist", relist_ms)
+        relist_at = start + phase_ms(seed, "relist", relist_ms)
         engine.every(relist_ms, Stage.DISCOVERY, self._discover, first_ms=relist_at)
         for key in self._world.cluster.hpas:
             self._schedule_hpa(key, start + pipeline.hpa_sync_period)
@@ -133,12 +145,6 @@ class VirtualPipeline:
 
         period_ms = self._setup.pipeline.hpa_sync_period
         self._world.engine.every(period_ms, Stage.HPA, sync, first_ms=first_ms)
-
-    def _phase(self, hop: str, period_ms: int) -> int:
-        """Hops of a cluster run beside each other, not in step; the seed says how they are offset."""
-        step_ms = min(1000, period_ms)
-        steps = stream(self._setup.seed, "phase", hop).randrange(period_ms // step_ms)
-        return _FIRST_LOOK_MS + (steps + 1) * step_ms
 
     def _scrape(self, now_ms: int) -> None:
         self._world.advance_load(now_ms)

@@ -28,6 +28,8 @@ from gpuscale.sim.service import ServiceModel
 from gpuscale.sim.traces import load_trace
 from gpuscale.sources.rules import AdapterConfig, default_config, load_rules
 
+_CHART_RULES = "rules: {default: true}\n"
+"""The values with which the adapter's chart adds its default rules, and no others."""
 ReadFile = Callable[[str], str]
 """Returns the text of a file named in a scenario; raises NotFoundError with a reason."""
 
@@ -49,6 +51,8 @@ class JobSetup:
     """One Job to be submitted at one moment."""
 
     job: Job
+    manifest: str
+    """`namespace/name` of the Job in the manifests that this is a copy of."""
     at_ms: int
     lifecycle: Lifecycle
     utilization_ratio: float
@@ -75,8 +79,12 @@ class Setup:
     workloads: tuple[ServiceSetup, ...]
     jobs: tuple[JobSetup, ...]
     rules: AdapterConfig
+    rules_text: str
+    """The file that `rules` was read from."""
     recording: RecordingRules | None
     counters: tuple[Counter, ...]
+    manifests: tuple[Mapping[str, object], ...]
+    """The Kubernetes objects as their files have them, for an API server."""
 
 
 def load_setup(text: str, source: str, read: ReadFile) -> Setup:
@@ -98,6 +106,7 @@ class _Resolver:
         self._document = document
         self._read = read
         self._problems: list[Problem] = []
+        self._manifests: list[Mapping[str, object]] = []
 
     def setup(self) -> Setup:
         objects = self._objects()
@@ -105,7 +114,7 @@ class _Resolver:
         deployments = tuple(o for o in objects if isinstance(o, Deployment))
         jobs = {o.metadata.key: o for o in objects if isinstance(o, Job)}
         hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
-        rules = self._rules()
+        rules_text, rules = self._rules()
         recording = self._recording()
         counters = self._counters()
         pools = self._pools()
@@ -135,8 +144,10 @@ class _Resolver:
             workloads=workloads,
             jobs=runs,
             rules=rules,
+            rules_text=rules_text,
             recording=recording,
             counters=counters,
+            manifests=tuple(self._manifests),
         )
 
     def _note(
@@ -167,18 +178,19 @@ class _Resolver:
                 continue
             try:
                 objects.extend(load_manifests(*text))
+                self._manifests += [document.data for document in load_documents(*text)]
             except ConfigError as error:
                 self._problems.extend(error.problems)
         return objects
 
-    def _rules(self) -> AdapterConfig:
+    def _rules(self) -> tuple[str, AdapterConfig]:
         text = self._text(self._spec.rules, ("rules",)) if self._spec.rules else None
         if text is not None:
             try:
-                return load_rules(*text)
+                return text[0], load_rules(*text)
             except ConfigError as error:
                 self._problems.extend(error.problems)
-        return default_config()
+        return _CHART_RULES, default_config()
 
     def _recording(self) -> RecordingRules | None:
         ref = self._spec.recording_rules
@@ -340,7 +352,11 @@ def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
         name = job.metadata.name if run.copies == 1 else f"{job.metadata.name}-{number + 1}"
         copy = replace(job, metadata=replace(job.metadata, name=name))
         at_ms = run.at + number * run.every
-        copies.append(JobSetup(copy, at_ms, lifecycle, run.utilization / 100, run.memory_mib))
+        copies.append(
+            JobSetup(
+                copy, job.metadata.key, at_ms, lifecycle, run.utilization / 100, run.memory_mib
+            )
+        )
     return copies
 
 

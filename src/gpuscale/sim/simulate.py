@@ -28,7 +28,7 @@ def simulate(setup: Setup, progress: Callable[[float], None] | None = None) -> d
     recorder = Recorder()
 
     def record(now_ms: int) -> None:
-        recorder.add(world.seconds(now_ms), row(world, controller, pipeline.utilization))
+        recorder.add(world.seconds(now_ms), row(world, controller.figures(), pipeline.utilization))
 
     period_ms = setup.pipeline.scrape_interval
     world.engine.every(period_ms, Stage.RECORD, record, first_ms=START_MS)

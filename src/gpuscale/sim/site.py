@@ -1,0 +1,247 @@
+"""The machines of a simulated cluster and the load on them, whoever controls the cluster.
+
+Nodes, their GPUs, the cloud that makes them, and the services whose requests keep them busy. Who makes
+pods, places and starts them is not in here: in `sim.world` it is the simulator, in a rehearsal Kubernetes.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+from gpuscale.objects.meta import ObjectMeta, OwnerReference
+from gpuscale.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus, Toleration
+from gpuscale.scheduling.resources import gpu_count
+from gpuscale.sim.agents import PodWork, SimulatedGpus, owner_key
+from gpuscale.sim.cloud import Cloud, CloudPool
+from gpuscale.sim.cluster import Cluster
+from gpuscale.sim.controllers import live_pods, replica_set_name
+from gpuscale.sim.engine import Engine, Stage
+from gpuscale.sim.kubelet import Lifecycle, Process
+from gpuscale.sim.service import Service
+from gpuscale.sim.setup import JobSetup, ServiceSetup, Setup
+
+_LOAD_STEP_MS = 1_000
+"""How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""
+
+
+class Site(ABC):
+    """A cluster's machines, from the time that they are there; the scenario starts with `begin`.
+
+    Args:
+        setup: what there is.
+        start_ms: milliseconds since the epoch.
+        fields: the GPU fields that anyone looks at; None is all.
+    """
+
+    def __init__(self, setup: Setup, start_ms: int, fields: frozenset[str] | None = None) -> None:
+        self.setup = setup
+        self.start_ms = start_ms
+        """The scenario's second 0."""
+        self.engine = Engine(start_ms)
+        self.cluster = Cluster(setup.seed)
+        self.processes: dict[str, Process] = {}
+        """Pod key to its process while one runs."""
+        window_ms = setup.pipeline.collect_interval
+        self.gpus = SimulatedGpus(self.cluster, self.processes, setup.seed, window_ms, fields)
+        self.services: dict[str, Service] = {}
+        """Deployment key to its requests."""
+        self.cloud = Cloud(
+            self.cluster,
+            self.engine,
+            setup.pools,
+            setup.autoscaler,
+            unschedulable=self.unschedulable,
+            joined=self._node_joined,
+            left=self._node_left,
+        )
+        self._lifecycles: dict[str, Lifecycle] = {}
+        self._counted_version = -1
+        self._ready: dict[str, int] = {}
+        self._busy_gpu_ms = 0.0
+        self._worked_ms = start_ms
+        self._create_objects()
+
+    # What whoever controls the cluster does
+
+    @abstractmethod
+    def touch(self) -> None:
+        """Have the controllers and the scheduler look, where they don't do that by themselves."""
+
+    @abstractmethod
+    def unschedulable(self) -> list[Pod]:
+        """Return the pods that were tried and fit nowhere, oldest first."""
+
+    @abstractmethod
+    def node_joined(self, name: str, pool: CloudPool) -> None:
+        """Hear that a node is there."""
+
+    @abstractmethod
+    def node_left(self, name: str) -> None:
+        """Hear that a node went."""
+
+    @abstractmethod
+    def submit(self, setup: JobSetup) -> None:
+        """Create a Job; what its pods will do is known already."""
+
+    # What others look at
+
+    def seconds(self, time_ms: int) -> float:
+        """Return seconds of scenario time."""
+        return (time_ms - self.start_ms) / 1000
+
+    def ready_pods(self, deployment: str) -> int:
+        """Return how many pods of a Deployment take requests."""
+        if self._counted_version != self.cluster.version:
+            self._counted_version = self.cluster.version
+            self._ready = {key: self._count_ready(key) for key in self.cluster.deployments}
+        return self._ready[deployment]
+
+    def pending_pods(self) -> int:
+        """Return how many pods wait for a node or a start."""
+        pods = self.cluster.pods.values()
+        return sum(1 for pod in pods if pod.status.phase is PodPhase.PENDING)
+
+    def busy_gpu_hours(self) -> float:
+        """Return how long GPUs have really computed, added up."""
+        return self._busy_gpu_ms / 3_600_000
+
+    # What others do to it
+
+    def begin(self, start_ms: int) -> None:
+        """Let the scenario's second 0 be at `start_ms`: load comes, jobs are submitted, pools grow."""
+        self.start_ms = self._worked_ms = start_ms
+        for workload in self.setup.workloads:
+            self._add_service(workload)
+        self._schedule()
+
+    def lifecycle_of(self, pod: Pod) -> Lifecycle:
+        """Return how long the steps of a pod's life take."""
+        return self._lifecycles[owner_key(pod)]
+
+    def advance_load(self, now_ms: int) -> None:
+        """Let the work of the time up to now be done; readings ask for it first."""
+        elapsed_ms = now_ms - self._worked_ms
+        if elapsed_ms <= 0:
+            return
+        for key, service in self.services.items():
+            pods = self.ready_pods(key)
+            service.advance(now_ms, pods)
+            busy = service.busy_ratio(self._worked_ms, now_ms)
+            self._busy_gpu_ms += busy * elapsed_ms * pods * service.model.gpus
+        if self.cluster.jobs:
+            self._busy_gpu_ms += self._job_gpus() * elapsed_ms
+        self._worked_ms = now_ms
+
+    def set_replicas(self, deployment: str, replicas: int) -> None:
+        """Write a Deployment's scale."""
+        self.cluster.deployments[deployment] = replace(
+            self.cluster.deployments[deployment], replicas=replicas
+        )
+        self.cluster.version += 1
+        self.touch()
+
+    def set_rate(self, deployment: str, rate: float | None) -> None:
+        """Have this many requests per second come, or (None) as many as the scenario says."""
+        service = self.services[deployment]
+        before = service.rate
+        service.manual_rate = rate
+        after = service.planned_rate(self.engine.now_ms) if rate is None else rate
+        self.log_load(deployment, before, after, self.engine.now_ms)
+
+    def log_load(self, deployment: str, before: float, after: float, now_ms: int) -> None:
+        """Log that the load of a Deployment changed."""
+        name = deployment.partition("/")[2]
+        reason = f"load is now {after:g} requests/s"
+        self.cluster.event(
+            now_ms, "LoadChanged", f"Deployment/{name}", reason, before=before, after=after
+        )
+
+    # Inside
+
+    def _create_objects(self) -> None:
+        setup = self.setup
+        self.cluster.deployments = {item.metadata.key: item for item in setup.deployments}
+        self.cluster.services = {item.metadata.key: item for item in setup.services}
+        self.cluster.hpas = {item.metadata.key: item for item in setup.hpas}
+        for deployment in setup.deployments:
+            self._add_idle(deployment.metadata.key)
+
+    def _add_service(self, workload: ServiceSetup) -> None:
+        service = Service(workload.model, workload.load, self.start_ms)
+        self.services[workload.deployment] = service
+        owner = self._replica_set_key(workload.deployment)
+        self._lifecycles[owner] = workload.lifecycle
+        self.gpus.work[owner] = PodWork(workload.memory_mib, service)
+
+    def _add_idle(self, deployment: str) -> None:
+        """A Deployment that the scenario gives no load to: its pods hold their GPUs and do nothing."""
+        owner = self._replica_set_key(deployment)
+        self._lifecycles[owner] = Lifecycle(0, 0)
+        self.gpus.work[owner] = PodWork(0, None)
+
+    def _replica_set_key(self, deployment: str) -> str:
+        item = self.cluster.deployments[deployment]
+        name = replica_set_name(self.cluster, item)
+        return f"ReplicaSet {item.metadata.namespace}/{name}"
+
+    def _schedule(self) -> None:
+        engine, start = self.engine, self.start_ms
+        engine.every(_LOAD_STEP_MS, Stage.LOAD, self.advance_load, first_ms=start + _LOAD_STEP_MS)
+        scan_ms = self.setup.scan_interval_ms
+        engine.every(scan_ms, Stage.NODE_AUTOSCALER, self.cloud.scan, first_ms=start + scan_ms)
+        for workload in self.setup.workloads:
+            for moment in workload.load.changes(self.setup.duration_ms / 1000):
+                self._announce_change(workload, moment)
+        for job in self.setup.jobs:
+            self._submit_later(job)
+
+    def _announce_change(self, workload: ServiceSetup, moment: float) -> None:
+        before, after = workload.load.rate(moment - 0.001), workload.load.rate(moment)
+
+        def announce(now_ms: int) -> None:
+            if self.services[workload.deployment].manual_rate is None:
+                self.log_load(workload.deployment, before, after, now_ms)
+
+        self.engine.at(self.start_ms + round(moment * 1000), Stage.LOAD, announce)
+
+    def _submit_later(self, setup: JobSetup) -> None:
+        def submit(_now_ms: int) -> None:
+            meta = setup.job.metadata
+            owner = f"Job {meta.namespace}/{meta.name}"
+            self._lifecycles[owner] = setup.lifecycle
+            self.gpus.work[owner] = PodWork(setup.memory_mib, None, setup.utilization_ratio)
+            self.cluster.jobs[meta.key] = setup.job
+            self.submit(setup)
+
+        self.engine.at(self.start_ms + setup.at_ms, Stage.CONTROLLERS, submit)
+
+    def _job_gpus(self) -> float:
+        """Return how many GPUs' worth of work the running jobs do."""
+        pods = [self.cluster.pods[key] for key in self.processes]
+        return sum(
+            self.gpus.work[owner_key(pod)].steady_ratio * gpu_count(pod.spec) for pod in pods
+        )
+
+    def _count_ready(self, deployment: str) -> int:
+        pods = live_pods(self.cluster, self.cluster.deployments[deployment])
+        return sum(1 for pod in pods if pod.status.ready)
+
+    def _node_joined(self, name: str, pool: CloudPool) -> None:
+        self.gpus.join(name, self.setup.models[pool.pool.name], pool.gpus)
+        self.cluster.add_pod(self._agent_pod(name))
+        self.node_joined(name, pool)
+
+    def _node_left(self, name: str) -> None:
+        self.gpus.leave(name)
+        self.node_left(name)
+
+    def _agent_pod(self, node: str) -> Pod:
+        """The node agent's own pod, which a DaemonSet would run there."""
+        pipeline = self.setup.pipeline
+        name = f"{pipeline.agent_service}-{self.cluster.unique_suffix('agent', node)}"
+        labels = {"app.kubernetes.io/name": pipeline.agent_service}
+        now_ms = self.engine.now_ms
+        owner = OwnerReference("DaemonSet", pipeline.agent_service)
+        meta = ObjectMeta(name, pipeline.agent_namespace, labels, {}, now_ms, None, owner)
+        everywhere = (Toleration(operator="Exists"),)
+        spec = PodSpec((Container("exporter"),), node_name=node, tolerations=everywhere)
+        return Pod(meta, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms))
