@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
-from gpuscale.testing.cluster import ControlPlane, Settings, wait_until
+from gpuscale.testing.cluster import (
+    ControlPlane,
+    Settings,
+    SimulatedNode,
+    simulated_nodes,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -82,6 +88,23 @@ async def test_nothing_stays_behind_a_control_plane_that_ended_and_feature_gates
         await asyncio.to_thread(plane.apply, manifest)
     assert processes_naming(folder) == set()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_a_program_that_was_killed_comes_back_with_what_it_knew(plane, program):
+    plane.kubectl("create", "configmap", f"before-{program}")
+    plane.kill(program)
+    with pytest.raises(UnavailableError, match=f"{program} ended with exit code 137"):
+        plane.check()
+    plane.restart(program)
+    plane.check()
+    assert plane.get("configmap", f"before-{program}")["kind"] == "ConfigMap"
+    # Each program has its part in a pod: kept, taken, made for a Deployment, given a node.
+    name = f"after-{program}"
+    with simulated_nodes(plane, SimulatedNode(name, gpus=0)):
+        plane.kubectl("create", "deployment", name, "--image=none")
+        plane.wait(f"deployment/{name}", "jsonpath={.status.readyReplicas}=1", timeout_s=60)
+        plane.kubectl("delete", "deployment", name)
 
 
 @pytest.mark.parametrize(

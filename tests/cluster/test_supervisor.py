@@ -57,6 +57,24 @@ def test_a_program_that_does_not_mind_sigterm_is_killed_after_the_grace_period(t
     assert component.exit_code == 128 + signal.SIGKILL
 
 
+def test_a_program_is_killed_without_a_word_and_started_again(tmp_path):
+    script = "trap 'echo goodbye; exit' TERM; echo ready; while :; do sleep 0.05; done"
+    component = Component("polite", ["bash", "-c", script], tmp_path / "plane", grace_s=5.0)
+    wait_until(lambda: component.log_tail() == "ready\n", "the trap to be set", every_s=0.01)
+    program = child_of(component.pid)
+    component.kill()
+    component.kill()
+    assert not is_running(program)
+    assert component.exit_code == 128 + signal.SIGKILL
+    component.restart()
+    wait_until(lambda: component.log_tail() == "ready\n" * 2, "the second start", every_s=0.01)
+    assert component.exit_code is None
+    component.restart()
+    wait_until(lambda: component.log_tail().endswith("goodbye\nready\n"), "the third start")
+    component.end_stop()
+    assert component.log_tail() == "ready\nready\ngoodbye\nready\ngoodbye\n"
+
+
 def test_the_exit_code_and_the_output_are_the_programs(tmp_path):
     command = ["bash", "-c", "echo out; echo err >&2; exit 3"]
     component = Component("short", command, tmp_path / "plane", grace_s=1.0)

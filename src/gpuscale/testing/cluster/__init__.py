@@ -9,6 +9,7 @@ from gpuscale.kube.simulated.pod_status import PodTimes
 from gpuscale.testing.cluster.aggregation import aggregated_api, serving_name
 from gpuscale.testing.cluster.background import BackgroundKubelet, simulated_nodes
 from gpuscale.testing.cluster.certificates import KeyPair
+from gpuscale.testing.cluster.component import Component
 from gpuscale.testing.cluster.flags import Settings
 from gpuscale.testing.cluster.plane import ControlPlane
 from gpuscale.testing.cluster.toolset import missing
@@ -16,6 +17,7 @@ from gpuscale.testing.cluster.waiting import wait_until
 
 __all__ = [
     "BackgroundKubelet",
+    "Component",
     "ControlPlane",
     "KeyPair",
     "PodTimes",

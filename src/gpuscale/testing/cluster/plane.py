@@ -56,6 +56,7 @@ class ControlPlane:
         self.port = 0
         self._keeps_folder = folder is not None
         self._components: list[Component] = []
+        self._ready: dict[str, Callable[[], bool]] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -131,6 +132,28 @@ class ControlPlane:
         if not self._keeps_folder and self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def kill(self, program: str) -> None:
+        """Take a program away at once, as a crash would; returns when it is gone.
+
+        Args:
+            program: `etcd`, `kube-apiserver`, `kube-controller-manager` or `kube-scheduler`.
+        """
+        self._component(program).kill()
+
+    def restart(self, program: str) -> None:
+        """Start a program again with the ports, certificates and data that it had.
+
+        Returns once etcd listens or the API server is ready, and at once for the others; a program that runs
+        is stopped first.
+
+        Raises:
+            UnavailableError: it does not come up; with the end of its log.
+        """
+        component = self._component(program)
+        component.restart()
+        if look := self._ready.get(program):
+            self._await(look, component)
+
     def logs(self) -> str:
         """Return the end of each program's log."""
         return "\n".join(f"--- {c.name}\n{c.log_tail()}" for c in self._components)
@@ -142,11 +165,7 @@ class ControlPlane:
             UnavailableError: one has ended; with the end of its log.
         """
         for component in self._components:
-            if component.exit_code is not None:
-                raise UnavailableError(
-                    f"{component.name} ended with exit code {component.exit_code}; the end of its "
-                    f"log:\n{component.log_tail()}"
-                )
+            _check(component)
 
     def kubectl(
         self,
@@ -244,16 +263,18 @@ class ControlPlane:
         self.folder.mkdir(parents=True, exist_ok=True)
         etcd_port, peer_port, self.port = free_ports(3)
         files = self._make_files()
+        self._ready = {
+            "etcd": lambda: is_listening(etcd_port),
+            "kube-apiserver": lambda: self._is_found("/readyz"),
+        }
         self._run("etcd", flags.etcd_flags(self.folder, etcd_port, peer_port))
-        self._await(lambda: is_listening(etcd_port), "etcd")
         serving = flags.apiserver_flags(files, etcd_port, self.port, self.settings)
         self._run("kube-apiserver", serving)
-        self._await(lambda: self._is_found("/readyz"), "kube-apiserver")
         managing = flags.controller_manager_flags(files, self.settings)
-        self._run("kube-controller-manager", managing)
+        manager = self._run("kube-controller-manager", managing)
         self._run("kube-scheduler", flags.scheduler_flags(files, self.settings))
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self._await(lambda: self._is_found(account), "kube-controller-manager")
+        self._await(lambda: self._is_found(account), manager)
 
     def _make_files(self) -> Files:
         folder = self.folder / "certificates"
@@ -274,16 +295,25 @@ class ControlPlane:
             scheduler=self.kubeconfig("system:kube-scheduler"),
         )
 
-    def _run(self, name: str, arguments: Sequence[str]) -> None:
+    def _run(self, name: str, arguments: Sequence[str]) -> Component:
+        """Start a program and return once it is ready, as far as that can be asked."""
         command = [str(find(name)), *arguments]
-        self._components.append(Component(name, command, self.folder, self.settings.stop_grace_s))
+        component = Component(name, command, self.folder, self.settings.stop_grace_s)
+        self._components.append(component)
+        if look := self._ready.get(name):
+            self._await(look, component)
+        return component
 
-    def _await(self, look: Callable[[], bool], name: str) -> None:
-        def look_at_all() -> bool:
-            self.check()
+    def _component(self, name: str) -> Component:
+        return next(each for each in self._components if each.name == name)
+
+    def _await(self, look: Callable[[], bool], component: Component) -> None:
+        def look_while_it_runs() -> bool:
+            _check(component)
             return look()
 
-        wait_until(look_at_all, f"{name} to be ready", _START_TIMEOUT_S, every_s=0.1)
+        what = f"{component.name} to be ready"
+        wait_until(look_while_it_runs, what, _START_TIMEOUT_S, every_s=0.1)
 
     def _is_found(self, path: str) -> bool:
         """Return whether the API server answers a path with 200."""
@@ -293,6 +323,14 @@ class ControlPlane:
             connection.request("GET", path)
             return connection.getresponse().status == 200
         return False
+
+
+def _check(component: Component) -> None:
+    if component.exit_code is not None:
+        raise UnavailableError(
+            f"{component.name} ended with exit code {component.exit_code}; the end of its "
+            f"log:\n{component.log_tail()}"
+        )
 
 
 def _kubectl() -> str:

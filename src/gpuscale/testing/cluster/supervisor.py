@@ -3,6 +3,7 @@
 Run by path, with nothing but the standard library: `supervisor.py GRACE_SECONDS FOLDER PROGRAM ARGUMENT...`.
 
 - SIGTERM ends the program: SIGTERM to it, and SIGKILL after the grace period.
+- SIGUSR1 kills it at once.
 - The end of standard input means that the starter is gone, also if it was killed: the program ends the
   same way, and the folder is removed, since nobody is left to do it.
 - If this process itself is killed, the kernel kills the program (Linux only).
@@ -19,6 +20,7 @@ from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _SIGNALLED = 128
+_ORDERS = {signal.SIGTERM, signal.SIGUSR1}
 
 
 class Supervised:
@@ -45,6 +47,10 @@ class Supervised:
         timer.daemon = True
         timer.start()
 
+    def kill(self) -> None:
+        """Take the program away, so that it has no time to say goodbye."""
+        self._process.kill()
+
     def stop_when_orphaned(self) -> None:
         """Wait for the starter to be gone, then stop."""
         while os.read(0, 4096):
@@ -60,7 +66,7 @@ def _preparation() -> Callable[[], None]:
 
     def prepare() -> None:
         # What this process holds back is not for the program to inherit.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ORDERS)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if sys.platform == "linux":
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -74,10 +80,11 @@ def main(arguments: list[str]) -> int:
     """Return the program's exit code."""
     grace_s, folder, command = float(arguments[0]), arguments[1], arguments[2:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ORDERS)
     supervised = Supervised(command, grace_s)
     signal.signal(signal.SIGTERM, lambda *_: supervised.stop())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    signal.signal(signal.SIGUSR1, lambda *_: supervised.kill())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ORDERS)
     threading.Thread(target=supervised.stop_when_orphaned, daemon=True).start()
     code = supervised.wait()
     if supervised.orphaned:
