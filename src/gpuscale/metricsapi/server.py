@@ -53,7 +53,9 @@ from gpuscale.metricsapi.serving_certificate import (
 from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
 from gpuscale.metricsapi.timed_source import TimedSource
 from gpuscale.metricsapi.trust import TrustSources
+from gpuscale.metricsapi.usage import UsageProvider
 from gpuscale.sources.resources import KUBERNETES, ResourceMapper
+from gpuscale.sources.source import MetricSource
 
 _LOG = logging.getLogger(__name__)
 _RULES_LOOK_S = 5.0
@@ -83,12 +85,18 @@ class MetricsApiServer:
         clock: of all waits and times.
         drain_s: how long it still answers over HTTPS once it is told to stop, in the machine's seconds,
             so that those who balance load can see it go.
+        source: of the values; None is the Prometheus of the settings.
     """
 
     def __init__(
-        self, settings: MetricsApiSettings, clock: Clock | None = None, drain_s: float = 2.0
+        self,
+        settings: MetricsApiSettings,
+        clock: Clock | None = None,
+        drain_s: float = 2.0,
+        source: MetricSource | None = None,
     ) -> None:
         self._settings = settings
+        self._source = source
         self._drain_s = drain_s if settings.serving.secure_port else 0.0
         self._clock = clock or WallClock()
         self._metrics = ServerMetrics(self._clock)
@@ -147,10 +155,15 @@ class MetricsApiServer:
         if cluster is not None:
             self._mapper = await read_mapper(cluster.objects)
         self._rules = RuleFile(self._settings.rule_file, self._mapper, self._clock.now_ms())
-        source = make_source(self._settings.source)
-        stack.push_async_callback(source.close)
+        source = self._open_source(stack)
         timed = TimedSource(source, self._metrics)
         self._provider = self._make_provider(cluster, timed)
+        self._usage = UsageProvider(
+            lambda: self._provider.config.resource_rules,
+            timed,
+            NoObjects() if self._copies is None else ClusterObjects(self._copies),
+            self._clock,
+        )
         self._tasks.append(("discovery", self._provider.run))
         if interval_s := self._settings.hop_lag_interval_s:
             lag = HopLag(self._provider, timed, self._metrics, self._clock, interval_s)
@@ -161,6 +174,13 @@ class MetricsApiServer:
         if self._settings.serving.secure_port:
             self._guard = self._make_guard(cluster)
             self._certificate = self._make_certificate()
+
+    def _open_source(self, stack: AsyncExitStack) -> MetricSource:
+        if self._source is not None:
+            return self._source
+        source = make_source(self._settings.source)
+        stack.push_async_callback(source.close)
+        return source
 
     async def _connect(self, stack: AsyncExitStack) -> _Cluster | None:
         """Return connections; None without HTTPS and without a cluster, as on a laptop."""
@@ -177,7 +197,7 @@ class MetricsApiServer:
         made = (MetadataClient, ApiClient, ApiClient)
         clients = []
         for make, path in zip(made, paths, strict=True):
-            client = make(_kube_settings(path))
+            client = make(self._kube_settings(path))
             stack.push_async_callback(client.close)
             clients.append(client)
         return _Cluster(*clients)
@@ -195,7 +215,7 @@ class MetricsApiServer:
                 self._mapper,
             )
         self._copies = ObjectCopies(
-            cluster.objects, _kube_settings(settings.kubeconfig), self._clock
+            cluster.objects, self._kube_settings(settings.kubeconfig), self._clock
         )
         self._tasks.append(("objects", self._copies.run))
         objects = ClusterObjects(self._copies)
@@ -232,7 +252,7 @@ class MetricsApiServer:
         auth = self._settings.auth
         if auth.skips_lookup or (auth.client_ca_file and auth.proxy_ca_file):
             return None
-        kube = _kube_settings(auth.authentication_kubeconfig)
+        kube = self._kube_settings(auth.authentication_kubeconfig)
         self._published = TrustConfigMap(cluster.tokens, kube, self._clock)
         self._tasks.append(("trust", self._published.run))
         return self._published
@@ -303,7 +323,7 @@ class MetricsApiServer:
 
     def _application(self, guard: Inner) -> web.Application:
         app = web.Application(middlewares=[counted(self._metrics, guard)])
-        add_routes(app, self._provider, self._checks, self._metrics.answered)
+        add_routes(app, self._provider, self._checks, self._metrics.answered, self._usage)
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/", _get_index)
         return app
@@ -327,6 +347,9 @@ class MetricsApiServer:
             [cache_family(counts)],
             object_families(objects),
         )
+
+    def _kube_settings(self, path: Path | None) -> KubeSettings:
+        return KubeSettings(node_name="", kubeconfig=path, context=self._settings.context)
 
     def _checks(self, endpoint: str) -> Sequence[Check]:
         if endpoint == "livez":
@@ -374,10 +397,6 @@ class MetricsApiServer:
 
 def _remarked(name: str, told: Sequence[str | None]) -> Check:
     return Check(name, remark="; ".join(text for text in told if text))
-
-
-def _kube_settings(path: Path | None) -> KubeSettings:
-    return KubeSettings(node_name="", kubeconfig=path)
 
 
 def _namespace(serving: ServingSettings) -> str:

@@ -98,6 +98,8 @@ class MetricsApiSettings:
     serving: ServingSettings
     auth: AuthSettings
     verbosity: int = 0
+    context: str | None = None
+    """Of the kubeconfigs; their current one when None."""
     notes: tuple[str, ...] = ()
     """What to say of flags that change nothing here."""
 

@@ -178,7 +178,9 @@ class _Resolver:
                 continue
             try:
                 objects.extend(load_manifests(*text))
-                self._manifests += [document.data for document in load_documents(*text)]
+                self._manifests += [
+                    each.data for each in load_documents(*text) if isinstance(each.data, dict)
+                ]
             except ConfigError as error:
                 self._problems.extend(error.problems)
         return objects
