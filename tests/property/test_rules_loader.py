@@ -59,6 +59,12 @@ KEYS = st.sampled_from(
         "matches",
         "as",
         "metricsQuery",
+        "cpu",
+        "memory",
+        "containerQuery",
+        "nodeQuery",
+        "containerLabel",
+        "window",
         "other",
     ]
 )

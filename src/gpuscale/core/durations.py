@@ -46,3 +46,16 @@ def format_duration(milliseconds: int) -> str:
         if count:
             text += f"{count}{unit}"
     return text
+
+
+def go_duration(milliseconds: int) -> str:
+    """Return the text that Go's time.Duration prints: `5m0s`, `1h30m0s`, `500ms`, `1.5s`."""
+    if 0 < milliseconds < 1000:
+        return f"{milliseconds}ms"
+    minutes, rest_ms = divmod(milliseconds, 60_000)
+    seconds, fraction = divmod(rest_ms, 1000)
+    text = f"{seconds}" + (f".{fraction:03d}".rstrip("0") if fraction else "") + "s"
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text

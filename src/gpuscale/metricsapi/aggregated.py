@@ -26,7 +26,7 @@ def aggregated_version(accept: str) -> str | None:
 
     A header that asks for neither gets the plain list too, as there is always an answer in JSON.
     """
-    for name, parameters in _by_preference(accept[:MAX_ACCEPT]):
+    for name, parameters in by_preference(accept[:MAX_ACCEPT]):
         if name not in ("application/json", "application/*", "*/*"):
             continue
         if "as" not in parameters:
@@ -115,7 +115,8 @@ def _resource(name: str, scope: str, kind: object, verbs: object) -> Body:
     }
 
 
-def _by_preference(accept: str) -> list[tuple[str, dict[str, str]]]:
+def by_preference(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the media ranges of an Accept header with their parameters, the best liked first."""
     ranges: list[tuple[float, str, dict[str, str]]] = []
     for item in accept.split(","):
         name, *rest = (part.strip() for part in item.split(";"))

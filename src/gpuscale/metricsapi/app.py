@@ -23,7 +23,12 @@ from gpuscale.metricsapi.aggregated import (
     etag,
     matches,
 )
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, versions_of
+from gpuscale.metricsapi.groups import (
+    CUSTOM_GROUP,
+    EXTERNAL_GROUP,
+    RESOURCE_GROUP,
+    versions_of,
+)
 from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, Checks, Health, health, single
 from gpuscale.metricsapi.openapi import openapi_v2, openapi_v3, openapi_v3_index
 from gpuscale.metricsapi.own_metrics import Answer
@@ -35,6 +40,7 @@ from gpuscale.metricsapi.paths import (
     split_path,
 )
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.requests import TRUE, RequestError, is_watch, selector_of
 from gpuscale.metricsapi.statuses import (
     NO_ROUTE,
     Status,
@@ -43,14 +49,14 @@ from gpuscale.metricsapi.statuses import (
     status_of,
     watch_not_supported,
 )
-from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.metricsapi.usage import UsageProvider
+from gpuscale.metricsapi.usage_answers import UsageAnswers
 from gpuscale.sources.plan import ExternalValue, MetricValue
 
 _COMPRESS_FROM_BYTES = 128 * 1024
 """Where the Kubernetes API server begins to compress."""
 _BROWSERS = ("curl", "Wget", "Mozilla/5.0")
 """Clients that get indented answers unless they say otherwise, as from the Kubernetes API server."""
-_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _JSON = "application/json"
 
 Answered = Callable[[Answer], None]
@@ -62,6 +68,7 @@ def add_routes(
     provider: MetricsProvider,
     checks: Checks = lambda _: (),
     answered: Answered = lambda _: None,
+    usage: UsageProvider | None = None,
 ) -> None:
     """Serve the provider's metrics on `app`; whoever owns the app sees to `provider.run`.
 
@@ -70,8 +77,9 @@ def add_routes(
         provider: answers.
         checks: of the health paths, beside those of the provider.
         answered: told of every answer that holds values.
+        usage: answers for `metrics.k8s.io`; None does not serve it.
     """
-    api = _Api(provider, checks, answered)
+    api = _Api(provider, checks, answered, usage)
     app.router.add_route("*", "/apis", api.handle)
     app.router.add_route("*", "/apis/{path:.*}", api.handle)
     app.router.add_get("/version", api.version)
@@ -104,19 +112,18 @@ def status_response(request: web.Request, status: Status) -> web.Response:
     return _json(request, status.code, status.body())
 
 
-class _Failure(Exception):
-    """A request that ends in a Status."""
-
-    def __init__(self, status: Status) -> None:
-        self.status = status
-        super().__init__(status.message)
-
-
 class _Api:
     """The handlers of one provider."""
 
-    def __init__(self, provider: MetricsProvider, checks: Checks, answered: Answered) -> None:
+    def __init__(
+        self,
+        provider: MetricsProvider,
+        checks: Checks,
+        answered: Answered,
+        usage: UsageProvider | None,
+    ) -> None:
         self.provider = provider
+        self._usage = None if usage is None else UsageAnswers(usage, answered)
         self._more_checks = checks
         self._answered = answered
 
@@ -124,7 +131,7 @@ class _Api:
         """Answer anything below /apis."""
         try:
             return await self._answer(request)
-        except _Failure as failure:
+        except RequestError as failure:
             status = failure.status
         except GpuscaleError as error:
             status = status_of(error)
@@ -181,14 +188,14 @@ class _Api:
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.method not in {"GET", "HEAD"}:
-            raise _Failure(method_not_allowed(request.method))
+            raise RequestError(method_not_allowed())
         try:
             _, *parts = split_path(request.rel_url.raw_path)
             return await self._routed(request, parts)
         except NoRouteError:
-            raise _Failure(NO_ROUTE) from None
+            raise RequestError(NO_ROUTE) from None
         except BadPathError as error:
-            raise _Failure(bad_request(str(error))) from None
+            raise RequestError(bad_request(str(error))) from None
 
     async def _routed(self, request: web.Request, parts: list[str]) -> web.Response:
         match parts:
@@ -197,8 +204,7 @@ class _Api:
             case [group] if group in self._served_groups():
                 return _json(request, 200, bodies.group(group))
             case [group, version, *rest] if self._is_served(group, version):
-                serve = self._custom if group == CUSTOM_GROUP else self._external
-                return _json(request, 200, await serve(request, version, rest))
+                return _json(request, 200, await self._values(request, group, version, rest))
         raise NoRouteError
 
     def _groups(self, request: web.Request) -> web.Response:
@@ -225,17 +231,28 @@ class _Api:
     def _served_groups(self) -> list[str]:
         config = self.provider.config
         groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, config.external_rules))
-        return [group for group, rules in groups if rules]
+        served = [group for group, rules in groups if rules]
+        is_usage_served = self._usage is not None and self._usage.is_served
+        return [*served, RESOURCE_GROUP] if is_usage_served else served
 
     def _is_served(self, group: str, version: str) -> bool:
         return group in self._served_groups() and version in versions_of(group)
+
+    async def _values(
+        self, request: web.Request, group: str, version: str, rest: list[str]
+    ) -> bodies.Body:
+        if group == CUSTOM_GROUP:
+            return await self._custom(request, version, rest)
+        if group == EXTERNAL_GROUP or self._usage is None:
+            return await self._external(request, version, rest)
+        return await self._usage.answer(request, version, rest)
 
     async def _custom(self, request: web.Request, version: str, rest: list[str]) -> bodies.Body:
         if not rest:
             return bodies.custom_resources(version, self.provider.catalogue)
         target = custom_target(rest)
-        objects = _selector(request, "labelSelector")
-        series = _selector(request, "metricLabelSelector")
+        objects = selector_of(request, "labelSelector")
+        series = selector_of(request, "metricLabelSelector")
         started = time.perf_counter()
         answer = await self.provider.custom(target, objects, series)
         self._tell(CUSTOM_GROUP, target.metric, answer.values, started)
@@ -245,9 +262,9 @@ class _Api:
         if not rest:
             return bodies.external_resources(version, self.provider.catalogue)
         target = external_target(rest)
-        if request.query.get("watch") in _TRUE:
-            raise _Failure(watch_not_supported(target.metric))
-        series = _selector(request, "labelSelector")
+        if is_watch(request):
+            raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
+        series = selector_of(request, "labelSelector")
         started = time.perf_counter()
         values = await self.provider.external(target, series)
         self._tell(EXTERNAL_GROUP, target.metric, values, started)
@@ -264,13 +281,6 @@ class _Api:
             oldest_ms = min(value.measured_ms for value in values)
             seconds = time.perf_counter() - started
             self._answered(Answer(group, metric, oldest_ms, seconds))
-
-
-def _selector(request: web.Request, parameter: str) -> Selector:
-    try:
-        return parse_selector(request.query.get(parameter, ""))
-    except ValueError as error:
-        raise _Failure(bad_request(str(error))) from None
 
 
 def _text(answer: Health) -> web.Response:
@@ -308,5 +318,5 @@ def _json(
 def _wants_indent(request: web.Request) -> bool:
     wanted = request.query.get("pretty")
     if wanted:
-        return wanted in _TRUE
+        return wanted in TRUE
     return request.headers.get("User-Agent", "").startswith(_BROWSERS)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from gpuscale import __version__
 from gpuscale.core.quantity import Quantity
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, versions_of
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, versions_of
 from gpuscale.metricsapi.paths import CustomTarget
 from gpuscale.objects.selectors import Operator, Requirement, Selector
 from gpuscale.sources.catalogue import Catalogue
@@ -89,6 +89,12 @@ def custom_resources(version: str, catalogue: Catalogue) -> Body:
     return _resource_list(f"{CUSTOM_GROUP}/{version}", listed_resources(CUSTOM_GROUP, catalogue))
 
 
+def usage_resources(version: str) -> Body:
+    """Return the APIResourceList of resource metrics."""
+    listed = listed_resources(RESOURCE_GROUP, Catalogue())
+    return _resource_list(f"{RESOURCE_GROUP}/{version}", listed)
+
+
 def external_resources(version: str, catalogue: Catalogue) -> Body:
     """Return the APIResourceList of the external metrics; all are namespaced, as upstream has it."""
     return _resource_list(
@@ -98,6 +104,11 @@ def external_resources(version: str, catalogue: Catalogue) -> Body:
 
 def listed_resources(group: str, catalogue: Catalogue) -> list[Body]:
     """Return the items of a group's APIResourceList."""
+    if group == RESOURCE_GROUP:
+        return [
+            _resource("nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
+            _resource("pods", "PodMetrics", namespaced=True, verbs=("get", "list")),
+        ]
     if group == CUSTOM_GROUP:
         return [
             _resource(metric.name, "MetricValueList", namespaced=metric.namespaced)
@@ -132,13 +143,13 @@ def _group(name: str) -> Body:
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _resource(name: str, kind: str, *, namespaced: bool) -> Body:
+def _resource(name: str, kind: str, *, namespaced: bool, verbs: Sequence[str] = ("get",)) -> Body:
     return {
         "name": name,
         "singularName": "",
         "namespaced": namespaced,
         "kind": kind,
-        "verbs": ["get"],
+        "verbs": list(verbs),
     }
 
 

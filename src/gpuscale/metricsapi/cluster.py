@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.kube.api import AGGREGATED_DISCOVERY
 from gpuscale.kube.connection import JsonObject, KubeConnection
-from gpuscale.kube.directory import Collection, ObjectCopies
+from gpuscale.kube.directory import Collection, ObjectCopies, ObjectRecord
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
 from gpuscale.metricsapi.errors import ListError
 from gpuscale.objects.selectors import Selector
@@ -35,8 +35,35 @@ class ClusterObjects:
         Raises:
             ListError: they are not.
         """
+        await self._ready(_collection(resource))
+
+    async def running_pods(
+        self, namespace: str | None, selector: Selector
+    ) -> tuple[ObjectRecord, ...]:
+        """Return the selected pods that run, sorted by namespace and name; None is every namespace.
+
+        Raises:
+            ListError: they are not known.
+        """
+        return await self._records(_RUNNING_PODS, namespace, selector)
+
+    async def nodes(self, selector: Selector) -> tuple[ObjectRecord, ...]:
+        """Return the selected nodes, sorted by name.
+
+        Raises:
+            ListError: they are not known.
+        """
+        return await self._records(_NODES, None, selector)
+
+    async def _records(
+        self, collection: Collection, namespace: str | None, selector: Selector
+    ) -> tuple[ObjectRecord, ...]:
+        await self._ready(collection)
+        return self._copies.records(collection, namespace, selector)
+
+    async def _ready(self, collection: Collection) -> None:
         try:
-            await self._copies.ready(_collection(resource))
+            await self._copies.ready(collection)
         except GpuscaleError as error:
             _LOG.warning("unable to list matching resources: %s", error)
             raise ListError from error
@@ -63,6 +90,20 @@ class NoObjects:
     ) -> tuple[str, ...]:
         """Raise, because nothing is known."""
         raise ListError
+
+    async def running_pods(
+        self, namespace: str | None, selector: Selector
+    ) -> tuple[ObjectRecord, ...]:
+        """Raise, because nothing is known."""
+        raise ListError
+
+    async def nodes(self, selector: Selector) -> tuple[ObjectRecord, ...]:
+        """Raise, because nothing is known."""
+        raise ListError
+
+
+_NODES = Collection("", "v1", "nodes")
+_RUNNING_PODS = Collection("", "v1", "pods", "status.phase=Running")
 
 
 def _collection(resource: ResourceType) -> Collection:

@@ -18,9 +18,10 @@ from gpuscale.metricsapi.app import status_response
 from gpuscale.metricsapi.authentication import Authenticator, Credentials, UnauthenticatedError
 from gpuscale.metricsapi.authorization import Authorizer, attributes_of, forbidden_message
 from gpuscale.metricsapi.client_tls import ClientConnection
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.groups import GROUPS
 from gpuscale.metricsapi.own_metrics import ServerMetrics
 from gpuscale.metricsapi.statuses import (
+    NO_ROUTE,
     TIMED_OUT,
     TOO_MANY,
     UNAUTHORIZED,
@@ -124,6 +125,9 @@ def counted(metrics: ServerMetrics, inner: Inner) -> Middleware:
         try:
             response = await inner(request, handler)
             code = response.status
+        except web.HTTPNotFound:
+            code = NO_ROUTE.code
+            response = status_response(request, NO_ROUTE)
         except web.HTTPException as error:
             code = error.status
             raise
@@ -143,7 +147,7 @@ def group_label(path: str) -> str:
     """Return the API group of a path, or its first part where that is one of ours; `other` otherwise."""
     first, *rest = path.strip("/").split("/")
     if first == "apis" and rest:
-        return rest[0] if rest[0] in (CUSTOM_GROUP, EXTERNAL_GROUP) else "other"
+        return rest[0] if rest[0] in GROUPS else "other"
     known = ("apis", "openapi", "version", "metrics", "healthz", "livez", "readyz")
     return first if first in known else "other"
 

@@ -10,7 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from gpuscale import __version__
 from gpuscale.metricsapi.bodies import Body
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, versions_of
+from gpuscale.metricsapi.groups import (
+    CUSTOM_GROUP,
+    EXTERNAL_GROUP,
+    RESOURCE_GROUP,
+    versions_of,
+)
 
 _TITLE = "gpuscale metrics APIs"
 _PARAMETERS = {
@@ -24,12 +29,44 @@ _SELECTORS = {
     "metricLabelSelector": "conditions on the labels of the series",
 }
 _EXTERNAL_SELECTORS = {"labelSelector": "conditions on the labels of the series"}
+_USAGE_SELECTORS = {
+    "labelSelector": "conditions on the labels of the objects",
+    "fieldSelector": "conditions on metadata.name and metadata.namespace",
+}
 _CUSTOM_PATHS = (
     ("namespacedObject", "namespaces/{namespace}/{resource}/{name}/{metric}"),
     ("rootScopedObject", "{resource}/{name}/{metric}"),
     ("namespaceObject", "namespaces/{namespace}/metrics/{metric}"),
 )
 _EXTERNAL_PATHS = (("external", "namespaces/{namespace}/{metric}"),)
+_USAGE_PATHS = (
+    ("nodes", "nodes"),
+    ("node", "nodes/{name}"),
+    ("allPods", "pods"),
+    ("pods", "namespaces/{namespace}/pods"),
+    ("pod", "namespaces/{namespace}/pods/{name}"),
+)
+_PATHS = {
+    CUSTOM_GROUP: _CUSTOM_PATHS,
+    EXTERNAL_GROUP: _EXTERNAL_PATHS,
+    RESOURCE_GROUP: _USAGE_PATHS,
+}
+_QUERIES = {
+    CUSTOM_GROUP: _SELECTORS,
+    EXTERNAL_GROUP: _EXTERNAL_SELECTORS,
+    RESOURCE_GROUP: _USAGE_SELECTORS,
+}
+_TAGS = {CUSTOM_GROUP: "custom", EXTERNAL_GROUP: "external", RESOURCE_GROUP: "resource"}
+_KINDS = {
+    CUSTOM_GROUP: ("MetricValue",),
+    EXTERNAL_GROUP: ("ExternalMetricValue",),
+    RESOURCE_GROUP: ("NodeMetrics", "PodMetrics"),
+}
+_PACKAGES = {
+    CUSTOM_GROUP: "custom_metrics",
+    EXTERNAL_GROUP: "external_metrics",
+    RESOURCE_GROUP: "metrics",
+}
 
 
 def openapi_v2(groups: Iterable[str]) -> Body:
@@ -40,7 +77,7 @@ def openapi_v2(groups: Iterable[str]) -> Body:
         for version in versions_of(group):
             for identity, path in _paths(group):
                 operation = _operation(group, version, identity, path)
-                reference = f"#/definitions/{_model(group, version)}List"
+                reference = f"#/definitions/{_answer(group, version, path)}"
                 paths[f"/apis/{group}/{version}/{path}"] = {"get": _v2(operation, reference)}
             definitions |= _schemas(group, version, "#/definitions/")
     return {
@@ -64,10 +101,13 @@ def openapi_v3_index(groups: Iterable[str]) -> Body:
 
 def openapi_v3(group: str, version: str) -> Body:
     """Return the OpenAPI 3.0 document of one group and version."""
-    reference = f"#/components/schemas/{_model(group, version)}List"
+    prefix = "#/components/schemas/"
     paths: Body = {
         f"/apis/{group}/{version}/{path}": {
-            "get": _v3(_operation(group, version, identity, path), reference)
+            "get": _v3(
+                _operation(group, version, identity, path),
+                f"{prefix}{_answer(group, version, path)}",
+            )
         }
         for identity, path in _paths(group)
     }
@@ -75,7 +115,7 @@ def openapi_v3(group: str, version: str) -> Body:
         "openapi": "3.0.0",
         "info": {"title": _TITLE, "version": f"v{__version__}"},
         "paths": paths,
-        "components": {"schemas": _schemas(group, version, "#/components/schemas/")},
+        "components": {"schemas": _schemas(group, version, prefix)},
     }
 
 
@@ -85,12 +125,12 @@ def document_hash(body: Body) -> str:
 
 
 def _paths(group: str) -> Sequence[tuple[str, str]]:
-    return _CUSTOM_PATHS if group == CUSTOM_GROUP else _EXTERNAL_PATHS
+    return _PATHS[group]
 
 
 def _operation(group: str, version: str, identity: str, path: str) -> Body:
-    is_custom = group == CUSTOM_GROUP
-    selectors = _SELECTORS if is_custom else _EXTERNAL_SELECTORS
+    is_single_usage = group == RESOURCE_GROUP and "{name}" in path
+    selectors = {} if is_single_usage else _QUERIES[group]
     inside = [
         {"name": name, "in": "path", "required": True, "description": text}
         for name, text in _PARAMETERS.items()
@@ -100,7 +140,7 @@ def _operation(group: str, version: str, identity: str, path: str) -> Body:
         {"name": name, "in": "query", "required": False, "description": text}
         for name, text in selectors.items()
     ]
-    tag = f"{'custom' if is_custom else 'external'}Metrics_{version}"
+    tag = f"{_TAGS[group]}Metrics_{version}"
     return {
         "description": "read metric values",
         "operationId": f"get{tag[0].upper()}{tag[1:]}_{identity}",
@@ -139,41 +179,78 @@ def _bodies(value: object) -> list[Body]:
     return value if isinstance(value, list) else []
 
 
-def _model(group: str, version: str) -> str:
-    kind = "MetricValue" if group == CUSTOM_GROUP else "ExternalMetricValue"
-    package = group.split(".", 1)[0]
-    return f"io.k8s.metrics.pkg.apis.{package}_metrics.{version}.{kind}"
+def _model(group: str, version: str, kind: str) -> str:
+    return f"io.k8s.metrics.pkg.apis.{_PACKAGES[group]}.{version}.{kind}"
+
+
+def _answer(group: str, version: str, path: str) -> str:
+    """Return the model that a path answers with: a list, but for one object of resource metrics."""
+    kinds = _KINDS[group]
+    kind = next((each for each in kinds if each.removesuffix("Metrics").lower() in path), kinds[0])
+    is_single = group == RESOURCE_GROUP and "{name}" in path
+    return _model(group, version, kind if is_single else f"{kind}List")
 
 
 def _schemas(group: str, version: str, prefix: str) -> Body:
-    model = _model(group, version)
-    kind = model.rsplit(".", 1)[1]
-    item = {"$ref": f"{prefix}{model}"}
-    text = {"type": "string"}
-    listed: Body = {
+    found: Body = {}
+    for kind in _KINDS[group]:
+        model = _model(group, version, kind)
+        listed: Body = {
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                **_typed(),
+                "metadata": {"type": "object"},
+                "items": {"type": "array", "items": {"$ref": f"{prefix}{model}"}},
+            },
+            **_named_kind(group, version, f"{kind}List"),
+        }
+        found |= {model: _item_schema(group, version, kind), f"{model}List": listed}
+    return found
+
+
+def _typed() -> Body:
+    return {"kind": {"type": "string"}, "apiVersion": {"type": "string"}}
+
+
+def _named_kind(group: str, version: str, kind: str) -> Body:
+    return {"x-kubernetes-group-version-kind": [{"group": group, "version": version, "kind": kind}]}
+
+
+def _item_schema(group: str, version: str, kind: str) -> Body:
+    if group != RESOURCE_GROUP:
+        return _value_schema(group, version)
+    text: Body = {"type": "string"}
+    usage: Body = {
         "type": "object",
-        "required": ["items"],
-        "properties": {
-            "kind": text,
-            "apiVersion": text,
-            "metadata": {"type": "object"},
-            "items": {"type": "array", "items": item},
-        },
-        "x-kubernetes-group-version-kind": [
-            {"group": group, "version": version, "kind": f"{kind}List"}
-        ],
+        "description": "quantities of cpu and memory",
+        "additionalProperties": text,
     }
-    return {model: _value_schema(group, version), f"{model}List": listed}
+    container: Body = {"type": "object", "properties": {"name": text, "usage": usage}}
+    used: Body = {"usage": usage}
+    if kind == "PodMetrics":
+        used = {"containers": {"type": "array", "items": container}}
+    properties = {
+        **_typed(),
+        "metadata": {"type": "object"},
+        "timestamp": _TIMESTAMP,
+        "window": {"type": "string", "description": "how long before timestamp was measured"},
+        **used,
+    }
+    return {"type": "object", "properties": properties, **_named_kind(group, version, kind)}
+
+
+_TIMESTAMP = {
+    "type": "string",
+    "format": "date-time",
+    "description": "time of measurement",
+}
 
 
 def _value_schema(group: str, version: str) -> Body:
     text: Body = {"type": "string"}
     common: Body = {
-        "timestamp": {
-            "type": "string",
-            "format": "date-time",
-            "description": "time of measurement",
-        },
+        "timestamp": _TIMESTAMP,
         "value": {"type": "string", "description": "quantity"},
     }
     selector: Body = {"type": "object", "description": "conditions on the labels of the series"}

@@ -40,7 +40,7 @@ class Status:
         return {**body, "code": self.code}
 
 
-NO_ROUTE = Status(404, "NotFound", "the server could not find the requested resource")
+NO_ROUTE = Status(404, "NotFound", "the server could not find the requested resource", about=())
 UNAUTHORIZED = Status(401, "Unauthorized", "Unauthorized")
 TOO_MANY = Status(429, "TooManyRequests", "Too many requests, please try again later.")
 TIMED_OUT = Status(504, "Timeout", "Timeout: request did not complete within the allotted timeout")
@@ -58,17 +58,16 @@ def bad_request(message: str) -> Status:
     return Status(400, "BadRequest", message)
 
 
-def method_not_allowed(method: str) -> Status:
+def method_not_allowed() -> Status:
     """Return the answer to anything but GET."""
-    message = f"{method} is not supported: metrics can only be read"
-    return Status(405, "MethodNotAllowed", message)
+    message = "the server does not allow this method on the requested resource"
+    return Status(405, "MethodNotAllowed", message, about=())
 
 
-def watch_not_supported(metric: str) -> Status:
+def watch_not_supported(resource: str, group: str) -> Status:
     """Return the answer to a watch."""
-    kind = f"{metric}.external.metrics.k8s.io"
-    message = f'watch is not supported on resources of kind "{kind}"'
-    return Status(405, "MethodNotAllowed", message)
+    message = f'watch is not supported on resources of kind "{resource}.{group}"'
+    return Status(405, "MethodNotAllowed", message, about=(("group", group), ("kind", resource)))
 
 
 def internal_error(cause: str) -> Status:

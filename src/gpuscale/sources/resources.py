@@ -178,3 +178,5 @@ KUBERNETES = ResourceMapper(
 """What every cluster has; `extended` adds a cluster's own kinds."""
 
 NAMESPACES = KUBERNETES.find("namespaces")
+NODES = KUBERNETES.find("nodes")
+PODS = KUBERNETES.find("pods")

@@ -68,12 +68,29 @@ class RuleModel(_Model):
     metrics_query: str = Field("", alias="metricsQuery")
 
 
+class ResourceRuleModel(_Model):
+    """How to ask for CPU, or for memory."""
+
+    container_query: str = Field("", alias="containerQuery")
+    node_query: str = Field("", alias="nodeQuery")
+    resources: ResourcesModel = ResourcesModel()
+    container_label: str = Field("", alias="containerLabel")
+
+
+class ResourceRulesModel(_Model):
+    """The value of `resourceRules`."""
+
+    cpu: ResourceRuleModel = ResourceRuleModel.model_validate({})
+    memory: ResourceRuleModel = ResourceRuleModel.model_validate({})
+    window: str = "0s"
+
+
 class AdapterFileModel(_Model):
     """The adapter's own configuration file."""
 
     rules: list[RuleModel] = []
     external_rules: list[RuleModel] = Field([], alias="externalRules")
-    resource_rules: Any = Field(None, alias="resourceRules")
+    resource_rules: ResourceRulesModel | None = Field(None, alias="resourceRules")
 
 
 class HelmRulesModel(_Model):
@@ -83,7 +100,7 @@ class HelmRulesModel(_Model):
     custom: list[RuleModel] = []
     external: list[RuleModel] = []
     existing: Any = None
-    resource: Any = None
+    resource: ResourceRulesModel | None = None
 
 
 class HelmValuesModel(_Model):

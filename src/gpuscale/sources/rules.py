@@ -17,6 +17,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from gpuscale.core.documents import Document, Path, load_documents, validation_problems
+from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import ConfigError, Problem, QueryError
 from gpuscale.core.regex import Pattern, compile_re2
 from gpuscale.series.parse import parse_matchers, parse_query
@@ -24,9 +25,13 @@ from gpuscale.sources.expand import compile_expansion
 from gpuscale.sources.gotemplate import Template, TemplateError, parse_template
 from gpuscale.sources.naming import Naming, SeriesFilter, default_expansion
 from gpuscale.sources.query import FIELDS
-from gpuscale.sources.resource_labels import LabelTemplate, ResourceLabels
+from gpuscale.sources.resource_labels import LabelTemplate, NoLabelError, ResourceLabels
+from gpuscale.sources.resource_rules import ResourceRule, ResourceRules
 from gpuscale.sources.resources import (
     KUBERNETES,
+    NAMESPACES,
+    NODES,
+    PODS,
     ResourceMapper,
     ResourceType,
     UnknownResourceError,
@@ -36,6 +41,8 @@ from gpuscale.sources.rule_models import (
     FilterModel,
     HelmValuesModel,
     NameModel,
+    ResourceRuleModel,
+    ResourceRulesModel,
     ResourcesModel,
     RuleModel,
 )
@@ -90,6 +97,8 @@ class AdapterConfig:
 
     rules: tuple[Rule, ...] = ()
     external_rules: tuple[Rule, ...] = ()
+    resource_rules: ResourceRules | None = None
+    """None where `metrics.k8s.io` is not served."""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     """What is accepted but does not do what it may look like."""
 
@@ -141,11 +150,10 @@ def _from_list(document: Document, mapper: ResourceMapper) -> AdapterConfig:
 def _from_adapter_file(document: Document, mapper: ResourceMapper) -> AdapterConfig:
     model = _validated(document, AdapterFileModel.model_validate)
     compiler = _Compiler(document, mapper)
-    if model.resource_rules is not None:
-        compiler.warn(("resourceRules",), "not served yet: metrics.k8s.io is left to others")
     rules = compiler.rules(model.rules, ("rules",))
     external = compiler.rules(model.external_rules, ("externalRules",), external=True)
-    return compiler.finish(rules, external)
+    resource = compiler.resource_rules(model.resource_rules, ("resourceRules",))
+    return compiler.finish(rules, external, resource)
 
 
 def _from_helm_values(document: Document, mapper: ResourceMapper) -> AdapterConfig:
@@ -153,15 +161,16 @@ def _from_helm_values(document: Document, mapper: ResourceMapper) -> AdapterConf
     compiler = _Compiler(document, mapper)
     for key in model.model_extra or ():
         compiler.warn((key,), "not read: of the chart's values only `rules` is")
-    if model.rules.resource is not None:
-        compiler.warn(("rules", "resource"), "not served yet: metrics.k8s.io is left to others")
     if model.rules.existing is not None:
         compiler.warn(("rules", "existing"), "not read: give the content of that ConfigMap instead")
     custom = compiler.rules(model.rules.custom, ("rules", "custom"))
     external = compiler.rules(model.rules.external, ("rules", "external"), external=True)
+    # The chart writes no resourceRules for the empty mapping that its values begin with.
+    given = model.rules.resource if model.rules.resource != ResourceRulesModel() else None
+    resource = compiler.resource_rules(given, ("rules", "resource"))
     # The chart writes its own rules first, so that a user's rule of the same name wins.
     before = default_config(mapper).rules if model.rules.default else ()
-    return compiler.finish((*before, *custom), external)
+    return compiler.finish((*before, *custom), external, resource)
 
 
 def _validated(document: Document, validate: Callable[[object], T]) -> T:
@@ -181,11 +190,16 @@ class _Compiler:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
 
-    def finish(self, rules: tuple[Rule, ...], external: tuple[Rule, ...]) -> AdapterConfig:
+    def finish(
+        self,
+        rules: tuple[Rule, ...],
+        external: tuple[Rule, ...],
+        resource: ResourceRules | None = None,
+    ) -> AdapterConfig:
         """Return the configuration, or raise what was noted."""
         if self.problems:
             raise ConfigError(*sorted(self.problems, key=lambda problem: problem.line or 0))
-        return AdapterConfig(rules, external, tuple(self.warnings))
+        return AdapterConfig(rules, external, resource, tuple(self.warnings))
 
     def note(self, path: Path, expected: str, found: str | None = None) -> None:
         """Remember a fault."""
@@ -229,6 +243,51 @@ class _Compiler:
         )
         self._check_example(rule, model.metrics_query, (*path, "metricsQuery"))
         return rule
+
+    def resource_rules(self, model: ResourceRulesModel | None, path: Path) -> ResourceRules | None:
+        """Return the rules for CPU and memory; None where there are none, or they have faults."""
+        if model is None:
+            return None
+        cpu = self._resource_rule(model.cpu, (*path, "cpu"))
+        memory = self._resource_rule(model.memory, (*path, "memory"))
+        try:
+            window_ms = parse_duration_ms(model.window)
+        except ValueError:
+            self.note((*path, "window"), "a duration such as 5m or 1h30m", repr(model.window))
+            return None
+        return None if cpu is None or memory is None else ResourceRules(cpu, memory, window_ms)
+
+    def _resource_rule(self, model: ResourceRuleModel, path: Path) -> ResourceRule | None:
+        labels = self._labels(model.resources, (*path, "resources"))
+        queries = [
+            self._usage_query(text, (*path, key))
+            for key, text in (
+                ("containerQuery", model.container_query),
+                ("nodeQuery", model.node_query),
+            )
+        ]
+        for resource in (NAMESPACES, PODS, NODES):
+            self._check_label(labels, resource, (*path, "resources"))
+        if not model.container_label:
+            self.warn(
+                (*path, "containerLabel"),
+                "not given: the containers of a pod count as one without a name",
+            )
+        container, node = queries
+        if container is None or node is None:
+            return None
+        return ResourceRule(container, node, labels, model.container_label)
+
+    def _usage_query(self, text: str, path: Path) -> Template | None:
+        if not text:
+            self.warn(path, "no query: nothing can be answered with it")
+        return self._parsed_template(text, path)
+
+    def _check_label(self, labels: ResourceLabels, resource: ResourceType, path: Path) -> None:
+        try:
+            labels.label_for(resource)
+        except NoLabelError:
+            self.warn(path, f"no label stands for {resource.name}: their usage can't be asked for")
 
     def _check_series_query(self, text: str, path: Path) -> None:
         if not text.strip():
@@ -304,6 +363,9 @@ class _Compiler:
     def _template(self, text: str, path: Path) -> Template | None:
         if not text:
             self.warn(path, "no query: the metrics of this rule are listed, but can't be asked for")
+        return self._parsed_template(text, path)
+
+    def _parsed_template(self, text: str, path: Path) -> Template | None:
         try:
             return parse_template(text, FIELDS)
         except TemplateError as error:

@@ -539,3 +539,58 @@ def test_a30_the_exporters_pod_instead_of_the_workloads_gives_an_empty_list():
     plan = custom(catalogue, "pods", "ml", ("g-0", "g-1"), "DCGM_FI_DEV_GPU_UTIL", mapper=FIXTURE)
     assert plan.promql == ('sum(DCGM_FI_DEV_GPU_UTIL{namespace="ml",pod=~"g-0|g-1"}) by (pod)')
     assert plan.answer(Vector(())) == ()
+
+
+MANIFEST = """
+resourceRules:
+  cpu:
+    containerLabel: container
+    containerQuery: |
+      sum by (<<.GroupBy>>) (
+        irate (
+            container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!="",pod!=""}[4m]
+        )
+      )
+    nodeQuery: |
+      sum by (<<.GroupBy>>) (
+        irate(
+            node_cpu_usage_seconds_total{<<.LabelMatchers>>}[4m]
+        )
+      )
+    resources: &labels
+      overrides:
+        namespace: {resource: namespace}
+        node: {resource: node}
+        pod: {resource: pod}
+  memory:
+    containerLabel: container
+    containerQuery: |
+      sum by (<<.GroupBy>>) (
+        container_memory_working_set_bytes{<<.LabelMatchers>>,container!="",pod!=""}
+      )
+    nodeQuery: |
+      sum by (<<.GroupBy>>) (
+        node_memory_working_set_bytes{<<.LabelMatchers>>}
+      )
+    resources: *labels
+  window: 5m
+"""
+
+
+def squeezed(promql: str) -> str:
+    return "".join(promql.split())
+
+
+def test_a31_cpu_of_containers():
+    rules = load_rules(MANIFEST, "config.yaml").resource_rules
+    assert squeezed(rules.cpu.pods_query("some-ns", ("p1", "p3"))) == (
+        "sumby(pod,container)(irate(container_cpu_usage_seconds_total"
+        '{namespace="some-ns",pod=~"p1|p3",container!="",pod!=""}[4m]))'
+    )
+
+
+def test_a32_cpu_of_nodes():
+    rules = load_rules(MANIFEST, "config.yaml").resource_rules
+    assert squeezed(rules.cpu.nodes_query(("node1", "node2"))) == (
+        'sumby(node)(irate(node_cpu_usage_seconds_total{node=~"node1|node2"}[4m]))'
+    )

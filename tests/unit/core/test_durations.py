@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.core.durations import format_duration, parse_duration_ms
+from gpuscale.core.durations import format_duration, go_duration, parse_duration_ms
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,19 @@ def test_other_texts_are_refused_with_an_example(text):
 def test_durations_print_in_their_shortest_form(milliseconds, text):
     assert format_duration(milliseconds) == text
     assert parse_duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0s"),
+        (500, "500ms"),
+        (1_500, "1.5s"),
+        (30_000, "30s"),
+        (300_000, "5m0s"),
+        (5_400_000, "1h30m0s"),
+        (86_400_000, "24h0m0s"),
+    ],
+)
+def test_durations_print_as_in_go(milliseconds, text):
+    assert go_duration(milliseconds) == text

@@ -142,11 +142,49 @@ def test_rules_keep_the_order_of_the_file_and_share_series_queries():
     assert [rule.origin for rule in config.external_rules] == ["r.yaml:2"]
 
 
-def test_resource_rules_are_accepted_and_said_not_to_be_served():
-    text = f"rules: [{RULE}]\nresourceRules: {{cpu: {{containerLabel: container}}, window: 5m}}\n"
+def test_resource_rules_that_can_not_answer_are_told():
+    text = """
+resourceRules:
+  cpu:
+    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    containerLabel: container
+    resources: {overrides: {ns: {resource: namespace}, pod: {resource: pod}}}
+  memory:
+    nodeQuery: m{<<.LabelMatchers>>}
+    containerQuery: m{<<.LabelMatchers>>}
+    resources: {template: <<.Resource>>}
+  window: 1h30m
+"""
     assert warnings(text) == [
-        "rules.yaml:2: resourceRules: not served yet: metrics.k8s.io is left to others"
+        "rules.yaml:3: resourceRules.cpu.nodeQuery: no query: nothing can be answered with it",
+        "rules.yaml:6: resourceRules.cpu.resources: no label stands for nodes: their usage can't "
+        "be asked for",
+        "rules.yaml:7: resourceRules.memory.containerLabel: not given: the containers of a pod "
+        "count as one without a name",
     ]
+    assert load_rules(text, "rules.yaml").resource_rules.window_ms == 5_400_000
+
+
+def test_faults_of_resource_rules_name_their_place():
+    text = """
+resourceRules:
+  cpu: {containerQuery: <<.Serie>>, resources: {overrides: {p: {resource: pid}}}}
+  memory: {nodeQuery: '<<', resources: {template: x}}
+  window: soon
+"""
+    places = [problem.partition(": found")[0] for problem in problems(text)]
+    assert places == [
+        "rules.yaml:3: resourceRules.cpu.resources.overrides.p.resource",
+        "rules.yaml:3: resourceRules.cpu.containerQuery",
+        "rules.yaml:4: resourceRules.memory.resources.template",
+        "rules.yaml:4: resourceRules.memory.nodeQuery",
+        "rules.yaml:5: resourceRules.window",
+    ]
+
+
+def test_the_empty_resource_rules_of_the_charts_values_serve_nothing():
+    text = "rules: {default: false, resource: {}, custom: [{seriesQuery: m, metricsQuery: m}]}"
+    assert load_rules(text, "values.yaml").resource_rules is None
 
 
 def test_chart_values_bring_the_charts_rules_before_their_own():
@@ -160,7 +198,6 @@ def test_chart_values_bring_the_charts_rules_before_their_own():
     assert len(config.external_rules) == 1
     assert [str(warning) for warning in config.warnings] == [
         "values.yaml:1: replicas: not read: of the chart's values only `rules` is",
-        "values.yaml:5: rules.resource: not served yet: metrics.k8s.io is left to others",
     ]
 
 

@@ -1,0 +1,34 @@
+"""What several kinds of request have in common: parameters, and the ways they can be wrong."""
+
+from aiohttp import web
+
+from gpuscale.metricsapi.statuses import Status, bad_request
+from gpuscale.objects.selectors import Selector, parse_selector
+
+TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+"""Go's spellings."""
+
+
+class RequestError(Exception):
+    """A request that ends in a Status."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        super().__init__(status.message)
+
+
+def selector_of(request: web.Request, parameter: str) -> Selector:
+    """Return the label selector of a parameter.
+
+    Raises:
+        RequestError: it is none.
+    """
+    try:
+        return parse_selector(request.query.get(parameter, ""))
+    except ValueError as error:
+        raise RequestError(bad_request(str(error))) from None
+
+
+def is_watch(request: web.Request) -> bool:
+    """Return whether a request asks for a watch."""
+    return request.query.get("watch") in TRUE
