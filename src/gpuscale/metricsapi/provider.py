@@ -1,4 +1,4 @@
-"""Answers metric requests from a source: discovery in the background, one query per request.
+"""Answers metric requests from a source: discovery in the background, one query for equal requests.
 
 Source: prometheus-adapter v0.12.0 pkg/custom-provider (provider.go), pkg/external-provider
 (periodic_metric_lister.go). Known difference: a series query that fails keeps only its own metrics as
@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import (
@@ -18,11 +19,13 @@ from gpuscale.core.errors import (
     UpstreamError,
     UsageError,
 )
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.metricsapi.paths import ALL, CustomTarget, ExternalTarget
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.values import Value
 from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
 from gpuscale.sources.directory import ObjectDirectory
+from gpuscale.sources.freshness import AgeLimit
 from gpuscale.sources.plan import (
     CustomPlan,
     ExternalValue,
@@ -32,6 +35,7 @@ from gpuscale.sources.plan import (
     plan_custom,
     plan_external,
 )
+from gpuscale.sources.questions import Questions, Sharing
 from gpuscale.sources.resources import (
     KUBERNETES,
     ResourceMapper,
@@ -40,6 +44,8 @@ from gpuscale.sources.resources import (
 )
 from gpuscale.sources.rules import AdapterConfig
 from gpuscale.sources.source import MetricSource
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _MAX_SERIES_QUERIES_AT_ONCE = 8
@@ -65,6 +71,8 @@ class MetricsProvider:
         max_age_s: how old a series' newest sample may be for its metrics to be listed; None is the interval.
         mapper: the resources that requests can name.
         ready: waits until the directory knows a resource; None for one that always does.
+        sharing: how far the source's answers are shared between requests.
+        max_value_age_s: a value measured longer ago is left out; None for no limit.
 
     Raises:
         UsageError: `max_age_s` is below the interval, so that metrics would come and go.
@@ -80,6 +88,8 @@ class MetricsProvider:
         max_age_s: float | None = None,
         mapper: ResourceMapper = KUBERNETES,
         ready: Callable[[ResourceType], Awaitable[None]] | None = None,
+        sharing: Sharing | None = None,
+        max_value_age_s: float | None = None,
     ) -> None:
         age_s = relist_interval_s if max_age_s is None else max_age_s
         if age_s < relist_interval_s:
@@ -91,13 +101,20 @@ class MetricsProvider:
         self.catalogue = Catalogue()
         self.relisted_ms: int | None = None
         """When discovery last ended; None before the first."""
-        self._source = source
+        self.questions = Questions(source, sharing)
+        self.age_limit = AgeLimit(
+            None if max_value_age_s is None else round(max_value_age_s * 1000)
+        )
         self._directory = directory
         self._clock = clock
         self._relist_interval_s = relist_interval_s
         self._max_age_ms = round(age_s * 1000)
         self._mapper = mapper
         self._ready = ready
+
+    async def close(self) -> None:
+        """End what is still asked of the source."""
+        await self.questions.close()
 
     async def run(self) -> None:
         """Discover for as long as the task lives."""
@@ -158,7 +175,9 @@ class MetricsProvider:
             target.metric,
             series,
         )
-        value = await self._query(plan.promql, self._clock.now_ms())
+        at_ms = self._clock.now_ms()
+        value = await _fetched(self.questions.custom(plan, at_ms), plan.promql)
+        value = self.age_limit.fresh(value, at_ms, CUSTOM_GROUP, target.metric)
         self._log_remarks(plan, value)
         if target.name == ALL:
             return CustomAnswer(plan.resource, plan.answer(value))
@@ -174,7 +193,9 @@ class MetricsProvider:
         """
         plan = plan_external(self.catalogue, target.namespace, target.metric, series)
         at_ms = self._clock.now_ms()
-        return plan.answer(await self._query(plan.promql, at_ms), at_ms)
+        answer = await _fetched(self.questions.query(plan.promql, at_ms), plan.promql)
+        value = self.age_limit.fresh(answer.value, at_ms, EXTERNAL_GROUP, target.metric)
+        return plan.answer(value, answer.asked_ms)
 
     def discovery_report(self) -> tuple[str, ...]:
         """Return a line per series query that was not answered in the last discovery, sorted."""
@@ -202,19 +223,20 @@ class MetricsProvider:
     async def _series(self, query: str, start_ms: int, at_once: asyncio.Semaphore) -> SeriesAnswer:
         try:
             async with at_once:
-                return await self._source.series(query, start_ms)
+                return await self.questions.series(query, start_ms)
         except GpuscaleError as error:
             _LOG.warning("unable to list the series of %s: %s", query, error)
             return QueryFailure(str(error))
-
-    async def _query(self, promql: str, at_ms: int) -> Value:
-        try:
-            return await self._source.query(promql, at_ms)
-        except (QueryError, UnavailableError, UpstreamError) as error:
-            _LOG.warning("unable to fetch metrics: %s (query %.2000s)", error, promql)
-            raise FetchError from error
 
     def _log_remarks(self, plan: CustomPlan, value: Value) -> None:
         if _LOG.isEnabledFor(logging.DEBUG):
             for remark in plan.remarks(value):
                 _LOG.debug("%s of %s: %s", plan.metric, plan.asked_for, remark)
+
+
+async def _fetched(asking: Awaitable[T], promql: str) -> T:
+    try:
+        return await asking
+    except (QueryError, UnavailableError, UpstreamError) as error:
+        _LOG.warning("unable to fetch metrics: %s (query %.2000s)", error, promql)
+        raise FetchError from error

@@ -66,6 +66,15 @@ class ExternalValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """What a query was made of, for whoever makes another one of it."""
+
+    entry: Entry
+    namespace: str | None
+    selector: Selector
+
+
+@dataclass(frozen=True, slots=True)
 class CustomPlan:
     """The query for a metric of some objects, and how its rows belong to them."""
 
@@ -77,6 +86,7 @@ class CustomPlan:
     """The label whose value is an object's name."""
     asked_for: str
     """The resource as the request named it, for messages."""
+    scope: Scope
 
     def answer(self, value: Value) -> tuple[MetricValue, ...]:
         """Return the objects' values in the order of their names; an object without one is left out.
@@ -200,7 +210,8 @@ def plan_custom(
         label = rule.labels.label_for(known)
     except (NotFoundError, QueryError) as error:
         raise MetricNotFoundError(metric, resource) from error
-    return CustomPlan(promql, metric, known, tuple(names), label, resource)
+    scope = Scope(entry, namespace, selector)
+    return CustomPlan(promql, metric, known, tuple(names), label, resource, scope)
 
 
 def _find(

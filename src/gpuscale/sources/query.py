@@ -54,8 +54,11 @@ def custom_query(
     names: Sequence[str],
     selector: Selector,
     extra_group_by: Sequence[str] = (),
+    most_joined: int = MAX_JOINED_NAMES,
 ) -> str:
     """Return the query for a metric of these objects.
+
+    Where the joined names have more than `most_joined` characters, it asks for all objects.
 
     Raises:
         NotFoundError: no label stands for the resource or its namespace.
@@ -65,7 +68,7 @@ def custom_query(
     if namespace is not None:
         _add_namespace(matchers, values, labels, namespace)
     label = labels.label_for(resource)
-    joined = _joined(names)
+    joined = _joined(names, most_joined)
     matchers.append(f"{label}{'=~' if len(names) > 1 else '='}{go_quote(joined)}")
     values[label] = joined
     return _rendered(template, series, matchers, values, (label, *extra_group_by))
@@ -91,13 +94,40 @@ def external_query(
     return _rendered(template, series, matchers, values, tuple(group_by))
 
 
-def _joined(names: Sequence[str]) -> str:
+def wide_query(
+    template: Template,
+    series: str,
+    labels: Sequence[str],
+    selector: Selector,
+) -> str:
+    """Return the query for the objects of all namespaces, grouped by all of `labels`.
+
+    Args:
+        template: of the rule.
+        series: the metric's name in the source.
+        labels: that of the namespace, where there is one, and that of the resource.
+        selector: conditions on the labels of the series.
+
+    Raises:
+        QueryError: the selector can't be expressed, or the template fails or gives nothing.
+    """
+    matchers, values = _selected(selector)
+    matchers += [f'{label}!=""' for label in labels]
+    return _rendered(template, series, matchers, values, tuple(labels))
+
+
+def are_joined(names: Sequence[str]) -> bool:
+    """Return whether `custom_query` asks for just these objects rather than for all."""
+    return len(names) < 2 or _joined(names, MAX_JOINED_NAMES) != _ANY_NAME
+
+
+def _joined(names: Sequence[str], most: int) -> str:
     if len(names) == 1:
         return names[0]
-    if sum(map(len, names)) + len(names) - 1 > MAX_JOINED_NAMES:
+    if sum(map(len, names)) + len(names) - 1 > most:
         return _ANY_NAME
     joined = "|".join(map(escape_name, names))
-    return joined if len(joined) <= MAX_JOINED_NAMES else _ANY_NAME
+    return joined if len(joined) <= most else _ANY_NAME
 
 
 def escape_name(name: str) -> str:

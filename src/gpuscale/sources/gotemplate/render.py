@@ -36,6 +36,12 @@ class Template:
         self.nodes = nodes
         self._plain = _plain_parts(nodes)
 
+    def plain_fields(self) -> frozenset[str] | None:
+        """Return the fields of a template that is only text and fields; None for one that is more."""
+        if self._plain is None:
+            return None
+        return frozenset(name for name, _ in self._plain if name is not None)
+
     def render(self, data: Data) -> str:
         """Return the template's text for this data.
 

@@ -1,0 +1,97 @@
+"""One query for the objects of all namespaces in place of one for each request, where that is the same.
+
+The widened query asks for every object of the rule and groups by namespace and object; an answer to one
+request is cut out of it. `locality` decides where the cut is equal to the exact query; elsewhere there is
+no widened query.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.core.errors import NotFoundError, QueryError
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.parse import parse_query
+from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.sources.locality import Keys, is_local
+from gpuscale.sources.plan import CustomPlan
+from gpuscale.sources.query import custom_query, wide_query
+from gpuscale.sources.resources import NAMESPACES
+
+_PLAIN_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
+_SOMEWHERE, _SOME = "gpuscale:some-namespace", ("gpuscale:one", "gpuscale:other")
+"""No objects are called so, hence no matcher of a rule or a request is taken for one of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class WideQuery:
+    """A query for the objects of all namespaces."""
+
+    promql: str
+    label: str
+    namespace_label: str | None
+
+    def rows(self, value: Value) -> "WideRows":
+        """Return the answer by object; what is no vector has no rows."""
+        samples = value.samples if isinstance(value, Vector) else ()
+        found: dict[str, dict[str, list[VectorSample]]] = {}
+        for sample in samples:
+            namespace = sample.labels.get(self.namespace_label or "", "")
+            name = sample.labels.get(self.label, "")
+            found.setdefault(namespace, {}).setdefault(name, []).append(sample)
+        return WideRows(found)
+
+
+class WideRows:
+    """The rows of a widened query by namespace and object."""
+
+    def __init__(self, rows: Mapping[str, Mapping[str, Sequence[VectorSample]]]) -> None:
+        self._rows = rows
+
+    def cut(self, namespace: str | None, names: Iterable[str]) -> Vector | None:
+        """Return the rows of these objects; None where the order of several rows would matter."""
+        rows = self._rows.get(namespace or "", {})
+        found: list[VectorSample] = []
+        for name in names:
+            samples = rows.get(name, ())
+            if len(samples) > 1:
+                return None
+            found += samples
+        return Vector(tuple(found))
+
+
+def widen(plan: CustomPlan) -> WideQuery | None:
+    """Return the query whose answer holds that of the plan, whatever its namespace and names are."""
+    scope = plan.scope
+    template = scope.entry.rule.metrics_query
+    fields = template.plain_fields()
+    if fields is None or not fields <= _PLAIN_FIELDS:
+        return None
+    rule_labels = scope.entry.rule.labels
+    try:
+        is_namespaced = scope.namespace is not None
+        namespace_label = rule_labels.label_for(NAMESPACES) if is_namespaced else None
+        keys = _keys(plan.label, namespace_label)
+        exact = custom_query(
+            template,
+            scope.entry.series,
+            rule_labels,
+            plan.resource,
+            _SOMEWHERE if is_namespaced else None,
+            _SOME,
+            scope.selector,
+        )
+        labels = tuple(name for name in (namespace_label, plan.label) if name is not None)
+        wide = wide_query(template, scope.entry.series, labels, scope.selector)
+        if not is_local(parse_query(exact).root, parse_query(wide).root, keys):
+            return None
+    except (NotFoundError, QueryError):
+        return None
+    return WideQuery(wide, plan.label, namespace_label)
+
+
+def _keys(label: str, namespace_label: str | None) -> Keys:
+    exact = [Matcher(label, MatchOp.REGEX, "|".join(_SOME))]
+    if namespace_label is not None:
+        exact.append(Matcher(namespace_label, MatchOp.EQUAL, _SOMEWHERE))
+    wide = (Matcher(each.name, MatchOp.NOT_EQUAL, "") for each in exact)
+    return Keys(label, namespace_label, tuple(exact), tuple(wide))
