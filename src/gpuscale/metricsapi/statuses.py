@@ -7,7 +7,7 @@ is the client's fault and gets 400 like a malformed labelSelector, where upstrea
 from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError, NotFoundError
-from gpuscale.metricsapi.errors import ListError
+from gpuscale.metricsapi.errors import ListError, ObjectNotFoundError
 from gpuscale.sources.plan import UnexpectedResultError
 
 
@@ -80,6 +80,9 @@ def status_of(error: GpuscaleError) -> Status:
 
     What a source said is not shown: upstream keeps addresses and queries from clients too.
     """
+    if isinstance(error, ObjectNotFoundError):
+        about = tuple((key, value) for key, value in error.about if value)
+        return Status(404, "NotFound", str(error), about=about)
     if isinstance(error, NotFoundError):
         return Status(404, "NotFound", str(error))
     if isinstance(error, UnexpectedResultError):

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from gpuscale.core.clock import Clock
-from gpuscale.core.errors import GpuscaleError, NotFoundError
+from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.directory import ObjectRecord
+from gpuscale.metricsapi.errors import ObjectNotFoundError
 from gpuscale.metricsapi.field_selectors import FieldSelector
+from gpuscale.metricsapi.groups import RESOURCE_GROUP
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.values import Value
 from gpuscale.sources.resource_rules import ResourceRules
@@ -127,12 +129,15 @@ class UsageProvider:
         """Return one pod.
 
         Raises:
-            NotFoundError: there is no such pod that runs, or it has no values.
+            ObjectNotFoundError: there is no such pod that runs, or it has no values.
             ListError: it is not known which pods there are.
         """
-        found = await self.pods(rules, namespace, fields=_named(name))
+        fields = _named(name)
+        if not _selected(await self._objects.running_pods(namespace, _EVERYTHING), fields):
+            raise ObjectNotFoundError("pods", "", name)
+        found = await self.pods(rules, namespace, fields=fields)
         if not found:
-            raise NotFoundError(f'podmetrics.metrics.k8s.io "{namespace}/{name}" not found')
+            raise ObjectNotFoundError("podmetrics", RESOURCE_GROUP, f"{namespace}/{name}")
         return found[0]
 
     async def nodes(
@@ -156,9 +161,12 @@ class UsageProvider:
 
     async def node(self, rules: ResourceRules, name: str) -> Measured[NodeUsage]:
         """Return one node; see `pod`."""
-        found = await self.nodes(rules, fields=_named(name))
+        fields = _named(name)
+        if not _selected(await self._objects.nodes(_EVERYTHING), fields):
+            raise ObjectNotFoundError("node", "", name)
+        found = await self.nodes(rules, fields=fields)
         if not found:
-            raise NotFoundError(f'nodemetrics.metrics.k8s.io "{name}" not found')
+            raise ObjectNotFoundError("nodemetrics", RESOURCE_GROUP, name)
         return found[0]
 
     async def _namespace(

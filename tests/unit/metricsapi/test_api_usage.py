@@ -203,8 +203,9 @@ async def test_one_object(client):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/namespaces/prod/pods/none", 'podmetrics.metrics.k8s.io "prod/none" not found'),
+        ("/namespaces/prod/pods/none", 'pods "none" not found'),
         ("/namespaces/prod/pods/silent-0", 'podmetrics.metrics.k8s.io "prod/silent-0" not found'),
+        ("/nodes/n9", 'node "n9" not found'),
         ("/nodes/n2", 'nodemetrics.metrics.k8s.io "n2" not found'),
         ("/services", "the server could not find the requested resource"),
         ("/nodes/n1/status", "the server could not find the requested resource"),
