@@ -107,8 +107,10 @@ def forbidden_message(user: User, attributes: Attributes) -> str:
         place = f"in the namespace {go_quote(attributes.namespace)}"
     group = go_quote(attributes.group)
     text = f"User {who} cannot {verb} resource {go_quote(resource)} in API group {group} {place}"
-    qualified = f"{attributes.resource}.{attributes.group}"
-    return f"{qualified} {go_quote(attributes.name)} is forbidden: {text.translate(_SANITIZED)}"
+    about = f"{attributes.resource}.{attributes.group}"
+    if attributes.name:
+        about = f"{about} {go_quote(attributes.name)}"
+    return f"{about} is forbidden: {text.translate(_SANITIZED)}"
 
 
 def _rooted(path: str) -> str:

@@ -4,6 +4,8 @@ Rules: Alibaba Cloud's guide to scaling by GPU metrics (ack-alibaba-cloud-metric
 prometheus-community/prometheus-adapter with its default rules, as the guides for AKS and EKS install it.
 """
 
+from pathlib import Path
+
 import pytest
 
 from gpuscale.objects.selectors import Selector
@@ -15,51 +17,7 @@ from gpuscale.sources.plan import MetricValue, plan_custom
 from gpuscale.sources.resources import KUBERNETES
 from gpuscale.sources.rules import load_rules
 
-ALIBABA = """
-    - metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-      resources:
-        overrides:
-          NodeName:
-            resource: node
-      seriesQuery: DCGM_FI_DEV_GPU_UTIL{} # This metric indicates the GPU utilization.
-    - metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-      resources:
-        overrides:
-          NamespaceName:
-            resource: namespace
-          NodeName:
-            resource: node
-          PodName:
-            resource: pod
-      seriesQuery: DCGM_CUSTOM_PROCESS_SM_UTIL{} # This metric indicates the GPU utilization of pods.
-    - metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-      resources:
-        overrides:
-          NodeName:
-            resource: node
-      seriesQuery: DCGM_FI_DEV_FB_USED{} # This metric indicates the amount of GPU memory that is used.
-    - metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-      resources:
-        overrides:
-          NamespaceName:
-            resource: namespace
-          NodeName:
-            resource: node
-          PodName:
-            resource: pod
-      seriesQuery: DCGM_CUSTOM_PROCESS_MEM_USED{} # This metric indicates the GPU memory usage of pods.
-    - metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(DCGM_CUSTOM_CONTAINER_MEM_ALLOCATED{}) by (<<.GroupBy>>)
-      name:
-        as: ${1}_GPU_MEM_USED_RATIO
-        matches: ^(.*)_MEM_USED
-      resources:
-        overrides:
-          NamespaceName:
-            resource: namespace
-          PodName:
-            resource: pod
-      seriesQuery: DCGM_CUSTOM_PROCESS_MEM_USED{NamespaceName!="",PodName!=""}  # This metric indicates the GPU memory utilization.
-"""  # noqa: E501 - as published
+ALIBABA = (Path(__file__).parents[2] / "data" / "metrics_api" / "alibaba_rules.yaml").read_text()
 NOW_MS = 1_700_000_000_000
 DEVICE = {"NodeName": "cn-beijing.192.168.94.107", "gpu": "0"}
 POD = {**DEVICE, "NamespaceName": "default", "PodName": "bert-0", "ContainerName": "bert-container"}

@@ -214,7 +214,7 @@ async def test_external_metrics_leave_out_what_is_no_number(client):
             f"{EXTERNAL}/namespaces/prod/queue_depth?watch=true",
             405,
             "MethodNotAllowed",
-            'watch is not supported on resources of kind "queue_depth.external.metrics.k8s.io"',
+            'watch is not supported on resources of kind "*.external.metrics.k8s.io"',
         ),
         *(
             (path, 404, "NotFound", "the server could not find the requested resource")
@@ -232,7 +232,6 @@ async def test_external_metrics_leave_out_what_is_no_number(client):
 )
 async def test_errors_are_statuses(client, path, code, reason, message):
     body = await get(client, path, code)
-    cause = message.removeprefix("Internal error occurred: ")
     expected = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -240,18 +239,27 @@ async def test_errors_are_statuses(client, path, code, reason, message):
         "status": "Failure",
         "message": message,
         **({"reason": reason} if reason else {}),
-        **({"details": {"causes": [{"message": cause}]}} if reason == "InternalError" else {}),
+        **details_of(message, reason),
         "code": code,
     }
     assert body == expected
     assert list(body) == list(expected)
 
 
+def details_of(message, reason):
+    if reason == "InternalError":
+        cause = message.removeprefix("Internal error occurred: ")
+        return {"details": {"causes": [{"message": cause}]}}
+    if reason == "MethodNotAllowed":
+        return {"details": {"group": "external.metrics.k8s.io", "kind": "*"}}
+    return {"details": {}} if message.endswith("find the requested resource") else {}
+
+
 async def test_metrics_can_only_be_read(client):
     async with client.post(f"{CUSTOM}/nodes/n1/gpu_util") as response:
         body = await response.json()
         assert response.status == 405
-    assert body["message"] == "POST is not supported: metrics can only be read"
+    assert body["message"] == ("the server does not allow this method on the requested resource")
 
 
 async def test_an_hpa_controllers_request_is_answered_in_json(client):

@@ -131,7 +131,7 @@ async def test_a_failing_review_is_no_permission():
         ),
         (
             f"/apis/{EXTERNAL}/v1beta1/namespaces/ns/q",
-            'q.external.metrics.k8s.io "" is forbidden: User "u" cannot list resource "q" '
+            'q.external.metrics.k8s.io is forbidden: User "u" cannot list resource "q" '
             'in API group "external.metrics.k8s.io" in the namespace "ns"',
         ),
         ("/metrics", 'forbidden: User "u" cannot get path "/metrics"'),
