@@ -142,6 +142,7 @@ async def test_gpu_and_process_of_one_pod_without_an_api_server(site):
     await site.kubelet.start()
     attribution = site.open()
     assert reasons(attribution((reading(),))) == ["starting"]
+    assert not attribution((reading(),)).is_known
     await attribution.refresh()
     found = attribution((reading(WHOLE, SERVE_PID), reading(SLICE)))
     bert = ContainerRef("ml", "bert-0", "main")

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import os
 import shutil
 import signal
 import socket
@@ -17,8 +18,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpuscale.exposition.stream import StreamDecoder
+from gpuscale.exporter.readers import SEED
 from gpuscale.exposition.parse import parse_text
+from gpuscale.exposition.stream import StreamDecoder
+from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.simulated import SimulatedReader
+from gpuscale.testing.podresources import PodResources
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 SIMULATED = ("--gpu", "simulated:NVIDIA H200:8")
@@ -413,3 +418,26 @@ async def test_log_can_be_json_and_explains_flags_without_a_meaning():
         "--remote-hostengine-info changes nothing: there is no DCGM behind this exporter"
         in messages
     )
+
+
+async def test_the_first_values_have_their_pods_already(tmp_path):
+    (simulated,) = SimulatedReader("n1", MODELS["NVIDIA H200"], 1, SEED, lambda *_: ()).gpus()
+    gpu = simulated.uuid
+    socket_path = tmp_path / "k.sock"
+    arguments = ("--gpu", "simulated:NVIDIA H200:1", "--collect-interval", "60s", "--kubernetes")
+    with PodResources(socket_path, [gpu]) as kubelet:
+        kubelet.allocate("ml", "bert-0", gpu)
+        more = ("--pod-resources-kubelet-socket", str(socket_path))
+        async with exporter(*arguments, *more, env={**os.environ, "NODE_NAME": "n1"}) as running:
+            # The next collect is a minute away: it is the first one that is looked at.
+            body = await running.until("/metrics", lambda text: "DCGM_FI_DEV_GPU_UTIL{" in text)
+    assert 'container="main",namespace="ml",pod="bert-0"} ' in body
+    assert "gpuscale_exporter_attribution_up 1\n" in body
+
+
+async def test_without_a_kubelet_it_serves_gpus_and_says_that_their_pods_are_not_known(tmp_path):
+    arguments = ("--gpu", "simulated:NVIDIA H200:1", "--collect-interval", "60s", "--kubernetes")
+    more = ("--pod-resources-kubelet-socket", str(tmp_path / "none.sock"))
+    async with exporter(*arguments, *more) as running:
+        body = await running.until("/metrics", lambda text: "DCGM_FI_DEV_GPU_UTIL{" in text)
+    assert "gpuscale_exporter_attribution_up 0\n" in body

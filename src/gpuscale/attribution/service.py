@@ -87,6 +87,7 @@ class NodeAttribution:
         self._inputs: _JoinInputs | None = None
         self._owners = GpuOwners()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._asked = asyncio.Event()
 
     def __call__(self, readings: Sequence[GpuReading]) -> Attribution:
         """Return what is known now of the owners of the GPUs that were read."""
@@ -97,7 +98,12 @@ class NodeAttribution:
             by_pid,
             (*self._source_gaps(), *owners.missing, *process_gaps),
             unknown_processes(readings, by_pid, process_gaps),
+            is_known=self._kubelet.allocations is not None,
         )
+
+    async def asked(self) -> None:
+        """Return once the kubelet was asked, whatever came of it."""
+        await self._asked.wait()
 
     def gpu_resources(self) -> NodeGpuResources:
         """Return the node's GPUs as Kubernetes counts them, and how many each container asked for."""
@@ -176,6 +182,7 @@ class NodeAttribution:
     async def _run_refresh(self) -> None:
         while True:
             await _guarded("looking for the owners of GPUs", self.refresh)
+            self._asked.set()
             await self._clock.sleep(self._settings.refresh_interval_s)
 
     async def _run_cluster(self, cluster: ClusterFollower) -> None:

@@ -8,7 +8,7 @@ same however many come.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _STOP_WAIT_S = 1.0
+_FIRST_WAIT_S = 2.0
 _SHUTDOWN_S = 2.0
 """How long answers under way may take once the agent stops."""
 
@@ -55,6 +56,9 @@ class ServeOptions:
     """Counts the node's GPUs as Kubernetes does; for Azure's metrics."""
     config: Callable[[], ConfigStatus] = ConfigStatus
     """Tells how the latest load of the configuration went."""
+    before_first: Callable[[], Awaitable[None]] | None = None
+    """Waited for before the first collect, for two seconds at most, so that GPUs don't pass for nobody's
+    only because the agent has just started."""
 
 
 class NodeAgent:
@@ -183,6 +187,7 @@ class NodeAgent:
         self._subscribers.tell(snapshot.devices, snapshot.measured_ms, snapshot.status.error)
 
     async def _run(self) -> None:
+        await self._wait_for_the_first()
         while True:
             started_ms = self._clock.now_ms()
             try:
@@ -192,6 +197,12 @@ class NodeAgent:
                 self._publish(_failure("a fault in the exporter"))
             took_s = (self._clock.now_ms() - started_ms) / 1000
             await self._pause(max(0.0, self._pace_s() - took_s))
+
+    async def _wait_for_the_first(self) -> None:
+        if self._serve.before_first is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_WAIT_S):
+                    await self._serve.before_first()
 
     def _pace_s(self) -> float:
         stream_s = self._serve.stream_interval_s

@@ -122,6 +122,7 @@ class Collector:
             self._next_status(outcome),
             attribution_error=attribution_error,
             is_attributing=attribution is not None or attribution_error is not None,
+            is_attribution_known=attribution is None or attribution.is_known,
             unattributed=Tally(each.reason for each in attribution.missing) if attribution else {},
         )
         _log_changes(before, self._status)

@@ -105,6 +105,8 @@ class CollectStatus:
     """Why nothing is known of the owners."""
     is_attributing: bool = True
     """Whether owners are looked for at all."""
+    is_attribution_known: bool = True
+    """Whether what is known of the owners counts; it does not before the kubelet's first answer, for one."""
     unattributed: Mapping[str, int] = field(default_factory=dict)
     """What could not be tied to a container, by reason."""
     gpus: tuple[GpuStatus, ...] = ()
@@ -172,10 +174,11 @@ def _collect_rows(status: CollectStatus) -> dict[str, Rows]:
 
 
 def _attribution_rows(status: CollectStatus) -> dict[str, Rows]:
-    is_known = status.collects and status.is_attributing
+    is_told = status.collects and status.is_attributing
+    is_up = status.attribution_error is None and status.is_attribution_known
     reasons = sorted(status.unattributed.items())
     return {
-        "attribution_up": _one(int(status.attribution_error is None) if is_known else None),
+        "attribution_up": _one(int(is_up) if is_told else None),
         "unattributed": [((("reason", reason),), count) for reason, count in reasons],
     }
 

@@ -45,6 +45,7 @@ class _Owners(Protocol):
 
     def __call__(self, readings: Sequence[GpuReading], /) -> Attribution: ...
     async def run(self) -> None: ...
+    async def asked(self) -> None: ...
     async def close(self) -> None: ...
     def gpu_resources(self) -> NodeGpuResources: ...
 
@@ -90,11 +91,11 @@ class ExporterService:
             port = await self.agent.start(
                 self._settings.host, self._settings.port, _sockets(self._settings)
             )
+            if self._owners is not None:
+                tasks.append(_task(self._owners.run(), "exporter-attribution"))
             announce(port)
             await self._check_first_collect()
             tasks.append(_task(self._follow_files(), "exporter-files"))
-            if self._owners is not None:
-                tasks.append(_task(self._owners.run(), "exporter-attribution"))
             await _until(stop, tasks)
         finally:
             for task in tasks:
@@ -141,6 +142,7 @@ class ExporterService:
             tls=self._tls,
             resources=None if owners is None else owners.gpu_resources,
             config=lambda: self._counters.status,
+            before_first=None if owners is None else owners.asked,
         )
         attribution: AttributionOf = (lambda _: None) if owners is None else owners
         return NodeAgent(

@@ -42,3 +42,5 @@ class Attribution:
     """What could not be tied to a container, and why."""
     unknown_pids: frozenset[int] = frozenset()
     """Processes whose container could not be found out: they may be anybody's."""
+    is_known: bool = True
+    """Whether it was found out what the containers were given; if not, a GPU without one may have one."""
