@@ -3,28 +3,17 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.cli.texts import Output, printable, read_text, shown_name
 from gpuscale.core.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from gpuscale.hpa.documents import DecisionRequest
     from gpuscale.hpa.types import Decision
     from gpuscale.views.decision import Line
-
-STDIN = "-"
-_STDIN_NAME = "<stdin>"
-
-
-class Output(Enum):
-    """What is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def decide(
@@ -79,8 +68,8 @@ def _requests_of(name: str, problems: list[Problem]) -> "list[DecisionRequest]":
     from gpuscale.core.documents import load_documents
     from gpuscale.hpa.documents import read_decision
 
-    source = _STDIN_NAME if name == STDIN else name
-    documents = load_documents(_text(name, source), source)
+    source = shown_name(name)
+    documents = load_documents(read_text(name), source)
     if not documents:
         problems.append(Problem(source, None, None, "no document", "at least one Decision"))
     requests: list[DecisionRequest] = []
@@ -90,27 +79,6 @@ def _requests_of(name: str, problems: list[Problem]) -> "list[DecisionRequest]":
         except ConfigError as error:
             problems.extend(error.problems)
     return requests
-
-
-def _text(name: str, source: str) -> str:
-    from gpuscale.core.documents import MAX_TEXT_BYTES
-
-    try:
-        data = _bytes(name, MAX_TEXT_BYTES + 1)
-        # What is too large is refused for that, also where the limit cuts a character in two.
-        return data.decode(errors="strict" if len(data) <= MAX_TEXT_BYTES else "replace")
-    except UnicodeDecodeError:
-        raise ConfigError(Problem(source, None, None, None, "UTF-8 text")) from None
-    except OSError as error:
-        expected = "a file that can be read"
-        raise ConfigError(Problem(source, None, None, error.strerror, expected)) from None
-
-
-def _bytes(name: str, most: int) -> bytes:
-    if name == STDIN:
-        return sys.stdin.buffer.read(most)
-    with Path(name).open("rb") as file:
-        return file.read(most)
 
 
 def _print_json(decided: "Sequence[tuple[DecisionRequest, Decision]]") -> None:
@@ -132,7 +100,7 @@ def _print_text(decided: "Sequence[tuple[DecisionRequest, Decision]]") -> None:
 
 
 def _show_plain(line: "Line") -> None:
-    print(_printable(line.text))
+    print(printable(line.text))
 
 
 def _show_styled() -> "Callable[[Line], None]":
@@ -140,10 +108,4 @@ def _show_styled() -> "Callable[[Line], None]":
     from rich.text import Text
 
     console = Console()
-    return lambda line: console.print(Text(_printable(line.text), line.style), soft_wrap=True)
-
-
-def _printable(text: str) -> str:
-    """Return the text with escapes for what standard output can't carry."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    return lambda line: console.print(Text(printable(line.text), line.style), soft_wrap=True)

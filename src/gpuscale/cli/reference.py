@@ -3,10 +3,8 @@
 `python -m gpuscale.cli.reference > docs/metrics.md` writes the page.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from gpuscale.attribution.shares import Share
 from gpuscale.exporter.containers import GpuShares, container_families
@@ -15,7 +13,7 @@ from gpuscale.exposition.families import Family
 from gpuscale.gpu.ack import ack_families
 from gpuscale.gpu.amd.families import amd_families, amd_family_meanings
 from gpuscale.gpu.amd.sources import amd_call_of
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
+from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
 from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.fields import FIELDS, Field
 from gpuscale.gpu.names import NEW_NAMES
@@ -29,7 +27,6 @@ from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
 _NONE = "-"
 _PRINTED = {"int": "whole number", "double": "six decimals", "string": "label"}
-_OFF_ROW = re.compile(r"^# (DCGM_\w+) *, *(\w+) *,", re.MULTILINE)
 _COLUMNS = (
     "Field",
     "Id",
@@ -132,8 +129,7 @@ def nvml_call_of(field: str) -> str | None:
 
 def _file_rows() -> dict[str, _FileRow]:
     """Return what the built-in file says of fields, those that are commented out included."""
-    text = files("gpuscale.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8")
-    off = {name: _FileRow(type_, is_on=False) for name, type_ in _OFF_ROW.findall(text)}
+    off = {row.field: _FileRow(row.type, is_on=False) for row in switched_off_counters()}
     return {**off, **{row.field: _FileRow(row.type, is_on=True) for row in DEFAULT_COUNTERS}}
 
 

@@ -17,6 +17,8 @@ class Match(Protocol):
 class Pattern(Protocol):
     """A compiled RE2 expression."""
 
+    pattern: str
+    """The expression itself."""
     groups: int
     groupindex: dict[str, int]
 

@@ -9,13 +9,15 @@ Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/counters/counter_config.go. Dif
 """
 
 import csv
-import difflib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from typing import Literal, get_args
 
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.spelling import closest
 from gpuscale.gpu.fields import FIELDS
 
 CounterType = Literal["gauge", "counter", "histogram", "summary", "label"]
@@ -28,6 +30,7 @@ MAX_PROBLEMS = 50
 _TYPES: tuple[str, ...] = get_args(CounterType)
 _COLUMNS = "3 columns: DCGM field, Prometheus type, help text"
 _SHOWN_CHARACTERS = 80
+_OFF_ROW = re.compile(r"^# (?=DCGM_\w+ *, *\w+ *,)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +157,8 @@ def _near_miss(found: str, known: Iterable[str]) -> str | None:
     """Return a question that names the most similar known word, if any is similar."""
     if len(found) > _SHOWN_CHARACTERS:
         return None
-    by_lower = {word.lower(): word for word in known}
-    close = difflib.get_close_matches(found.lower(), by_lower, n=1, cutoff=0.75)
-    return f"did you mean {by_lower[close[0]]}?" if close else None
+    close = closest(found, known)
+    return f"did you mean {close}?" if close else None
 
 
 def _count(columns: int) -> str:
@@ -167,8 +169,14 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-DEFAULT_COUNTERS = load_counters(
-    files("gpuscale.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8"),
-    "default-counters.csv",
-)
+_BUILT_IN = files("gpuscale.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8")
+DEFAULT_COUNTERS = load_counters(_BUILT_IN, "default-counters.csv")
 """The rows that dcgm-exporter 4.8.2 has switched on by default, in gpuscale's own words."""
+
+
+@lru_cache(maxsize=1)
+def switched_off_counters() -> tuple[Counter, ...]:
+    """Return the rows of the built-in file that are commented out."""
+    every = load_counters(_OFF_ROW.sub("", _BUILT_IN), "default-counters.csv")
+    on = {row.field for row in DEFAULT_COUNTERS}
+    return tuple(row for row in every if row.field not in on)

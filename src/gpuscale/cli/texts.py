@@ -1,0 +1,55 @@
+"""Texts in and out: files or standard input, and what standard output can carry."""
+
+import sys
+from enum import Enum
+from pathlib import Path
+
+from gpuscale.core.errors import ConfigError, Problem
+
+STDIN = "-"
+_STDIN_NAME = "<stdin>"
+
+
+class Output(Enum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def shown_name(name: str) -> str:
+    """Return what a file is called in messages."""
+    return _STDIN_NAME if name == STDIN else name
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file, or of standard input for `-`; no more than fits `load_documents`.
+
+    Raises:
+        ConfigError: it can't be read, or is no UTF-8.
+    """
+    from gpuscale.core.documents import MAX_TEXT_BYTES
+
+    source = shown_name(name)
+    try:
+        data = _bytes(name, MAX_TEXT_BYTES + 1)
+        # What is too large is refused for that, also where the limit cuts a character in two.
+        return data.decode(errors="strict" if len(data) <= MAX_TEXT_BYTES else "replace")
+    except UnicodeDecodeError:
+        raise ConfigError(Problem(source, None, None, None, "UTF-8 text")) from None
+    except OSError as error:
+        expected = "a file that can be read"
+        raise ConfigError(Problem(source, None, None, error.strerror, expected)) from None
+
+
+def _bytes(name: str, most: int) -> bytes:
+    if name == STDIN:
+        return sys.stdin.buffer.read(most)
+    with Path(name).open("rb") as file:
+        return file.read(most)
+
+
+def printable(text: str) -> str:
+    """Return the text with escapes for what standard output can't carry."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

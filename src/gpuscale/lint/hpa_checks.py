@@ -1,0 +1,264 @@
+"""What is wrong with autoscalers by themselves, whatever the rules.
+
+Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go and metrics/client.go (which field of a
+    target counts; what is asked for); pkg/apis/autoscaling/validation/validation.go (what passes).
+"""
+
+from collections.abc import Iterator
+
+from gpuscale.core.quantity import Quantity
+from gpuscale.lint.findings import CHECKS, Finding
+from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
+from gpuscale.lint.inputs import Inputs, PlacedHpa
+from gpuscale.objects.hpa import (
+    ContainerResourceMetric,
+    ExternalMetric,
+    MetricTarget,
+    ObjectMetric,
+    PodsMetric,
+    ResourceMetric,
+    TargetType,
+)
+from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.sources.resources import KUBERNETES, NAMESPACES, ResourceType, UnknownResourceError
+
+_REMOVED = {"v2beta1": "1.25", "v2beta2": "1.26"}
+_GPU_GROUPS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
+
+
+def hpa_findings(inputs: Inputs) -> Iterator[Finding]:
+    """Return what is wrong with the autoscalers of the files."""
+    for placed in inputs.hpas:
+        yield from _version(placed)
+        yield from _scale_to_zero(placed)
+        for metric in placed_metrics(placed):
+            yield from _metric_findings(metric)
+    yield from _one_target(inputs)
+
+
+def described_resource(spec: ObjectMetric) -> ResourceType | None:
+    """Return the resource of an Object metric; None where its kind is not Kubernetes' own."""
+    described = spec.described_object
+    try:
+        return KUBERNETES.find_kind(described.kind, described.api_version)
+    except UnknownResourceError:
+        return None
+
+
+def _version(placed: PlacedHpa) -> Iterator[Finding]:
+    removed = _REMOVED.get(placed.version)
+    if removed is None:
+        return
+    change = "the fields are the same"
+    if placed.version == "v2beta1":
+        change = (
+            "metricName becomes metric.name, and targetAverageValue becomes target: "
+            "{type: AverageValue, averageValue: ...}"
+        )
+    yield Finding(
+        CHECKS["removed-api-version"],
+        placed.place("apiVersion"),
+        f"Kubernetes {removed} and later do not serve autoscaling/{placed.version}.",
+        "",
+        f"Write autoscaling/v2: {change}.",
+    )
+
+
+def _scale_to_zero(placed: PlacedHpa) -> Iterator[Finding]:
+    if placed.hpa.min_replicas == 0:
+        yield Finding(
+            CHECKS["scale-to-zero-gate"],
+            placed.place("spec", "minReplicas"),
+            "minReplicas 0 is taken only with the feature gate HPAScaleToZero.",
+            "The gate is off by default up to Kubernetes 1.36.",
+            "Turn it on in kube-apiserver and kube-controller-manager, or take minReplicas 1.",
+        )
+
+
+def _one_target(inputs: Inputs) -> Iterator[Finding]:
+    first: dict[tuple[str, str, str], PlacedHpa] = {}
+    for placed in inputs.hpas:
+        target = placed.hpa.target
+        key = (placed.hpa.metadata.namespace, target.kind, target.name)
+        other = first.setdefault(key, placed)
+        if other is placed or other.hpa.metadata.key == placed.hpa.metadata.key:
+            continue
+        yield Finding(
+            CHECKS["two-hpas"],
+            placed.place("spec", "scaleTargetRef"),
+            f"{target.kind} {target.name} has another HPA already: neither scales it "
+            "(AmbiguousSelector).",
+            f"{other.place('spec', 'scaleTargetRef')}: HPA {other.hpa.metadata.key}",
+            "Put the metrics of both into one HPA; the highest count wins.",
+        )
+
+
+def _metric_findings(metric: PlacedMetric) -> Iterator[Finding]:
+    match metric.spec:
+        case PodsMetric(target=target):
+            yield from _pods_target(metric, target)
+            yield from _selector(metric, metric.spec.selector)
+        case ObjectMetric(target=target):
+            yield from _object_target(metric, target)
+            yield from _object(metric, metric.spec)
+            yield from _selector(metric, metric.spec.selector)
+        case ExternalMetric(target=target):
+            yield from _external_target(metric, target)
+            yield from _selector(metric, metric.spec.selector)
+        case ResourceMetric() | ContainerResourceMetric():
+            yield from _resource_target(metric, metric.spec)
+
+
+# Targets
+
+
+def _pods_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Finding]:
+    if target.type is not TargetType.AVERAGE_VALUE:
+        yield _ignored_type(
+            metric,
+            target.type,
+            f"for a Pods metric the controller reads averageValue alone: it compares the mean of "
+            f"the pods' values with {target.average_value}, and nothing is a percentage of a "
+            "request.",
+            "Write type: AverageValue, which is what happens.",
+        )
+    yield from _ignored_fields(metric, target, "averageValue")
+
+
+def _object_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Finding]:
+    wanted = {TargetType.VALUE: "value", TargetType.AVERAGE_VALUE: "averageValue"}
+    field = wanted.get(target.type)
+    if field is not None and _fields(target)[field] is not None:
+        yield from _ignored_fields(metric, target, field)
+        return
+    given = " and ".join(name for name, value in _fields(target).items() if value is not None)
+    yield Finding(
+        CHECKS["contradicting-target-type"],
+        metric.target_type,
+        f"type: {target.type.value} with {given}: for an Object metric the type says which field "
+        "counts, and that one is not set.",
+        "The API server takes it, and each sync ends with: invalid object metric source: neither "
+        "a value target nor an average value target was set",
+        "Write type: Value with value, or type: AverageValue with averageValue.",
+    )
+
+
+def _external_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Finding]:
+    field = "value" if target.average_value is None else "averageValue"
+    named = TargetType.VALUE if field == "value" else TargetType.AVERAGE_VALUE
+    if target.type is not named:
+        yield _ignored_type(
+            metric,
+            target.type,
+            f"for an External metric the controller goes by the field that is set, {field}.",
+            f"Write type: {named.value}, which is what happens.",
+        )
+    yield from _ignored_fields(metric, target, field)
+
+
+def _resource_target(
+    metric: PlacedMetric, spec: ResourceMetric | ContainerResourceMetric
+) -> Iterator[Finding]:
+    if spec.name.startswith(_GPU_GROUPS):
+        yield Finding(
+            CHECKS["gpu-resource-metric"],
+            metric.name,
+            f"Nobody measures {spec.name}: the resource metrics API has cpu and memory.",
+            "",
+            "Use a Pods metric such as DCGM_FI_DEV_GPU_UTIL, with a rule that serves it.",
+        )
+    target = spec.target
+    field = "averageUtilization" if target.average_utilization is not None else "averageValue"
+    named = TargetType.UTILIZATION if field == "averageUtilization" else TargetType.AVERAGE_VALUE
+    if target.type is not named:
+        yield _ignored_type(
+            metric,
+            target.type,
+            f"for a Resource metric the controller goes by the field that is set, {field}.",
+            f"Write type: {named.value}, which is what happens.",
+        )
+    yield from _ignored_fields(metric, target, field)
+
+
+def _ignored_type(metric: PlacedMetric, type_: TargetType, why: str, fix: str) -> Finding:
+    return Finding(
+        CHECKS["ignored-target-type"],
+        metric.target_type,
+        f"type: {type_.value} has no effect: {why}",
+        "",
+        fix,
+    )
+
+
+def _ignored_fields(metric: PlacedMetric, target: MetricTarget, counts: str) -> Iterator[Finding]:
+    for field, value in _fields(target).items():
+        if value is not None and field != counts:
+            yield Finding(
+                CHECKS["ignored-target-field"],
+                metric.target(field),
+                f"{field} has no effect: the controller looks at {counts}.",
+                "",
+                f"Leave {field} out.",
+            )
+
+
+def _fields(target: MetricTarget) -> dict[str, Quantity | int | None]:
+    return {
+        "value": target.value,
+        "averageValue": target.average_value,
+        "averageUtilization": target.average_utilization,
+    }
+
+
+# What is asked for
+
+
+def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[Finding]:
+    resource = described_resource(spec)
+    if resource is None or resource.namespaced:
+        return
+    described = spec.described_object
+    namespace = metric.placed.hpa.metadata.namespace
+    if resource != NAMESPACES:
+        yield Finding(
+            CHECKS["cluster-scoped-object"],
+            metric.described,
+            f"An HPA can't read a metric of a {described.kind}: it asks in its own namespace, "
+            f"{namespace}, and a {described.kind} is in none.",
+            f"It asks for /namespaces/{namespace}/{resource.name}/{described.name}/{spec.name}.",
+            "Use an External metric with a selector, or a metric of an object in the namespace.",
+        )
+    elif described.name != namespace:
+        yield Finding(
+            CHECKS["namespace-name-ignored"],
+            metric.described,
+            f"The name {described.name} has no effect: the controller asks for the metric of the "
+            f"HPA's own namespace, {namespace}.",
+            f"It asks for /namespaces/{namespace}/metrics/{spec.name}.",
+            f"Name {namespace}, or use an External metric with a selector.",
+        )
+
+
+def _selector(metric: PlacedMetric, selector: Selector | None) -> Iterator[Finding]:
+    for requirement in selector.requirements if selector is not None else ():
+        if "/" in requirement.key or "." in requirement.key or "-" in requirement.key:
+            yield Finding(
+                CHECKS["impossible-selector"],
+                metric.selector,
+                f"No series has a label {requirement.key!r}: Prometheus' label names are letters, "
+                "digits and underscores.",
+                f"{requirement}",
+                "Name the label as Prometheus has it.",
+            )
+            continue
+        try:
+            parse_selector(str(requirement))
+        except ValueError as error:
+            yield Finding(
+                CHECKS["impossible-selector"],
+                metric.selector,
+                f"The controller can't ask with this selector: {error}.",
+                f"{requirement}",
+                "Give the series a label whose values Kubernetes takes, with a recording rule or a "
+                "relabelling, or put the condition into metricsQuery.",
+            )

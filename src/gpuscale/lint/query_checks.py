@@ -1,0 +1,66 @@
+"""What a filled-in query does with series that are known: rates, counters, sums."""
+
+from collections.abc import Iterator
+
+from gpuscale.core.durations import format_duration
+from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.lint.promql_facts import Read, reads
+from gpuscale.lint.series_facts import facts_of
+from gpuscale.series.tree import Node
+
+SHORTEST_WINDOW_MS = 60_000
+"""Two scrapes at the 30 s that many exporters are scraped at; Prometheus' own default needs 2 min."""
+_OF_COUNTERS = frozenset({"rate", "irate", "increase"})
+_ANY_COUNTER_GOES = frozenset(
+    {*_OF_COUNTERS, "resets", "changes", "absent", "absent_over_time", "present_over_time"}
+)
+
+
+def query_findings(node: Node, place: Place, query: str) -> Iterator[Finding]:
+    """Return what is wrong with a query by the kinds of its series, each series once.
+
+    Args:
+        node: the query.
+        place: of the finding.
+        query: the text that the user wrote, as evidence.
+    """
+    for read in dict.fromkeys(reads(node)):
+        yield from _kind_findings(read, place, query)
+        if read.function in _OF_COUNTERS and (read.range_ms or 0) < SHORTEST_WINDOW_MS:
+            yield _short(read, place)
+
+
+def _kind_findings(read: Read, place: Place, query: str) -> Iterator[Finding]:
+    known = facts_of(read.series) if read.series is not None else None
+    if known is None:
+        return
+    if known.kind == "gauge" and read.function in _OF_COUNTERS:
+        yield Finding(
+            CHECKS["rate-of-gauge"],
+            place,
+            f"{read.function}() of {read.series}, which is a gauge: "
+            "each fall of the value counts as a restart.",
+            query,
+            f"Leave {read.function}() out; for a mean over time use avg_over_time(), "
+            "for a change delta().",
+        )
+    elif known.kind == "counter" and read.function not in _ANY_COUNTER_GOES:
+        yield Finding(
+            CHECKS["counter-without-rate"],
+            place,
+            f"{read.series} is a counter and is read as it is: it only grows, "
+            "so that an HPA ends at maxReplicas and stays there.",
+            query,
+            "Put it into rate(...[5m]).",
+        )
+
+
+def _short(read: Read, place: Place) -> Finding:
+    window = format_duration(read.range_ms or 0)
+    return Finding(
+        CHECKS["short-rate-window"],
+        place,
+        f"{read.function}() over {window} needs two samples in {window}.",
+        "Prometheus scrapes every minute by default, with kube-prometheus-stack every 30 s.",
+        "Take four scrape intervals, such as [2m] at 30 s.",
+    )

@@ -1,0 +1,277 @@
+"""What is wrong with rules, whoever asks for their metrics."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.lint.inputs import Inputs, PlacedRule
+from gpuscale.lint.promql_facts import carries, contradiction, named_series, summed_share
+from gpuscale.lint.query_checks import query_findings
+from gpuscale.lint.series_facts import closest_series, is_unknown_gpu_name, recorded_from
+from gpuscale.lint.serving import (
+    api_names,
+    contradicting_label,
+    custom_node,
+    external_node,
+    has_namespaces,
+    mapped_resources,
+    maps,
+    selector_of_series,
+)
+from gpuscale.objects.selectors import Selector
+from gpuscale.series.matchers import Matcher
+from gpuscale.series.tree import Node
+from gpuscale.sources.resources import NAMESPACES, PODS, ResourceType
+from gpuscale.sources.rules import Rule
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACEHOLDER = "some_series"
+"""Stands for the name of a series that the rule leaves open."""
+_NAMESPACE = "default"
+_GROUPED = "by (<<.GroupBy>>)"
+
+
+def rule_findings(inputs: Inputs) -> Iterator[Finding]:
+    """Return what is wrong with the rules of the user's files."""
+    for placed in (*inputs.rules, *inputs.external_rules):
+        if placed.document is None:
+            continue
+        yield from _label_findings(placed)
+        yield from _namespace_findings(placed)
+        yield from _grouping_findings(placed)
+        yield from _name_findings(placed, inputs.recorded)
+        yield from _query_findings(placed)
+    yield from _shadowed(inputs.rules, external=False)
+    yield from _shadowed(inputs.external_rules, external=True)
+
+
+def sum_finding(place: Place, placed: PlacedRule, series: str, share: float, why: str) -> Finding:
+    """Return the finding about a sum of percentages.
+
+    Args:
+        place: of the finding.
+        placed: the rule with the sum.
+        series: what is summed.
+        share: the most that one row brings.
+        why: what is known of the number of rows.
+    """
+    return Finding(
+        CHECKS["sum-of-percentages"],
+        place,
+        f"The query sums {series}, of which one GPU alone gives up to {share:g}: {why}.",
+        _query_evidence(placed),
+        "Take avg or max instead of sum, or choose the target for the sum.",
+    )
+
+
+def _query_evidence(placed: PlacedRule) -> str:
+    text = placed.text("metricsQuery")
+    return f"{placed.place('metricsQuery')}: {text}" if text else f"rule {placed.rule.origin}"
+
+
+# Labels
+
+
+def _label_findings(placed: PlacedRule) -> Iterator[Finding]:
+    pair = contradiction(selector_of_series(placed.rule))
+    if pair is not None:
+        yield _impossible(
+            placed.place("seriesQuery"),
+            f"No series can match the series query: {_both(pair)}.",
+            placed.rule.series_query,
+            "Leave one of the two conditions out.",
+        )
+        return
+    for label, resource in placed.rule.labels.overrides.items():
+        yield from _override_findings(placed, label, resource)
+
+
+def _override_findings(placed: PlacedRule, label: str, resource: ResourceType) -> Iterator[Finding]:
+    place = placed.place("resources", "overrides", label)
+    if not _LABEL.fullmatch(label):
+        yield _impossible(
+            place,
+            f"{label!r} can't be a label of a series that a query asks for by name.",
+            "Prometheus' label names are letters, digits and underscores.",
+            f"Map the label as Prometheus has it, such as {re.sub(r'[^A-Za-z0-9_]', '_', label)}.",
+        )
+        return
+    pair = contradicting_label(placed.rule, label)
+    if pair is not None:
+        yield _impossible(
+            place,
+            f"The series query takes only series without the label {label!r}, "
+            f"which is to name the {resource.singular}.",
+            placed.rule.series_query,
+            f'Ask for {label}!="" in the series query.',
+        )
+
+
+def _impossible(place: Place, what: str, evidence: str, fix: str) -> Finding:
+    return Finding(CHECKS["impossible-label"], place, what, evidence, fix)
+
+
+def _both(pair: tuple[Matcher, Matcher]) -> str:
+    return f"{pair[0]} and {pair[1]}"
+
+
+def _namespace_findings(placed: PlacedRule) -> Iterator[Finding]:
+    rule = placed.rule
+    if has_namespaces(rule):
+        return
+    if rule.external:
+        if rule.namespaced:
+            yield Finding(
+                CHECKS["no-namespace-label"],
+                placed.place("resources"),
+                "No label stands for the namespace, and every request for the metric asks for one.",
+                "Each request ends with the error 500.",
+                "Map the label of the namespace, such as namespace: {resource: namespace}, or say "
+                "`namespaced: false`.",
+            )
+        return
+    inside = [each for each in mapped_resources(rule) if each.namespaced]
+    if inside:
+        names = ", ".join(each.name for each in inside)
+        yield Finding(
+            CHECKS["no-namespace-label"],
+            placed.place("resources", "overrides"),
+            f"No label stands for the namespace, and every request for {names} asks for one.",
+            "Each request ends with the error 404.",
+            "Map the label of the namespace, such as namespace: {resource: namespace}.",
+        )
+
+
+# Grouping
+
+
+def _grouping_findings(placed: PlacedRule) -> Iterator[Finding]:
+    rule = placed.rule
+    if rule.external:
+        return
+    series = _some_series(rule)
+    asked = [each for each in mapped_resources(rule) if each != NAMESPACES] or _by_template(rule)
+    nodes = {each: custom_node(rule, series, each, _NAMESPACE, Selector()) for each in asked}
+    known = {each: node for each, node in nodes.items() if node is not None}
+    without = [each for each, node in known.items() if not _carries(rule, node, each)]
+    if known and len(without) == len(known):
+        labels = ", ".join(rule.labels.label_for(each) for each in without)
+        yield Finding(
+            CHECKS["no-group-by"],
+            placed.place("metricsQuery"),
+            f"The rows of the query don't carry the label {labels}, so that none of them "
+            "belongs to an object.",
+            placed.text("metricsQuery"),
+            f"Group by it: {_GROUPED}.",
+        )
+
+
+def _by_template(rule: Rule) -> list[ResourceType]:
+    return [PODS] if maps(rule, PODS) else []
+
+
+def _carries(rule: Rule, node: Node, resource: ResourceType) -> bool:
+    return carries(node, rule.labels.label_for(resource))
+
+
+def _some_series(rule: Rule) -> str:
+    return next(iter(sorted(named_series(rule.series_query) or ())), _PLACEHOLDER)
+
+
+# Names
+
+
+def _name_findings(placed: PlacedRule, recorded: set[str]) -> Iterator[Finding]:
+    for series in sorted(named_series(placed.rule.series_query) or ()):
+        if series not in recorded:
+            yield from gpu_name_findings(series, placed.place("seriesQuery"))
+
+
+def gpu_name_findings(series: str, place: Place) -> Iterator[Finding]:
+    """Return what is to be said of a series whose name looks like a GPU metric's and is none."""
+    if not is_unknown_gpu_name(series):
+        return
+    field = recorded_from(series)
+    if field is not None:
+        yield Finding(
+            CHECKS["recorded-gpu-series"],
+            place,
+            f"No exporter serves {series}: a recording rule has to make it.",
+            f"{field} is what exporters serve.",
+            f"Let Prometheus record it (record: {series}); a PrometheusRule among the files "
+            "counts as that.",
+        )
+        return
+    close = closest_series(series)
+    yield Finding(
+        CHECKS["unknown-gpu-series"],
+        place,
+        f"No exporter that is known serves {series}.",
+        f"{close} is the nearest name." if close else "",
+        f"Use {close}." if close else "See docs/metrics.md for the names that there are.",
+    )
+
+
+# Queries of known series
+
+
+def _query_findings(placed: PlacedRule) -> Iterator[Finding]:
+    rule = placed.rule
+    place = placed.place("metricsQuery")
+    for series, _ in api_names(placed)[:1]:
+        node = _filled(rule, series)
+        if node is not None:
+            yield from query_findings(node, place, placed.text("metricsQuery"))
+
+
+def _filled(rule: Rule, series: str) -> Node | None:
+    if rule.external:
+        return external_node(rule, series, _NAMESPACE, Selector())
+    asked = next((each for each in mapped_resources(rule) if each != NAMESPACES), PODS)
+    return custom_node(rule, series, asked, _NAMESPACE, Selector())
+
+
+def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[Finding]:
+    """Return sums of percentages in rules that no autoscaler of the files asks for.
+
+    Args:
+        inputs: the files.
+        used: origins of the rules that one asks for, whose sums are judged by its target.
+    """
+    for placed in inputs.rules:
+        if placed.document is None or placed.rule.origin in used:
+            continue
+        for series, _ in api_names(placed)[:1]:
+            node = _filled(placed.rule, series)
+            share = summed_share(node) if node is not None else None
+            if share is not None:
+                place = placed.place("metricsQuery")
+                yield sum_finding(place, placed, series, share, f"two of a pod give {2 * share:g}")
+
+
+# Rules over rules
+
+
+def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[Finding]:
+    last: dict[tuple[str, str], PlacedRule] = {}
+    for placed in reversed(rules):
+        hidden: dict[str, PlacedRule] = {}
+        for _, name in api_names(placed):
+            for resource in _listed(placed.rule, external=external):
+                other = last.setdefault((resource, name), placed)
+                if other is not placed:
+                    hidden.setdefault(name, other)
+        for name, other in hidden.items():
+            yield Finding(
+                CHECKS["shadowed-rule"],
+                placed.place("seriesQuery"),
+                f"A later rule gives the metric {name!r} too, and the last one has it.",
+                f"{other.place()}: {other.rule.series_query}",
+                "Give one of them another name with name.as, or leave it out.",
+            )
+
+
+def _listed(rule: Rule, *, external: bool) -> list[str]:
+    if external:
+        return [""]
+    return [each.name for each in mapped_resources(rule) if each != NAMESPACES]

@@ -1,0 +1,704 @@
+"""Every check of `gpuscale lint`: it fires with these words, and is quiet beside what is right.
+
+The words stand in `lint_messages.txt`, one block a case, as users read them.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from gpuscale.core.errors import ConfigError
+from gpuscale.lint.answers import document, text_lines
+from gpuscale.lint.findings import CHECKS, Severity
+from gpuscale.lint.lint import lint
+
+NAMED = """\
+- seriesQuery: DCGM_FI_DEV_GPU_UTIL{}
+  resources: {overrides: {exported_namespace: {resource: namespace}, exported_pod: {resource: pod}}}
+  name: {as: gpu_util}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+SUMS = NAMED.replace("avg(", "sum(")
+EXTERNAL = """\
+externalRules:
+- seriesQuery: DCGM_FI_DEV_GPU_UTIL{namespace!=""}
+  resources: {template: <<.Resource>>}
+  name: {as: gpu_util}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (pod)
+"""
+CHART = "rules: {default: true}\n"
+QUEUE_BESIDE_THE_CHART = """\
+rules:
+  custom:
+  - seriesQuery: queue_length
+    resources: {template: <<.Resource>>}
+    metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+RECORDED = """\
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata: {name: r}
+spec:
+  groups: [{name: g, rules: [{record: DCGM_FI_DEV_GPU_UTIL_AVG, expr: avg(DCGM_FI_DEV_GPU_UTIL)}]}]
+"""
+MONITOR = """\
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata: {name: m}
+spec: {endpoints: [{port: metrics, honorLabels: true}]}
+"""
+
+
+def hpa(metric, version="v2", name="web", namespace="default", more=""):
+    lines = [
+        f"apiVersion: autoscaling/{version}",
+        "kind: HorizontalPodAutoscaler",
+        f"metadata: {{name: {name}, namespace: {namespace}}}",
+        "spec:",
+        "  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}",
+        *(f"  {line}" for line in more.splitlines()),
+        *([] if "maxReplicas" in more else ["  maxReplicas: 10"]),
+        "  metrics:",
+        f"  - {metric}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def pods(name="gpu_util", target="{type: AverageValue, averageValue: 70}", selector=""):
+    extra = f", selector: {selector}" if selector else ""
+    return f"{{type: Pods, pods: {{metric: {{name: {name}{extra}}}, target: {target}}}}}"
+
+
+def of_object(name, kind, object_name, target="{type: Value, value: 70}", api_version="v1"):
+    described = f"{{kind: {kind}, name: {object_name}, apiVersion: {api_version}}}"
+    return (
+        f"{{type: Object, object: {{metric: {{name: {name}}}, describedObject: {described}, "
+        f"target: {target}}}}}"
+    )
+
+
+def external(name="gpu_util", target="{type: AverageValue, averageValue: 70}"):
+    return f"{{type: External, external: {{metric: {{name: {name}}}, target: {target}}}}}"
+
+
+def of_resource(name, target):
+    return f"{{type: Resource, resource: {{name: {name}, target: {target}}}}}"
+
+
+def overrides(**resources):
+    labels = {"namespace": "namespace", **resources}
+    inside = ", ".join(f"{label}: {{resource: {each}}}" for label, each in labels.items())
+    return f"{{overrides: {{{inside}}}}}"
+
+
+def deployment(gpus):
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec: {{containers: [{{name: c, image: i, resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}}}]}}
+"""
+
+
+def rule(
+    series, query="avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", resources="", name=""
+):
+    resources = resources or "{template: <<.Resource>>}"
+    more = f"  name: {name}\n" if name else ""
+    return f"- seriesQuery: '{series}'\n  resources: {resources}\n{more}  metricsQuery: '{query}'\n"
+
+
+CASES = {
+    "refused-rules": (
+        {"rules.yaml": NAMED.replace("gpu_util}", "gpu_util, matches: '(?=x)'}")},
+        {"rules.yaml": NAMED},
+    ),
+    "refused-manifest": (
+        {
+            "hpa.yaml": hpa(
+                pods(target="{type: AverageValue, averageValue: 0}"), more="minReplicas: 11"
+            ),
+            "rules.yaml": NAMED,
+        },
+        {"hpa.yaml": hpa(pods()), "rules.yaml": NAMED},
+    ),
+    "not-read": (
+        {"values.yaml": "prometheus: {url: 'http://p'}\n" + CHART},
+        {"values.yaml": CHART},
+    ),
+    "no-rules": (
+        {"hpa.yaml": hpa(pods())},
+        {"hpa.yaml": hpa(of_resource("cpu", "{type: Utilization, averageUtilization: 80}"))},
+    ),
+    "empty-group": (
+        {
+            "rules.yaml": rule(
+                "requests_total{}",
+                "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
+                name="{matches: ^(.*)_total$, as: $1_per_second}",
+            )
+        },
+        {
+            "rules.yaml": rule(
+                "requests_total{}",
+                "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
+                name="{matches: ^(.*)_total$, as: '${1}_per_second'}",
+            )
+        },
+    ),
+    "no-query": (
+        {"rules.yaml": "- seriesQuery: queue\n  resources: {template: <<.Resource>>}\n"},
+        {"rules.yaml": rule("queue")},
+    ),
+    "query-not-promql": (
+        {"rules.yaml": rule("queue", "avg(<<.Series>>{<<.LabelMatchers>>) by (<<.GroupBy>>)")},
+        {"rules.yaml": rule("queue")},
+    ),
+    "second-label": (
+        {
+            "rules.yaml": rule(
+                "queue",
+                resources=overrides(pod="pod", pod_name="pods"),
+            )
+        },
+        {
+            "rules.yaml": rule(
+                "queue",
+                resources=overrides(pod="pod", node="node"),
+            )
+        },
+    ),
+    "no-namespace-label": (
+        {
+            "rules.yaml": rule(
+                "queue", resources="{overrides: {pod: {resource: pod}, svc: {resource: service}}}"
+            )
+        },
+        {"rules.yaml": rule("queue", resources="{overrides: {node: {resource: node}}}")},
+    ),
+    "no-namespace-label/external": (
+        {
+            "rules.yaml": "externalRules:\n"
+            + rule(
+                "queue",
+                "sum(<<.Series>>{<<.LabelMatchers>>})",
+                resources="{overrides: {pod: {resource: pod}}}",
+            )
+        },
+        {
+            "rules.yaml": "externalRules:\n"
+            + rule("queue", "sum(<<.Series>>{<<.LabelMatchers>>})", resources="{namespaced: false}")
+        },
+    ),
+    "no-group-by": (
+        {"rules.yaml": rule("queue", "avg(<<.Series>>{<<.LabelMatchers>>})")},
+        {"rules.yaml": rule("queue", "<<.Series>>{<<.LabelMatchers>>} * 2")},
+    ),
+    "no-group-by/other label": (
+        {"rules.yaml": NAMED.replace("by (<<.GroupBy>>)", "by (pod)")},
+        {"rules.yaml": NAMED.replace("by (<<.GroupBy>>)", "by (exported_pod)")},
+    ),
+    "impossible-label/name": (
+        {
+            "rules.yaml": rule(
+                "queue",
+                resources="{overrides: {namespace: {resource: namespace}, k8s.io/pod: {resource: pod}}}",
+            )
+        },
+        {
+            "rules.yaml": rule(
+                "queue",
+                resources="{overrides: {namespace: {resource: namespace}, k8s_io_pod: {resource: pod}}}",
+            )
+        },
+    ),
+    "impossible-label/series query": (
+        {"rules.yaml": rule('queue{pod="",pod!=""}')},
+        {"rules.yaml": rule('queue{pod!="",pod!="POD"}')},
+    ),
+    "impossible-label/override": (
+        {"rules.yaml": NAMED.replace("GPU_UTIL{}", 'GPU_UTIL{exported_pod=""}')},
+        {"rules.yaml": NAMED.replace("GPU_UTIL{}", 'GPU_UTIL{exported_pod!=""}')},
+    ),
+    "impossible-label/request": (
+        {
+            "rules.yaml": rule(
+                "queue", 'avg(<<.Series>>{<<.LabelMatchers>>,namespace="prod"}) by (<<.GroupBy>>)'
+            ),
+            "hpa.yaml": hpa(pods("queue"), namespace="test"),
+        },
+        {
+            "rules.yaml": rule(
+                "queue", 'avg(<<.Series>>{<<.LabelMatchers>>,namespace="prod"}) by (<<.GroupBy>>)'
+            ),
+            "hpa.yaml": hpa(pods("queue"), namespace="prod"),
+        },
+    ),
+    "shadowed-rule": (
+        {"rules.yaml": NAMED + NAMED.replace("avg(", "max(")},
+        {"rules.yaml": NAMED + NAMED.replace("avg(", "max(").replace("gpu_util", "gpu_util_max")},
+    ),
+    "rate-of-gauge": (
+        {
+            "rules.yaml": NAMED.replace(
+                "avg(<<.Series>>{<<.LabelMatchers>>})",
+                "avg(rate(<<.Series>>{<<.LabelMatchers>>}[5m]))",
+            )
+        },
+        {
+            "rules.yaml": NAMED.replace(
+                "avg(<<.Series>>{<<.LabelMatchers>>})",
+                "avg(avg_over_time(<<.Series>>{<<.LabelMatchers>>}[5m]))",
+            )
+        },
+    ),
+    "counter-without-rate": (
+        {"rules.yaml": rule("requests_total{}", name="{as: requests}")},
+        {
+            "rules.yaml": rule(
+                "requests_total{}",
+                "avg(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)",
+            )
+        },
+    ),
+    "counter-without-rate/chart": (
+        {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"))},
+        {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_POWER_USAGE"))},
+    ),
+    "short-rate-window": (
+        {
+            "rules.yaml": rule(
+                "requests_total{}",
+                "avg(rate(<<.Series>>{<<.LabelMatchers>>}[30s])) by (<<.GroupBy>>)",
+            )
+        },
+        {
+            "rules.yaml": rule(
+                "requests_total{}",
+                "avg(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
+            )
+        },
+    ),
+    "sum-of-percentages/rule": (
+        {"rules.yaml": SUMS},
+        {"rules.yaml": NAMED},
+    ),
+    "sum-of-percentages/hpa": (
+        {"rules.yaml": SUMS, "hpa.yaml": hpa(pods())},
+        {"rules.yaml": SUMS, "hpa.yaml": hpa(pods()), "web.yaml": deployment(1)},
+    ),
+    "sum-of-percentages/gpus": (
+        {"rules.yaml": SUMS, "hpa.yaml": hpa(pods()), "web.yaml": deployment(4)},
+        {
+            "rules.yaml": SUMS,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 280}")),
+            "web.yaml": deployment(4),
+        },
+    ),
+    "sum-of-percentages/chart": (
+        {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL"))},
+        {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_FB_USED"))},
+    ),
+    "unknown-gpu-series": (
+        {"rules.yaml": NAMED.replace("GPU_UTIL", "GPU_UTL")},
+        {"rules.yaml": NAMED.replace("GPU_UTIL", "MEM_COPY_UTIL")},
+    ),
+    "recorded-gpu-series": (
+        {"rules.yaml": NAMED.replace("GPU_UTIL", "GPU_UTIL_AVG")},
+        {
+            "rules.yaml": NAMED.replace("GPU_UTIL", "GPU_UTIL_AVG"),
+            "record.yaml": RECORDED,
+        },
+    ),
+    "unknown-metric": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods("gpu_utl"))},
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods("gpu_util"))},
+    ),
+    "unknown-metric/external": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(external())},
+        {"rules.yaml": EXTERNAL, "hpa.yaml": hpa(external())},
+    ),
+    "misspelled-metric": (
+        {
+            "values.yaml": QUEUE_BESIDE_THE_CHART,
+            "hpa.yaml": hpa(pods("queue_lenght")),
+        },
+        {"values.yaml": CHART, "hpa.yaml": hpa(pods("queue_lenght"))},
+    ),
+    "metric-not-for-resource": (
+        {
+            "rules.yaml": rule(
+                "DCGM_FI_DEV_GPU_UTIL{}", resources="{overrides: {NodeName: {resource: node}}}"
+            ),
+            "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL")),
+        },
+        {
+            "rules.yaml": rule(
+                "DCGM_FI_DEV_GPU_UTIL{}",
+                resources=overrides(NodeName="node", PodName="pod"),
+            ),
+            "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL")),
+        },
+    ),
+    "metric-not-for-resource/template": (
+        {
+            "rules.yaml": rule("queue", resources="{template: 'kube_<<.Group>>_<<.Resource>>'}"),
+            "hpa.yaml": hpa(pods("queue")),
+        },
+        {
+            "rules.yaml": rule("queue", resources="{template: 'kube_<<.Resource>>'}"),
+            "hpa.yaml": hpa(pods("queue")),
+        },
+    ),
+    "external-rows-summed": (
+        {"rules.yaml": EXTERNAL, "hpa.yaml": hpa(external(target="{type: Value, value: 70}"))},
+        {
+            "rules.yaml": EXTERNAL.replace(" by (pod)", ""),
+            "hpa.yaml": hpa(external(target="{type: Value, value: 70}")),
+        },
+    ),
+    "unreachable-target": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 120}")),
+        },
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 90}")),
+        },
+    ),
+    "unreachable-target/tolerance": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 95}")),
+        },
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(
+                pods(target="{type: AverageValue, averageValue: 95}"),
+                more="behavior: {scaleUp: {tolerance: 0.05}}",
+            ),
+        },
+    ),
+    "unreachable-target/ratio": (
+        {"rules.yaml": NAMED.replace("DEV_GPU_UTIL", "PROF_SM_ACTIVE"), "hpa.yaml": hpa(pods())},
+        {
+            "rules.yaml": NAMED.replace("DEV_GPU_UTIL", "PROF_SM_ACTIVE").replace(
+                "avg(<", "100 * avg(<"
+            ),
+            "hpa.yaml": hpa(pods()),
+        },
+    ),
+    "unreachable-target/several replicas": (
+        {
+            "rules.yaml": EXTERNAL.replace(" by (pod)", ""),
+            "hpa.yaml": hpa(
+                external(target="{type: AverageValue, averageValue: 30}"),
+                more="minReplicas: 4\nmaxReplicas: 5",
+            ),
+        },
+        {
+            "rules.yaml": EXTERNAL.replace(" by (pod)", ""),
+            "hpa.yaml": hpa(
+                external(target="{type: AverageValue, averageValue: 20}"),
+                more="minReplicas: 4\nmaxReplicas: 5",
+            ),
+        },
+    ),
+    "capped-replicas": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(
+                of_object("gpu_util", "Pod", "a", "{type: AverageValue, averageValue: 30}")
+            ),
+        },
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(of_object("gpu_util", "Pod", "a", "{type: Value, value: 30}")),
+        },
+    ),
+    "cannot-wake": (
+        {"rules.yaml": EXTERNAL, "hpa.yaml": hpa(external(), more="minReplicas: 0")},
+        {
+            "rules.yaml": EXTERNAL.replace("DCGM_FI_DEV_GPU_UTIL", "queue"),
+            "hpa.yaml": hpa(external(), more="minReplicas: 0"),
+        },
+    ),
+    "exporter-pod": (
+        {"rules.yaml": rule("DCGM_FI_DEV_GPU_UTIL"), "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL"))},
+        {
+            "rules.yaml": rule("DCGM_FI_DEV_GPU_UTIL"),
+            "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL")),
+            "monitor.yaml": MONITOR,
+        },
+    ),
+    "scrape-job-label": (
+        {
+            "rules.yaml": rule("queue"),
+            "hpa.yaml": hpa(of_object("queue", "Job", "train", api_version="batch/v1")),
+        },
+        {
+            "rules.yaml": rule(
+                "queue",
+                resources=overrides(job_name="job"),
+            ),
+            "hpa.yaml": hpa(of_object("queue", "Job", "train", api_version="batch/v1")),
+        },
+    ),
+    "impossible-selector/key": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(selector="{matchLabels: {app.kubernetes.io/name: web}}")),
+        },
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(selector="{matchLabels: {app_kubernetes_io_name: web}}")),
+        },
+    ),
+    "impossible-selector/value": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(selector="{matchLabels: {model: org/model}}"))},
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(selector="{matchLabels: {model: org-model}}"))},
+    ),
+    "cluster-scoped-object": (
+        {"rules.yaml": rule("queue"), "hpa.yaml": hpa(of_object("queue", "Node", "n1"))},
+        {"rules.yaml": rule("queue"), "hpa.yaml": hpa(of_object("queue", "Service", "n1"))},
+    ),
+    "namespace-name-ignored": (
+        {"rules.yaml": rule("queue"), "hpa.yaml": hpa(of_object("queue", "Namespace", "other"))},
+        {"rules.yaml": rule("queue"), "hpa.yaml": hpa(of_object("queue", "Namespace", "default"))},
+    ),
+    "ignored-target-type/pods": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: Utilization, averageValue: 20}")),
+        },
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 20}")),
+        },
+    ),
+    "ignored-target-type/external": (
+        {
+            "rules.yaml": EXTERNAL,
+            "hpa.yaml": hpa(external(target="{type: Value, averageValue: 20}")),
+        },
+        {
+            "rules.yaml": EXTERNAL,
+            "hpa.yaml": hpa(external(target="{type: AverageValue, averageValue: 20}")),
+        },
+    ),
+    "ignored-target-type/resource": (
+        {"hpa.yaml": hpa(of_resource("cpu", "{type: Utilization, averageValue: 500m}"))},
+        {"hpa.yaml": hpa(of_resource("cpu", "{type: AverageValue, averageValue: 500m}"))},
+    ),
+    "contradicting-target-type": (
+        {
+            "rules.yaml": rule("queue"),
+            "hpa.yaml": hpa(
+                of_object("queue", "Service", "s", "{type: Utilization, averageValue: 20}")
+            ),
+        },
+        {
+            "rules.yaml": rule("queue"),
+            "hpa.yaml": hpa(
+                of_object("queue", "Service", "s", "{type: AverageValue, averageValue: 20}")
+            ),
+        },
+    ),
+    "ignored-target-field": (
+        {
+            "rules.yaml": rule("queue"),
+            "hpa.yaml": hpa(
+                of_object("queue", "Service", "s", "{type: Value, value: 20, averageValue: 5}")
+            ),
+        },
+        {
+            "rules.yaml": rule("queue"),
+            "hpa.yaml": hpa(of_object("queue", "Service", "s", "{type: Value, value: 20}")),
+        },
+    ),
+    "gpu-resource-metric": (
+        {
+            "hpa.yaml": hpa(
+                of_resource("nvidia.com/gpu", "{type: Utilization, averageUtilization: 80}")
+            )
+        },
+        {"hpa.yaml": hpa(of_resource("memory", "{type: Utilization, averageUtilization: 80}"))},
+    ),
+    "removed-api-version": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(
+                "{type: Pods, pods: {metricName: gpu_util, targetAverageValue: 70}}",
+                version="v2beta1",
+            ),
+        },
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods())},
+    ),
+    "removed-api-version/v2beta2": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), version="v2beta2")},
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods())},
+    ),
+    "scale-to-zero-gate": (
+        {
+            "rules.yaml": EXTERNAL.replace("DCGM_FI_DEV_GPU_UTIL", "queue"),
+            "hpa.yaml": hpa(external(), more="minReplicas: 0"),
+        },
+        {
+            "rules.yaml": EXTERNAL.replace("DCGM_FI_DEV_GPU_UTIL", "queue"),
+            "hpa.yaml": hpa(external(), more="minReplicas: 1"),
+        },
+    ),
+    "two-hpas": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods()) + "---\n" + hpa(pods(), name="web2")},
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods()) + "---\n" + hpa(pods(), name="web2", namespace="other"),
+        },
+    ),
+}
+
+
+def told():
+    """Return the words of each case."""
+    text = Path(__file__).with_name("lint_messages.txt").read_text(encoding="utf-8")
+    blocks = (block.partition("\n") for block in text.split("== ")[1:])
+    return {name: body.rstrip("\n") for name, _, body in blocks}
+
+
+def linted(files):
+    return lint(list(files.items()))
+
+
+def ids(files):
+    return [finding.check.id for finding in linted(files).findings]
+
+
+def shown(files, check):
+    """Return the lines about one check."""
+    lines = list(text_lines(linted(files)))
+    shown, inside = [], False
+    for line in lines[:-2]:
+        if not line.startswith("  "):
+            inside = f"[{check}]" in line
+        if inside:
+            shown.append(line)
+    return "\n".join(shown)
+
+
+def check_of(case):
+    return case.partition("/")[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_check_fires_with_these_words(case):
+    assert shown(CASES[case][0], check_of(case)) == told()[case]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_check_is_quiet_beside_what_is_right(case):
+    assert check_of(case) not in ids(CASES[case][1])
+
+
+def test_every_check_has_a_case_and_every_case_its_words():
+    assert {check_of(case) for case in CASES} == set(CHECKS)
+    assert list(told()) == list(CASES)
+
+
+def test_what_is_right_has_no_finding():
+    assert ids({"rules.yaml": NAMED, "hpa.yaml": hpa(pods()), "web.yaml": deployment(2)}) == []
+
+
+def test_a_refused_rule_file_makes_no_metric_unknown():
+    files = {"rules.yaml": "rules: [{seriesQuery: 1 2}]\n", "hpa.yaml": hpa(pods("anything"))}
+    assert ids(files) == ["refused-rules"]
+
+
+def test_rules_inside_a_config_map_are_read_with_their_lines():
+    inside = "".join(f"    {line}\n" for line in ("rules:\n" + SUMS).splitlines())
+    text = (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  config.yaml: |\n{inside}"
+    )
+    (finding,) = linted({"map.yaml": text}).findings
+    # Five lines of the ConfigMap, `rules:`, and the fourth line of the rule.
+    assert (finding.check.id, finding.place.line) == ("sum-of-percentages", 10)
+
+
+def test_the_items_of_a_list_are_read():
+    one = hpa(pods(target="{type: Utilization, averageValue: 20}"))
+    item = "".join(f"  {line}\n" for line in one.splitlines())
+    text = "apiVersion: v1\nkind: List\nitems:\n- " + item[2:]
+    (finding,) = linted({"list.yaml": text, "rules.yaml": NAMED}).findings
+    assert (finding.check.id, finding.place.line) == ("ignored-target-type", 11)
+    assert finding.place.field == "spec.metrics[0].pods.target.type"
+
+
+def test_what_nothing_is_known_of_passes_by_and_is_named():
+    text = "apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: s}\n"
+    knative = "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n"
+    report = linted({"keda.yaml": f"{text}---\n{knative}", "rules.yaml": NAMED})
+    assert [str(each.place) for each in report.passed_over] == ["keda.yaml:1", "keda.yaml:5"]
+    assert [each.kind for each in report.passed_over] == [
+        "keda.sh/v1alpha1 ScaledObject",
+        "serving.knative.dev/v1 Service",
+    ]
+    assert not report.fails(strict=True)
+
+
+def test_notes_fail_only_where_one_wants_to_be_strict():
+    report = linted({"hpa.yaml": hpa(pods())})
+    assert report.count(Severity.NOTE) == 1
+    assert (report.fails(strict=False), report.fails(strict=True)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a.yaml: found an empty file, expected rules or manifests"),
+        ("a: 1\n", "a.yaml:1: found a mapping, expected a manifest with apiVersion and kind; "
+         "rules stand alone in their file"),
+        ("text\n", "a.yaml:1: found 'text', expected a manifest with apiVersion and kind; "
+         "rules stand alone in their file"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_neither_rules_nor_manifests_is_wrong_input(text, message):
+    with pytest.raises(ConfigError) as caught:
+        linted({"a.yaml": text})
+    assert str(caught.value) == message
+
+
+def test_every_wrong_file_is_named_at_once():
+    with pytest.raises(ConfigError) as caught:
+        linted({"a.yaml": "", "b.yaml": "x: ["})
+    assert [problem.source for problem in caught.value.problems] == ["a.yaml", "b.yaml"]
+
+
+def test_the_report_for_programs():
+    report = document(linted(CASES["unknown-metric"][0]))
+    assert report == {
+        "findings": [
+            {
+                "id": "unknown-metric",
+                "severity": "error",
+                "file": "hpa.yaml",
+                "line": 8,
+                "field": "spec.metrics[0].pods.metric.name",
+                "what": "No rule gives a custom metric 'gpu_utl'.",
+                "evidence": "The rules name gpu_util (rules.yaml:1).",
+                "fix": "Ask for gpu_util.",
+            }
+        ],
+        "passedOver": [],
+        "files": 2,
+        "rules": 1,
+        "autoscalers": 1,
+    }
+
+
+def test_the_last_line_counts():
+    lines = list(text_lines(linted(CASES["unknown-metric"][0])))
+    assert lines[-1] == "1 error, 0 warnings, 0 notes; 1 rule and 1 HPA in 2 files"

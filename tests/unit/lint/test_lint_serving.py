@@ -1,0 +1,74 @@
+"""Which rule answers for a metric, and of which series."""
+
+import pytest
+
+from gpuscale.lint.inputs import PlacedRule
+from gpuscale.lint.serving import maps, servings
+from gpuscale.sources.resources import KUBERNETES, PODS
+from gpuscale.sources.rules import default_config, load_rules
+
+CHART = [PlacedRule(rule, None) for rule in default_config().rules]
+
+
+def rules(text):
+    return [PlacedRule(rule, None) for rule in load_rules(text, "r.yaml").rules]
+
+
+@pytest.mark.parametrize(
+    ("metric", "series"),
+    [
+        # Backwards through the six rules of the chart: what each would call it, the last rule first.
+        ("requests", {"requests_seconds_total", "requests_total", "requests"}
+         | {"container_requests", "container_requests_total", "container_requests_seconds_total"}),
+        ("up", {"up_seconds_total", "up_total", "up"}
+         | {"container_up", "container_up_total", "container_up_seconds_total"}),
+    ],
+)  # fmt: skip
+def test_the_charts_rules_are_read_backwards(metric, series):
+    assert {each.series for each in servings(CHART, metric)} == series
+    assert not any(each.certain for each in servings(CHART, metric))
+
+
+def test_a_name_that_a_filter_keeps_out_is_not_served_as_it_is():
+    assert "a_total" not in {each.series for each in servings(CHART, "a_total")}
+
+
+def test_a_rule_that_names_its_series_is_certain():
+    (found,) = servings(rules("[{seriesQuery: 'a_total{}', name: {matches: ^(.*)_total$}}]"), "a")
+    assert (found.series, found.certain) == ("a_total", True)
+    assert servings(rules("[{seriesQuery: 'a_total{}'}]"), "a") == ()
+
+
+def test_a_rule_that_cant_be_read_backwards_may_serve_what_fits_its_plain_text():
+    text = "[{seriesQuery: '{x=\"y\"}', name: {matches: '^(a|b)(c+)', as: 'q_${1}_${2}'}}]"
+    (found,) = servings(rules(text), "q_a_cc")
+    assert (found.series, found.certain) == (None, False)
+    assert servings(rules(text), "r_a_cc") == ()
+
+
+def test_a_series_has_to_fit_the_name_of_the_series_query():
+    text = (
+        "[{seriesQuery: '{__name__=~\"vllm:.*\"}', name: {matches: '^vllm:(.*)$', as: 'vllm_$1'}}]"
+    )
+    (found,) = servings(rules(text), "vllm_queue")
+    assert found.series == "vllm:queue"
+    assert servings(rules(text), "queue") == ()
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ("{template: <<.Resource>>}", True),
+        ("{overrides: {x: {resource: pod}}}", True),
+        ("{overrides: {x: {resource: node}}}", False),
+        ("{template: 'kube_<<.Group>>_<<.Resource>>'}", False),
+    ],
+)
+def test_which_resources_a_rule_can_find(resources, expected):
+    (placed,) = rules(f"[{{seriesQuery: a, resources: {resources}}}]")
+    assert maps(placed.rule, PODS) is expected
+
+
+def test_a_template_with_a_group_finds_what_has_one():
+    (placed,) = rules("[{seriesQuery: a, resources: {template: 'kube_<<.Group>>_<<.Resource>>'}}]")
+    assert maps(placed.rule, KUBERNETES.find("deployments"))
