@@ -16,7 +16,7 @@ from gpuscale.core.errors import QueryError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.parse import metric_names, parse_query
 from gpuscale.sources.gotemplate import TemplateError
-from gpuscale.sources.resources import ResourceType
+from gpuscale.sources.resources import NAMESPACES, ResourceType
 from gpuscale.sources.rules import AdapterConfig, Rule
 
 
@@ -55,15 +55,24 @@ class DiscoveredMetric:
 
 CustomKey = tuple[ResourceType, str]
 """Resource and API name."""
+CustomTable = Mapping[CustomKey, Entry]
+ExternalTable = Mapping[str, Entry]
 SeriesAnswer = Sequence[Mapping[str, str]] | QueryFailure
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All metrics at one time. Where two rules or series give one name, the last of them has it."""
+    """All metrics at one time. Where two rules or series give one name, the last of them has it.
 
-    custom: Mapping[CustomKey, Entry] = field(default_factory=dict)
-    external: Mapping[str, Entry] = field(default_factory=dict)
+    In a team's namespace its own rules come before those of the cluster.
+    """
+
+    custom: CustomTable = field(default_factory=dict)
+    """Of the cluster's rules."""
+    external: ExternalTable = field(default_factory=dict)
+    custom_in: Mapping[str, CustomTable] = field(default_factory=dict)
+    """Of the teams' rules, by namespace."""
+    external_in: Mapping[str, ExternalTable] = field(default_factory=dict)
     shapes: Mapping[str, tuple[SeriesShape, ...]] = field(default_factory=dict)
     """By series query; of a query that failed, those it gave before."""
     failures: Mapping[str, QueryFailure] = field(default_factory=dict)
@@ -91,24 +100,48 @@ class Catalogue:
                 shapes[query] = previous.shapes.get(query, ()) if previous is not None else ()
             else:
                 shapes[query] = _shapes(answer)
+        rules, external = _by_namespace(config.rules), _by_namespace(config.external_rules)
         return Catalogue(
-            _custom_table(config.rules, shapes),
-            _external_table(config.external_rules, shapes),
+            _custom_table(rules.pop("", ()), shapes),
+            _external_table(external.pop("", ()), shapes),
+            {place: _custom_table(found, shapes) for place, found in rules.items()},
+            {place: _external_table(found, shapes) for place, found in external.items()},
             shapes,
             failures,
         )
 
+    def custom_entry(
+        self, resource: ResourceType, metric: str, namespace: str | None, name: str | None = None
+    ) -> Entry | None:
+        """Return what is behind a metric of objects in a namespace; None where it is not served.
+
+        Args:
+            resource: of the objects.
+            metric: its name.
+            namespace: None for objects that are in none.
+            name: of the only object that is asked for.
+        """
+        team = name if resource == NAMESPACES else namespace
+        own = self.custom_in.get(team or "", {}).get((resource, metric))
+        return own or self.custom.get((resource, metric))
+
+    def external_entry(self, metric: str, namespace: str) -> Entry | None:
+        """Return what is behind an external metric as seen from a namespace."""
+        own = self.external_in.get(namespace, {}).get(metric)
+        return own or self.external.get(metric)
+
     def custom_resources(self) -> tuple[DiscoveredMetric, ...]:
-        """Return the custom metrics, sorted by name."""
-        found = (
+        """Return the custom metrics, sorted by name, those of all teams among them."""
+        found = {
             DiscoveredMetric(f"{resource.name}/{metric}", resource.namespaced)
-            for resource, metric in self.custom
-        )
+            for table in (self.custom, *self.custom_in.values())
+            for resource, metric in table
+        }
         return tuple(sorted(found))
 
     def external_metrics(self) -> tuple[str, ...]:
-        """Return the names of the external metrics, sorted."""
-        return tuple(sorted(self.external))
+        """Return the names of the external metrics, sorted, those of all teams among them."""
+        return tuple(sorted({*self.external, *(n for t in self.external_in.values() for n in t)}))
 
 
 def needed_metric_names(config: AdapterConfig) -> frozenset[str] | None:
@@ -165,13 +198,22 @@ def _named(
                 yield rule, shape, name
 
 
+def _by_namespace(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
+    found: dict[str, list[Rule]] = {}
+    for rule in rules:
+        found.setdefault(rule.only_in, []).append(rule)
+    return found
+
+
 def _custom_table(
     rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
 ) -> dict[CustomKey, Entry]:
     table: dict[CustomKey, Entry] = {}
     for rule, shape, name in _named(rules, shapes):
         for resource in rule.labels.resources_of(sorted(shape.labels)):
-            table[resource, name] = Entry(rule, shape.name)
+            # Nodes and the like belong to no team; a namespace is its team's.
+            if not rule.only_in or resource.namespaced or resource == NAMESPACES:
+                table[resource, name] = Entry(rule, shape.name)
     return table
 
 

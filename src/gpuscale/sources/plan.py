@@ -198,7 +198,7 @@ def plan_custom(
         MetricNotFoundError: the metric is not served for the resource, no object was named, or the
             rule has no query for such a request.
     """
-    found = _find(catalogue, mapper, resource, namespace, metric) if names else None
+    found = _find(catalogue, mapper, resource, namespace, names, metric) if names else None
     if found is None:
         raise MetricNotFoundError(metric, resource)
     known, entry = found
@@ -219,13 +219,15 @@ def _find(
     mapper: ResourceMapper,
     resource: str,
     namespace: str | None,
+    names: Sequence[str],
     metric: str,
 ) -> tuple[ResourceType, Entry] | None:
     try:
         known = mapper.parse(resource)
     except UnknownResourceError:
         return None
-    entry = catalogue.custom.get((known, metric))
+    name = names[0] if len(names) == 1 else None
+    entry = catalogue.custom_entry(known, metric, namespace, name)
     if entry is None or known.namespaced != (namespace is not None):
         return None
     return known, entry
@@ -241,7 +243,7 @@ def plan_external(
             except in the namespace called default.
         FetchError: the rule has no query for such a request.
     """
-    entry = catalogue.external.get(metric)
+    entry = catalogue.external_entry(metric, namespace)
     if entry is None:
         raise MetricNotFoundError(metric, "namespaces" if namespace == "default" else "")
     rule = entry.rule

@@ -65,6 +65,8 @@ class Rule:
     namespaced: bool = True
     """Whether an external query asks for the namespace too."""
     external: bool = False
+    only_in: str = ""
+    """The only namespace whose objects it serves; empty for a rule of the whole cluster."""
 
     def api_name(self, series: str) -> str | None:
         """Return what the API calls the metric of a series; None where the rule leaves it out."""
@@ -101,6 +103,17 @@ class AdapterConfig:
     """None where `metrics.k8s.io` is not served."""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     """What is accepted but does not do what it may look like."""
+
+    @staticmethod
+    def joined(*configs: "AdapterConfig") -> "AdapterConfig":
+        """Return the rules of all, in order; of several resource rules the last are taken."""
+        resource = [each.resource_rules for each in configs if each.resource_rules is not None]
+        return AdapterConfig(
+            tuple(rule for each in configs for rule in each.rules),
+            tuple(rule for each in configs for rule in each.external_rules),
+            resource[-1] if resource else None,
+            tuple(warning for each in configs for warning in each.warnings),
+        )
 
     def series_queries(self) -> tuple[str, ...]:
         """Return every distinct series query; rules with the same text share one."""

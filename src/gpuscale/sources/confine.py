@@ -1,0 +1,117 @@
+"""Rules of a team: what they can read and whom they can serve ends at the borders of one namespace.
+
+Every selector of what a rule asks gets a matcher for the namespace, whatever else it says, after its
+template was filled. The label is one that the operator trusts to tell namespaces apart, never one that the
+rule names by itself. A query that is not understood is not sent.
+"""
+
+from collections.abc import Collection
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
+
+from gpuscale.core.errors import ConfigError, Problem, QueryError
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.parse import parse_query
+from gpuscale.series.tree import Node, Select
+from gpuscale.series.write import promql_text
+from gpuscale.sources.gotemplate import Template, TemplateError
+from gpuscale.sources.gotemplate.render import Data
+from gpuscale.sources.resource_labels import NoLabelError
+from gpuscale.sources.resources import NAMESPACES
+from gpuscale.sources.rules import AdapterConfig, Rule
+
+
+class ConfinedTemplate(Template):
+    """A query template whose text is confined to one namespace once it is filled."""
+
+    def __init__(self, template: Template, matcher: Matcher) -> None:
+        super().__init__(template.nodes)
+        self._matcher = matcher
+
+    def plain_fields(self) -> None:
+        """Return None: what the query asks for is more than what the template shows."""
+        return
+
+    def render(self, data: Data) -> str:
+        """Return the confined query; nothing for a template that gives nothing.
+
+        Raises:
+            TemplateError: the template can't be filled.
+            QueryError: its text is no PromQL, as far as it is understood here.
+        """
+        text = super().render(data)
+        return confined_query(text, self._matcher) if text else text
+
+
+@lru_cache(maxsize=4096)
+def confined_query(promql: str, matcher: Matcher) -> str:
+    """Return the query with the matcher added to each of its selectors.
+
+    Raises:
+        QueryError: not PromQL, as far as it is understood here.
+    """
+    return promql_text(_confined(parse_query(promql).root, matcher))
+
+
+def confined_config(
+    config: AdapterConfig, namespace: str, labels: Collection[str], source: str
+) -> AdapterConfig:
+    """Return the rules of a team, confined to its namespace.
+
+    Args:
+        config: what its file says.
+        namespace: its own.
+        labels: the labels that are trusted to tell namespaces apart.
+        source: the name of the file, for messages.
+
+    Raises:
+        ConfigError: with every rule that can't be confined.
+    """
+    problems: list[Problem] = []
+    if config.resource_rules is not None:
+        expected = "rules and externalRules only: metrics.k8s.io is one for the whole cluster"
+        problems.append(Problem(source, None, "resourceRules", "resourceRules", expected))
+    rules = [_rule(rule, namespace, labels, problems) for rule in config.rules]
+    external = [_rule(rule, namespace, labels, problems) for rule in config.external_rules]
+    if problems:
+        raise ConfigError(*problems)
+    return replace(config, rules=tuple(rules), external_rules=tuple(external))
+
+
+def _rule(rule: Rule, namespace: str, labels: Collection[str], problems: list[Problem]) -> Rule:
+    try:
+        label = rule.labels.label_for(NAMESPACES)
+    except NoLabelError:
+        label = ""
+    if label not in labels:
+        known = " or ".join(labels)
+        found = f"the label {label!r} for namespaces" if label else "no label for namespaces"
+        problems.append(Problem(rule.origin, None, "resources", found, f"the label {known}"))
+        return rule
+    matcher = Matcher(label, MatchOp.EQUAL, namespace)
+    confined = replace(
+        rule,
+        series_query=confined_query(rule.series_query, matcher),
+        metrics_query=ConfinedTemplate(rule.metrics_query, matcher),
+        only_in=namespace,
+    )
+    try:
+        confined.example("series_of_the_rule")
+    except (QueryError, TemplateError) as error:
+        expected = f"a query that can be confined to the namespace {namespace}: {error}"
+        problems.append(Problem(rule.origin, None, "metricsQuery", None, expected))
+    return confined
+
+
+def _confined(node: Node, matcher: Matcher) -> Node:
+    if isinstance(node, Select):
+        return replace(node, matchers=(*node.matchers, matcher))
+    changed: dict[str, Any] = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            changed[field.name] = _confined(value, matcher)
+        elif isinstance(value, tuple) and any(isinstance(each, Node) for each in value):
+            changed[field.name] = tuple(_confined(each, matcher) for each in value)
+    return replace(node, **changed)

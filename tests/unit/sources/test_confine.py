@@ -1,0 +1,144 @@
+"""Rules of a team: what they may ask for, and whom they serve."""
+
+import pytest
+
+from gpuscale.core.errors import ConfigError
+from gpuscale.objects.selectors import parse_selector
+from gpuscale.sources.catalogue import Catalogue
+from gpuscale.sources.confine import confined_config
+from gpuscale.sources.plan import MetricNotFoundError, plan_custom, plan_external
+from gpuscale.sources.resources import KUBERNETES
+from gpuscale.sources.rules import AdapterConfig, load_rules
+
+LABELS = ("namespace", "exported_namespace")
+TEAM = """
+rules:
+- seriesQuery: gpu_util{pod!=""}
+  resources: {template: <<.Resource>>}
+  metricsQuery: 100 * max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) / scalar(sum(secret))
+externalRules:
+- seriesQuery: queue
+  resources: {template: <<.Resource>>, namespaced: false}
+  metricsQuery: sum(queue{<<.LabelMatchers>>})
+"""
+CLUSTER = """
+rules:
+- seriesQuery: gpu_util
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(gpu_util{<<.LabelMatchers>>})
+externalRules:
+- seriesQuery: queue
+  resources: {template: <<.Resource>>}
+  metricsQuery: max(queue{<<.LabelMatchers>>})
+"""
+SERIES = {"__name__": "gpu_util", "namespace": "x", "pod": "x", "node": "x"}
+QUEUE = {"__name__": "queue", "namespace": "x"}
+
+
+def team(text=TEAM, namespace="team-a"):
+    return confined_config(load_rules(text, "cm"), namespace, LABELS, "cm")
+
+
+def catalogue(*configs):
+    joined = AdapterConfig.joined(*configs)
+    answers = {query: [QUEUE if "queue" in query else SERIES] for query in joined.series_queries()}
+    return Catalogue.build(joined, answers)
+
+
+def asked(found, resource, namespace, names, metric="gpu_util", selector=""):
+    selector = parse_selector(selector)
+    return plan_custom(found, KUBERNETES, resource, namespace, names, metric, selector).promql
+
+
+def test_every_selector_is_bound_to_the_namespace_whatever_the_template_says():
+    config = team()
+    assert config.series_queries() == (
+        '{pod!="",__name__="gpu_util",namespace="team-a"}',
+        '{__name__="queue",namespace="team-a"}',
+    )
+    assert asked(catalogue(config), "pods", "team-a", ("p",)) == (
+        '((100.0) * (max by (pod) ({namespace="team-a",pod="p",__name__="gpu_util",'
+        'namespace="team-a"}))) / (scalar(sum({__name__="secret",namespace="team-a"})))'
+    )
+
+
+def test_a_rule_without_namespaces_and_a_selector_of_another_one_stay_inside():
+    plan = plan_external(catalogue(team()), "team-a", "queue", parse_selector("namespace=team-b"))
+    assert plan.promql == 'sum({namespace="team-b",__name__="queue",namespace="team-a"})'
+
+
+def test_a_team_serves_its_own_objects_only():
+    found = catalogue(team())
+    for resource, namespace, names in (
+        ("pods", "team-b", ("p",)),
+        ("nodes", None, ("n",)),
+        ("namespaces", None, ("team-b",)),
+        ("namespaces", None, ("team-a", "team-b")),
+    ):
+        with pytest.raises(MetricNotFoundError):
+            asked(found, resource, namespace, names)
+    with pytest.raises(MetricNotFoundError):
+        plan_external(found, "team-b", "queue", parse_selector(""))
+    assert 'namespace="team-a"' in asked(found, "namespaces", None, ("team-a",))
+    assert [metric.name for metric in found.custom_resources()] == [
+        "namespaces/gpu_util",
+        "pods/gpu_util",
+    ]
+    assert found.external_metrics() == ("queue",)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_in_its_namespace_a_teams_rule_comes_before_the_clusters(order):
+    configs = (team(), team(TEAM.replace("max", "min"), "team-b"), load_rules(CLUSTER, "c"))
+    found = catalogue(*configs[::order])
+    assert "max by" in asked(found, "pods", "team-a", ("p",))
+    assert "min by" in asked(found, "pods", "team-b", ("p",))
+    assert asked(found, "pods", "other", ("p",)).startswith("avg(gpu_util{")
+    assert asked(found, "nodes", None, ("n",)) == 'avg(gpu_util{node="n"})'
+    everywhere = plan_external(found, "other", "queue", parse_selector("")).promql
+    assert everywhere == 'max(queue{namespace="other"})'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "resourceRules: {}",
+            "cm: resourceRules: found resourceRules, expected rules and externalRules only: "
+            "metrics.k8s.io is one for the whole cluster",
+        ),
+        (
+            "- {seriesQuery: m, metricsQuery: m, resources: {overrides: {mine: {resource: namespace}}}}",
+            "cm:1: resources: found the label 'mine' for namespaces, expected the label namespace "
+            "or exported_namespace",
+        ),
+        (
+            "- {seriesQuery: m, metricsQuery: m}",
+            "cm:1: resources: found no label for namespaces, expected the label namespace "
+            "or exported_namespace",
+        ),
+        (
+            "- {seriesQuery: m, metricsQuery: 'info(m)', resources: {template: <<.Resource>>}}",
+            "cm:1: metricsQuery: a query that can be confined to the namespace team-a: "
+            "function info() is not supported",
+        ),
+    ],
+)
+def test_what_can_not_be_confined_is_refused_whole(text, expected):
+    with pytest.raises(ConfigError) as caught:
+        team(text)
+    assert str(caught.value).startswith(expected)
+
+
+def test_a_query_that_only_a_request_makes_unreadable_is_not_sent():
+    text = """
+- seriesQuery: gpu_util
+  resources: {template: <<.Resource>>}
+  metricsQuery: '<<if eq .LabelValuesByName.pod "bad">>sum(<<else>>sum(gpu_util)<<end>>'
+"""
+    found = catalogue(team(text))
+    assert asked(found, "pods", "team-a", ("good",)) == (
+        'sum({__name__="gpu_util",namespace="team-a"})'
+    )
+    with pytest.raises(MetricNotFoundError):
+        asked(found, "pods", "team-a", ("bad",))
