@@ -1,0 +1,475 @@
+"""`gpuscale metrics-api` and prometheus-adapter, one after the other, before the same load.
+
+    python benchmarks/bench_metrics_api.py            # 10 000 pods in 100 namespaces, and one of 1 000 pods
+    python benchmarks/bench_metrics_api.py --quick    # a tenth of everything
+
+Both run on one core, with the same rules, in front of the same Prometheus and the same API server, and are
+asked what 1 000 HPAs ask, each for its ten pods, as the API server passes it on: TLS, its certificate, the
+HPA controller's name in headers, so that every request is authenticated and authorised. prometheus-adapter
+lists pods no more than five times a second unless told otherwise; here it is told otherwise.
+
+The load comes from `load/main.go`, which is built first: a Go program on the other cores, whose own use of
+CPU is in the result. At a rate, a request's time counts from when it was due.
+
+Needs the programs of `make cluster-tools`, `prometheus` and Go, and says so where they are missing. It takes
+about five minutes. The result goes to benchmarks/results/metrics_api.json.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import harness
+from bench_exporter import cpu_seconds, resident_mib
+from gpuscale.testing import prometheus as prometheus_process
+from gpuscale.testing.cluster import ControlPlane, Settings, missing
+from gpuscale.testing.cluster.metrics_apis import (
+    MetricsApi,
+    gpuscale_metrics_api,
+    prometheus_adapter,
+)
+
+METRIC = "gpu_util"
+SERIES = "DCGM_FI_DEV_GPU_UTIL"
+RULES = f"""
+rules:
+- seriesQuery: '{{__name__=~"DCGM_FI_.*",namespace!="",pod!=""}}'
+  resources: {{overrides: {{namespace: {{resource: namespace}}, pod: {{resource: pod}}}}}}
+  name: {{matches: '^{SERIES}(.*)$', as: '{METRIC}$1'}}
+  metricsQuery: 'avg(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
+"""
+RELIST = "1m"
+"""prometheus-adapter's manifests and its Helm chart have this."""
+PODS_OF_AN_HPA = 10
+HPAS_OF_A_NAMESPACE = 10
+LARGE = "large"
+CONTROLLER = (
+    ("Accept", "application/vnd.kubernetes.protobuf, */*"),
+    ("User-Agent", "kube-controller-manager/v1.36.3"),
+    ("X-Remote-User", "system:serviceaccount:kube-system:horizontal-pod-autoscaler"),
+    ("X-Remote-Group", "system:serviceaccounts"),
+    ("X-Remote-Group", "system:serviceaccounts:kube-system"),
+    ("X-Remote-Group", "system:authenticated"),
+)
+CONNECTIONS = 32
+STEP_S, SPAN_S = 60, 560
+"""Samples are written ahead of time; Prometheus takes ten minutes of future."""
+P99_BUDGET_MS = 10.0
+TIMES_BUDGET = 5.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much there is, and for how long it is asked for."""
+
+    namespaces: int
+    large: int
+    """Pods of the one namespace whose pods are asked for all at once."""
+    seconds: float
+
+
+FULL = Sizes(namespaces=100, large=1_000, seconds=10.0)
+QUICK = Sizes(namespaces=10, large=1_000, seconds=3.0)
+
+
+@dataclass
+class Measured:
+    """What one server came to."""
+
+    name: str
+    load: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the load generator said, by the phase."""
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    queries: dict[str, float] = field(default_factory=dict)
+    resident_mib: float = 0.0
+    new_metric_s: float = 0.0
+
+
+def main() -> int:
+    """Measure, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    parser.add_argument("--only", default="", help="measure just this server")
+    given = parser.parse_args()
+    if reason := unusable():
+        print(f"bench_metrics_api: left out: {reason}")
+        return 0
+    sizes = QUICK if given.quick else FULL
+    with tempfile.TemporaryDirectory(prefix="gpuscale-bench-") as name:
+        folder = Path(name)
+        load = built_load(folder)
+        with ControlPlane(plane_settings()) as plane:
+            made_s = asyncio.run(make_pods(plane, sizes))
+            with prometheus_of(folder, sizes) as prometheus:
+                found = [
+                    measure(start, plane, prometheus, folder, load, sizes)
+                    for start in (prometheus_adapter, gpuscale_metrics_api)
+                    if given.only in start.__name__
+                ]
+    if given.only:
+        print(json.dumps([each.__dict__ for each in found], indent=1))
+        return 0
+    return write(found, sizes, made_s, given.quick)
+
+
+def unusable() -> str:
+    """Return what is missing; empty if everything is there."""
+    if reason := missing(["prometheus-adapter"]) or missing():
+        return reason
+    absent = [name for name in ("prometheus", "go", "taskset") if shutil.which(name) is None]
+    return f"needs the program {absent[0]}" if absent else ""
+
+
+def built_load(folder: Path) -> Path:
+    """Return the load generator, built."""
+    program = folder / "load"
+    source = Path(__file__).parent / "load" / "main.go"
+    subprocess.run(["go", "build", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def plane_settings() -> Settings:
+    """Return a control plane that lets pods be made without waiting for anything."""
+    flags = [
+        "--disable-admission-plugins=ServiceAccount",
+        "--max-requests-inflight=4000",
+        "--max-mutating-requests-inflight=2000",
+        "--enable-priority-and-fairness=false",
+    ]
+    return Settings(extra_flags={"kube-apiserver": flags})
+
+
+def namespaces(sizes: Sizes) -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
+    """Yield namespaces, each with its pods and their labels."""
+    for number in range(sizes.namespaces):
+        pods = []
+        for app in range(HPAS_OF_A_NAMESPACE):
+            for replica in range(PODS_OF_AN_HPA):
+                labels = {"app": f"app-{app}", **({"first": "yes"} if not replica else {})}
+                pods.append((f"app-{app}-5d9c7b6f4-x{replica:04}", labels))
+        yield f"team-{number:03}", pods
+    pods = [(f"large-{number:05}", {"app": LARGE}) for number in range(sizes.large)]
+    yield LARGE, pods
+
+
+async def make_pods(plane: ControlPlane, sizes: Sizes) -> float:
+    """Make namespaces and pods that nobody schedules, and return the seconds it took."""
+    started = time.perf_counter()
+    client = plane.client()
+    try:
+        at_once = asyncio.Semaphore(32)
+
+        async def make(path: str, body: dict[str, Any]) -> None:
+            async with at_once:
+                await client.create(path, body)
+
+        async with asyncio.TaskGroup() as group:
+            for name, _ in namespaces(sizes):
+                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                group.create_task(make("/api/v1/namespaces", body))
+        async with asyncio.TaskGroup() as group:
+            for name, pods in namespaces(sizes):
+                for pod, labels in pods:
+                    path = f"/api/v1/namespaces/{name}/pods"
+                    group.create_task(make(path, pod_body(pod, labels)))
+    finally:
+        await client.close()
+    return time.perf_counter() - started
+
+
+def pod_body(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    """Return a pod with as much in it as one usually has in its labels and annotations."""
+    common = {"pod-template-hash": "5d9c7b6f4", "app.kubernetes.io/part-of": "inference"}
+    metadata = {"name": name, "labels": {**labels, **common}}
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "model", "image": "none", "resources": limits}
+    spec = {"schedulerName": "nobody", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@contextmanager
+def prometheus_of(folder: Path, sizes: Sizes) -> Iterator[prometheus_process.Prometheus]:
+    """Run a Prometheus that holds a series per pod."""
+    place = folder / "prometheus"
+    place.mkdir()
+    with prometheus_process.serve(samples(sizes), place) as running:
+        yield running
+
+
+def samples(sizes: Sizes, series: str = SERIES) -> Iterator[prometheus_process.Sample]:
+    """Yield the samples of all pods from now on."""
+    now_ms = int(time.time() * 1000)
+    for namespace, pods in namespaces(sizes):
+        for number, (pod, _) in enumerate(pods):
+            labels = {
+                "__name__": series,
+                "namespace": namespace,
+                "pod": pod,
+                "container": "model",
+                "gpu": str(number % 8),
+                "UUID": f"GPU-{namespace}-{number:05}",
+                "device": f"nvidia{number % 8}",
+                "modelName": "NVIDIA H200",
+                "Hostname": f"gpu-{number // 8:04}",
+                "job": "gpu-metrics",
+                "instance": f"10.0.{number // 200}.{number % 200}:9400",
+            }
+            for offset_s in range(0, SPAN_S, STEP_S):
+                yield labels, now_ms + 1000 * offset_s, float(number * 7 % 101)
+
+
+def measure(
+    start: Callable[..., Any],
+    plane: ControlPlane,
+    prometheus: prometheus_process.Prometheus,
+    folder: Path,
+    load: Path,
+    sizes: Sizes,
+) -> Measured:
+    """Start a server on one core, take its figures, and end it."""
+    rules = folder / "rules.yaml"
+    rules.write_text(RULES)
+    flags = [f"--metrics-relist-interval={RELIST}", "--metrics-max-age=10m"]
+    server_core, other_cores = cores()
+    with start(
+        plane,
+        prometheus.url,
+        rules,
+        folder,
+        more=flags,
+        prefix=["taskset", "-c", server_core],
+    ) as api:
+        ask_until(api, plane, hpa_paths(sizes)[0])
+        found = Measured(api.name)
+        for phase in phases(sizes):
+            run_phase(found, phase, api, plane, prometheus, [other_cores, str(load)])
+        found.resident_mib = resident_mib(api.pid)
+        found.new_metric_s = new_metric_s(api, plane, prometheus)
+    return found
+
+
+def cores() -> tuple[str, str]:
+    """Return a core for the server, and those for the load."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    return str(first), ",".join(map(str, others or [first]))
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of load."""
+
+    name: str
+    paths: list[str]
+    seconds: float
+    rate: float = 0.0
+    connections: int = CONNECTIONS
+
+
+SATURATION = "1 000 HPAs of 10 pods, as fast as it goes"
+RATES = (500, 2_000)
+
+
+def at_rate(rate: int) -> str:
+    """Return the name of the phase at a rate."""
+    return f"1 000 HPAs of 10 pods, {rate:,} requests/s"
+
+
+ONE, TEN, THOUSAND = "* of 1 pod", "* of 10 pods", "* of 1 000 pods"
+
+
+def phases(sizes: Sizes) -> list[Phase]:
+    """Return the load in the order it comes."""
+    hpas = hpa_paths(sizes)
+    first = [f"{path},first=yes" for path in hpas]
+    large = [f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{LARGE}/pods/%2A/{METRIC}"]
+    s = sizes.seconds
+    return [
+        Phase("warm-up", hpas, s / 2),
+        Phase(SATURATION, hpas, s),
+        *(Phase(at_rate(rate), hpas, s, rate) for rate in RATES),
+        Phase(ONE, first, s / 2),
+        Phase(TEN, hpas, s / 2),
+        Phase(THOUSAND, large, s / 2),
+    ]
+
+
+def hpa_paths(sizes: Sizes) -> list[str]:
+    """Return what the HPA controller asks for, neighbours in time in different namespaces."""
+    return [
+        f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/team-{number:03}/pods/%2A/{METRIC}"
+        f"?labelSelector=app%3Dapp-{app}"
+        for app in range(HPAS_OF_A_NAMESPACE)
+        for number in range(sizes.namespaces)
+    ]
+
+
+def run_phase(
+    found: Measured,
+    phase: Phase,
+    api: MetricsApi,
+    plane: ControlPlane,
+    prometheus: prometheus_process.Prometheus,
+    load: list[str],
+) -> None:
+    """Put a load on a server, and keep what came of it."""
+    settings = {
+        "address": f"127.0.0.1:{api.port}",
+        "certificate": str(plane.front_proxy.certificate),
+        "key": str(plane.front_proxy.key),
+        "headers": CONTROLLER,
+        "paths": phase.paths,
+        "connections": phase.connections,
+        "rate": phase.rate,
+        "seconds": phase.seconds,
+    }
+    queries, cpu = query_count(prometheus), cpu_seconds(api.pid)
+    done = subprocess.run(
+        ["taskset", "-c", *load],
+        input=json.dumps(settings),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+    print(f"{found.name}: {phase.name}: {told}", file=sys.stderr, flush=True)
+    found.load[phase.name] = told
+    found.cpu_s[phase.name] = cpu_seconds(api.pid) - cpu
+    found.queries[phase.name] = query_count(prometheus) - queries
+
+
+def query_count(prometheus: prometheus_process.Prometheus) -> float:
+    """Return how many instant queries came to Prometheus so far."""
+    counted = 0.0
+    with urllib.request.urlopen(f"{prometheus.url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    for line in lines:
+        if line.startswith("prometheus_http_requests_total") and 'handler="/api/v1/query"' in line:
+            counted += float(line.rpartition(" ")[2])
+    return counted
+
+
+def new_metric_s(
+    api: MetricsApi, plane: ControlPlane, prometheus: prometheus_process.Prometheus
+) -> float:
+    """Return the seconds from a metric's first sample in Prometheus until it is served."""
+    namespace, pod = "team-000", "app-0-5d9c7b6f4-x0000"
+    name = f"{SERIES}_{'a' if api.name == 'gpuscale' else 'b'}"
+    labels = {"__name__": name, "namespace": namespace, "pod": pod}
+    prometheus.write([(labels, int(time.time() * 1000), 1.0)])
+    metric = name.replace(SERIES, METRIC)
+    path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/%2A/{metric}"
+    return ask_until(api, plane, path)
+
+
+def ask_until(api: MetricsApi, plane: ControlPlane, path: str, limit_s: float = 150.0) -> float:
+    """Return the seconds until a path has items."""
+    started = time.perf_counter()
+    while time.perf_counter() - started < limit_s:
+        with suppress(OSError), closing(api.connect(plane.front_proxy)) as connection:
+            connection.putrequest("GET", path)
+            for name, value in CONTROLLER[2:]:
+                connection.putheader(name, value)
+            connection.endheaders()
+            response = connection.getresponse()
+            if response.status == 200 and json.loads(response.read())["items"]:
+                return time.perf_counter() - started
+        time.sleep(0.05)
+    sys.exit(f"bench_metrics_api: {api.name} has no items at {path}: {api.component.log_tail()}")
+
+
+def write(found: list[Measured], sizes: Sizes, made_s: float, quick: bool) -> int:
+    """Write the result, and return the exit code."""
+    figures = [figure for each in found for figure in figures_of(each)]
+    theirs, ours = found
+    figures += compared(theirs, ours)
+    settings = {
+        "pods": sizes.namespaces * HPAS_OF_A_NAMESPACE * PODS_OF_AN_HPA,
+        "namespaces": sizes.namespaces,
+        "further_pods_in_one_namespace": sizes.large,
+        "hpas": len(hpa_paths(sizes)),
+        "connections": CONNECTIONS,
+        "seconds_of_a_phase": sizes.seconds,
+        "pods_made_in_s": round(made_s, 1),
+        "cores": {"server": cores()[0], "load": cores()[1]},
+        "load_average": os.getloadavg(),
+        "relist_interval": RELIST,
+        "load_generator_cores_used": {
+            each.name: {
+                phase: round(told["cpu_seconds"] / told["seconds"], 2)
+                for phase, told in each.load.items()
+            }
+            for each in found
+        },
+    }
+    name = "metrics_api_quick" if quick else "metrics_api"
+    programs = {"prometheus": ["prometheus", "--version"], "go": ["go", "version"]}
+    packages = ("aiohttp", "pyopenssl", "cryptography")
+    return harness.write(name, figures, packages=packages, programs=programs, settings=settings)
+
+
+def figures_of(measured: Measured) -> list[harness.Figure]:
+    """Return one server's figures."""
+    name, is_ours = measured.name, measured.name == "gpuscale"
+    found = []
+    for phase in (SATURATION, ONE, TEN, THOUSAND):
+        told = measured.load[phase]
+        rate = told["requests"] / told["seconds"]
+        note = f"statuses {told['statuses']}"
+        found.append(harness.figure(f"{name}: {phase}", "requests/s", [rate], note=note))
+    for rate in RATES:
+        told = measured.load[at_rate(rate)]
+        budget = P99_BUDGET_MS if is_ours and rate == RATES[-1] else None
+        note = f"{told['unsent']} requests were not answered in time; statuses {told['statuses']}"
+        found += [
+            harness.figure(
+                f"{name}: {share} at {rate:,} requests/s",
+                "ms",
+                [told[f"{share}_ms"]],
+                at_most=budget if share == "p99" else None,
+                note=note,
+            )
+            for share in ("p50", "p99")
+        ]
+        cpu = 1e6 * measured.cpu_s[at_rate(rate)] / max(1, told["requests"])
+        found.append(harness.figure(f"{name}: CPU at {rate:,} requests/s", "us/request", [cpu]))
+        queries = measured.queries[at_rate(rate)] / told["seconds"]
+        label = f"{name}: queries to Prometheus at {rate:,} requests/s"
+        found.append(harness.figure(label, "queries/s", [queries]))
+    found.append(
+        harness.figure(f"{name}: resident memory after it", "MiB", [measured.resident_mib])
+    )
+    label = f"{name}: a new metric in Prometheus is served"
+    found.append(harness.figure(label, "s", [measured.new_metric_s]))
+    return found
+
+
+def compared(theirs: Measured, ours: Measured) -> list[harness.Figure]:
+    """Return how many times as fast ours is, and how many times as large."""
+
+    def rate(measured: Measured, phase: str) -> float:
+        return measured.load[phase]["requests"] / measured.load[phase]["seconds"]
+
+    times = rate(ours, SATURATION) / rate(theirs, SATURATION)
+    memory = ours.resident_mib / theirs.resident_mib
+    return [
+        harness.figure(
+            "times the requests/s of prometheus-adapter", "x", [times], at_least=TIMES_BUDGET
+        ),
+        harness.figure("times its memory", "x", [memory], at_most=1.0),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
