@@ -7,7 +7,9 @@ from functools import lru_cache
 from gpuscale.core.errors import QueryError
 from gpuscale.exposition.write import positional
 from gpuscale.series.labels import METRIC_NAME, LabelSet
-from gpuscale.series.rows import Evaluator, Rows, ascending, descending
+from gpuscale.series.rows import Evaluator, Rows
+from gpuscale.series.sampling import is_sampled
+from gpuscale.series.sorting import ascending, descending
 from gpuscale.series.statistics import (
     deviation,
     largest,
@@ -32,7 +34,9 @@ _REDUCERS: dict[str, Callable[[Sequence[float]], float]] = {
     "stdvar": variance,
 }
 
-AGGREGATORS = frozenset({*_REDUCERS, "topk", "bottomk", "quantile", "count_values"})
+_LIMITERS = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
+
+AGGREGATORS = frozenset({*_REDUCERS, *_LIMITERS, "quantile", "count_values"})
 
 
 class Grouping:
@@ -77,11 +81,11 @@ def aggregate(evaluator: Evaluator, node: Aggregate) -> Rows:
         return _reduced(rows, groups.of, _REDUCERS[node.operator])
     parameter = _parameter(node)
     if node.operator == "count_values":
-        return _counted_values(rows, groups, evaluator.text(parameter))
+        return _counted_values(rows, node, evaluator.text(parameter))
     number = evaluator.number(parameter).value
     if node.operator == "quantile":
         return _reduced(rows, groups.of, lambda values: quantile(number, values))
-    return _extremes(rows, groups, number, largest_first=node.operator == "topk")
+    return _limited(node.operator, rows, groups, number)
 
 
 def _parameter(node: Aggregate) -> Node:
@@ -114,21 +118,38 @@ def _partition(rows: Rows, groups: Grouping) -> Iterable[Rows]:
     return members.values()
 
 
-def _extremes(rows: Rows, groups: Grouping, count: float, *, largest_first: bool) -> Rows:
-    if math.isnan(count) or abs(count) >= 1 << 63:
-        raise QueryError(f"Scalar value {positional(count)} overflows int64")
+def _limited(operator: str, rows: Rows, groups: Grouping, number: float) -> Rows:
+    """Return some of the rows as they are."""
+    if operator == "limit_ratio":
+        return _sampled(rows, number)
+    order = {"topk": descending, "bottomk": ascending}.get(operator)
+    count = _whole(number)
     if count < 1:
         return []
     kept: Rows = []
     for members in _partition(rows, groups):
-        ranked = sorted(members, key=descending if largest_first else ascending)
-        kept.extend(ranked[: int(count)])
+        kept.extend((sorted(members, key=order) if order else members)[:count])
     return kept
 
 
-def _counted_values(rows: Rows, groups: Grouping, label: str) -> Rows:
+def _sampled(rows: Rows, ratio: float) -> Rows:
+    if math.isnan(ratio):
+        raise QueryError("Ratio value NaN is not in [-1, 1]")
+    bounded = max(-1.0, min(1.0, ratio))
+    return [row for row in rows if ratio and is_sampled(row[0], bounded)]
+
+
+def _whole(count: float) -> int:
+    if math.isnan(count) or abs(count) >= 1 << 63:
+        raise QueryError(f"Scalar value {positional(count)} overflows int64")
+    return int(count)
+
+
+def _counted_values(rows: Rows, node: Aggregate, label: str) -> Rows:
     texts: Rows = [
-        (groups.of(labels).override({label: positional(value)}), value, measured_ms)
+        (labels.override({label: positional(value)}), value, measured_ms)
         for labels, value, measured_ms in rows
     ]
-    return _reduced(texts, lambda labels: labels, _REDUCERS["count"])
+    # Without a label means without the one of that name that is set here, too.
+    names = (*node.labels, label) if node.by else node.labels
+    return _reduced(texts, grouping(names, by=node.by).of, _REDUCERS["count"])

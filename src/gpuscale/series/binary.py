@@ -88,10 +88,12 @@ class _Match:
         self._signature = _signature(node.matching)
         self._swapped = node.matching.cardinality is Cardinality.ONE_TO_MANY
         self._one_to_one = node.matching.cardinality is Cardinality.ONE_TO_ONE
+        # Prometheus keeps the fills where they are when it swaps the sides.
+        self._fill_many, self._fill_one = node.matching.fill_left, node.matching.fill_right
 
     def rows(self, left: Rows, right: Rows) -> Rows:
         """Return the joined rows; afterwards "left" is the side that may be many."""
-        if not left or not right:
+        if not (left or right) or not (self._fills() or (left and right)):
             return []
         if self._swapped:
             left, right = right, left
@@ -99,13 +101,20 @@ class _Match:
         taken: dict[str, set[str]] = {}
         result: Rows = []
         for row in left:
-            signature = self._signature(row[0]).key
-            one = ones.get(signature)
+            signature = self._signature(row[0])
+            one = ones.get(signature.key) or _filled(signature, self._fill_one, row)
             if one is not None:
                 labels = self._labels(row[0], one[0])
-                self._take(taken.setdefault(signature, set()), labels)
+                self._take(taken.setdefault(signature.key, set()), labels)
                 self._join(result, labels, row, one)
+        for key, one in ones.items():
+            many = None if key in taken else _filled(self._signature(one[0]), self._fill_many, one)
+            if many is not None:
+                self._join(result, self._labels(many[0], one[0]), many, one)
         return unique(result)
+
+    def _fills(self) -> bool:
+        return self._fill_many is not None or self._fill_one is not None
 
     def _ones(self, rows: Rows) -> dict[str, Row]:
         ones: dict[str, Row] = {}
@@ -151,6 +160,11 @@ class _Match:
         if self._matching.include:
             labels = labels.override({name: one.value(name) for name in self._matching.include})
         return labels
+
+
+def _filled(signature: LabelSet, fill: float | None, match: Row) -> Row | None:
+    """Return what stands for the sample that a match lacks; it is as old as the match."""
+    return None if fill is None else (signature, fill, match[2])
 
 
 def _and(left: Rows, right: Rows, signature: Callable[[LabelSet], LabelSet]) -> Rows:

@@ -54,15 +54,27 @@ def round_to(value: float, nearest: float) -> float:
 
 
 def clamp(value: float, low: float, high: float) -> float:
-    """Return the value kept between two bounds; NaN anywhere gives NaN."""
-    if math.isnan(value) or math.isnan(low) or math.isnan(high):
-        return NAN
-    return max(low, min(high, value))
+    """Return the value kept between two bounds."""
+    return greater(low, lesser(high, value))
+
+
+def greater(left: float, right: float) -> float:
+    """Return the larger number; plus infinity beats NaN, and NaN all others."""
+    if math.inf in {left, right}:
+        return math.inf
+    return NAN if math.isnan(left) or math.isnan(right) else max(left, right)
+
+
+def lesser(left: float, right: float) -> float:
+    """Return the smaller number; minus infinity beats NaN, and NaN all others."""
+    return -greater(-left, -right)
 
 
 def _atanh(value: float) -> float:
     return math.copysign(math.inf, value) if abs(value) == 1 else math.atanh(value)
 
+
+_positive_cosh = _quietly(math.cosh)
 
 ELEMENTWISE: dict[str, Callable[[float], float]] = {
     "abs": abs,
@@ -81,7 +93,7 @@ ELEMENTWISE: dict[str, Callable[[float], float]] = {
     "acos": _quietly(math.acos),
     "atan": math.atan,
     "sinh": _quietly(math.sinh),
-    "cosh": _quietly(lambda value: math.cosh(abs(value))),
+    "cosh": lambda value: _positive_cosh(abs(value)),
     "tanh": math.tanh,
     "asinh": math.asinh,
     "acosh": _quietly(math.acosh),

@@ -19,7 +19,16 @@ from gpuscale.series.binary import scalar_binary, vector_binary
 from gpuscale.series.functions import SCALAR_FUNCTIONS, VECTOR_FUNCTIONS
 from gpuscale.series.labels import EMPTY, LabelSet
 from gpuscale.series.parse import BadQueryError, Query, parse_query
-from gpuscale.series.rows import Evaluator, Reading, Row, Rows, Window, Windows, nameless
+from gpuscale.series.rows import (
+    Evaluator,
+    QueryRange,
+    Reading,
+    Row,
+    Rows,
+    Window,
+    Windows,
+    nameless,
+)
 from gpuscale.series.staleness import is_stale
 from gpuscale.series.store import Series, SeriesStore, window_bounds
 from gpuscale.series.tree import (
@@ -78,7 +87,7 @@ def instant(
         QueryError: not PromQL, not supported, ambiguous, or too much to evaluate.
     """
     root = (parse_query(query) if isinstance(query, str) else query).root
-    span = _Span(store, at_ms, at_ms, lookback_ms, left_open)
+    span = _Span(store, QueryRange(at_ms, at_ms, 0), lookback_ms, left_open)
     evaluation = _Evaluation(span, at_ms)
     match value_type(root):
         case ValueType.SCALAR:
@@ -114,7 +123,8 @@ def range_query(
             f'invalid parameter "query": invalid expression type "{kind.value}" for range query, '
             "must be Scalar or instant Vector"
         )
-    span = _Span(store, start_ms, end_ms, lookback_ms, left_open)
+    covered = QueryRange(start_ms, end_ms, step_ms if end_ms > start_ms else 0)
+    span = _Span(store, covered, lookback_ms, left_open)
     gathered = _Gathered()
     for at_ms in range(start_ms, end_ms + 1, step_ms):
         evaluation = _Evaluation(span, at_ms)
@@ -148,8 +158,7 @@ class _Span:
     """What all steps of one query share."""
 
     store: SeriesStore
-    start_ms: int
-    end_ms: int
+    covered: QueryRange
     lookback_ms: int
     left_open: bool
     samples: int = 0
@@ -214,6 +223,10 @@ class _Evaluation(Evaluator):
         self._span = span
         self.at_ms = at_ms
 
+    def query_range(self) -> QueryRange:
+        """Return what the whole query covers."""
+        return self._span.covered
+
     def rows(self, node: Node) -> Rows:
         """Return the instant vector of an expression; a scalar becomes one without labels."""
         match node:
@@ -270,9 +283,9 @@ class _Evaluation(Evaluator):
             case None:
                 at_ms = self.at_ms
             case Anchor.START:
-                at_ms = self._span.start_ms
+                at_ms = self._span.covered.start_ms
             case Anchor.END:
-                at_ms = self._span.end_ms
+                at_ms = self._span.covered.end_ms
             case _:
                 at_ms = moment.at
         return at_ms - moment.offset_ms

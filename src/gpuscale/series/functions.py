@@ -6,23 +6,19 @@ Each takes the evaluation it runs in and its unevaluated arguments.
 import math
 from collections.abc import Callable
 
-from gpuscale.series.elementwise import ELEMENTWISE, clamp, round_to
-from gpuscale.series.histogram import histogram_quantile
+from gpuscale.series.elementwise import ELEMENTWISE, clamp, greater, lesser, round_to
+from gpuscale.series.histogram import (
+    histogram_fraction,
+    histogram_quantile,
+    histogram_quantiles,
+)
 from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelSet
 from gpuscale.series.matchers import MatchOp
 from gpuscale.series.moments import DATE_FUNCTIONS, date_part
 from gpuscale.series.ranges import KEEPS_NAME, RANGE_FUNCTIONS, Bounds
 from gpuscale.series.relabel import label_join, label_replace
-from gpuscale.series.rows import (
-    NAN,
-    Evaluator,
-    Reading,
-    Rows,
-    ascending,
-    descending,
-    nameless,
-    unique,
-)
+from gpuscale.series.rows import NAN, Evaluator, QueryRange, Reading, Rows, nameless, unique
+from gpuscale.series.sorting import ascending, by_labels, descending
 from gpuscale.series.tree import Node, Select, SelectRange, ValueType, value_type
 
 Arguments = tuple[Node, ...]
@@ -32,6 +28,19 @@ ScalarFunction = Callable[[Evaluator, Arguments], Reading]
 
 def _time(evaluator: Evaluator, arguments: Arguments) -> Reading:
     return Reading(evaluator.at_ms / 1000)
+
+
+def _of_query(seconds: Callable[[QueryRange], float]) -> ScalarFunction:
+    return lambda evaluator, arguments: Reading(seconds(evaluator.query_range()))
+
+
+def _of_two(choose: Callable[[float, float], float]) -> ScalarFunction:
+    def answer(evaluator: Evaluator, arguments: Arguments) -> Reading:
+        left, right = (evaluator.number(each) for each in arguments)
+        times = [each.measured_ms for each in (left, right) if each.measured_ms is not None]
+        return Reading(choose(left.value, right.value), min(times, default=None))
+
+    return answer
 
 
 def _scalar(evaluator: Evaluator, arguments: Arguments) -> Reading:
@@ -85,6 +94,14 @@ def _sort_desc(evaluator: Evaluator, arguments: Arguments) -> Rows:
     return sorted(evaluator.rows(arguments[0]), key=descending)
 
 
+def _sort_by_label(*, largest_first: bool) -> VectorFunction:
+    def answer(evaluator: Evaluator, arguments: Arguments) -> Rows:
+        names = [evaluator.text(each) for each in arguments[1:]]
+        return by_labels(evaluator.rows(arguments[0]), names, largest_first=largest_first)
+
+    return answer
+
+
 def _round(evaluator: Evaluator, arguments: Arguments) -> Rows:
     nearest = evaluator.number(arguments[1]).value if len(arguments) > 1 else 1.0
     return _mapped(evaluator.rows(arguments[0]), lambda value: round_to(value, nearest))
@@ -124,6 +141,17 @@ def _label_join(evaluator: Evaluator, arguments: Arguments) -> Rows:
 def _histogram_quantile(evaluator: Evaluator, arguments: Arguments) -> Rows:
     share = evaluator.number(arguments[0]).value
     return histogram_quantile(share, evaluator.rows(arguments[1]))
+
+
+def _histogram_quantiles(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    label = evaluator.text(arguments[1])
+    shares = [evaluator.number(each).value for each in arguments[2:]]
+    return histogram_quantiles(label, shares, evaluator.rows(arguments[0]))
+
+
+def _histogram_fraction(evaluator: Evaluator, arguments: Arguments) -> Rows:
+    low, high = (evaluator.number(each).value for each in arguments[:2])
+    return histogram_fraction(low, high, evaluator.rows(arguments[2]))
 
 
 def _mapped(rows: Rows, function: Callable[[float], float]) -> Rows:
@@ -172,6 +200,12 @@ SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
     "time": _time,
     "scalar": _scalar,
     "pi": lambda evaluator, arguments: Reading(math.pi),
+    "start": _of_query(lambda covered: covered.start_ms / 1000),
+    "end": _of_query(lambda covered: covered.end_ms / 1000),
+    "range": _of_query(lambda covered: (covered.end_ms - covered.start_ms) / 1000),
+    "step": _of_query(lambda covered: covered.step_ms / 1000),
+    "min_of": _of_two(lesser),
+    "max_of": _of_two(greater),
 }
 VECTOR_FUNCTIONS: dict[str, VectorFunction] = {
     "vector": _vector,
@@ -180,6 +214,8 @@ VECTOR_FUNCTIONS: dict[str, VectorFunction] = {
     "absent_over_time": _absent_over_time,
     "sort": _sort,
     "sort_desc": _sort_desc,
+    "sort_by_label": _sort_by_label(largest_first=False),
+    "sort_by_label_desc": _sort_by_label(largest_first=True),
     "round": _round,
     "clamp": _clamp,
     "clamp_min": _clamp_min,
@@ -187,9 +223,21 @@ VECTOR_FUNCTIONS: dict[str, VectorFunction] = {
     "label_replace": _label_replace,
     "label_join": _label_join,
     "histogram_quantile": _histogram_quantile,
+    "histogram_quantiles": _histogram_quantiles,
+    "histogram_fraction": _histogram_fraction,
     **{name: _elementwise(function) for name, function in ELEMENTWISE.items()},
     **{name: _date(name) for name in DATE_FUNCTIONS},
     **{name: _over_range(name) for name in RANGE_FUNCTIONS},
 }
 FUNCTIONS = frozenset({*SCALAR_FUNCTIONS, *VECTOR_FUNCTIONS})
 """Every function that can be called."""
+OF_NATIVE_HISTOGRAMS = frozenset(
+    {
+        "histogram_avg",
+        "histogram_count",
+        "histogram_stddev",
+        "histogram_stdvar",
+        "histogram_sum",
+    }
+)
+"""Functions that pass over everything but native histograms, which this store does not hold."""

@@ -17,7 +17,7 @@ import promql_parser as native
 from gpuscale.core.errors import QueryError
 from gpuscale.series import tree
 from gpuscale.series.aggregate import AGGREGATORS
-from gpuscale.series.functions import FUNCTIONS
+from gpuscale.series.functions import FUNCTIONS, OF_NATIVE_HISTOGRAMS
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import Matcher, MatchOp
 
@@ -207,6 +207,8 @@ def _subquery(expression: native.SubqueryExpr) -> tree.Subquery:
 
 def _call(expression: native.Call) -> tree.Call:
     name = expression.func.name
+    if name in OF_NATIVE_HISTOGRAMS:
+        raise BadQueryError(f"function {name}() is of native histograms, which are not supported")
     if name not in FUNCTIONS:
         raise BadQueryError(f"function {name}() is not supported")
     return tree.Call(name, tuple(_node(each) for each in expression.args))
@@ -224,25 +226,29 @@ def _aggregate(expression: native.AggregateExpr) -> tree.Aggregate:
 
 
 def _binary(expression: native.BinaryExpr) -> tree.Binary:
-    modifier = expression.modifier
+    modifier, operator = expression.modifier, str(expression.op)
     return_bool = modifier is not None and modifier.return_bool
-    return tree.Binary(
-        str(expression.op),
-        _node(expression.lhs),
-        _node(expression.rhs),
-        _matching(str(expression.op), modifier),
-        return_bool,
-    )
+    left, right = _node(expression.lhs), _node(expression.rhs)
+    matching = _matching(operator, modifier)
+    if matching.fill_left is not None or matching.fill_right is not None:
+        _check_fill(operator, left, right)
+    return tree.Binary(operator, left, right, matching, return_bool)
+
+
+def _check_fill(operator: str, left: tree.Node, right: tree.Node) -> None:
+    if operator in tree.SET_OPERATORS:
+        raise BadQueryError("parse error: filling in missing series not allowed for set operators")
+    if {tree.value_type(left), tree.value_type(right)} != {tree.ValueType.VECTOR}:
+        raise BadQueryError(
+            "parse error: filling in missing series only allowed between instant vectors"
+        )
 
 
 def _matching(operator: str, modifier: native.BinModifier | None) -> tree.Matching:
     cardinality = tree.Cardinality.ONE_TO_ONE
     if modifier is not None:
-        fill = modifier.fill_values
-        if fill.lhs is not None or fill.rhs is not None:
-            raise BadQueryError("the fill modifiers are not supported")
         cardinality = _CARDINALITIES[str(modifier.card)]
-    if operator in {"and", "or", "unless"}:
+    if operator in tree.SET_OPERATORS:
         cardinality = tree.Cardinality.MANY_TO_MANY
     if modifier is None or modifier.matching is None:
         on, labels = False, tuple[str, ...]()
@@ -250,7 +256,10 @@ def _matching(operator: str, modifier: native.BinModifier | None) -> tree.Matchi
         on = str(modifier.matching.type) == str(native.LabelModifierType.Include)
         labels = tuple(modifier.matching.labels)
     include = () if modifier is None else tuple(modifier.group_labels or ())
-    return tree.Matching(cardinality, on, labels, include)
+    if modifier is None:
+        return tree.Matching(cardinality, on, labels, include)
+    fill = modifier.fill_values
+    return tree.Matching(cardinality, on, labels, include, fill.lhs, fill.rhs)
 
 
 _CONVERTERS: dict[type, Callable[[Any], tree.Node]] = {

@@ -143,6 +143,27 @@ def _line(window: Window, origin_ms: int) -> tuple[float, float]:
     return slope, sum_y / count - slope * sum_x / count
 
 
+def _median_deviation(window: Window, bounds: Bounds) -> float:
+    """Return the median distance from the median; NaN anywhere gives NaN."""
+    if any(map(math.isnan, window.values)):
+        return NAN
+    median = quantile(0.5, window.values)
+    return quantile(0.5, [abs(value - median) for value in window.values])
+
+
+def _time_of_last(reaches: Callable[[float, float], bool]) -> RangeFunction:
+    """Return a function to the time, in seconds, of the last sample that reaches all before it."""
+
+    def answer(window: Window, bounds: Bounds) -> float:
+        best, time_ms = window.values[0], window.times_ms[0]
+        for at_ms, value in zip(window.times_ms, window.values, strict=True):
+            if reaches(value, best) or math.isnan(best):
+                best, time_ms = value, at_ms
+        return time_ms / 1000
+
+    return answer
+
+
 def _smoothed(window: Window, bounds: Bounds, smoothing: float, trending: float) -> float | None:
     _check_factor("smoothing", smoothing)
     _check_factor("trend", trending)
@@ -186,9 +207,15 @@ RANGE_FUNCTIONS: dict[str, RangeFunction] = {
     "stddev_over_time": _over_time(deviation),
     "stdvar_over_time": _over_time(variance),
     "count_over_time": _over_time(lambda values: float(len(values))),
+    "first_over_time": _over_time(lambda values: values[0]),
     "last_over_time": _over_time(lambda values: values[-1]),
+    "mad_over_time": _median_deviation,
+    "ts_of_first_over_time": lambda window, bounds: window.times_ms[0] / 1000,
+    "ts_of_last_over_time": lambda window, bounds: window.times_ms[-1] / 1000,
+    "ts_of_max_over_time": _time_of_last(lambda value, best: value >= best),
+    "ts_of_min_over_time": _time_of_last(lambda value, best: value <= best),
     "present_over_time": _over_time(lambda values: 1.0),
     "quantile_over_time": lambda window, bounds, share: quantile(share, window.values),
 }
-KEEPS_NAME = frozenset({"last_over_time"})
+KEEPS_NAME = frozenset({"first_over_time", "last_over_time"})
 """What these return is a sample of the series itself."""

@@ -9,7 +9,6 @@ from gpuscale.core.errors import QueryError
 from gpuscale.core.regex import Match, Pattern, compile_re2
 from gpuscale.series.rows import Rows, unique
 
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _REFERENCE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
 
 
@@ -75,5 +74,6 @@ def _group(name: str, match: Match, pattern: Pattern) -> str:
 
 
 def _check_label(name: str, role: str, function: str) -> None:
-    if not _LABEL_NAME.fullmatch(name):
+    # Since release 3 any text that is not empty names a label.
+    if not name:
         raise QueryError(f"invalid {role} label name in {function}(): {name}")

@@ -3,7 +3,6 @@
 Plain tuples, since ten thousand of them are made per query.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -43,10 +42,23 @@ class Windows(NamedTuple):
     windows: list[Window]
 
 
+class QueryRange(NamedTuple):
+    """What a query as a whole covers."""
+
+    start_ms: int
+    end_ms: int
+    step_ms: int
+    """0 where there is only one time."""
+
+
 class Evaluator(Protocol):
     """What functions ask of the evaluation they run in."""
 
     at_ms: int
+
+    def query_range(self) -> QueryRange:
+        """Return what the whole query covers, whichever step this is."""
+        ...
 
     def rows(self, node: Node) -> Rows:
         """Return the instant vector of an expression."""
@@ -83,13 +95,3 @@ def unique(rows: Rows) -> Rows:
     if len({row[0].key for row in rows}) != len(rows):
         raise QueryError("vector cannot contain metrics with the same labelset")
     return rows
-
-
-def ascending(row: Row) -> tuple[bool, float]:
-    """Return the key that sorts rows by value, NaN last."""
-    return math.isnan(row[1]), row[1]
-
-
-def descending(row: Row) -> tuple[bool, float]:
-    """Return the key that sorts rows by value, the largest first and NaN last."""
-    return math.isnan(row[1]), -row[1]

@@ -50,7 +50,9 @@ def variance(values: Sequence[float]) -> float:
 
 def deviation(values: Sequence[float]) -> float:
     """Return the population standard deviation."""
-    return math.sqrt(variance(values))
+    squared = variance(values)
+    # Infinities among the values can make the variance anything.
+    return math.sqrt(squared) if squared >= 0 else NAN
 
 
 def quantile(share: float, values: Sequence[float]) -> float:

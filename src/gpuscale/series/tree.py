@@ -111,6 +111,9 @@ class Matching:
     labels: tuple[str, ...]
     include: tuple[str, ...]
     """Labels that the many side takes over from the one side."""
+    fill_left: float | None = None
+    """What stands on the left where only the right has a sample; None leaves the sample out."""
+    fill_right: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,10 @@ class Negate:
 
 Node = Number | Text | Select | SelectRange | Subquery | Call | Aggregate | Binary | Negate
 
-SCALAR_FUNCTIONS = frozenset({"time", "scalar", "pi"})
+SET_OPERATORS = frozenset({"and", "or", "unless"})
+SCALAR_FUNCTIONS = frozenset(
+    {"time", "scalar", "pi", "start", "end", "step", "range", "min_of", "max_of"}
+)
 
 
 def value_type(node: Node) -> ValueType:

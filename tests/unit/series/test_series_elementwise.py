@@ -2,7 +2,15 @@ import math
 
 import pytest
 
-from gpuscale.series.elementwise import ARITHMETIC, ELEMENTWISE, divide, modulo, power
+from gpuscale.series.elementwise import (
+    ARITHMETIC,
+    ELEMENTWISE,
+    divide,
+    greater,
+    lesser,
+    modulo,
+    power,
+)
 
 INF, NAN = math.inf, math.nan
 
@@ -57,3 +65,22 @@ def test_functions_never_raise(name, value):
 @pytest.mark.parametrize("right", [0.0, -0.0, -1.5, 1e308, -INF, NAN])
 def test_operators_never_raise(name, left, right):
     assert isinstance(ARITHMETIC[name](left, right), float)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "larger", "smaller"),
+    [
+        (1.0, 2.0, 2.0, 1.0),
+        (NAN, 1.0, NAN, NAN),
+        # Go's math.Max and math.Min look for infinities first.
+        (NAN, math.inf, math.inf, NAN),
+        (NAN, -math.inf, NAN, -math.inf),
+    ],
+)
+def test_the_larger_and_the_smaller_of_two_numbers(left, right, larger, smaller):
+    assert same(greater(left, right), larger)
+    assert same(lesser(right, left), smaller)
+
+
+def test_cosh_of_a_large_negative_number_is_positive():
+    assert ELEMENTWISE["cosh"](-1e6) == math.inf
