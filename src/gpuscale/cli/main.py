@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuscale import __version__
-from gpuscale.cli import decide, exporter, lint, metrics_api, schema, simulate, up
+from gpuscale.cli import decide, exporter, lint, metrics_api, render, schema, simulate, up
 from gpuscale.core.errors import ConfigError, GpuscaleError, QueryError, UsageError
 
 
@@ -37,6 +37,7 @@ app.command("decide")(decide.decide)
 app.command("exporter", cls=exporter.ExporterCommand)(exporter.exporter)
 app.command("metrics-api", cls=metrics_api.MetricsApiCommand)(metrics_api.metrics_api)
 app.command("lint")(lint.lint)
+app.command("render")(render.render)
 app.command("schema")(schema.schema)
 
 

@@ -1,13 +1,33 @@
-"""`gpuscale schema`: the JSON schema of scenario files."""
+"""`gpuscale schema`: the JSON schema of the files that users write."""
 
 import json
+from enum import Enum
+from typing import Annotated
+
+import typer
 
 
-def schema() -> None:
-    """Print the JSON schema of scenario files, for editors to complete and check them.
+class Kind(Enum):
+    """Which file."""
 
-    Example:  gpuscale schema > scenario.schema.json
+    SCENARIO = "scenario"
+    VALUES = "values"
+
+
+def schema(
+    kind: Annotated[
+        Kind, typer.Argument(help="scenario: of simulate and up; values: of install.")
+    ] = Kind.SCENARIO,
+) -> None:
+    """Print the JSON schema of scenario files or values files, for editors to complete and check them.
+
+    Example:  gpuscale schema values > values.schema.json
     """
-    from gpuscale.sim.scenario import Scenario
+    from gpuscale.core.models import Model
 
-    print(json.dumps(Scenario.model_json_schema(), indent=2, sort_keys=True))
+    model: type[Model]
+    if kind is Kind.VALUES:
+        from gpuscale.install.values import Values as model
+    else:
+        from gpuscale.sim.scenario import Scenario as model
+    print(json.dumps(model.model_json_schema(), indent=2, sort_keys=True))

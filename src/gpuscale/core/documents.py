@@ -4,7 +4,7 @@ Every file a user writes is read through here, so that every complaint can name 
 bounded in size, refuses duplicate keys, and never builds anything but plain data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import yaml
@@ -82,6 +82,11 @@ def load_documents(text: str, source: str) -> tuple[Document, ...]:
     return tuple(documents)
 
 
+def dump_documents(documents: Iterable[object]) -> str:
+    """Return plain data as YAML that is easy to read: keys in their order, long texts as blocks."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
+
+
 def validation_problems(
     document: Document, errors: Sequence[Mapping[str, object]]
 ) -> tuple[Problem, ...]:
@@ -148,6 +153,22 @@ def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
     line = mark.line + 1 if mark else None
     reason = " ".join(part for part in (error.context, error.problem) if part)
     return Problem(source, line, None, reason, "YAML text")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and the same object twice instead of by reference."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Return that no references are wanted."""
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 class _Builder:

@@ -1,0 +1,1 @@
+"""Onto a cluster and off again: values, rendered objects, apply and remove, per provider."""

@@ -1,0 +1,314 @@
+"""The metrics API: two replicas behind a Service, their rights and certificate, and the APIServices.
+
+The APIServices come last of all that is applied, so that requests move to servers that are there.
+"""
+
+import base64
+
+from gpuscale.install.certificates import ServingCertificate
+from gpuscale.install.parts import prometheus
+from gpuscale.install.parts.common import (
+    METRICS_API,
+    USER_ID,
+    Object,
+    cluster_metadata,
+    http_probe,
+    image_reference,
+    metadata,
+    part_name,
+    pull_secrets,
+    restrained,
+    selector,
+    service_account,
+)
+from gpuscale.install.parts.rules import RULE_FILE
+from gpuscale.install.parts.workloads import service, workload
+from gpuscale.install.values import Values
+
+PART = METRICS_API
+PORT = 6443
+CUSTOM = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io")
+EXTERNAL = ("v1beta1.external.metrics.k8s.io",)
+API_SERVICE = "apiregistration.k8s.io/v1"
+INJECT = "cert-manager.io/inject-ca-from"
+_RBAC = "rbac.authorization.k8s.io"
+_CERT_MANAGER = "cert-manager.io/v1"
+_PRIORITY = 100
+"""Of group and version, as in every manifest of prometheus-adapter."""
+
+
+def metrics_api_objects(values: Values, certificate: ServingCertificate | None) -> list[Object]:
+    """Return the metrics API's objects; none where it is off.
+
+    Args:
+        values: of the installation.
+        certificate: to be shown by the servers; None where cert-manager makes it.
+    """
+    api = values.spec.metrics_api
+    if not api.enabled:
+        return []
+    servers = [] if api.external_name else [_deployment(values), _disruption_budget(values)]
+    return [
+        service_account(values, PART),
+        *_rights(values),
+        *_certificate(values, certificate),
+        _service(values),
+        *servers,
+        *_api_services(values, certificate),
+    ]
+
+
+def _rights(values: Values) -> list[Object]:
+    reads = {
+        "apiGroups": [""],
+        "resources": ["pods", "nodes", "namespaces", "services"],
+        "verbs": ["get", "list", "watch"],
+    }
+    scaled = {
+        "apiGroups": ["apps"],
+        "resources": ["deployments", "statefulsets"],
+        "verbs": ["get", "list", "watch"],
+    }
+    objects = part_name(values, "metrics-api-objects")
+    return [
+        _binding(values, part_name(values, "metrics-api-delegator"), "system:auth-delegator"),
+        _auth_reader(values),
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": cluster_metadata(values, PART, name=objects),
+            "rules": [reads, scaled],
+        },
+        _binding(values, objects, objects),
+    ]
+
+
+def _binding(values: Values, name: str, role: str) -> Object:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": cluster_metadata(values, PART, name=name),
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [_subject(values)],
+    }
+
+
+def _auth_reader(values: Values) -> Object:
+    role = "extension-apiserver-authentication-reader"
+    name = part_name(values, "metrics-api-auth-reader")
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata(values, PART, name=name, namespace="kube-system"),
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": role},
+        "subjects": [_subject(values)],
+    }
+
+
+def _subject(values: Values) -> Object:
+    return {
+        "kind": "ServiceAccount",
+        "name": part_name(values, PART),
+        "namespace": values.spec.namespace,
+    }
+
+
+def secret_name(values: Values) -> str:
+    """Return the name of the Secret with the serving certificate."""
+    return part_name(values, "metrics-api-tls")
+
+
+def _certificate(values: Values, certificate: ServingCertificate | None) -> list[Object]:
+    if values.spec.metrics_api.certificates == "cert-manager":
+        return _asked_of_cert_manager(values)
+    if certificate is None:
+        return []
+    files = {
+        "ca.crt": certificate.ca,
+        "tls.crt": certificate.certificate,
+        "tls.key": certificate.key,
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata(values, PART, name=secret_name(values)),
+            "type": "kubernetes.io/tls",
+            "data": {
+                name: base64.b64encode(text.encode()).decode() for name, text in files.items()
+            },
+        }
+    ]
+
+
+def _asked_of_cert_manager(values: Values) -> list[Object]:
+    issuer = values.spec.metrics_api.issuer
+    if issuer is not None:
+        return [_serving(values, {"kind": "ClusterIssuer", "name": issuer})]
+    ca, self_signed = part_name(values, "metrics-api-ca"), part_name(values, "self-signed")
+    authority = {
+        "isCA": True,
+        "commonName": ca,
+        "secretName": ca,
+        "privateKey": {"algorithm": "ECDSA", "size": 256},
+        "issuerRef": {"kind": "Issuer", "name": self_signed},
+    }
+    return [
+        _cert_manager(values, "Issuer", self_signed, {"selfSigned": {}}),
+        _cert_manager(values, "Certificate", ca, authority),
+        _cert_manager(values, "Issuer", ca, {"ca": {"secretName": ca}}),
+        _serving(values, {"kind": "Issuer", "name": ca}),
+    ]
+
+
+def _serving(values: Values, issuer: Object) -> Object:
+    name = part_name(values, PART)
+    host = f"{name}.{values.spec.namespace}.svc"
+    spec = {
+        "secretName": secret_name(values),
+        "dnsNames": [host, f"{host}.cluster.local"],
+        "privateKey": {"algorithm": "ECDSA", "size": 256},
+        "usages": ["digital signature", "server auth"],
+        "issuerRef": issuer,
+    }
+    return _cert_manager(values, "Certificate", secret_name(values), spec)
+
+
+def _cert_manager(values: Values, kind: str, name: str, spec: Object) -> Object:
+    return {
+        "apiVersion": _CERT_MANAGER,
+        "kind": kind,
+        "metadata": metadata(values, PART, name=name),
+        "spec": spec,
+    }
+
+
+def _service(values: Values) -> Object:
+    api = values.spec.metrics_api
+    found = service(values, PART, "https", api.port)
+    if api.external_name is not None:
+        found["spec"] = {"type": "ExternalName", "externalName": api.external_name}
+    return found
+
+
+def _deployment(values: Values) -> Object:
+    # A new one answers before an old one goes: the HPA is never without an answer.
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    replicas = values.spec.metrics_api.replicas
+    pod = _pod_spec(values)
+    return workload(values, "Deployment", PART, pod, replicas=replicas, strategy=rolling)
+
+
+def _pod_spec(values: Values) -> Object:
+    apart = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(values, PART)},
+    }
+    return {
+        "serviceAccountName": part_name(values, PART),
+        "automountServiceAccountToken": True,
+        **pull_secrets(values.spec.image),
+        "priorityClassName": "system-cluster-critical",
+        "topologySpreadConstraints": [apart],
+        "containers": [_container(values)],
+        "volumes": [
+            {"name": "rules", "configMap": {"name": part_name(values, PART)}},
+            {"name": "tls", "secret": {"secretName": secret_name(values), "defaultMode": 0o440}},
+        ],
+        "securityContext": {"fsGroup": USER_ID},
+    }
+
+
+def _container(values: Values) -> Object:
+    image = values.spec.image
+    return {
+        "name": "metrics-api",
+        "image": image_reference(image),
+        "imagePullPolicy": image.pull_policy,
+        "args": arguments(values),
+        "ports": [{"name": "https", "containerPort": PORT}],
+        "startupProbe": _probe("/livez", periodSeconds=1, failureThreshold=60),
+        "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=5),
+        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": restrained(),
+        "volumeMounts": [
+            # Folders, so that changed rules and renewed certificates arrive without a restart.
+            {"name": "rules", "mountPath": "/etc/gpuscale/rules", "readOnly": True},
+            {"name": "tls", "mountPath": "/etc/gpuscale/tls", "readOnly": True},
+        ],
+    }
+
+
+def arguments(values: Values) -> list[str]:
+    """Return the server's arguments."""
+    return [
+        "metrics-api",
+        f"--config=/etc/gpuscale/rules/{RULE_FILE}",
+        f"--prometheus-url={prometheus.address(values)}",
+        f"--secure-port={PORT}",
+        "--tls-cert-file=/etc/gpuscale/tls/tls.crt",
+        "--tls-private-key-file=/etc/gpuscale/tls/tls.key",
+        # A new workload's metrics are there within seconds, and stay while it has no pods for a moment.
+        "--metrics-relist-interval=15s",
+        "--metrics-max-age=10m",
+    ]
+
+
+def _probe(path: str, **periods: int) -> Object:
+    return http_probe(path, "https", scheme="HTTPS", **periods)
+
+
+def _disruption_budget(values: Values) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(values, PART),
+        "spec": {
+            # One at a time, which also lets a single replica move.
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": selector(values, PART)},
+        },
+    }
+
+
+def api_service_names(values: Values) -> tuple[str, ...]:
+    """Return the names of the APIServices that the installation wants to own."""
+    api = values.spec.metrics_api
+    if not api.enabled:
+        return ()
+    return (*CUSTOM, *(EXTERNAL if api.external else ()))
+
+
+def _api_services(values: Values, certificate: ServingCertificate | None) -> list[Object]:
+    return [_api_service(values, certificate, name) for name in api_service_names(values)]
+
+
+def _api_service(values: Values, certificate: ServingCertificate | None, name: str) -> Object:
+    version, group = name.split(".", 1)
+    found = cluster_metadata(values, PART, name=name)
+    trust: Object = {}
+    if values.spec.metrics_api.certificates == "cert-manager":
+        found["annotations"] = {INJECT: f"{values.spec.namespace}/{secret_name(values)}"}
+    elif certificate is not None:
+        trust = {"caBundle": base64.b64encode(certificate.ca.encode()).decode()}
+    service = {
+        "namespace": values.spec.namespace,
+        "name": part_name(values, PART),
+        "port": values.spec.metrics_api.port,
+    }
+    return {
+        "apiVersion": API_SERVICE,
+        "kind": "APIService",
+        "metadata": found,
+        "spec": {
+            "group": group,
+            "version": version,
+            "service": service,
+            "groupPriorityMinimum": _PRIORITY,
+            "versionPriority": _PRIORITY,
+            **trust,
+        },
+    }

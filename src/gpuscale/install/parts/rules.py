@@ -1,0 +1,95 @@
+"""The rules: which series the metrics API serves as what, and which means are recorded."""
+
+from gpuscale.core.documents import dump_documents
+from gpuscale.install.parts.common import METRICS_API, Object
+from gpuscale.install.parts.workloads import config_map
+from gpuscale.install.signals import SIGNALS, Signal, pod_labels
+from gpuscale.install.values import Values
+
+PART = METRICS_API
+RULE_FILE = "rules.yaml"
+RECORDING_FILE = "recording.yaml"
+_HASH = "[bcdfghjklmnpqrstvwxz2456789]"
+"""The letters of generated names. Source: k8s.io/apimachinery pkg/util/rand (alphanums)."""
+_OF_DEPLOYMENT = f"(.+)-{_HASH}{{1,10}}-{_HASH}{{5}}"
+_OF_STATEFUL_SET = "(.+)-[0-9]+"
+UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
+MEAN = "DCGM_FI_DEV_GPU_UTIL_AVG"
+_WORKLOADS = {"deployment": _OF_DEPLOYMENT, "statefulset": _OF_STATEFUL_SET}
+
+
+def rule_file_objects(values: Values) -> list[Object]:
+    """Return the ConfigMap with the metrics API's rule file; none where the API is off."""
+    api = values.spec.metrics_api
+    if not api.enabled:
+        return []
+    text = api.rules or dump_documents(
+        [adapter_rules(honor_labels=values.spec.prometheus.honor_labels)]
+    )
+    return [config_map(values, PART, {RULE_FILE: text})]
+
+
+def adapter_rules(*, honor_labels: bool) -> Object:
+    """Return the rules for every signal, as prometheus-adapter reads them."""
+    per_pod = [_pod_rule(signal, honor_labels=honor_labels) for signal in SIGNALS.values()]
+    return {"rules": [*per_pod, *(_mean_rule(each) for each in _WORKLOADS), _service_rule()]}
+
+
+def _pod_rule(signal: Signal, *, honor_labels: bool) -> Object:
+    namespace, pod = pod_labels(signal, honor_labels=honor_labels)
+    query = f"{signal.aggregate}(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)"
+    if signal.divisor is not None:
+        query += f" / sum({signal.divisor}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)"
+    rule: Object = {
+        "seriesQuery": f'{signal.series}{{{namespace}!="",{pod}!=""}}',
+        "resources": {
+            "overrides": {namespace: {"resource": "namespace"}, pod: {"resource": "pod"}}
+        },
+        "metricsQuery": query,
+    }
+    if signal.metric != signal.series:
+        rule["name"] = {"matches": f"^{signal.series}$", "as": signal.metric}
+    return rule
+
+
+def _mean_rule(kind: str) -> Object:
+    """Return the rule that serves the recorded mean as a metric of a workload object."""
+    resource = {"group": "apps", "resource": kind}
+    return {
+        "seriesQuery": f'{MEAN}{{namespace!="",{kind}!=""}}',
+        "resources": {"overrides": {"namespace": {"resource": "namespace"}, kind: resource}},
+        "metricsQuery": "avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+    }
+
+
+def _service_rule() -> Object:
+    return {
+        "seriesQuery": f'{MEAN}{{namespace!="",service!=""}}',
+        "resources": {
+            "overrides": {
+                "namespace": {"resource": "namespace"},
+                "service": {"resource": "service"},
+            }
+        },
+        "metricsQuery": "avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+    }
+
+
+def recording_groups(*, honor_labels: bool) -> list[Object]:
+    """Return the rule groups that record means: of each workload's GPUs, and of those behind a Service."""
+    namespace, pod = pod_labels(SIGNALS["gpu-utilization"], honor_labels=honor_labels)
+    per_workload = [
+        _mean_by_workload(namespace, pod, kind, pattern) for kind, pattern in _WORKLOADS.items()
+    ]
+    of_service = f'avg by (namespace, service) ({UTILIZATION}{{service!="",{pod}!=""}})'
+    # One rule, because promtool takes two of one name for a mistake; no two parts give the same labels.
+    rule = {"record": MEAN, "expr": " or ".join((*per_workload, of_service))}
+    return [{"name": "gpuscale-means", "interval": "15s", "rules": [rule]}]
+
+
+def _mean_by_workload(namespace: str, pod: str, kind: str, pattern: str) -> str:
+    selected = f'{UTILIZATION}{{{pod}=~"{pattern}"}}'
+    named = f'label_replace({selected}, "{kind}", "$1", "{pod}", "{pattern}")'
+    if namespace != "namespace":
+        named = f'label_replace({named}, "namespace", "$1", "{namespace}", "(.+)")'
+    return f"avg by (namespace, {kind}) ({named})"

@@ -1,0 +1,86 @@
+"""Values to Kubernetes objects: pure, in the order in which they are applied."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.core.documents import dump_documents
+from gpuscale.install.certificates import ServingCertificate
+from gpuscale.install.parts.agent import agent_objects
+from gpuscale.install.parts.autoscaling import autoscaling_objects
+from gpuscale.install.parts.common import Object
+from gpuscale.install.parts.device_plugin import device_plugin_objects
+from gpuscale.install.parts.metrics_api import metrics_api_objects
+from gpuscale.install.parts.namespace import namespace_objects
+from gpuscale.install.parts.network import network_objects
+from gpuscale.install.parts.prometheus import prometheus_objects
+from gpuscale.install.parts.rules import rule_file_objects
+from gpuscale.install.parts.samples import sample_objects
+from gpuscale.install.parts.scraping import scraping_objects
+from gpuscale.install.values import Values
+
+KIND_ORDER = (
+    "Namespace",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "NetworkPolicy",
+    "Issuer",
+    "Certificate",
+    "Secret",
+    "ConfigMap",
+    "Service",
+    "PrometheusRule",
+    "ServiceMonitor",
+    "DaemonSet",
+    "Deployment",
+    "PodDisruptionBudget",
+    "Job",
+    "APIService",
+    "HorizontalPodAutoscaler",
+    "ScaledObject",
+)
+"""What others need comes first. APIServices follow their servers, and autoscalers follow their metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What objects are made from beside the values."""
+
+    certificate: ServingCertificate | None = None
+    """Of the metrics API; None where cert-manager makes it."""
+    alert_groups: Sequence[Mapping[str, object]] = ()
+    """Rule groups with alerts, beside the recording rules."""
+
+
+_PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
+    lambda values, _: namespace_objects(values),
+    lambda values, _: device_plugin_objects(values),
+    lambda values, _: agent_objects(values),
+    lambda values, _: prometheus_objects(values),
+    lambda values, inputs: scraping_objects(values, inputs.alert_groups),
+    lambda values, _: rule_file_objects(values),
+    lambda values, inputs: metrics_api_objects(values, inputs.certificate),
+    lambda values, _: network_objects(values),
+    lambda values, _: sample_objects(values),
+    lambda values, _: autoscaling_objects(values),
+)
+
+
+def render(values: Values, inputs: Inputs | None = None) -> tuple[Object, ...]:
+    """Return the objects of an installation in the order in which they are applied."""
+    given = inputs or Inputs()
+    found = [each for part in _PARTS for each in part(values, given)]
+    return tuple(sorted(found, key=lambda each: KIND_ORDER.index(str(each["kind"]))))
+
+
+def needs_certificate(values: Values) -> bool:
+    """Return whether a serving certificate has to be made for the metrics API."""
+    api = values.spec.metrics_api
+    return api.enabled and api.certificates == "generated"
+
+
+def manifest(objects: Sequence[Object]) -> str:
+    """Return objects as one text, as `kubectl apply -f` takes it."""
+    return dump_documents(objects)

@@ -1,0 +1,299 @@
+"""The values file: all that an installation is made from.
+
+It is small on purpose: what to scale, on which signal, between which limits, on which provider, and a switch
+for each part. The same file is the values of the Helm chart. `gpuscale schema values` prints its JSON schema.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpuscale import __version__
+from gpuscale.core.models import Milliseconds, Model, PositiveDuration, parse_file
+from gpuscale.install.signals import SIGNALS, SignalName
+
+Provider = Literal["aks", "eks", "ack", "gke", "generic"]
+HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
+
+_LABEL = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+_SUBDOMAIN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+MAX_TARGET = 999_999
+"""Larger numbers are printed with an exponent by Helm."""
+
+Label = Annotated[str, Field(pattern=_LABEL, max_length=63)]
+Subdomain = Annotated[str, Field(pattern=_SUBDOMAIN, max_length=63)]
+"""Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""
+Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
+"""A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""
+
+
+class Metadata(Model):
+    """The installation's name: the first part of the names of all that is made."""
+
+    name: str = Field(default="gpuscale", pattern=_LABEL, max_length=32)
+
+
+class Image(Model):
+    """The image of the node agent and the metrics API; build it from the repository's Dockerfile."""
+
+    repository: Word = "gpuscale"
+    tag: Word = __version__
+    pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
+    pull_secret: Subdomain | None = None
+    """Name of a Secret in the installation's namespace."""
+
+
+class Workload(Model):
+    """What is scaled."""
+
+    kind: Literal["Deployment", "StatefulSet"] = "Deployment"
+    name: Subdomain
+    namespace: Label = "default"
+
+
+class Scale(Model):
+    """One workload, its signal, and its limits."""
+
+    workload: Workload
+    signal: SignalName = "gpu-utilization"
+    target: float = Field(gt=0, le=MAX_TARGET, multiple_of=0.001)
+    """Per pod, in the signal's unit: percent, MiB, or a ratio from 0 to 1."""
+    min_replicas: int = Field(default=1, ge=1, le=10_000)
+    """At least one: without a pod there is no reading that could bring the first one back."""
+    max_replicas: int = Field(ge=1, le=10_000)
+    autoscaler: Literal["hpa", "keda"] = "hpa"
+    """`hpa`: a HorizontalPodAutoscaler on the metrics API; `keda`: a ScaledObject on Prometheus."""
+    metric: Literal["pods", "object"] = "pods"
+    """With `hpa`. `pods`: the mean of the pods; `object`: the recorded mean of the workload's GPUs."""
+    hpa_version: HpaVersion = "autoscaling/v2"
+    """The older two are for clusters before Kubernetes 1.23."""
+    scale_down_stabilization: Annotated[Milliseconds, Field(le=3_600_000)] = 300_000
+    """How long less has to be enough before pods go; the default is Kubernetes' own."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Scale":
+        if self.min_replicas > self.max_replicas:
+            text = f"found minReplicas {self.min_replicas} above maxReplicas {self.max_replicas}"
+            raise ValueError(f"{text}, expected minReplicas <= maxReplicas")
+        if self.metric == "object" and self.signal != "gpu-utilization":
+            text = f"found metric object with signal {self.signal}"
+            raise ValueError(f"{text}, expected signal gpu-utilization, whose mean is recorded")
+        if SIGNALS[self.signal].unit == "ratio" and self.target > 1:
+            text = f"found target {self.target:g} for {self.signal}, which is a ratio"
+            raise ValueError(f"{text}, expected at most 1")
+        return self
+
+
+class Agent(Model):
+    """The node agent on each GPU node."""
+
+    enabled: bool = True
+    collect_interval: PositiveDuration = 1_000
+    """How often GPUs are read; it costs less than 1 % of a core."""
+    style: Literal["dcgm", "ack", "both"] = "dcgm"
+    """`ack` and `both` add Alibaba's `DCGM_CUSTOM_*` series by process."""
+    attribution: Literal["none", "allocations", "processes"] = "allocations"
+    """Whose a GPU is. `none`: not told, and the agent is no root user; `allocations`: by the kubelet, whose
+    socket belongs to root; `processes`: also who uses a shared GPU, which takes the host's PID namespace."""
+    device_access: Literal["runtime", "host"] = "runtime"
+    """How the driver gets into the container. `runtime`: NVIDIA's container runtime brings it in, without
+    privileges; `host`: from the node's file system, privileged, for nodes without that runtime, as GKE's."""
+    runtime_class: Subdomain | None = None
+    """Where NVIDIA's runtime is not the nodes' default, as with the GPU Operator, K3s and RKE2: `nvidia`."""
+    pod_resources_path: Word = "/var/lib/kubelet/pod-resources"
+    """The kubelet's folder; distributions with a root folder of their own have another."""
+
+
+class MetricsApi(Model):
+    """The custom metrics API, which the HPA controller asks."""
+
+    enabled: bool = True
+    replicas: int = Field(default=2, ge=1, le=10)
+    external: bool = False
+    """Serves external.metrics.k8s.io too; a cluster has one server for it, and KEDA wants to be it."""
+    certificates: Literal["generated", "cert-manager"] = "generated"
+    """`generated`: made when the manifests are; `cert-manager`: asked of it, and renewed by it."""
+    issuer: Subdomain | None = None
+    """A ClusterIssuer of cert-manager; absent: a CA of the installation's own."""
+    rules: str | None = Field(default=None, max_length=900_000)
+    """Text of a prometheus-adapter rule file; absent: rules for all signals."""
+    external_name: Subdomain | None = None
+    """Host on which a metrics API of yours runs instead of pods, to work on it beside a cluster."""
+    port: int = Field(default=443, ge=1, le=65_535)
+    """Of its Service."""
+
+
+class Prometheus(Model):
+    """Where series are kept."""
+
+    kind: Literal["own", "operator", "plain"] = "own"
+    """`own`: a small one is installed; `operator`: the Prometheus Operator's, by ServiceMonitor and
+    PrometheusRule; `plain`: another, which finds the agents by their Service's annotations."""
+    url: Word | None = None
+    """Its address as pods see it; needed unless it is `own`."""
+    release: Word | None = None
+    """Value of the label `release` that an operator's Prometheus selects monitors and rules by."""
+    honor_labels: bool = True
+    """Whether scraped `pod` and `namespace` stay as they are; without, they arrive as `exported_pod`."""
+    scrape_interval: PositiveDuration = 15_000
+    image: Word = "quay.io/prometheus/prometheus:v3.5.0"
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "Prometheus":
+        if self.kind != "own" and self.url is None:
+            raise ValueError(f"found kind {self.kind} without url, expected where Prometheus is")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"found url {self.url!r}, expected http://... or https://...")
+        return self
+
+
+class DevicePlugin(Model):
+    """NVIDIA's device plugin, without which a node has no `nvidia.com/gpu`."""
+
+    enabled: bool = False
+    image: Word = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+    replicas: int = Field(default=1, ge=1, le=64)
+    """Pods that take turns on one GPU; 1 is no sharing. Memory is not kept apart."""
+    mig_strategy: Literal["none", "single", "mixed"] = "none"
+
+
+class Samples(Model):
+    """Workloads to try it with."""
+
+    namespace: Label = "default"
+    bert: bool = False
+    """Intent detection by BERT, a Deployment and a Service."""
+    vision_image: Word | None = None
+    """Image of a vision API that listens on 8080; a Deployment and a Service."""
+    mnist_jobs: int = Field(default=0, ge=0, le=1000)
+    """Training runs on MNIST, one GPU each, all at once."""
+
+
+class Taint(Model):
+    """What keeps other pods off GPU nodes."""
+
+    key: Word
+    value: Word
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class NodePool(Model):
+    """A pool of GPU nodes, rendered as the provider wants it; `install` leaves it to you."""
+
+    name: str = Field(default="gpu", pattern=r"^[a-z][a-z0-9]*$", max_length=12)
+    """AKS allows 12 lower-case letters and digits."""
+    autoscaler: Literal["cluster-autoscaler", "karpenter"] = "cluster-autoscaler"
+    cluster: Word
+    region: Word
+    resource_group: Word | None = None
+    """Of AKS."""
+    zone: Word | None = None
+    """One pool per zone keeps volumes and nodes together; absent: the provider chooses."""
+    networks: tuple[Word, ...] = ()
+    """Ids of the VSwitches of ACK."""
+    instance_type: Word
+    gpu: Word
+    """The accelerator's name as the provider spells it, such as nvidia-l4."""
+    gpus: int = Field(default=1, ge=1, le=16)
+    """Per node."""
+    min_nodes: int = Field(default=0, ge=0, le=1000)
+    max_nodes: int = Field(default=8, ge=1, le=1000)
+    spot: bool = False
+    disk_gib: int = Field(default=200, ge=30, le=4096)
+    """GPU images have gigabytes."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "NodePool":
+        if self.min_nodes > self.max_nodes:
+            text = f"found minNodes {self.min_nodes} above maxNodes {self.max_nodes}"
+            raise ValueError(f"{text}, expected minNodes <= maxNodes")
+        return self
+
+
+class ValuesSpec(Model):
+    """All that an installation is made from."""
+
+    provider: Provider = "generic"
+    namespace: Label = "gpuscale"
+    image: Image = Image()
+    scale: tuple[Scale, ...] = ()
+    taint: Taint = Taint(key="nvidia.com/gpu", value="present")
+    """Of the GPU nodes; node pools get it, and samples tolerate it."""
+    agent: Agent = Agent()
+    metrics_api: MetricsApi = MetricsApi()
+    prometheus: Prometheus = Prometheus()
+    device_plugin: DevicePlugin = DevicePlugin()
+    recording_rules: bool = True
+    """The `_AVG` series."""
+    network_policies: bool = True
+    samples: Samples = Samples()
+    node_pool: NodePool | None = None
+
+    @model_validator(mode="after")
+    def _works_together(self) -> "ValuesSpec":
+        for fault in (*self._scale_faults(), *self._pool_faults()):
+            raise ValueError(fault)
+        return self
+
+    def _scale_faults(self) -> list[str]:
+        faults: list[str] = []
+        seen: set[Workload] = set()
+        for index, scale in enumerate(self.scale):
+            where = f"scale[{index}]"
+            if scale.workload in seen:
+                faults.append(f"found {where}.workload twice, expected each workload once")
+            seen.add(scale.workload)
+            faults += [f"found {where}: {fault}" for fault in self._faults_of(scale)]
+        return faults
+
+    def _faults_of(self, scale: Scale) -> list[str]:
+        signal = SIGNALS[scale.signal]
+        faults = []
+        if scale.autoscaler == "keda" and self.metrics_api.external:
+            faults.append(
+                "autoscaler keda beside metricsApi.external, expected external: false, because KEDA "
+                "serves external.metrics.k8s.io"
+            )
+        if scale.metric == "object" and not self.recording_rules:
+            faults.append("metric object without recordingRules, expected recordingRules: true")
+        if self.agent.enabled and self.agent.attribution == "none":
+            faults.append("agent.attribution none, expected one that ties GPUs to pods")
+        wrong_style = "dcgm" if signal.is_alibabas else "ack"
+        if self.agent.enabled and self.agent.style == wrong_style:
+            text = f"signal {scale.signal} with agent.style {wrong_style}"
+            faults.append(f"{text}, expected another style, or both")
+        if self.agent.enabled and signal.of_processes and self.agent.attribution != "processes":
+            faults.append(f"signal {scale.signal}, expected agent.attribution: processes")
+        return faults
+
+    def _pool_faults(self) -> list[str]:
+        pool = self.node_pool
+        if pool is None:
+            return []
+        if self.provider == "generic":
+            return ["found nodePool with provider generic, expected aks, eks, ack or gke"]
+        if pool.autoscaler == "karpenter" and self.provider not in ("aks", "eks"):
+            return [f"found karpenter on {self.provider}, expected aks or eks"]
+        if self.provider == "aks" and pool.resource_group is None:
+            return ["found nodePool on aks without resourceGroup, expected the cluster's"]
+        if self.provider == "ack" and not pool.networks:
+            return ["found nodePool on ack without networks, expected ids of VSwitches"]
+        return []
+
+
+class Values(Model):
+    """A values file."""
+
+    api_version: Literal["gpuscale.dev/v1alpha1"] = "gpuscale.dev/v1alpha1"
+    kind: Literal["Values"] = "Values"
+    metadata: Metadata = Metadata()
+    spec: ValuesSpec
+
+
+def parse_values(text: str, source: str) -> Values:
+    """Return what a values file says.
+
+    Raises:
+        ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.
+    """
+    return parse_file(Values, text, source)

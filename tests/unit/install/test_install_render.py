@@ -1,0 +1,356 @@
+"""What is rendered: rights, order, arguments that the programs take, rules that load."""
+
+import json
+import subprocess
+
+import pytest
+from install_values import container, one, pod, rendered, scale, values
+
+from gpuscale.cli.exporter import plain_arguments as exporter_arguments
+from gpuscale.core.documents import load_documents
+from gpuscale.exporter.settings import read_settings as exporter_settings
+from gpuscale.install.render import KIND_ORDER, Inputs, manifest, render
+from gpuscale.install.signals import SIGNALS
+from gpuscale.metricsapi.settings import read_settings as metrics_api_settings
+from gpuscale.objects.manifests import load_manifests
+from gpuscale.series.parse import parse_query
+from gpuscale.sources.rules import load_rules
+
+PLAIN = {"kind": "plain", "url": "http://prometheus.monitoring:9090"}
+OPERATOR = {"kind": "operator", "url": "http://p.monitoring:9090", "release": "kps"}
+ALL_OFF = {
+    "scale": [],
+    "agent": {"enabled": False},
+    "metricsApi": {"enabled": False},
+    "prometheus": PLAIN,
+    "recordingRules": False,
+    "networkPolicies": False,
+}
+
+
+def data_of(objects, kind, ending, file):
+    (document,) = load_documents(one(objects, kind, ending)["data"][file], file)
+    return document.data
+
+
+def arguments(workload):
+    flags = container(workload)["args"][1:]
+    pairs = (flag.removeprefix("--").split("=", 1) for flag in flags)
+    return {name: (rest[0] if rest else "true") for name, *rest in pairs}
+
+
+def test_objects_come_in_an_order_that_can_be_applied():
+    kinds = [each["kind"] for each in rendered(values(samples={"bert": True}))]
+    assert kinds[0] == "Namespace"
+    assert kinds == sorted(kinds, key=KIND_ORDER.index)
+    assert kinds.index("Deployment") < kinds.index("APIService") < len(kinds) - 1
+    assert kinds[-1] == "HorizontalPodAutoscaler"
+
+
+def test_every_object_says_which_installation_made_it():
+    for each in rendered(values(samples={"bert": True, "mnistJobs": 2})):
+        assert each["metadata"]["labels"]["gpuscale.dev/install"] == "gpuscale"
+
+
+def test_every_part_has_a_switch():
+    assert [each["kind"] for each in rendered(values(**ALL_OFF))] == ["Namespace"]
+
+
+def test_the_manifest_is_read_back_as_it_was():
+    objects = rendered(values())
+    assert [each.data for each in load_documents(manifest(objects), "out.yaml")] == list(objects)
+
+
+def test_rendering_twice_gives_the_same():
+    found = values()
+    assert render(found, Inputs()) == render(found, Inputs())
+
+
+# The least that each kind of attribution takes: nothing; the user that the kubelet's socket belongs to; that
+# and the host's processes.
+@pytest.mark.parametrize(
+    ("attribution", "user", "host_pid", "folders"),
+    [
+        ("none", 65532, None, []),
+        ("allocations", 0, None, ["pod-resources"]),
+        ("processes", 0, True, ["pod-resources"]),
+    ],
+)
+def test_the_agent_has_the_rights_that_its_attribution_takes(attribution, user, host_pid, folders):
+    agent = {"attribution": attribution}
+    found = one(rendered(values(scale=[], agent=agent)), "DaemonSet")
+    context = container(found)["securityContext"]
+    assert context["runAsUser"] == user
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert (context["allowPrivilegeEscalation"], context["readOnlyRootFilesystem"]) == (False, True)
+    assert "privileged" not in context
+    assert pod(found).get("hostPID") == host_pid
+    assert [each["name"] for each in pod(found)["volumes"]] == folders
+    assert pod(found)["automountServiceAccountToken"] is False
+
+
+def test_only_a_node_without_nvidias_runtime_takes_a_privileged_agent():
+    found = one(rendered(values(provider="gke", agent={"deviceAccess": "host"})), "DaemonSet")
+    assert container(found)["securityContext"]["privileged"] is True
+    names = [each["name"] for each in container(found)["env"]]
+    assert names == ["NODE_NAME", "LD_LIBRARY_PATH"]
+
+
+def test_servers_are_nobody_and_can_write_nowhere():
+    for found in rendered(values()):
+        if found["kind"] == "Deployment":
+            context = container(found)["securityContext"]
+            assert context["runAsNonRoot"] is True
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_namespace_allows_node_folders_only_where_a_part_needs_one():
+    level = "pod-security.kubernetes.io/enforce"
+    on = one(rendered(values()), "Namespace")
+    off = one(rendered(values(agent={"enabled": False}, prometheus=PLAIN)), "Namespace")
+    assert (on["metadata"]["labels"][level], off["metadata"]["labels"][level]) == (
+        "privileged",
+        "restricted",
+    )
+
+
+@pytest.mark.parametrize("style", ["dcgm", "ack", "both"])
+def test_the_exporter_takes_the_agents_arguments(style):
+    agent = {"style": style, "attribution": "processes", "collectInterval": "500ms"}
+    found = one(rendered(values(scale=[], agent=agent)), "DaemonSet")
+    plain = exporter_arguments(container(found)["args"][1:])
+    names, texts = plain[::2], plain[1::2]
+    given = {name.removeprefix("--"): text for name, text in zip(names, texts, strict=True)}
+    settings = exporter_settings(given, {"NODE_NAME": "n1"}, "host")
+    assert settings.interval_ms == 500
+    assert settings.pods is not None
+    assert (settings.port, settings.gpu.kind) == (9400, "nvml")
+    assert settings.styles == ({"dcgm", "ack"} if style == "both" else {style})
+
+
+def test_the_metrics_api_takes_its_arguments(tmp_path):
+    objects = rendered(values())
+    given = arguments(one(objects, "Deployment", "metrics-api"))
+    settings = metrics_api_settings({name: [text] for name, text in given.items()})
+    assert settings.source.url == "http://gpuscale-prometheus.gpuscale.svc:9090"
+    service = one(objects, "Service", "gpuscale-prometheus")
+    assert service["metadata"]["namespace"] == "gpuscale"
+    assert service["spec"]["ports"][0]["port"] == 9090
+
+
+@pytest.mark.parametrize("honor_labels", [True, False])
+def test_the_rule_file_serves_every_signal(honor_labels):
+    prometheus = {"honorLabels": honor_labels}
+    objects = rendered(values(prometheus=prometheus))
+    text = one(objects, "ConfigMap", "metrics-api")["data"]["rules.yaml"]
+    config = load_rules(text, "rules.yaml")
+    assert config.warnings == ()
+    for signal in SIGNALS.values():
+        names = {rule.api_name(signal.series) for rule in config.rules}
+        assert signal.metric in names
+
+
+def test_a_rule_file_of_the_users_own_is_used_as_it_is():
+    found = one(rendered(values(metricsApi={"rules": "rules: []\n"})), "ConfigMap", "metrics-api")
+    assert found["data"] == {"rules.yaml": "rules: []\n"}
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("honor_labels", [True, False])
+def test_prometheus_takes_its_configuration_and_rules(tmp_path, honor_labels):
+    objects = rendered(values(prometheus={"honorLabels": honor_labels}))
+    config = data_of(objects, "ConfigMap", "prometheus", "prometheus.yml")
+    config["rule_files"] = ["recording.yaml"]
+    (job,) = config["scrape_configs"]
+    del job["kubernetes_sd_configs"]  # Debian's promtool is built without it
+    (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+    rules = one(objects, "ConfigMap", "monitoring")["data"]["recording.yaml"]
+    (tmp_path / "recording.yaml").write_text(rules)
+    command = ["promtool", "check", "config", tmp_path / "prometheus.yml"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "1 rules found" in result.stdout
+
+
+PODS = {  # two pods of one Deployment, one of a StatefulSet, one GPU that nobody has
+    "vision-api-7b486f6bf-x2x4z": 80,
+    "vision-api-7b486f6bf-m9kqd": 40,
+    "llm-0": 30,
+    "": 99,
+}
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("honor_labels", [True, False])
+def test_means_are_recorded_by_workload_and_by_service(tmp_path, honor_labels):
+    objects = rendered(values(prometheus={"honorLabels": honor_labels}))
+    rules = one(objects, "ConfigMap", "monitoring")["data"]["recording.yaml"]
+    (tmp_path / "recording.yaml").write_text(rules)
+    prefix = "" if honor_labels else "exported_"
+    agents = "" if honor_labels else 'namespace="gpuscale",pod="agent-1",'
+    series = [
+        {
+            "series": f'DCGM_FI_DEV_GPU_UTIL{{{agents}service="agents",gpu="{index}",'
+            f'{prefix}namespace="ml",{prefix}pod="{name}"}}',
+            "values": f"{value}x4",
+        }
+        for index, (name, value) in enumerate(PODS.items())
+    ]
+    home = "ml" if honor_labels else "gpuscale"
+    wanted = [
+        # (80 + 40) / 2 and 30 alone; the GPU that nobody has counts nowhere: (80 + 40 + 30) / 3.
+        {"labels": _mean(namespace="ml", deployment="vision-api"), "value": 60},
+        {"labels": _mean(namespace="ml", statefulset="llm"), "value": 30},
+        {"labels": _mean(namespace=home, service="agents"), "value": 50},
+    ]
+    test = {
+        "rule_files": ["recording.yaml"],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "15s",
+                "input_series": series,
+                "promql_expr_test": [
+                    {
+                        "expr": "DCGM_FI_DEV_GPU_UTIL_AVG",
+                        "eval_time": "30s",
+                        "exp_samples": wanted,
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yaml").write_text(json.dumps(test))
+    command = ["promtool", "test", "rules", tmp_path / "test.yaml"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def _mean(**labels):
+    inside = ",".join(f'{k}="{v}"' for k, v in labels.items())
+    return f"DCGM_FI_DEV_GPU_UTIL_AVG{{{inside}}}"
+
+
+def test_an_operators_monitor_keeps_the_workloads_labels():
+    found = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor")
+    assert found["metadata"]["labels"]["release"] == "kps"
+    (endpoint,) = found["spec"]["endpoints"]
+    assert endpoint["honorLabels"] is True
+    # A GPU that nobody has must not get the agent's own pod.
+    (dropped,) = endpoint["relabelings"]
+    assert dropped == {"action": "labeldrop", "regex": "pod|container|namespace|endpoint"}
+
+
+def test_a_plain_prometheus_finds_the_agents_by_annotation_and_gets_its_job_ready_made():
+    objects = rendered(values(prometheus=PLAIN))
+    annotations = one(objects, "Service", "node-agent")["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == "9400"
+    (job,) = data_of(objects, "ConfigMap", "monitoring", "scrape-config.yaml")
+    assert job["honor_labels"] is True
+
+
+HPA_VERSIONS = ["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
+
+
+def hpa(**changes):
+    found = one(rendered(values(scale=[scale(**changes)])), "HorizontalPodAutoscaler")
+    (read,) = load_manifests(json.dumps(found), "hpa.yaml")
+    return read
+
+
+@pytest.mark.parametrize("metric", ["pods", "object"])
+def test_all_versions_of_the_hpa_say_the_same(metric):
+    first, *others = [
+        hpa(hpaVersion=version, metric=metric, target=62.5) for version in HPA_VERSIONS
+    ]
+    assert (first.min_replicas, first.max_replicas) == (1, 8)
+    for other in others:
+        assert other.metrics == first.metrics
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_kedas_query_gives_one_element_and_its_metric_type_can_work(signal):
+    agent = {"attribution": "processes", "style": "both"}
+    given = scale(autoscaler="keda", signal=signal, target=0.5)
+    found = one(rendered(values(scale=[given], agent=agent)), "ScaledObject")
+    (trigger,) = found["spec"]["triggers"]
+    # KEDA's default, AverageValue, never asks for more than ceil(100 / 50) = 2 pods for a mean of 100 %.
+    assert trigger["metricType"] == "Value"
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert trigger["metadata"]["threshold"] == "0.5"
+    assert trigger["metadata"]["query"].startswith("avg(")
+    parse_query(trigger["metadata"]["query"])
+
+
+def test_cert_manager_makes_and_injects_the_certificate():
+    objects = rendered(values(metricsApi={"certificates": "cert-manager"}))
+    assert not [each for each in objects if each["kind"] == "Secret"]
+    serving = one(objects, "Certificate", "tls")
+    assert "gpuscale-metrics-api.gpuscale.svc" in serving["spec"]["dnsNames"]
+    service = one(objects, "APIService", "v1beta2.custom.metrics.k8s.io")
+    assert service["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": "gpuscale/gpuscale-metrics-api-tls"
+    }
+    issuers = [each["metadata"]["name"] for each in objects if each["kind"] == "Issuer"]
+    assert issuers == ["gpuscale-self-signed", "gpuscale-metrics-api-ca"]
+
+
+def test_external_metrics_are_left_to_others_unless_asked_for():
+    def names(**api):
+        objects = rendered(values(metricsApi=api))
+        return [each["metadata"]["name"] for each in objects if each["kind"] == "APIService"]
+
+    custom = ["v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"]
+    assert names() == custom
+    assert names(external=True) == [*custom, "v1beta1.external.metrics.k8s.io"]
+
+
+def test_time_slicing_multiplies_and_refuses_requests_for_two():
+    plugin = {"enabled": True, "replicas": 4}
+    config = data_of(rendered(values(devicePlugin=plugin)), "ConfigMap", "plugin", "config.yaml")
+    assert config["sharing"]["timeSlicing"] == {
+        "renameByDefault": False,
+        "failRequestsGreaterThanOne": True,
+        "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("provider", "label"),
+    [
+        ("aks", "kubernetes.azure.com/accelerator"),
+        ("eks", "k8s.amazonaws.com/accelerator"),
+        ("eks", "node.kubernetes.io/instance-type"),
+        ("ack", "aliyun.accelerator/nvidia_name"),
+        ("gke", "cloud.google.com/gke-accelerator"),
+        ("generic", "nvidia.com/gpu.present"),
+        ("generic", "gpuscale.dev/gpu"),
+    ],
+)
+def test_the_agent_finds_gpu_nodes_by_the_providers_labels(provider, label):
+    found = pod(one(rendered(values(provider=provider)), "DaemonSet"))
+    affinity = found["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert label in {term["matchExpressions"][0]["key"] for term in terms}
+    assert found["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_alert_groups_that_are_given_go_where_the_recording_rules_go():
+    found = values(prometheus=OPERATOR)
+    group = {"name": "alerts", "rules": [{"alert": "A", "expr": "vector(1)"}]}
+    rule = one(render(found, Inputs(alert_groups=(group,))), "PrometheusRule")
+    assert [each["name"] for each in rule["spec"]["groups"]] == ["gpuscale-means", "alerts"]
+
+
+def test_samples_tolerate_the_installations_taint():
+    taint = {"key": "sku", "value": "gpu"}
+    objects = rendered(values(taint=taint, samples={"mnistJobs": 20}))
+    job = one(objects, "Job")
+    assert job["spec"]["parallelism"] == job["spec"]["completions"] == 20
+    assert pod(job)["tolerations"][0] == {
+        "key": "sku",
+        "operator": "Equal",
+        "value": "gpu",
+        "effect": "NoSchedule",
+    }

@@ -1,0 +1,109 @@
+"""What a values file may say, and what is said of a wrong one."""
+
+import pytest
+
+from gpuscale.core.errors import ConfigError
+from gpuscale.install.values import parse_values
+
+SCALE = "{workload: {name: a}, target: 50, maxReplicas: 3}"
+
+
+def told(text):
+    with pytest.raises(ConfigError) as caught:
+        parse_values(text, "values.yaml")
+    return str(caught.value)
+
+
+def test_a_name_a_target_and_a_limit_are_enough():
+    spec = parse_values(f"spec: {{scale: [{SCALE}]}}", "values.yaml").spec
+    (scale,) = spec.scale
+    assert (scale.workload.kind, scale.workload.namespace) == ("Deployment", "default")
+    assert (scale.signal, scale.min_replicas, scale.autoscaler) == ("gpu-utilization", 1, "hpa")
+    assert (spec.provider, spec.prometheus.kind, spec.metrics_api.external) == (
+        "generic",
+        "own",
+        False,
+    )
+
+
+def test_every_fault_is_told_with_its_line_and_field():
+    text = "spec:\n  provider: aws\n  agent:\n    privileged: true\n  scale: []\n"
+    assert told(text).splitlines() == [
+        "values.yaml:2: spec.provider: found 'aws', expected 'aks', 'eks', 'ack', 'gke' or 'generic'",
+        "values.yaml:4: spec.agent.privileged: no such field here",
+    ]
+
+
+SCALED = (
+    "spec: {{scale: [{{workload: {{name: a}}, target: {target}, maxReplicas: 3, {more}}}]{rest}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "rest", "message"),
+    [
+        pytest.param(
+            50, "minReplicas: 0", "", "greater than or equal to 1", id="no pod no reading"
+        ),
+        pytest.param(50, "minReplicas: 4", "", "minReplicas 4 above maxReplicas 3", id="limits"),
+        pytest.param(5, "signal: graphics-engine", "", "a ratio, expected at most 1", id="ratio"),
+        pytest.param(
+            50, "metric: object, signal: gpu-memory", "", "whose mean is recorded", id="object"
+        ),
+        pytest.param(
+            50,
+            "autoscaler: keda",
+            ", metricsApi: {external: true}",
+            "KEDA serves external.metrics.k8s.io",
+            id="two servers of one API",
+        ),
+        pytest.param(50, "signal: gpu-share", "", "agent.attribution: processes", id="processes"),
+        pytest.param(
+            20,
+            "signal: ack-sm-utilization",
+            ", agent: {attribution: processes}",
+            "agent.style dcgm",
+            id="style",
+        ),
+        pytest.param(
+            50, "", ", agent: {style: ack}", "agent.style ack", id="pods are labelled otherwise"
+        ),
+        pytest.param(
+            50, "", ", agent: {attribution: none}", "ties GPUs to pods", id="whose reading"
+        ),
+        pytest.param(
+            50, "", ", prometheus: {kind: plain}", "kind plain without url", id="where is it"
+        ),
+        pytest.param(
+            50, "", ", prometheus: {kind: plain, url: 'ftp://x'}", "expected http://", id="scheme"
+        ),
+        pytest.param(50, "", ", namespace: 'a b'", "should match pattern", id="name"),
+        pytest.param(
+            50, "", ", image: {repository: 'a;rm -rf /'}", "should match pattern", id="shell"
+        ),
+    ],
+)
+def test_what_can_not_work_is_refused(target, more, rest, message):
+    assert message in told(SCALED.format(target=target, more=more, rest=rest))
+
+
+def test_a_workload_is_scaled_by_one_autoscaler():
+    assert "workload twice" in told(f"spec: {{scale: [{SCALE}, {SCALE}]}}")
+
+
+POOL = "cluster: c, region: r, instanceType: t, gpu: g"
+
+
+@pytest.mark.parametrize(
+    ("provider", "pool", "message"),
+    [
+        ("generic", POOL, "expected aks, eks, ack or gke"),
+        ("gke", f"{POOL}, autoscaler: karpenter", "expected aks or eks"),
+        ("aks", POOL, "without resourceGroup"),
+        ("ack", POOL, "ids of VSwitches"),
+        ("gke", f"{POOL}, minNodes: 9", "minNodes 9 above maxNodes 8"),
+        ("aks", f"{POOL}, resourceGroup: rg, name: much-too-long-name", "at most 12"),
+    ],
+)
+def test_a_node_pool_fits_its_provider(provider, pool, message):
+    assert message in told(f"spec: {{provider: {provider}, nodePool: {{{pool}}}}}")
