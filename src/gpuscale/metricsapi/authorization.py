@@ -5,9 +5,15 @@ pkg/authorization/authorizerfactory (delegating.go), pkg/endpoints/handlers/resp
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gpuscale.kube.auth import MASTERS, AccessReviewer, Attributes, Decision, User
-from gpuscale.metricsapi.paths import NoRouteError, split_path
+from gpuscale.metricsapi.paths import (
+    REMEMBERED_TEXT,
+    REMEMBERED_TEXTS,
+    NoRouteError,
+    split_path,
+)
 from gpuscale.sources.goquote import go_quote
 
 _VERBS = {
@@ -66,6 +72,12 @@ def attributes_of(method: str, raw_path: str, path: str, *, watches: bool = Fals
         path: decoded.
         watches: whether it asks for a watch.
     """
+    find = _attributes if len(raw_path) <= REMEMBERED_TEXT else _attributes.__wrapped__
+    return find(method, raw_path, path, watches)
+
+
+@lru_cache(maxsize=REMEMBERED_TEXTS)
+def _attributes(method: str, raw_path: str, path: str, watches: bool) -> Attributes:
     try:
         parts = split_path(raw_path)
     except NoRouteError:

@@ -5,7 +5,9 @@ pkg/authentication/request/x509 (x509.go) uses it: any certificate of the bundle
 come from the client, and an extended key usage, where there is one, has to allow clients.
 """
 
-from collections.abc import Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -15,6 +17,9 @@ from OpenSSL import crypto
 _PEM_END = "-----END CERTIFICATE-----"
 _PEM_START = "-----BEGIN CERTIFICATE-----"
 _FOR_CLIENTS = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+_REMEMBERED_S = 10.0
+"""How long a verdict holds: as long as those on tokens. Verifying takes a quarter of a millisecond."""
+_MAX_REMEMBERED = 1024
 MAX_BUNDLE = 1024 * 1024
 MAX_CHAIN = 10
 """Certificates that a client may show; real chains have one to three."""
@@ -32,15 +37,30 @@ class UntrustedError(Exception):
     """A certificate that was shown does not count."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What was found out about some certificates, which are told apart by the connection they came on."""
+
+    until_s: float
+    subject: Subject | None
+    fault: str = ""
+
+
 class CaBundle:
     """The certificates that others are held against.
+
+    Args:
+        pem: one certificate or more.
+        timer: returns seconds of any origin.
 
     Raises:
         ValueError: the text holds no certificates.
     """
 
-    def __init__(self, pem: str) -> None:
+    def __init__(self, pem: str, timer: Callable[[], float] = time.monotonic) -> None:
         self.pem = pem
+        self._timer = timer
+        self._verdicts: OrderedDict[tuple[crypto.X509, ...], _Verdict] = OrderedDict()
         self._store = crypto.X509Store()
         self._store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
         for certificate in _certificates(pem):
@@ -49,12 +69,35 @@ class CaBundle:
     def subject(self, presented: Sequence[crypto.X509]) -> Subject:
         """Return whom the first of the certificates names.
 
+        What a connection showed is looked at again after ten seconds, not for each of its requests.
+
         Args:
             presented: the client's own, then intermediates in any order; at least one.
 
         Raises:
             UntrustedError: not signed by this CA, not valid now, or not for clients.
         """
+        shown = tuple(presented)
+        verdict = self._verdicts.get(shown)
+        if verdict is None or self._timer() >= verdict.until_s:
+            verdict = self._judge(shown)
+        if verdict.subject is None:
+            raise UntrustedError(verdict.fault)
+        return verdict.subject
+
+    def _judge(self, shown: tuple[crypto.X509, ...]) -> "_Verdict":
+        until_s = self._timer() + _REMEMBERED_S
+        try:
+            verdict = _Verdict(until_s, self._verified(shown))
+        except UntrustedError as error:
+            verdict = _Verdict(until_s, None, str(error))
+        self._verdicts[shown] = verdict
+        self._verdicts.move_to_end(shown)
+        if len(self._verdicts) > _MAX_REMEMBERED:
+            self._verdicts.popitem(last=False)
+        return verdict
+
+    def _verified(self, presented: Sequence[crypto.X509]) -> Subject:
         leaf, *others = presented
         if len(others) >= MAX_CHAIN:
             raise UntrustedError(

@@ -6,11 +6,15 @@ pkg/apiserver/endpoints/handlers (get.go).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote
 
 ALL = "*"
 MAX_PATH = 8 * 1024
 """Characters of a path; names and metric names together have far fewer."""
+REMEMBERED_TEXT = 512
+"""Characters of a path or selector up to which its meaning is remembered: HPAs ask the same all day."""
+REMEMBERED_TEXTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,12 @@ def split_path(raw_path: str) -> tuple[str, ...]:
     Raises:
         NoRouteError: a part is empty, or all are too long.
     """
+    split = _split if len(raw_path) <= REMEMBERED_TEXT else _split.__wrapped__
+    return split(raw_path)
+
+
+@lru_cache(maxsize=REMEMBERED_TEXTS)
+def _split(raw_path: str) -> tuple[str, ...]:
     parts = tuple(unquote(part) for part in raw_path.strip("/").split("/"))
     if len(raw_path) > MAX_PATH or not all(parts):
         raise NoRouteError

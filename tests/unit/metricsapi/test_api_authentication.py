@@ -8,6 +8,7 @@ from gpuscale.core.errors import UnavailableError
 from gpuscale.kube.auth import NOBODY, RequestHeaders, Trust, User
 from gpuscale.metricsapi.authentication import Authenticator, Credentials, UnauthenticatedError
 from gpuscale.metricsapi.chains import CaBundle, Subject, UntrustedError
+from gpuscale.testing.cluster.waiting import wait_until
 
 ALL = "system:authenticated"
 
@@ -175,3 +176,22 @@ def test_a_bundle_may_hold_several_cas_and_words_between(cas):
     both = CaBundle(f"# one\n{cas['clients'].pem}\n# two\n{cas['strangers'].pem}")
     assert both.subject(shown(cas["strangers"].client("s"))).common_name == "s"
     assert both.subject(shown(cas["clients"].client("c"))).common_name == "c"
+
+
+def is_trusted(bundle, presented):
+    try:
+        return bool(bundle.subject(presented).common_name)
+    except UntrustedError:
+        return False
+
+
+def test_a_verdict_holds_for_ten_seconds_and_no_longer(cas):
+    seconds = [0.0]
+    pem, client = cas["clients"].pem, shown(cas["clients"].client("joe", days=(-1, 4 / 86_400)))
+    bundle = CaBundle(pem, lambda: seconds[0])
+    assert bundle.subject(client).common_name == "joe"
+    wait_until(lambda: not is_trusted(CaBundle(pem), client), "the certificate to expire")
+    seconds[0] = 9.9
+    assert is_trusted(bundle, client)
+    seconds[0] = 10.0
+    assert not is_trusted(bundle, client)
