@@ -31,6 +31,7 @@ MAX_SERIES = 200_000
 """What a decoder keeps at most."""
 
 _SHOWN = 60
+_MAX_WHOLE = 1 << 1023
 _SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "-Inf": -math.inf}
 
 
@@ -115,6 +116,8 @@ class StreamDecoder:
         measured_ms: when those values were measured; None before the snapshot.
         error: why the agent's latest read failed; None when it went well.
         ended: why the stream ended; None while it goes on.
+        touched: the series whose values the last line brought.
+        is_reshaped: whether series came or went with the last line.
     """
 
     def __init__(self) -> None:
@@ -122,6 +125,8 @@ class StreamDecoder:
         self.measured_ms: int | None = None
         self.error: str | None = None
         self.ended: str | None = None
+        self.touched: list[SeriesKey] = []
+        self.is_reshaped = False
         self._keys: dict[int, SeriesKey] = {}
 
     def feed(self, line: bytes) -> None:
@@ -132,6 +137,7 @@ class StreamDecoder:
         """
         message = _parsed(line)
         kind = message.get("kind")
+        self.touched, self.is_reshaped = [], False
         if kind == "end":
             self.ended = str(message.get("reason", ""))
             return
@@ -155,10 +161,13 @@ class StreamDecoder:
             raise StreamError(f"found stream version {found}, expected {VERSION}")
         self.series.clear()
         self._keys.clear()
+        self.is_reshaped = True
         self._add_all(message.get("series", []))
 
     def _change(self, message: Mapping[str, object]) -> None:
-        for id_ in _list(message.get("gone", []), "gone"):
+        gone, new = _list(message.get("gone", []), "gone"), _list(message.get("new", []), "new")
+        self.is_reshaped = bool(gone or new)
+        for id_ in gone:
             self.series.pop(self._keys.pop(_whole(id_, "gone"), _NO_SERIES), None)
         values = message.get("values", {})
         if not isinstance(values, dict):
@@ -172,7 +181,8 @@ class StreamDecoder:
                     f"values: found the id {_shown(id_text)}, which stands for nothing"
                 )
             self.series[key] = _decoded(value)
-        self._add_all(message.get("new", []))
+            self.touched.append(key)
+        self._add_all(new)
 
     def _add_all(self, entries: object) -> None:
         for entry in _list(entries, "series"):
@@ -192,6 +202,7 @@ class StreamDecoder:
             raise StreamError(f"series: found {_shown(entry)} twice")
         self._keys[id_] = key
         self.series[key] = _decoded(value)
+        self.touched.append(key)
 
 
 _NO_SERIES = SeriesKey("", ())
@@ -217,6 +228,8 @@ def _encoded(value: Value) -> Value | str:
 
 def _decoded(value: object) -> Value:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, int) and abs(value) >= _MAX_WHOLE:
+            raise StreamError("found a whole number that is too large, expected a 64-bit float")
         return value
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]

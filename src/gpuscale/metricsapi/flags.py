@@ -62,9 +62,98 @@ _PROMETHEUS = (
         "prometheus-token-file", "Bearer token to go to Prometheus with; renewed tokens are used."
     ),
     Flag("prometheus-header", "NAME=VALUE to send to Prometheus.", repeats=True),
+    Flag("prometheus-username", "User of basic authentication at Prometheus.", is_ours=True),
+    Flag(
+        "prometheus-password-file",
+        "Password of that user; renewed passwords are used.",
+        is_ours=True,
+    ),
+    Flag(
+        "prometheus-timeout",
+        "How long Prometheus may take for an answer.",
+        "duration",
+        "30s",
+        is_ours=True,
+    ),
+    Flag(
+        "prometheus-max-query-length",
+        "Characters of a query, with GET of the encoded one; more objects are asked for in parts. "
+        "0 is 16000, with GET 7000.",
+        "int",
+        "0",
+        is_ours=True,
+    ),
+)
+_STREAMS = (
+    Flag(
+        "agent-service",
+        "Service of gpuscale's node agents, NAME or NAMESPACE/NAME; its EndpointSlices name them.",
+        default="gpuscale-exporter",
+        is_ours=True,
+    ),
+    Flag(
+        "agent-selector",
+        "Labels of the agents' EndpointSlices, in place of a Service's name.",
+        is_ours=True,
+    ),
+    Flag(
+        "agent-port",
+        "Name of the agents' port; metrics, or else the first, if empty.",
+        is_ours=True,
+    ),
+    Flag(
+        "agent",
+        "Address of a node agent, as 127.0.0.1:9400 or as a URL.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag(
+        "agent-ca-file", "CAs of the agents' certificates; they are come to by HTTPS.", is_ours=True
+    ),
+    Flag("agent-username", "User of basic authentication at the agents.", is_ours=True),
+    Flag("agent-password-file", "Password of that user; renewed passwords are used.", is_ours=True),
+    Flag("agent-token-file", "Bearer token for the agents; renewed tokens are used.", is_ours=True),
+    Flag("scrape", "URL of something else to scrape.", repeats=True, is_ours=True),
+    Flag(
+        "scrape-annotated-pods",
+        "Scrape pods with the annotation prometheus.io/scrape.",
+        "bool",
+        "true",
+        is_ours=True,
+    ),
+    Flag("scrape-interval", "From one scrape to the next.", "duration", "5s", is_ours=True),
+    Flag(
+        "honor-labels",
+        "An exposed label wins over the target's of the same name; otherwise it becomes exported_<name>.",
+        "bool",
+        "true",
+        is_ours=True,
+    ),
+    Flag("store-retention", "How long samples are kept.", "duration", "15m", is_ours=True),
+    Flag("store-max-series", "Series that are kept at most.", "int", "200000", is_ours=True),
 )
 _METRICS = (
     Flag("config", "Rule file; read again when it changes."),
+    Flag(
+        "source",
+        "Where values come from: prometheus, or streams of node agents and scrapes without a Prometheus.",
+        default="prometheus",
+        is_ours=True,
+    ),
+    Flag(
+        "value-freshness",
+        "How old an answer of the source may be when it serves another request; 0 asks for each.",
+        "duration",
+        "1s",
+        is_ours=True,
+    ),
+    Flag(
+        "value-max-age",
+        "A value that was measured longer ago is absent; 0 is no limit.",
+        "duration",
+        "2m",
+        is_ours=True,
+    ),
     Flag(
         "metrics-relist-interval",
         "From one discovery of metrics to the next.",
@@ -272,6 +361,7 @@ GROUPS = MappingProxyType(
     {
         "Metrics": _METRICS,
         "Prometheus": _PROMETHEUS,
+        "Streams": _STREAMS,
         "Cluster": _CLUSTER,
         "Serving": _SERVING,
         "Authentication": _AUTHENTICATION,

@@ -121,23 +121,23 @@ class ServerMetrics:
         """Return what was counted."""
         now_ms = self._clock.now_ms()
         return (
-            _family(
+            family(
                 "build_info", "gauge", "Version of the server.", {(("version", __version__),): 1}
             ),
-            _family(
+            family(
                 "requests_total",
                 "counter",
                 "Requests by API group, or by path outside the groups, and by status code.",
                 {(("group", g), ("code", str(c))): n for (g, c), n in self._requests.items()},
             ),
             _histograms("request_duration_seconds", "Time to answer.", "group", self._durations),
-            _family(
+            family(
                 "rejected_requests_total",
                 "counter",
                 "Requests that were turned away, by reason.",
                 {(("reason", reason),): n for reason, n in self._rejected.items()},
             ),
-            _family(
+            family(
                 "value_age_seconds",
                 "gauge",
                 "Age of the oldest value in the latest answer for a metric.",
@@ -146,7 +146,7 @@ class ServerMetrics:
                     for (group, metric), answer in self._answers.items()
                 },
             ),
-            _family(
+            family(
                 "hop_lag_seconds",
                 "gauge",
                 "Time that a metric's values take for each hop, as far as it is known, and for all of these.",
@@ -162,7 +162,7 @@ class ServerMetrics:
                 "endpoint",
                 self._asked,
             ),
-            _family(
+            family(
                 "source_failures_total",
                 "counter",
                 "Questions that the source of values did not answer.",
@@ -184,7 +184,7 @@ def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
         {} if provider.relisted_ms is None else {(): provider.relisted_ms / 1000}
     )
     return (
-        _family(
+        family(
             "discovered_metrics",
             "gauge",
             "Metrics that are listed.",
@@ -193,19 +193,19 @@ def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
                 (("group", EXTERNAL_GROUP),): len(catalogue.external),
             },
         ),
-        _family(
+        family(
             "series_queries",
             "gauge",
             "Distinct series queries of the rules.",
             {(): len(provider.config.series_queries())},
         ),
-        _family(
+        family(
             "failing_series_queries",
             "gauge",
             "Series queries that were not answered in the latest discovery.",
             {(): len(catalogue.failures)},
         ),
-        _family(
+        family(
             "last_discovery_timestamp_seconds",
             "gauge",
             "When discovery last ended, in seconds since the epoch.",
@@ -217,19 +217,19 @@ def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
 def rule_families(state: RuleState) -> tuple[Family, ...]:
     """Return how the rule file does."""
     return (
-        _family(
+        family(
             "config_last_reload_successful",
             "gauge",
             "1 if the rule file as it is now is served.",
             {(): int(state.fault is None)},
         ),
-        _family(
+        family(
             "config_last_reload_success_timestamp_seconds",
             "gauge",
             "When the rules that are served were read, in seconds since the epoch.",
             {(): state.good_ms / 1000},
         ),
-        _family(
+        family(
             "config_reload_failures_total",
             "counter",
             "Changes of the rule file that were not taken.",
@@ -240,7 +240,7 @@ def rule_families(state: RuleState) -> tuple[Family, ...]:
 
 def cache_family(counts: Mapping[str, tuple[int, int]]) -> Family:
     """Return how often each cache could answer; hits, then misses."""
-    return _family(
+    return family(
         "cache_lookups_total",
         "counter",
         "Questions to a cache, by whether it knew the answer.",
@@ -255,13 +255,13 @@ def cache_family(counts: Mapping[str, tuple[int, int]]) -> Family:
 def object_families(copies: Mapping[str, tuple[int, bool]]) -> tuple[Family, ...]:
     """Return how many objects are known of each resource, and whether they are kept up."""
     return (
-        _family(
+        family(
             "watched_objects",
             "gauge",
             "Objects that are known, by resource.",
             {(("resource", name),): count for name, (count, _) in copies.items()},
         ),
-        _family(
+        family(
             "watch_up",
             "gauge",
             "1 if the objects of a resource are kept up to date.",
@@ -278,7 +278,8 @@ def with_samples(*groups: Iterable[Family]) -> tuple[Family, ...]:
 Families = Callable[[], tuple[Family, ...]]
 
 
-def _family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) -> Family:
+def family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) -> Family:
+    """Return a family whose name begins as all of the server's do, its samples sorted by labels."""
     samples = tuple(Sample(labels, value) for labels, value in sorted(values.items()))
     return Family(f"{_PREFIX}_{name}", type_, help_, samples)
 

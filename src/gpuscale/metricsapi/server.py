@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gpuscale.exposition.families import Family
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.kube.api import SERVICE_ACCOUNT, ApiClient, MetadataClient
 from gpuscale.kube.auth import AccessReviewer, TokenReviewer, TrustConfigMap
+from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.directory import ObjectCopies
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.metricsapi.app import add_routes
@@ -29,6 +30,7 @@ from gpuscale.metricsapi.authorization import Authorizer
 from gpuscale.metricsapi.certificates import names_of_service
 from gpuscale.metricsapi.client_tls import ListeningContext, TlsRules
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
+from gpuscale.metricsapi.feed_metrics import feed_families, feed_remark, value_families
 from gpuscale.metricsapi.guard import Guard, Inner, counted, unguarded
 from gpuscale.metricsapi.health import Check
 from gpuscale.metricsapi.hop_lag import HopLag
@@ -54,6 +56,10 @@ from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
 from gpuscale.metricsapi.timed_source import TimedSource
 from gpuscale.metricsapi.trust import TrustSources
 from gpuscale.metricsapi.usage import UsageProvider
+from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.feeds.collector import FeedCollector
+from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.questions import Sharing
 from gpuscale.sources.resources import KUBERNETES, ResourceMapper
 from gpuscale.sources.source import MetricSource
 
@@ -108,6 +114,8 @@ class MetricsApiServer:
         self._trust: TrustSources | None = None
         self._published: TrustConfigMap | None = None
         self._caches: dict[str, TokenReviewer | AccessReviewer] = {}
+        self._feeds: FeedCollector | None = None
+        self._sharing = Sharing(settings.freshness_ms)
 
     async def run(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
         """Serve until `stop` is set.
@@ -155,7 +163,7 @@ class MetricsApiServer:
         if cluster is not None:
             self._mapper = await read_mapper(cluster.objects)
         self._rules = RuleFile(self._settings.rule_file, self._mapper, self._clock.now_ms())
-        source = self._open_source(stack)
+        source = self._open_source(stack, is_clustered=cluster is not None)
         timed = TimedSource(source, self._metrics)
         self._provider = self._make_provider(cluster, timed)
         self._usage = UsageProvider(
@@ -164,7 +172,11 @@ class MetricsApiServer:
             NoObjects() if self._copies is None else ClusterObjects(self._copies),
             self._clock,
         )
+        stack.push_async_callback(self._provider.close)
         self._tasks.append(("discovery", self._provider.run))
+        if (feeds := self._feeds) is not None:
+            relist = self._provider.relist
+            self._tasks.append(("new series", lambda: feeds.follow_new_series(relist)))
         if interval_s := self._settings.hop_lag_interval_s:
             lag = HopLag(self._provider, timed, self._metrics, self._clock, interval_s)
             self._tasks.append(("hop lag", lag.run))
@@ -175,11 +187,28 @@ class MetricsApiServer:
             self._guard = self._make_guard(cluster)
             self._certificate = self._make_certificate()
 
-    def _open_source(self, stack: AsyncExitStack) -> MetricSource:
+    def _open_source(self, stack: AsyncExitStack, *, is_clustered: bool) -> MetricSource:
         if self._source is not None:
             return self._source
+        if self._settings.feeds is not None:
+            return self._open_feeds(stack, self._settings.feeds, is_clustered=is_clustered)
         source = make_source(self._settings.source)
+        self._sharing = replace(self._sharing, fits=source.takes)
         stack.push_async_callback(source.close)
+        return source
+
+    def _open_feeds(
+        self, stack: AsyncExitStack, feeds: FeedSettings, *, is_clustered: bool
+    ) -> MetricSource:
+        kube = None
+        kube_settings = self._kube_settings(self._settings.kubeconfig)
+        if is_clustered:
+            kube = KubeConnection(kube_settings)
+            stack.push_async_callback(kube.close)
+        self._feeds = FeedCollector(feeds, self._clock, kube, kube_settings)
+        self._tasks.append(("feeds", self._feeds.run))
+        source = EmbeddedSource(self._feeds.store)
+        self._sharing = replace(self._sharing, fits=source.takes)
         return source
 
     async def _connect(self, stack: AsyncExitStack) -> _Cluster | None:
@@ -213,6 +242,8 @@ class MetricsApiServer:
                 settings.relist_interval_s,
                 settings.max_age_s,
                 self._mapper,
+                sharing=self._sharing,
+                max_value_age_s=settings.max_value_age_s,
             )
         self._copies = ObjectCopies(
             cluster.objects, self._kube_settings(settings.kubeconfig), self._clock
@@ -228,6 +259,8 @@ class MetricsApiServer:
             settings.max_age_s,
             self._mapper,
             objects.ready,
+            self._sharing,
+            settings.max_value_age_s,
         )
 
     def _make_guard(self, cluster: _Cluster | None) -> Guard:
@@ -346,6 +379,8 @@ class MetricsApiServer:
             rule_families(self._rules.state),
             [cache_family(counts)],
             object_families(objects),
+            value_families(self._provider),
+            () if self._feeds is None else feed_families(self._feeds),
         )
 
     def _kube_settings(self, path: Path | None) -> KubeSettings:
@@ -355,6 +390,8 @@ class MetricsApiServer:
         if endpoint == "livez":
             return ()
         checks = [self._rules_check(), *self._watch_checks()]
+        if self._feeds is not None:
+            checks.append(Check("feeds", remark=feed_remark(self._feeds)))
         if self._trust is not None:
             checks.append(_remarked("authentication", self._trust.faults()))
         if self._certificate is not None:

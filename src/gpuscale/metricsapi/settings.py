@@ -1,12 +1,15 @@
 """All that a metrics API server is told when it starts, from its flags."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS, Flag
+from gpuscale.sources.feeds.endpoint_slices import AgentChoice
+from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.feeds.targets import Target, static_agent, static_scrape
 
 _TRUE = {"1", "t", "true"}
 _FALSE = {"0", "f", "false"}
@@ -26,6 +29,10 @@ class SourceSettings:
     """Certificate and key."""
     token_file: Path | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    username: str | None = None
+    password_file: Path | None = None
+    timeout_s: float = 30.0
+    max_query_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,12 @@ class MetricsApiSettings:
     serving: ServingSettings
     auth: AuthSettings
     verbosity: int = 0
+    feeds: FeedSettings | None = None
+    """What fills the store where there is no Prometheus; None where there is one."""
+    freshness_ms: int = 0
+    """How old an answer of the source may be when it serves another request."""
+    max_value_age_s: float | None = None
+    """None for any age."""
     context: str | None = None
     """Of the kubeconfigs; their current one when None."""
     notes: tuple[str, ...] = ()
@@ -132,6 +145,11 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         source=_source(flags),
         serving=serving,
         auth=_auth(flags),
+        feeds=_feeds(flags)
+        if flags.choice("source", "prometheus", "streams") == "streams"
+        else None,
+        freshness_ms=round(flags.seconds("value-freshness") * 1000),
+        max_value_age_s=flags.seconds("value-max-age") or None,
         verbosity=flags.number("v"),
         notes=tuple(
             f"--{name} changes nothing: {FLAGS[name].no_effect}"
@@ -160,6 +178,40 @@ def _source(flags: "_Flags") -> SourceSettings:
         client_files=pair,
         token_file=flags.path("prometheus-token-file"),
         headers=tuple((name, value) for name, _, value in headers),
+        username=flags.text("prometheus-username") or None,
+        password_file=flags.path("prometheus-password-file"),
+        timeout_s=flags.seconds("prometheus-timeout") or 30.0,
+        max_query_chars=flags.number("prometheus-max-query-length") or None,
+    )
+
+
+def _feeds(flags: "_Flags") -> FeedSettings:
+    honor_labels = flags.truth("honor-labels")
+    namespace, _, service = flags.text("agent-service").rpartition("/")
+    ca_file = flags.path("agent-ca-file")
+    agents = AgentChoice(
+        service=service,
+        namespace=namespace,
+        selector=flags.text("agent-selector"),
+        port=flags.text("agent-port"),
+        scheme="" if ca_file is None else "https",
+        honor_labels=honor_labels,
+    )
+    return FeedSettings(
+        agents=agents,
+        static=(
+            *(flags.target("agent", each, static_agent) for each in flags.every("agent")),
+            *(flags.target("scrape", each, static_scrape) for each in flags.every("scrape")),
+        ),
+        scrapes_pods=flags.truth("scrape-annotated-pods"),
+        scrape_interval_s=flags.seconds("scrape-interval") or 5.0,
+        honor_labels=honor_labels,
+        agent_ca_file=ca_file,
+        agent_username=flags.text("agent-username") or None,
+        agent_password_file=flags.path("agent-password-file"),
+        agent_token_file=flags.path("agent-token-file"),
+        retention_ms=round(flags.seconds("store-retention") * 1000) or 900_000,
+        max_series=flags.number("store-max-series") or 200_000,
     )
 
 
@@ -302,6 +354,13 @@ class _Flags:
             return parse_duration_ms(self.text(name)) / 1000
         except ValueError:
             raise self._wrong(name, "a duration such as 30s or 10m") from None
+
+    def target(self, name: str, text: str, make: Callable[[str], Target]) -> Target:
+        """Return the target of an address."""
+        try:
+            return make(text)
+        except UsageError as error:
+            raise UsageError(f"--{name}: {error}") from None
 
     def choice(self, name: str, *choices: str) -> str:
         """Return one of the choices; an empty text, where it may be, stands for the first."""

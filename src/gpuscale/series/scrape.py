@@ -15,6 +15,7 @@ from gpuscale.exposition.lines import LineError, SampleLine, is_plain, parse_lin
 from gpuscale.exposition.parse import ExpositionError, check_size, line_error
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.store import Series, SeriesStore
+from gpuscale.series.target import TargetSeries
 
 MAX_AHEAD_MS = 600_000
 """How far in the future a sample's own timestamp may lie, as Prometheus bounds it."""
@@ -66,13 +67,11 @@ class ScrapeTarget:
         source: str = "<scrape>",
     ) -> None:
         self._store = store
-        self._labels = {name: value for name, value in labels.items() if value}
-        self._honor_labels = honor_labels
+        self._target = TargetSeries(store, labels, honor_labels=honor_labels)
         self._source = source
         self._refs: dict[str, Series] = {}
         self._heads: dict[Series, str] = {}
         self._last: list[Series] = []
-        self._reports: dict[str, Series] = {}
 
     def ingest(self, text: str, t_ms: int, duration_seconds: float | None = None) -> ScrapeResult:
         """Store what the target answered, all of it or nothing.
@@ -107,8 +106,7 @@ class ScrapeTarget:
     def gone(self, t_ms: int) -> None:
         """Note that the target is no more: all that was written for it ends, `up` included."""
         self._end_missing([], t_ms)
-        for series in self._reports.values():
-            self._store.mark_stale(series, t_ms)
+        self._target.end_reports(t_ms)
 
     def _read(self, text: str) -> _Scrape:
         lines = text.split("\n")
@@ -158,7 +156,7 @@ class ScrapeTarget:
             raise line_error(error, self._source, number) from None
         if not isinstance(parsed, SampleLine):
             return
-        ref = self._store.ref(self._merged(parsed))
+        ref = self._target.ref({METRIC_NAME: parsed.name, **dict(parsed.labels)})
         if parsed.timestamp_ms is not None:
             scrape.timed.append((ref, float(parsed.value), parsed.timestamp_ms))
             return
@@ -167,16 +165,6 @@ class ScrapeTarget:
         head = line.rpartition(" ")[0]
         if head.rstrip(" \t") == parsed.head:
             scrape.heads[head] = ref
-
-    def _merged(self, line: SampleLine) -> dict[str, str]:
-        exposed = {METRIC_NAME: line.name, **dict(line.labels)}
-        if self._honor_labels:
-            return {**self._labels, **exposed}
-        merged = {**exposed, **self._labels}
-        clashing = [name for name in self._labels if exposed.get(name)]
-        for name in sorted(clashing, key=len):
-            merged[_free_name(name, merged)] = exposed[name]
-        return merged
 
     def _append_timed(self, timed: Iterable[tuple[Series, float, int]], t_ms: int) -> int:
         latest_ms = t_ms + MAX_AHEAD_MS
@@ -202,21 +190,8 @@ class ScrapeTarget:
         self._last = current
 
     def _report(self, t_ms: int, *, up: int, samples: int, duration_seconds: float | None) -> None:
-        self._write("up", up, t_ms)
-        self._write("scrape_samples_scraped", samples, t_ms)
+        report = self._target.report
+        report("up", up, t_ms)
+        report("scrape_samples_scraped", samples, t_ms)
         if duration_seconds is not None:
-            self._write("scrape_duration_seconds", duration_seconds, t_ms)
-
-    def _write(self, name: str, value: float, t_ms: int) -> None:
-        ref = self._reports.get(name)
-        if ref is None:
-            ref = self._reports[name] = self._store.ref({**self._labels, METRIC_NAME: name})
-        self._store.append_ref(ref, t_ms, value)
-
-
-def _free_name(name: str, taken: Mapping[str, str]) -> str:
-    """Return the name with as many `exported_` before it as make it unique."""
-    while True:
-        name = f"exported_{name}"
-        if not taken.get(name):
-            return name
+            report("scrape_duration_seconds", duration_seconds, t_ms)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.series.evaluate import instant
-from gpuscale.series.parse import parse_matchers, parse_query
+from gpuscale.series.parse import MAX_QUERY_CHARS, parse_matchers, parse_query
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.values import Value
 
@@ -14,6 +14,10 @@ class EmbeddedSource:
     """A `MetricSource` over a series store."""
 
     store: SeriesStore
+
+    def takes(self, promql: str) -> bool:
+        """Return whether a query is short enough to be read."""
+        return len(promql) <= MAX_QUERY_CHARS
 
     def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
         """Return the label sets of the series with a sample since `start_ms`.

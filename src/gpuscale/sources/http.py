@@ -1,13 +1,17 @@
 """One HTTP session for a client that asks again and again; answers are bounded in size."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from gpuscale.core.errors import UpstreamError
+from gpuscale.sources.access import Access
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
@@ -19,10 +23,14 @@ class HttpSession:
     Args:
         timeout_s: for a whole request.
         max_response_bytes: a larger answer is an error.
+        access: what every request carries so that it is let in.
+        max_connections: at a time; 0 for no limit.
     """
 
     timeout_s: float = 30.0
     max_response_bytes: int = MAX_RESPONSE_BYTES
+    access: Access = field(default_factory=Access)
+    max_connections: int = 100
     _session: aiohttp.ClientSession | None = field(default=None, repr=False)
 
     async def __aenter__(self) -> Self:
@@ -52,15 +60,32 @@ class HttpSession:
 
         Raises:
             aiohttp.ClientError, TimeoutError, OSError: no answer.
+            UnavailableError: a secret can't be read.
             UpstreamError: an answer larger than allowed.
         """
-        async with self._open().request(method, url, allow_redirects=False, **options) as response:
+        async with self.stream(method, url, **options) as response:
             return response.status, await self._body(response)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: URL,
+        **options: Any,  # noqa: ANN401
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Hold an answer open, to be read as it comes; arguments and errors as `fetch`."""
+        headers: CIMultiDict[str] = CIMultiDict(options.pop("headers", ()))
+        headers.extend(await self.access.headers())
+        async with self._open().request(
+            method, url, allow_redirects=False, headers=headers, ssl=self.access.tls(), **options
+        ) as response:
+            yield response
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=self.timeout_s)
-            self._session = aiohttp.ClientSession(timeout=timeout)
+            connector = aiohttp.TCPConnector(limit=self.max_connections)
+            self._session = aiohttp.ClientSession(timeout=timeout, connector=connector)
         return self._session
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:

@@ -5,12 +5,12 @@ prometheus-adapter v0.12.0 pkg/client (api.go). The answers hold the time of the
 of the samples behind it, so `measured_ms` of a row is when the query was evaluated.
 """
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote_plus
 
 import aiohttp
 from yarl import URL
@@ -25,11 +25,13 @@ from gpuscale.series.values import (
     Vector,
     VectorSample,
 )
+from gpuscale.sources.access import LOOK_S, Access, SecretFile, TlsFiles
 from gpuscale.sources.http import HttpSession
 
+MAX_QUERY_CHARS = {"POST": 16_000, "GET": 7_000}
+"""VictoriaMetrics takes 16 KiB of query unless told otherwise, and many proxies 8 KiB of an address."""
 _JSON_STATUSES = {400, 422, 503}
 _RETRY_ERRORS = {"timeout", "canceled", "unavailable"}
-_TOKEN_AGE_SECONDS = 10.0
 _MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What reading an answer of another shape raises."""
 
@@ -46,16 +48,30 @@ class PrometheusSettings:
     """Sent with every request; a name may come twice."""
     bearer_token_file: Path | None = None
     """Read again as it changes, because tokens of service accounts are renewed."""
+    username: str | None = None
+    """Of basic authentication."""
+    password_file: Path | None = None
+    """Read again as it changes."""
     timeout_s: float = 30.0
     """For a whole request."""
     max_response_bytes: int = 256 * 1024 * 1024
     """A larger answer is refused; a guard for the memory of this process."""
+    max_query_chars: int | None = None
+    """Characters of a query, or of the encoded one with GET; None is `MAX_QUERY_CHARS`."""
+    look_s: float = LOOK_S
+    """How often the files of token and password are looked at."""
 
     def __post_init__(self) -> None:
         if self.verb not in {"GET", "POST"}:
             raise ValueError(f"found verb {self.verb!r}, expected GET or POST")
         if URL(self.url).scheme not in {"http", "https"}:
             raise ValueError(f"found {self.shown_url!r}, expected an http:// or https:// address")
+        ways = (URL(self.url).user, self.username, self.bearer_token_file)
+        if sum(way is not None for way in ways) > 1:
+            raise ValueError(
+                "found more than one of a bearer token, a username and a user in the address, "
+                "expected one way to show who asks"
+            )
 
     @property
     def shown_url(self) -> str:
@@ -64,19 +80,14 @@ class PrometheusSettings:
         return str(url.with_user(None) if url.user is not None else url)
 
 
-@dataclass(slots=True)
-class _Token:
-    text: str
-    read_at: float
-
-
 class PrometheusSource:
     """A `MetricSource` over HTTP. Use it in `async with`, or `close` it."""
 
-    def __init__(self, settings: PrometheusSettings) -> None:
+    def __init__(self, settings: PrometheusSettings, tls: TlsFiles | None = None) -> None:
         self.settings = settings
-        self._http = HttpSession(settings.timeout_s, settings.max_response_bytes)
-        self._token: _Token | None = None
+        self._http = HttpSession(
+            settings.timeout_s, settings.max_response_bytes, _access(settings, tls)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,6 +98,13 @@ class PrometheusSource:
     async def close(self) -> None:
         """Close the connections that are kept open between requests."""
         await self._http.close()
+
+    def takes(self, promql: str) -> bool:
+        """Return whether a query is short enough to be sent."""
+        settings = self.settings
+        most = settings.max_query_chars or MAX_QUERY_CHARS[settings.verb]
+        length = len(promql) if settings.verb == "POST" else len(quote_plus(promql))
+        return length <= most
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
         """Return the label sets of the series with a sample since `start_ms`; see `MetricSource`."""
@@ -109,6 +127,8 @@ class PrometheusSource:
     async def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
         try:
             status, body = await self._request(endpoint, parameters)
+        except UnavailableError as error:
+            raise UnavailableError(f"{self._who()}: {error}") from error
         except UpstreamError as error:
             raise UpstreamError(f"{self._who()}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -125,24 +145,7 @@ class PrometheusSource:
             url,
             params=None if posts else parameters,
             data=parameters if posts else None,
-            headers=await self._headers(),
         )
-
-    async def _headers(self) -> list[tuple[str, str]]:
-        headers = list(self.settings.headers)
-        if self.settings.bearer_token_file is not None:
-            headers.append(("Authorization", f"Bearer {await self._bearer_token()}"))
-        return headers
-
-    async def _bearer_token(self) -> str:
-        now = asyncio.get_running_loop().time()
-        path = self.settings.bearer_token_file
-        if path is not None and (
-            self._token is None or now - self._token.read_at >= _TOKEN_AGE_SECONDS
-        ):
-            text = await asyncio.to_thread(path.read_text, "utf-8")
-            self._token = _Token(text.strip(), now)
-        return self._token.text if self._token is not None else ""
 
     def _data(self, status: int, body: bytes) -> Any:  # noqa: ANN401 - JSON
         if not 200 <= status < 300 and status not in _JSON_STATUSES:
@@ -165,6 +168,17 @@ class PrometheusSource:
 
     def _who(self) -> str:
         return f"Prometheus at {self.settings.shown_url}"
+
+
+def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> Access:
+    token, password = settings.bearer_token_file, settings.password_file
+    return Access(
+        settings.headers,
+        None if token is None else SecretFile(token, settings.look_s),
+        settings.username,
+        None if password is None else SecretFile(password, settings.look_s),
+        tls,
+    )
 
 
 def _seconds(time_ms: int) -> str:

@@ -1,5 +1,7 @@
 """Requests to a Prometheus, and its answers and faults, over loopback."""
 
+import base64
+
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
@@ -178,17 +180,52 @@ async def test_headers_may_come_twice(fake):
     assert [value for name, value in fake.headers[0] if name == "x-scope"] == ["a", "b"]
 
 
-async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr("gpuscale.sources.prometheus._TOKEN_AGE_SECONDS", 0.0)
+async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path):
     token = tmp_path / "token"
     token.write_text("one\n")
-    settings = PrometheusSettings(fake.url, bearer_token_file=token)
+    settings = PrometheusSettings(fake.url, bearer_token_file=token, look_s=0.0)
     async with PrometheusSource(settings) as source:
         await source.series("m", 0)
         token.write_text("two\n")
         await source.series("m", 0)
+        token.unlink()  # as when it is being replaced
+        await source.series("m", 0)
     sent = [dict(headers)["authorization"] for headers in fake.headers]
-    assert sent == ["Bearer one", "Bearer two"]
+    assert sent == ["Bearer one", "Bearer two", "Bearer two"]
+
+
+async def test_basic_authentication_takes_its_password_from_a_file(fake, tmp_path):
+    password = tmp_path / "password"
+    password.write_text("open:sesame\n")
+    settings = PrometheusSettings(fake.url, username="ali", password_file=password, look_s=0.0)
+    async with PrometheusSource(settings) as source:
+        await source.series("m", 0)
+        password.write_text("renewed")
+        await source.series("m", 0)
+    sent = [dict(headers)["authorization"].removeprefix("Basic ") for headers in fake.headers]
+    assert [base64.b64decode(each) for each in sent] == [b"ali:open:sesame", b"ali:renewed"]
+
+
+async def test_a_secret_that_was_never_there_is_told(fake, tmp_path):
+    settings = PrometheusSettings(fake.url, bearer_token_file=tmp_path / "none")
+    async with PrometheusSource(settings) as source:
+        with pytest.raises(UnavailableError, match="none can't be read: No such file"):
+            await source.series("m", 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "query", "takes"),
+    [
+        ({}, "x" * 16_000, True),
+        ({}, "x" * 16_001, False),
+        ({"verb": "GET"}, "x" * 7_000, True),
+        ({"verb": "GET"}, "|" * 7_000, False),  # %7C each
+        ({"max_query_chars": 10}, "x" * 11, False),
+    ],
+)
+def test_how_long_a_query_may_be(settings, query, takes):
+    source = PrometheusSource(PrometheusSettings("http://p", **settings))
+    assert source.takes(query) is takes
 
 
 async def test_a_password_is_sent_and_never_shown(fake):
@@ -206,6 +243,7 @@ async def test_a_password_is_sent_and_never_shown(fake):
     [
         ({"url": "localhost:9090"}, "expected an http:// or https:// address"),
         ({"url": "http://x", "verb": "PUT"}, "found verb 'PUT', expected GET or POST"),
+        ({"url": "http://u:p@x", "username": "u"}, "expected one way to show who asks"),
     ],
 )
 def test_settings_are_checked(settings, message):

@@ -1,0 +1,133 @@
+"""What the server says of where its values come from: how often a source is asked, and how feeds do."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from gpuscale.exposition.families import Family
+from gpuscale.metricsapi.own_metrics import Labels, family
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.sources.feeds.collector import FeedCollector
+from gpuscale.sources.feeds.states import FeedState
+
+_SHOWN = 3
+"""Targets that are named where many have the same trouble."""
+
+
+def value_families(provider: MetricsProvider) -> tuple[Family, ...]:
+    """Return how questions were answered, and which values were too old."""
+    counts = provider.questions.counts
+    return (
+        family(
+            "questions_total",
+            "counter",
+            "Questions for values: asked of the source, shared with others that asked the same, "
+            "cut out of a query for many, or split into parts.",
+            {(("how", how),): getattr(counts, how) for how in ("asked", "shared", "cut", "split")},
+        ),
+        family(
+            "stale_values_total",
+            "counter",
+            "Values that were left out because they were measured too long ago.",
+            {
+                (("group", group), ("metric", metric)): count
+                for (group, metric), count in provider.age_limit.stale.items()
+            },
+        ),
+    )
+
+
+def feed_families(feeds: FeedCollector) -> tuple[Family, ...]:
+    """Return how each target and the store do."""
+    states = feeds.states()
+    store = feeds.store.stats()
+    return (
+        family("feed_up", "gauge", "1 if a target answers.", _by_target(states, "up")),
+        family(
+            "feed_series",
+            "gauge",
+            "Series that a target has now.",
+            _by_target(states, "series"),
+        ),
+        family(
+            "feed_samples_total",
+            "counter",
+            "Samples of a target that were stored.",
+            _by_target(states, "samples"),
+        ),
+        family(
+            "feed_failures_total",
+            "counter",
+            "Connections and scrapes of a target that failed.",
+            _by_target(states, "failures"),
+        ),
+        family(
+            "feed_last_sample_timestamp_seconds",
+            "gauge",
+            "When a target's newest samples were measured, in seconds since the epoch.",
+            {
+                _labels(state): state.measured_ms / 1000
+                for state in states
+                if state.measured_ms is not None
+            },
+        ),
+        family("feed_lag_seconds", "gauge", "Time that samples take for each hop.", _lags(states)),
+        family(
+            "feed_watch_up",
+            "gauge",
+            "1 if the list of targets is kept up to date.",
+            {
+                (("resource", name),): int(state.listed and state.error is None)
+                for name, state in feeds.watches().items()
+            },
+        ),
+        family("store_series", "gauge", "Series in the store.", {(): store.series}),
+        family("store_samples", "gauge", "Samples in the store.", {(): store.samples}),
+        family(
+            "store_retention_seconds",
+            "gauge",
+            "How long samples are kept.",
+            {(): feeds.store.retention_ms / 1000},
+        ),
+        family(
+            "store_refused_samples_total",
+            "counter",
+            "Samples that the store did not take, by reason.",
+            {(("reason", reason),): count for reason, count in store.refused.items()},
+        ),
+    )
+
+
+def feed_remark(feeds: FeedCollector) -> str:
+    """Return in words how feeds do."""
+    states = feeds.states()
+    told = [f"{sum(state.up for state in states)} of {len(states)} targets answer"]
+    errors = {state.instance: state.error for state in states if state.error}
+    told += [f"{instance}: {errors[instance]}" for instance in list(errors)[:_SHOWN]]
+    if len(errors) > _SHOWN:
+        told.append(f"and {len(errors) - _SHOWN} more")
+    for name, state in feeds.watches().items():
+        if state.error is not None:
+            told.append(f"{name} are not followed: {state.error}")
+    return "; ".join(told)
+
+
+def _by_target(states: tuple[FeedState, ...], field: str) -> Mapping[Labels, float]:
+    """Return a number of each target; targets of one address are taken together."""
+    found: Counter[Labels] = Counter()
+    for state in states:
+        found[_labels(state)] += int(getattr(state, field))
+    return found
+
+
+def _lags(states: tuple[FeedState, ...]) -> dict[Labels, float]:
+    found: dict[Labels, float] = {}
+    for state in states:
+        hops = (("arrival", state.arrival_lag_s), ("store", state.store_lag_s))
+        for hop, seconds in hops:
+            if seconds is not None:
+                found[(*_labels(state), ("hop", hop))] = seconds
+    return found
+
+
+def _labels(state: FeedState) -> Labels:
+    return (("instance", state.instance), ("kind", state.kind))

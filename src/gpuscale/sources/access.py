@@ -1,0 +1,175 @@
+"""How a client shows who it is, and whom it trusts, from files that are renewed while it runs.
+
+Tokens, passwords and certificates are read again as their files change. A file that can't be used any more,
+as one that is half written, leaves the last good content in place; the server has the last word anyway.
+"""
+
+import asyncio
+import base64
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gpuscale.core.errors import UnavailableError, UsageError
+
+_LOG = logging.getLogger(__name__)
+LOOK_S = 10.0
+"""How often files are looked at, in the machine's seconds."""
+_MAX_SECRET_BYTES = 64 * 1024
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class SecretFile:
+    """The text of a token or a password, less the spaces around it."""
+
+    def __init__(self, path: Path, look_s: float = LOOK_S) -> None:
+        self._path = path
+        self._look_s = look_s
+        self._text: str | None = None
+        self._read_at = 0.0
+
+    async def text(self) -> str:
+        """Return the secret.
+
+        Raises:
+            UnavailableError: the file was never readable.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._text is None or now - self._read_at >= self._look_s:
+            self._text = await self._read()
+            self._read_at = now
+        return self._text
+
+    async def _read(self) -> str:
+        try:
+            return (await asyncio.to_thread(self._read_now)).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            if self._text is None:
+                raise UnavailableError(f"{self._path} can't be read: {reason}") from error
+            _LOG.warning("%s can't be read, its last content is used: %s", self._path, reason)
+            return self._text
+
+    def _read_now(self) -> str:
+        with self._path.open(encoding="utf-8") as file:
+            return file.read(_MAX_SECRET_BYTES)
+
+
+class TlsFiles:
+    """A TLS context out of files, made anew when one of them changes. Open connections keep theirs.
+
+    Args:
+        make: reads the files.
+        paths: of the files.
+        look_s: how often they are looked at.
+
+    Raises:
+        Exception: what `make` raises; later only the log tells of it.
+    """
+
+    def __init__(
+        self, make: Callable[[], ssl.SSLContext], paths: Sequence[Path], look_s: float = LOOK_S
+    ) -> None:
+        self._make = make
+        self._paths = paths
+        self._look_s = look_s
+        self._stamp = self._stamp_now()
+        self._context = make()
+        self._looked_at: float | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a request."""
+        now = asyncio.get_running_loop().time()
+        if self._looked_at is None or now - self._looked_at >= self._look_s:
+            self._looked_at = now
+            self._look()
+        return self._context
+
+    def _look(self) -> None:
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        try:
+            self._context = self._make()
+        except (OSError, ValueError, UsageError) as error:
+            # The stamp stays the old one, so that a pair that is half renewed is looked at again.
+            _LOG.warning("the last good certificates are used: %s", error)
+            return
+        self._stamp = stamp
+        _LOG.info("%s: read again", ", ".join(map(str, self._paths)))
+
+    def _stamp_now(self) -> Stamp:
+        return tuple(_stamp(path) for path in self._paths)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class Access:
+    """What a request carries so that it is let in.
+
+    Args:
+        headers: sent with every request; a name may come twice.
+        token: for `Authorization: Bearer`.
+        username: for basic authentication, with `password`.
+        password: None is an empty one.
+        tls: whom to trust, and a client certificate; None is what the system trusts.
+    """
+
+    def __init__(
+        self,
+        headers: Sequence[tuple[str, str]] = (),
+        token: SecretFile | None = None,
+        username: str | None = None,
+        password: SecretFile | None = None,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        self._headers = tuple(headers)
+        self._token = token
+        self._username = username
+        self._password = password
+        self._tls = tls
+
+    async def headers(self) -> list[tuple[str, str]]:
+        """Return the headers of a request.
+
+        Raises:
+            UnavailableError: a secret can't be read.
+        """
+        headers = list(self._headers)
+        if self._token is not None:
+            headers.append(("Authorization", f"Bearer {await self._token.text()}"))
+        elif self._username is not None:
+            password = "" if self._password is None else await self._password.text()
+            pair = base64.b64encode(f"{self._username}:{password}".encode()).decode()
+            headers.append(("Authorization", f"Basic {pair}"))
+        return headers
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """Return the TLS context of a request, as aiohttp takes it: True is the system's trust."""
+        return True if self._tls is None else self._tls.context()
+
+
+def tls_of_files(
+    ca_file: Path | None, pair: tuple[Path, Path] | None, look_s: float = LOOK_S
+) -> TlsFiles:
+    """Return TLS that trusts a CA bundle, and shows a certificate (with its key) where there is one.
+
+    Raises:
+        OSError, ValueError: a file can't be used.
+    """
+
+    def make() -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=ca_file)
+        if pair is not None:
+            context.load_cert_chain(*pair)
+        return context
+
+    paths = [path for path in (ca_file, *(pair or ())) if path is not None]
+    return TlsFiles(make, paths, look_s)

@@ -1,0 +1,1 @@
+"""What fills the series in memory without a Prometheus: streams of node agents, and scrapes of the rest."""

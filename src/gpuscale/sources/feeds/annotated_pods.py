@@ -1,0 +1,86 @@
+"""Scrape targets out of pods that are annotated `prometheus.io/scrape: "true"`.
+
+`prometheus.io/port` names the port; without it each TCP port of the containers is a target. `path` and
+`scheme` are taken too.
+
+Source: prometheus-community/helm-charts, charts/prometheus 27, values.yaml (the job kubernetes-pods).
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from yarl import URL
+
+from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.sources.feeds.targets import (
+    Target,
+    instance_of,
+    label_name,
+    pod_target,
+    port_number,
+)
+
+PATH = "/api/v1/pods"
+PARAMETERS = {"fieldSelector": "status.phase=Running"}
+_PREFIX = "prometheus.io/"
+_MAX_PORTS = 64
+"""Of one pod."""
+
+
+def pod_targets(body: JsonObject) -> tuple[Target, ...]:
+    """Return the targets of a pod; none of one that is not annotated, has no address or is ending."""
+    metadata = mapping_of(body.get("metadata"))
+    annotations = mapping_of(metadata.get("annotations"))
+    address = text_of(mapping_of(body.get("status")).get("podIP"))
+    wants = text_of(annotations.get(f"{_PREFIX}scrape")) == "true"
+    if not wants or not address or metadata.get("deletionTimestamp") is not None:
+        return ()
+    scheme = text_of(annotations.get(f"{_PREFIX}scheme")) or "http"
+    if scheme not in {"http", "https"}:
+        return ()
+    path = text_of(annotations.get(f"{_PREFIX}path")) or "/metrics"
+    labels = _labels(body, metadata)
+    return tuple(
+        pod_target(_url(scheme, address, port, path), instance_of(address, port), labels)
+        for port in dict.fromkeys(_ports(body, text_of(annotations.get(f"{_PREFIX}port"))))
+    )
+
+
+def _ports(body: JsonObject, annotated: str) -> Iterator[int]:
+    if annotated:
+        is_number = annotated.isascii() and annotated.isdigit() and len(annotated) <= 5
+        if is_number and port_number(int(annotated)):
+            yield int(annotated)
+        return
+    declared = (
+        port
+        for container in _list(mapping_of(body.get("spec")).get("containers"))
+        for port in _list(container.get("ports"))
+    )
+    for port in islice(declared, _MAX_PORTS):
+        number = port_number(port.get("containerPort"))
+        if number and port.get("protocol", "TCP") == "TCP":
+            yield number
+
+
+def _labels(body: JsonObject, metadata: Mapping[str, object]) -> dict[str, str]:
+    own = {
+        label_name(key): text_of(value) for key, value in mapping_of(metadata.get("labels")).items()
+    }
+    return {
+        **own,
+        "namespace": text_of(metadata.get("namespace")),
+        "pod": text_of(metadata.get("name")),
+        "node": text_of(mapping_of(body.get("spec")).get("nodeName")),
+    }
+
+
+def _url(scheme: str, address: str, port: int, path: str) -> str:
+    path, _, query = path.partition("?")
+    url = URL.build(scheme=scheme, host=address, port=port)
+    return str(url.with_path(path if path.startswith("/") else f"/{path}").with_query(query))
+
+
+def _list(value: object) -> list[Mapping[str, object]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

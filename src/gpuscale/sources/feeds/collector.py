@@ -1,0 +1,190 @@
+"""All feeds together: finds targets, follows each of them, and keeps the store within its bounds."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+
+from gpuscale.core.clock import Clock
+from gpuscale.kube.connection import KubeConnection
+from gpuscale.kube.reflect import Reflector, ReflectorState
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.series.store import SeriesStore
+from gpuscale.sources.access import Access, SecretFile, tls_of_files
+from gpuscale.sources.feeds import annotated_pods, endpoint_slices
+from gpuscale.sources.feeds.scraper import Scraper
+from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.feeds.states import FeedState
+from gpuscale.sources.feeds.stream import StreamFollower
+from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.http import HttpSession
+
+_LOG = logging.getLogger(__name__)
+MAX_TARGETS = 10_000
+"""A guard against a cluster where everything is annotated."""
+_TIDY_S = 5.0
+_FULL = 0.9
+"""Share of the samples from which on less is kept."""
+_SHORTEST_MS = 60_000
+"""Retention does not go below this."""
+_LOOK_S = 0.1
+"""How often new series are looked for; they are usable within a second."""
+_BUSY_SHARE = 10
+"""Discovery takes at most one part in so many of the time."""
+_LONGEST_PAUSE_S = 5.0
+
+Targets = tuple[Target, ...]
+
+
+class FeedCollector:
+    """Fills a store from targets.
+
+    Args:
+        settings: what to follow, and how.
+        clock: of the samples.
+        kube: to the API server, which names targets; None for those of the settings alone.
+        kube_settings: waits and sizes.
+    """
+
+    def __init__(
+        self,
+        settings: FeedSettings,
+        clock: Clock,
+        kube: KubeConnection | None = None,
+        kube_settings: KubeSettings | None = None,
+    ) -> None:
+        self.store = SeriesStore(settings.retention_ms, settings.max_series, settings.max_samples)
+        self._settings = settings
+        self._clock = clock
+        self._agents_http = HttpSession(access=_agent_access(settings), max_connections=0)
+        self._http = HttpSession(max_connections=0)
+        self._watches: dict[str, Reflector[Targets]] = {}
+        self._running: dict[Target, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
+        self._changed = asyncio.Event()
+        if kube is not None:
+            self._watch(kube, kube_settings or KubeSettings(node_name=""))
+
+    def states(self) -> tuple[FeedState, ...]:
+        """Return how each target does, sorted."""
+        found = (feed.state for feed, _ in self._running.values())
+        return tuple(sorted(found, key=lambda state: (state.kind, state.instance)))
+
+    def watches(self) -> dict[str, ReflectorState]:
+        """Return how the lists of targets are kept up, by name."""
+        return {name: watch.state for name, watch in self._watches.items()}
+
+    async def run(self) -> None:
+        """Follow all targets until cancelled."""
+        async with AsyncExitStack() as stack:
+            for session in (self._http, self._agents_http):
+                stack.push_async_callback(session.close)
+            async with asyncio.TaskGroup() as group:
+                for name, watch in self._watches.items():
+                    group.create_task(watch.run(), name=f"watch {name}")
+                group.create_task(self._tidy(), name="store")
+                await self._follow(group)
+
+    async def follow_new_series(self, relist: Callable[[], Awaitable[None]]) -> None:
+        """Call `relist` soon after series came or went, until cancelled."""
+        seen = self.store.generation
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self.store.generation == seen:
+                continue
+            seen = self.store.generation
+            began = loop.time()
+            await relist()
+            took_s = loop.time() - began
+            await asyncio.sleep(min(_BUSY_SHARE * took_s, _LONGEST_PAUSE_S))
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        """Start and end followers as targets come and go."""
+        while True:
+            self._changed.clear()
+            wanted = self._wanted()
+            for target in self._running.keys() - wanted.keys():
+                self._running.pop(target)[1].cancel()
+            for target in wanted:
+                if target not in self._running:
+                    feed = self._feed(target)
+                    task = group.create_task(feed.run(), name=f"feed {target.url}")
+                    self._running[target] = (feed, task)
+            await self._changed.wait()
+
+    def _wanted(self) -> dict[Target, None]:
+        """Return the targets; an agent that is followed is not scraped too."""
+        found = dict.fromkeys(self._settings.static)
+        for watch in self._watches.values():
+            for targets in watch.items.values():
+                found |= dict.fromkeys(targets)
+        streamed = {target.instance for target in found if target.is_agent}
+        kept = [each for each in found if each.is_agent or each.instance not in streamed]
+        if len(kept) > MAX_TARGETS:
+            _LOG.warning("found %s targets, only %s are followed", len(kept), MAX_TARGETS)
+        return dict.fromkeys(kept[:MAX_TARGETS])
+
+    def _feed(self, target: Target) -> StreamFollower | Scraper:
+        honor_labels = self._settings.honor_labels
+        if target.is_agent:
+            return StreamFollower(
+                target, self._agents_http, self.store, self._clock, honor_labels=honor_labels
+            )
+        return Scraper(
+            target,
+            self._http,
+            self.store,
+            self._clock,
+            self._settings.scrape_interval_s,
+            honor_labels=honor_labels,
+        )
+
+    def _watch(self, kube: KubeConnection, kube_settings: KubeSettings) -> None:
+        agents = self._settings.agents
+        self._watches["endpointslices"] = Reflector(
+            kube,
+            kube_settings,
+            agents.path(),
+            agents.parameters(),
+            lambda body: _some(endpoint_slices.slice_targets(body, agents)),
+            self._clock,
+            self._changed.set,
+        )
+        if self._settings.scrapes_pods:
+            self._watches["pods"] = Reflector(
+                kube,
+                kube_settings,
+                annotated_pods.PATH,
+                annotated_pods.PARAMETERS,
+                lambda body: _some(annotated_pods.pod_targets(body)),
+                self._clock,
+                self._changed.set,
+            )
+
+    async def _tidy(self) -> None:
+        """Keep less of the past where the store gets full, rather than refuse what is new."""
+        store = self.store
+        while True:
+            await asyncio.sleep(_TIDY_S)
+            if store.stats().samples < _FULL * store.max_samples:
+                continue
+            shorter_ms = max(_SHORTEST_MS, store.retention_ms // 2)
+            if shorter_ms < store.retention_ms:
+                store.retention_ms = shorter_ms
+                _LOG.warning("the store is full: samples are kept for %s s", shorter_ms // 1000)
+
+
+def _some(targets: Iterable[Target]) -> Targets | None:
+    return tuple(targets) or None
+
+
+def _agent_access(settings: FeedSettings) -> Access:
+    """Return how agents are come to; other targets get none of it."""
+    token, password = settings.agent_token_file, settings.agent_password_file
+    ca_file = settings.agent_ca_file
+    return Access(
+        token=None if token is None else SecretFile(token),
+        username=settings.agent_username,
+        password=None if password is None else SecretFile(password),
+        tls=None if ca_file is None else tls_of_files(ca_file, None),
+    )

@@ -1,0 +1,30 @@
+"""How feeds are found, reached and kept."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuscale.sources.feeds.endpoint_slices import AgentChoice
+from gpuscale.sources.feeds.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSettings:
+    """Everything about feeds that a user decides."""
+
+    agents: AgentChoice = field(default_factory=AgentChoice)
+    static: tuple[Target, ...] = ()
+    """Targets that are there whatever the cluster says."""
+    scrapes_pods: bool = True
+    """Whether annotated pods are scraped."""
+    scrape_interval_s: float = 5.0
+    honor_labels: bool = True
+    """Whether exposed labels win over the target's own, such as pod and namespace."""
+    agent_ca_file: Path | None = None
+    agent_username: str | None = None
+    agent_password_file: Path | None = None
+    agent_token_file: Path | None = None
+    retention_ms: int = 900_000
+    """How far back samples are kept."""
+    max_series: int = 200_000
+    max_samples: int = 20_000_000
+    """16 bytes each."""

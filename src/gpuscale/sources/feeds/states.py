@@ -1,0 +1,29 @@
+"""How each target does, for metrics, health and messages."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["stream", "scrape"]
+
+
+@dataclass(slots=True)
+class FeedState:
+    """One target's."""
+
+    kind: Kind
+    instance: str
+    up: bool = False
+    """Whether it answers now."""
+    error: str | None = None
+    """Why it does not, or what it says is wrong; None where all is well."""
+    series: int = 0
+    samples: int = 0
+    """Stored so far."""
+    failures: int = 0
+    """Connections or scrapes that failed."""
+    measured_ms: int | None = None
+    """When the newest samples were measured; None before the first."""
+    arrival_lag_s: float | None = None
+    """From the measurement to the arrival here; below zero where the target's clock is ahead."""
+    store_lag_s: float | None = None
+    """From the arrival to being in the store."""

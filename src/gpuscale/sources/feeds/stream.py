@@ -1,0 +1,167 @@
+"""Follows one node agent's stream, for as long as the agent is there.
+
+A connection that breaks is made anew, after a wait that doubles up to ten seconds. For a short grace the
+agent's series stay as they are, with the times they were measured at; then they end. A connection that stays
+open in silence counts as broken: an agent sends a line with each collect, so three times its longest pause is
+long enough.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+
+import aiohttp
+from yarl import URL
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import GpuscaleError, UpstreamError
+from gpuscale.exposition.stream import MAX_LINE_BYTES, StreamError
+from gpuscale.series.store import SeriesStore
+from gpuscale.series.streamed import StreamedTarget
+from gpuscale.series.target import TargetSeries
+from gpuscale.sources.feeds.states import FeedState
+from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.http import HttpSession
+
+_LOG = logging.getLogger(__name__)
+GRACE_S = 5.0
+"""How long series of a broken connection stay, in the machine's seconds."""
+_FIRST_WAIT_S = 0.1
+_LONGEST_WAIT_S = 10.0
+_SILENCE_S = (10.0, 95.0)
+"""How long a connection may be silent, at least and at most; agents collect every 30 s by default."""
+_SILENT_PAUSES = 3.0
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
+_ANSWER_S = 10.0
+"""How long the agent may take to begin to answer."""
+_FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, StreamError, GpuscaleError)
+
+
+class StreamFollower:
+    """One agent.
+
+    Args:
+        target: the agent.
+        http: goes there.
+        store: gets the series.
+        clock: of the samples.
+        honor_labels: whether the agent's labels win over the target's.
+        grace_s: how long series of a broken connection stay.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        http: HttpSession,
+        store: SeriesStore,
+        clock: Clock,
+        *,
+        honor_labels: bool = True,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self.state = FeedState("stream", target.instance)
+        self._url = URL(target.url)
+        self._http = http
+        self._clock = clock
+        self._grace_s = grace_s
+        labels = TargetSeries(store, dict(target.labels), honor_labels=honor_labels)
+        self._series = StreamedTarget(store, labels)
+        self._wait_s = _FIRST_WAIT_S
+        self._expiry: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Follow until cancelled; then the agent's series end."""
+        try:
+            while True:
+                await self._follow_once()
+                await asyncio.sleep(self._wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+        finally:
+            self._keep()
+            self._series.gone(self._clock.now_ms())
+
+    async def _follow_once(self) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S) as limit:
+                async with self._http.stream("GET", self._url, timeout=_TIMEOUT) as response:
+                    if response.status != 200:
+                        raise UpstreamError(f"answered {response.status}")
+                    await self._read(response, limit)
+            reason = self._series.ended or "the stream ended"
+        except TimeoutError:
+            reason = "no line in time"
+        except _FAULTS as error:
+            reason = str(error) or type(error).__name__
+        self._broke(reason)
+
+    async def _read(self, response: aiohttp.ClientResponse, limit: asyncio.Timeout) -> None:
+        loop = asyncio.get_running_loop()
+        self._series.connected()
+        longest_s, last = 0.0, loop.time()
+        limit.reschedule(last + _SILENCE_S[1])
+        async for line in lines(response.content):
+            arrived = loop.time()
+            is_first = self._series.measured_ms is None
+            longest_s = 0.0 if is_first else max(longest_s, arrived - last)
+            last = arrived
+            self._take(line)
+            if self._series.ended is not None:
+                return
+            silence_s = _SILENCE_S[1] if is_first else _SILENT_PAUSES * longest_s
+            limit.reschedule(last + min(max(silence_s, _SILENCE_S[0]), _SILENCE_S[1]))
+
+    def _take(self, line: bytes) -> None:
+        state, series = self.state, self._series
+        now_ms = self._clock.now_ms()
+        state.samples += series.feed(line, now_ms)
+        if series.ended is not None or series.measured_ms is None:
+            return
+        if not state.up:
+            _LOG.info("following the stream of %s", state.instance)
+        self._keep()
+        self._wait_s = _FIRST_WAIT_S
+        state.up, state.error, state.series = True, series.error, series.series
+        state.measured_ms = series.measured_ms
+        state.arrival_lag_s = (now_ms - series.measured_ms) / 1000
+        state.store_lag_s = (self._clock.now_ms() - now_ms) / 1000
+
+    def _broke(self, reason: str) -> None:
+        state = self.state
+        if state.up or state.error is None:
+            _LOG.warning("the stream of %s broke off: %s", state.instance, reason)
+        state.up, state.error = False, reason
+        state.failures += 1
+        if self._expiry is None and self._series.series:
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(self._grace_s, self._expire)
+
+    def _expire(self) -> None:
+        """End the series of an agent that did not come back."""
+        self._expiry = None
+        self._series.lost(self._clock.now_ms())
+        self.state.series = 0
+
+    def _keep(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+
+async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of an answer as they come.
+
+    Raises:
+        StreamError: a line is longer than a stream's may be.
+    """
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in content.iter_any():
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join((*parts, line))
+            parts, size = [], 0
+        parts.append(rest)
+        size += len(rest)
+        if size > MAX_LINE_BYTES:
+            raise StreamError(f"found a line of more than {MAX_LINE_BYTES} bytes")

@@ -1,0 +1,128 @@
+"""Targets: where series come from, and the labels that they get there.
+
+Labels are those that a Prometheus would give: `job` and `instance`, and for pods what the widely used job
+for annotated pods gives (namespace, pod, node and the pod's own labels). A node agent's series say themselves
+which pod they are of, so with `honor_labels` the agent's own pod and namespace are left out: a GPU that
+nobody uses would else count as the agent's.
+
+Source: prometheus documentation, kubernetes_sd_config; prometheus-community/helm-charts, charts/prometheus
+27, values.yaml (the job kubernetes-pods).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from yarl import URL
+
+from gpuscale.core.errors import UsageError
+
+AGENT_JOB = "gpuscale-exporter"
+POD_JOB = "kubernetes-pods"
+SCRAPE_JOB = "scrape"
+_UNFIT = re.compile(r"[^a-zA-Z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One address, and the labels of what comes from it."""
+
+    url: str
+    """Where to go, path included."""
+    labels: tuple[tuple[str, str], ...]
+    is_agent: bool = False
+    """Whether it is followed as a stream of a node agent, rather than scraped."""
+
+    @property
+    def instance(self) -> str:
+        """Return host and port."""
+        return dict(self.labels).get("instance", "")
+
+
+def instance_of(host: str, port: int) -> str:
+    """Return `host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def port_number(value: object) -> int:
+    """Return a port; 0 for what is none."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536:
+        return value
+    return 0
+
+
+def label_name(text: str) -> str:
+    """Return what Prometheus makes of a Kubernetes label's key."""
+    return _UNFIT.sub("_", text)
+
+
+def agent_target(
+    scheme: str,
+    host: str,
+    port: int,
+    node: str = "",
+    pod: tuple[str, str] | None = None,
+    job: str = AGENT_JOB,
+    *,
+    honor_labels: bool = True,
+) -> Target:
+    """Return the target of a node agent.
+
+    Args:
+        scheme: http or https.
+        host: name or address.
+        port: of the agent.
+        node: the agent's node, where it is known.
+        pod: namespace and name of the agent's pod, where they are known.
+        job: the Service's name.
+        honor_labels: whether the agent's labels win over those of the target.
+    """
+    instance = instance_of(host, port)
+    labels = {"job": job, "instance": instance, "node": node}
+    if not honor_labels and pod is not None:
+        labels |= {"namespace": pod[0], "pod": pod[1]}
+    return Target(f"{scheme}://{instance}/stream", _sorted(labels), is_agent=True)
+
+
+def static_agent(text: str) -> Target:
+    """Return the agent at an address such as `127.0.0.1:9400` or `https://gpu-1:9400`.
+
+    Raises:
+        UsageError: not an address.
+    """
+    url = _url(text if "://" in text else f"http://{text}", text)
+    return agent_target(url.scheme, url.host or "", url.port or 0)
+
+
+def static_scrape(text: str) -> Target:
+    """Return the target of a URL such as `http://127.0.0.1:8000/metrics`.
+
+    Raises:
+        UsageError: not an address.
+    """
+    url = _url(text if "://" in text else f"http://{text}", text)
+    if url.path in {"", "/"}:
+        url = url.with_path("/metrics")
+    instance = instance_of(url.host or "", url.port or 0)
+    return Target(str(url), _sorted({"job": SCRAPE_JOB, "instance": instance}))
+
+
+def pod_target(url: str, instance: str, labels: Mapping[str, str]) -> Target:
+    """Return the target of an annotated pod."""
+    return Target(url, _sorted({**labels, "job": POD_JOB, "instance": instance}))
+
+
+def _url(text: str, shown: str) -> URL:
+    wrong = f"found {shown!r}, expected an address such as 127.0.0.1:9400"
+    try:
+        url = URL(text)
+        is_good = url.scheme in {"http", "https"} and bool(url.host) and url.port is not None
+    except ValueError:
+        raise UsageError(wrong) from None
+    if not is_good:
+        raise UsageError(wrong)
+    return url
+
+
+def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, value) for name, value in labels.items() if value))
