@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuscale import __version__
-from gpuscale.cli import decide, exporter, lint, metrics_api, render, schema, simulate, up
+from gpuscale.cli import decide, exporter, lint, metrics_api, rehearse, render, schema, simulate, up
 from gpuscale.core.errors import ConfigError, GpuscaleError, QueryError, UsageError
 
 
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("simulate")(simulate.simulate)
+app.command("rehearse")(rehearse.rehearse)
 app.command("decide")(decide.decide)
 app.command("exporter", cls=exporter.ExporterCommand)(exporter.exporter)
 app.command("metrics-api", cls=metrics_api.MetricsApiCommand)(metrics_api.metrics_api)

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from gpuscale.views.terminal import event_line, state_table
 
-_QUIET = ("SuccessfulCreate", "SuccessfulDelete", "Started", "Killing")
+QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
 """Steps between others; the page lists them, the terminal shows what they lead to."""
 _REFRESH_S = 0.5
 
@@ -48,7 +48,7 @@ class Screen:
         """Print an event; those from before the announcement come after it."""
         if not self._announced:
             self._early.append(event)
-        elif event["kind"] not in _QUIET:
+        elif event["kind"] not in QUIET:
             self._line(event_line(event))
 
     def farewell(self, document: Mapping[str, object]) -> None:

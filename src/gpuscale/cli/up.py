@@ -47,12 +47,13 @@ def up(
     Example:  gpuscale up eks-vision --speed 20
     """
     setup = find_setup(scenario)
-    limit_s = _limit_s(for_)
+    limit_s = limit_seconds(for_)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_up(setup, host, port, speed, limit_s))
 
 
-def _limit_s(text: str | None) -> float | None:
+def limit_seconds(text: str | None) -> float | None:
+    """Return the seconds of `--for`; None where it was not given."""
     from gpuscale.core.durations import parse_duration_ms
 
     if text is None:

@@ -20,6 +20,7 @@ from gpuscale.gpu.readings import GpuReading
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.autoscaling import LiveHpas
 from gpuscale.local.guard import only_host
+from gpuscale.local.pacing import every
 from gpuscale.local.present import Present
 from gpuscale.local.scraping import Scraper
 from gpuscale.local.view import LiveView
@@ -151,7 +152,10 @@ class LiveLoop:
             tasks = [group.create_task(self._pump(), name="engine")]
             await self._look_once(session)
             tasks += [
-                group.create_task(self._every(period_ms, action), name=name)
+                group.create_task(
+                    every(self._clock, self._world.start_ms + period_ms, period_ms, action),
+                    name=name,
+                )
                 for name, period_ms, action in paces
             ]
             await stop.wait()
@@ -208,12 +212,3 @@ class LiveLoop:
     async def _record_rules(self) -> None:
         if self._setup.recording is not None:
             self._setup.recording.evaluate(self._store, self._clock.now_ms())
-
-    async def _every(self, period_ms: int, action: Callable[[], Awaitable[None]]) -> None:
-        """Do something once per period of scenario time; a late turn is not made up for."""
-        due_ms = self._world.start_ms + period_ms
-        while True:
-            await self._clock.sleep((due_ms - self._clock.now_ms()) / 1000)
-            await action()
-            late_ms = max(0, self._clock.now_ms() - due_ms)
-            due_ms += period_ms * (1 + late_ms // period_ms)

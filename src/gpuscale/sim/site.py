@@ -115,7 +115,11 @@ class Site(ABC):
 
     def lifecycle_of(self, pod: Pod) -> Lifecycle:
         """Return how long the steps of a pod's life take."""
-        return self._lifecycles[owner_key(pod)]
+        return self.lifecycle_by_owner(owner_key(pod))
+
+    def lifecycle_by_owner(self, owner: str) -> Lifecycle:
+        """Return the same by what made the pod, as `owner_key` has it."""
+        return self._lifecycles[owner]
 
     def advance_load(self, now_ms: int) -> None:
         """Let the work of the time up to now be done; readings ask for it first."""

@@ -1,0 +1,347 @@
+"""`gpuscale rehearse`: from an empty corner of a cluster through a whole scenario and back.
+
+What is there before the scenario's second 0 (namespaces, the smallest pools, Deployments, the registered
+metrics API) comes up first. The HPAs are created at second 0, because their controller counts its sync
+periods from then on, as the simulator does.
+"""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import aiohttp
+
+from gpuscale.core.clock import WallClock
+from gpuscale.core.errors import GpuscaleError, UnavailableError
+from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.simulated.kubelet import SimulatedKubelet
+from gpuscale.kube.simulated.pod_status import PodTimes
+from gpuscale.kube.writing import WritingClient
+from gpuscale.local.agents import NodeAgents
+from gpuscale.local.pacing import every
+from gpuscale.local.present import Present
+from gpuscale.local.scraping import Scraper
+from gpuscale.rehearse.cleaning import Cleaner, remove_at_last
+from gpuscale.rehearse.following import Following
+from gpuscale.rehearse.happenings import Happenings
+from gpuscale.rehearse.manifests import (
+    hpa_manifests,
+    job_manifest,
+    namespace_manifest,
+    path_of,
+    simulated_node,
+    workload_manifests,
+)
+from gpuscale.rehearse.mark import Mark, any_rehearsal, rehearsal_id
+from gpuscale.rehearse.mirror import Mirror, owner_of
+from gpuscale.rehearse.placing import namespaces, placed
+from gpuscale.rehearse.serving import MetricsApi, group_versions
+from gpuscale.rehearse.site import STOP_S, AddNode, CreateJob, Order, RehearsalSite, RemoveNode
+from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
+from gpuscale.series.store import SeriesStore
+from gpuscale.sim.document import document, events, row
+from gpuscale.sim.events import Event
+from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms, utilization
+from gpuscale.sim.recorder import Recorder
+from gpuscale.sim.setup import Setup
+from gpuscale.sources.embedded import EmbeddedSource
+
+_PUMP_S = 0.05
+_UP_S = 120.0
+"""Until it is an error that nodes or pods don't come up before the start."""
+_HOST = "127.0.0.1"
+"""Of the node agents; only this process scrapes them."""
+Tell = Callable[[dict[str, object]], None]
+Endless = Coroutine[Any, Any, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Where a rehearsal takes place."""
+
+    id: str
+    server: str
+    namespaces: tuple[str, ...]
+
+
+async def clean(target: Target) -> tuple[str, ...]:
+    """Remove what any rehearsal has left in a cluster, and return what that was.
+
+    Raises:
+        UsageError: it was not said clearly that this cluster is meant.
+        UnavailableError: something is still there after a while, or the API server is not.
+        UpstreamError: it refuses.
+    """
+    async with WritingClient(_kube_settings(target)) as client:
+        check_named(target, client.server)
+        return await Cleaner(client, any_rehearsal()).remove()
+
+
+class Rehearsal:
+    """One scenario on one cluster.
+
+    Args:
+        setup: the scenario.
+        target: the cluster.
+        tell: told every event as plain data, as it happens.
+        announce: told where it takes place, before anything is created.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        target: Target,
+        tell: Tell,
+        announce: Callable[[Announcement], None],
+    ) -> None:
+        self._target = target
+        self._announce = announce
+        self._tell = tell
+        self._mark = Mark(rehearsal_id(setup.name, secrets.token_hex(3)), target.namespace)
+        self._setup = placed(setup, self._mark)
+        self._namespaces = tuple(sorted({*namespaces(self._setup), target.namespace}))
+        self._clock = WallClock()
+        self._site = RehearsalSite(self._setup, self._clock.now_ms())
+        self._present = Present(self._site, self._clock)
+        self._store = SeriesStore()
+        self._recorder = Recorder()
+        self._agents = NodeAgents(self._present, self._clock, _HOST)
+        self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
+        self._is_over = False
+
+        def told(event: Event) -> None:
+            if not self._is_over:
+                self._tell(events(self._site, [event])[0])
+
+        self._site.cluster.events.listen(told)
+
+    async def run(self, stop: asyncio.Event, limit_s: float | None = None) -> dict[str, object]:
+        """Run the scenario to its end, or until `stop` is set, and return its document.
+
+        Args:
+            stop: ends it early.
+            limit_s: ends it after so many seconds of the scenario.
+
+        Raises:
+            UsageError: the cluster may not be used; nothing was created.
+            UnavailableError: a part does not answer, or something could not be removed.
+            UpstreamError: the API server refuses something.
+        """
+        async with WritingClient(_kube_settings(self._target)) as client:
+            check_named(self._target, client.server)
+            check_reachable(self._target, client.server)
+            await check_free(client, self._namespaces, group_versions(self._setup))
+            self._announce(Announcement(self._mark.id, client.server, self._namespaces))
+            cleaner = Cleaner(client, self._mark.selector)
+            try:
+                return await self._within(client, cleaner, stop, limit_s)
+            finally:
+                await self._leave_nothing(cleaner)
+
+    async def _leave_nothing(self, cleaner: Cleaner) -> None:
+        try:
+            await remove_at_last(cleaner)
+        except GpuscaleError as error:
+            raise UnavailableError(
+                f"{error}; remove the rest with: "
+                f"gpuscale rehearse --kubeconfig {self._target.kubeconfig} --clean"
+            ) from error
+
+    async def _within(
+        self, client: WritingClient, cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
+    ) -> dict[str, object]:
+        async with AsyncExitStack() as stack:
+            folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
+            session = await stack.enter_async_context(aiohttp.ClientSession())
+            stack.push_async_callback(self._agents.stop)
+            kubelet = await stack.enter_async_context(
+                SimulatedKubelet(client, self._times_of, self._mark.selector)
+            )
+            api = MetricsApi(self._setup, self._target, self._mark, Path(folder), _free_port())
+            stage = _Stage(client, kubelet, session, api)
+            try:
+                return await self._perform(stage, cleaner, stop, limit_s)
+            except BaseExceptionGroup as group:
+                known, _ = group.split(GpuscaleError)
+                if known is None:
+                    raise
+                raise _first(known) from None
+
+    async def _perform(
+        self, stage: "_Stage", cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
+    ) -> dict[str, object]:
+        """Bring up, run, and take down while controllers still find everything they ask for."""
+        async with asyncio.TaskGroup() as servers:
+            source = EmbeddedSource(self._store)
+            serving = servers.create_task(stage.api.run(source, self._clock), name="metrics API")
+            async with asyncio.TaskGroup() as group:
+                acting = group.create_task(self._act(stage, limit_s), name="scenario")
+                stopping = group.create_task(stop.wait(), name="stop")
+                await asyncio.wait({acting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                acting.cancel()
+                stopping.cancel()
+            self._is_over = True
+            result = document(self._site, self._recorder)
+            await cleaner.remove()
+            serving.cancel()
+        return result
+
+    async def _act(self, stage: "_Stage", limit_s: float | None) -> None:
+        """Bring everything up and run the scenario; return at its end."""
+        async with asyncio.TaskGroup() as group:
+            client = stage.client
+            for name in self._namespaces:
+                await _create(client, namespace_manifest(name, self._mark))
+            tasks = [group.create_task(self._follow(client), name="following")]
+            tasks.append(group.create_task(self._pump(stage), name="engine"))
+            await self._bring_up(stage)
+            for manifest in hpa_manifests(self._setup, self._mark):
+                await _create(client, manifest)
+            self._site.begin(self._clock.now_ms())
+            tasks += [group.create_task(each, name="pace") for each in self._paces(stage)]
+            await self._clock.sleep(self._seconds_left(limit_s))
+            self._present.catch_up()
+            for task in tasks:
+                task.cancel()
+
+    async def _bring_up(self, stage: "_Stage") -> None:
+        """Return once the scenario can start: nodes and pods are there, and values are served."""
+        self._site.cloud.start()
+        await _wait_for(lambda: not self._site.orders, "nodes")
+        for manifest in workload_manifests(self._setup, self._mark):
+            await _create(stage.client, manifest)
+        await _wait_for(self._site.is_up, "Deployments")
+        await self._agents.follow_nodes()
+        await self._clock.sleep(2 * self._setup.pipeline.collect_interval / 1000)
+        await self._look(stage)
+        await stage.api.register(stage.client)
+
+    def _seconds_left(self, limit_s: float | None) -> float:
+        lasts_s = self._setup.duration_ms / 1000
+        return lasts_s if limit_s is None else min(lasts_s, limit_s)
+
+    def _paces(self, stage: "_Stage") -> list[Endless]:
+        """Return what goes on beside the control plane, each at the pace of a simulation of this seed."""
+        pipeline, seed, start_ms = self._setup.pipeline, self._setup.seed, self._site.start_ms
+
+        def paced(hop: str, period_ms: int, action: Callable[[], Awaitable[None]]) -> Endless:
+            first_ms = start_ms + phase_ms(seed, hop, period_ms)
+            return every(self._clock, first_ms, period_ms, action)
+
+        scrape_ms = pipeline.scrape_interval
+        return [
+            self._look_at(start_ms + FIRST_LOOK_MS, stage),
+            paced("scrape", scrape_ms, lambda: self._scraper.scrape_all(stage.session)),
+            paced("rules", pipeline.rule_interval, self._record_rules),
+            every(self._clock, start_ms, scrape_ms, self._record),
+        ]
+
+    async def _look_at(self, time_ms: int, stage: "_Stage") -> None:
+        await self._clock.sleep((time_ms - self._clock.now_ms()) / 1000)
+        await self._look(stage)
+
+    async def _look(self, stage: "_Stage") -> None:
+        """Scrape and record once."""
+        await self._scraper.scrape_all(stage.session)
+        await self._record_rules()
+
+    async def _record_rules(self) -> None:
+        if self._setup.recording is not None:
+            self._setup.recording.evaluate(self._store, self._clock.now_ms())
+
+    async def _record(self) -> None:
+        now_ms = self._present.catch_up()
+        self._site.advance_load(now_ms)
+        values: dict[str, float | None] = {}
+        for node in self._site.gpus.readers:
+            values |= utilization(self._site, node, self._site.gpus.read(node, now_ms))
+        self._recorder.add(self._site.seconds(now_ms), row(self._site, self._site.figures, values))
+
+    async def _follow(self, client: WritingClient) -> None:
+        sizes = {
+            hpa.metadata.key: self._site.cluster.deployments[
+                f"{hpa.metadata.namespace}/{hpa.target.name}"
+            ].replicas
+            for hpa in self._setup.hpas
+        }
+        mirror, happenings = Mirror(self._site), Happenings(sizes)
+        following = Following(client, self._present, mirror, happenings, self._clock)
+        await following.run(self._mark.selector, self._namespaces)
+
+    async def _pump(self, stage: "_Stage") -> None:
+        """Keep the machines up with the clock, and the API server and the agents up with the machines."""
+        while True:
+            self._present.catch_up()
+            while self._site.orders:
+                await self._carry_out(self._site.orders[0], stage)
+                self._site.orders.popleft()
+            if self._site.has_begun:
+                await self._agents.follow_nodes()
+            await asyncio.sleep(_PUMP_S)
+
+    async def _carry_out(self, order: Order, stage: "_Stage") -> None:
+        match order:
+            case AddNode():
+                await stage.kubelet.add(simulated_node(order.name, order.pool, self._mark))
+            case RemoveNode():
+                await stage.kubelet.remove(order.name)
+            case CreateJob():
+                await _create(stage.client, job_manifest(order.run, self._setup, self._mark))
+
+    def _times_of(self, pod: JsonObject) -> PodTimes:
+        owner = owner_of(pod, self._site.cluster)
+        if owner is None:
+            return PodTimes(stop_s=STOP_S)
+        key = f"{owner.kind} {pod['metadata']['namespace']}/{owner.name}"
+        times = self._site.times_of(key, early=not self._site.has_begun)
+        run_s = None if times.run_ms is None else (times.run_ms - times.startup_ms) / 1000
+        return PodTimes(times.image_pull_ms / 1000, times.startup_ms / 1000, run_s, STOP_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What a rehearsal acts through."""
+
+    client: WritingClient
+    kubelet: SimulatedKubelet
+    session: aiohttp.ClientSession
+    api: MetricsApi
+
+
+def _first(group: BaseExceptionGroup[GpuscaleError]) -> GpuscaleError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, GpuscaleError):
+        raise TypeError(f"found {error!r} among known errors")
+    return error
+
+
+async def _create(client: WritingClient, manifest: JsonObject) -> None:
+    await client.create(path_of(manifest), manifest)
+
+
+async def _wait_for(look: Callable[[], bool], what: str) -> None:
+    for _ in range(round(_UP_S / _PUMP_S)):
+        if look():
+            return
+        await asyncio.sleep(_PUMP_S)
+    raise UnavailableError(f"the scenario's first {what} were not up within {_UP_S:g} s")
+
+
+def _free_port() -> int:
+    with socket.socket() as held:
+        held.bind((_HOST, 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+def _kube_settings(target: Target) -> KubeSettings:
+    return KubeSettings(node_name="", kubeconfig=target.kubeconfig, context=target.context)

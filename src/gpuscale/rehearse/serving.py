@@ -1,0 +1,130 @@
+"""The rehearsal's metrics API: served on this machine, registered with the API server."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.durations import format_duration
+from gpuscale.core.errors import UnavailableError
+from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
+from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube.writing import WritingClient
+from gpuscale.metricsapi.server import MetricsApiServer
+from gpuscale.metricsapi.settings import MetricsApiSettings, read_settings
+from gpuscale.rehearse.manifests import PATHS, path_of
+from gpuscale.rehearse.mark import Mark
+from gpuscale.rehearse.target import Target
+from gpuscale.sim.setup import Setup
+from gpuscale.sources.source import MetricSource
+
+SERVICE = "gpuscale-metrics"
+_LOOPBACK = "127.0.0.1"
+_CUSTOM = ("custom.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2")
+_EXTERNAL = ("external.metrics.k8s.io/v1beta1",)
+_AVAILABLE_S = 60.0
+_LOOK_S = 0.2
+
+
+def group_versions(setup: Setup) -> tuple[str, ...]:
+    """Return what is served: external metrics only where there are rules for them."""
+    return (*_CUSTOM, *(_EXTERNAL if setup.rules.external_rules else ()))
+
+
+class MetricsApi:
+    """One rehearsal's metrics API.
+
+    Args:
+        setup: whose rules are served.
+        target: the cluster.
+        mark: of the objects that register it.
+        folder: for the rule file and the certificates.
+        port: to listen on.
+    """
+
+    def __init__(self, setup: Setup, target: Target, mark: Mark, folder: Path, port: int) -> None:
+        self._setup = setup
+        self._target = target
+        self._mark = mark
+        self._port = port
+        self._bundle = folder / "ca.crt"
+        self._wanted = asyncio.Event()
+        self._listening = asyncio.Event()
+        rules = folder / "rules.yaml"
+        rules.write_text(setup.rules_text, encoding="utf-8")
+        self._settings = self._read_settings(rules, folder)
+
+    async def run(self, source: MetricSource, clock: Clock) -> None:
+        """Serve these values from `register` on, until cancelled.
+
+        It discovers metrics as it starts and then only now and then, so there have to be some by then.
+
+        Raises:
+            UnavailableError: the port is taken, or the API server is not there.
+        """
+        await self._wanted.wait()
+        server = MetricsApiServer(self._settings, clock, drain_s=0.0, source=source)
+        await server.run(asyncio.Event(), lambda _: self._listening.set())
+
+    async def register(self, client: WritingClient) -> None:
+        """Have the API server serve it, and return once that finds it available.
+
+        Raises:
+            UnavailableError: it does not.
+            ApiStatusError: an object is refused.
+        """
+        self._wanted.set()
+        await self._listening.wait()
+        server = AggregatedServer(
+            SERVICE,
+            self._mark.namespace,
+            self._port,
+            self._target.advertise_address,
+            self._bundle.read_bytes(),
+            self._mark.labels,
+        )
+        versions = group_versions(self._setup)
+        for manifest in aggregation_objects(versions, server):
+            await client.create(path_of(manifest), manifest)
+        for version in versions:
+            await self._wait_until_available(client, api_service_name(version))
+
+    async def _wait_until_available(self, client: WritingClient, name: str) -> None:
+        said = "nothing yet"
+        for _ in range(round(_AVAILABLE_S / _LOOK_S)):
+            found = await client.get(f"{PATHS['APIService']}/{name}")
+            is_available, said = _availability(found, said)
+            if is_available:
+                return
+            await asyncio.sleep(_LOOK_S)
+        raise UnavailableError(
+            f"the API server does not reach the metrics API on this machine: {said}; "
+            "an API server in a container or on another machine needs --advertise-address"
+        )
+
+    def _read_settings(self, rules: Path, folder: Path) -> MetricsApiSettings:
+        texts = {
+            "config": str(rules),
+            "lister-kubeconfig": str(self._target.kubeconfig),
+            "bind-address": self._target.advertise_address or _LOOPBACK,
+            "secure-port": str(self._port),
+            "cert-dir": str(folder / "certificates"),
+            "ca-bundle-file": str(self._bundle),
+            "service-name": SERVICE,
+            "service-namespace": self._mark.namespace,
+            "metrics-relist-interval": format_duration(self._setup.pipeline.relist_interval),
+        }
+        settings = read_settings({name: [text] for name, text in texts.items()})
+        return replace(settings, context=self._target.context)
+
+
+def _availability(body: JsonObject, before: str) -> tuple[bool, str]:
+    """Return whether an APIService is available, and what is said of it."""
+    conditions = mapping_of(body.get("status")).get("conditions")
+    for each in conditions if isinstance(conditions, list) else ():
+        condition = mapping_of(each)
+        if condition.get("type") == "Available":
+            said = f"{text_of(condition.get('reason'))}: {text_of(condition.get('message'))}"
+            return condition.get("status") == "True", said
+    return False, before

@@ -1,0 +1,118 @@
+"""The machines of a rehearsal: the same nodes, GPUs and load as in a simulation, under a real control plane.
+
+Pods and counts are not decided in here. They are what the API server says (`rehearse.mirror`); what the
+node pools and the load ask for in turn is left in `orders`, for those who talk to the API server.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from gpuscale.objects.pods import Pod
+from gpuscale.sim.autoscaler import HpaFigures
+from gpuscale.sim.cloud import CloudPool
+from gpuscale.sim.kubelet import STOP_MS, Lifecycle
+from gpuscale.sim.setup import JobSetup, Setup
+from gpuscale.sim.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class AddNode:
+    """A node of a pool is there."""
+
+    name: str
+    pool: CloudPool
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """A node is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateJob:
+    """A Job is submitted."""
+
+    run: JobSetup
+
+
+Order = AddNode | RemoveNode | CreateJob
+
+
+class RehearsalSite(Site):
+    """Machines whose pods come from an API server.
+
+    Args:
+        setup: as placed in the rehearsal's namespaces.
+        now_ms: milliseconds since the epoch.
+    """
+
+    def __init__(self, setup: Setup, now_ms: int) -> None:
+        super().__init__(setup, now_ms)
+        self.orders: deque[Order] = deque()
+        """What is to be done on the API server, oldest first."""
+        self.stuck: set[str] = set()
+        """Keys of the pods that the scheduler found no node for."""
+        self.figures: dict[str, HpaFigures] = {}
+        """HPA key to what its status shows."""
+        self.has_begun = False
+
+    def begin(self, start_ms: int) -> None:
+        """Let the scenario's second 0 be at `start_ms`; what came up before is there from then on."""
+        self.engine.run_until(start_ms)
+        for rental in self.cloud.rentals:
+            rental.from_ms = start_ms
+        self.has_begun = True
+        super().begin(start_ms)
+
+    def seconds(self, time_ms: int) -> float:
+        """Return seconds of scenario time; what came up before the start counts as its second 0."""
+        return max(0.0, super().seconds(time_ms)) if self.has_begun else 0.0
+
+    def times_of(self, owner: str, *, early: bool) -> Lifecycle:
+        """Return how long a pod's steps take; what serves and is there before the start is up at once.
+
+        Args:
+            owner: kind, namespace and name of what made the pod.
+            early: whether the pod came before the scenario's start.
+        """
+        lifecycle = self.lifecycle_by_owner(owner)
+        return Lifecycle(0, 0) if early and lifecycle.run_ms is None else lifecycle
+
+    def is_up(self) -> bool:
+        """Return whether every Deployment's pods are ready, or can't be placed."""
+        return all(
+            self.ready_pods(key) + self._stuck_of(key) >= item.replicas
+            for key, item in self.cluster.deployments.items()
+        )
+
+    def touch(self) -> None:
+        """Do nothing: Kubernetes' controllers look by themselves."""
+
+    def unschedulable(self) -> list[Pod]:
+        """Return the pods that the scheduler found no node for, oldest first."""
+        return [pod for pod in self.cluster.unscheduled() if pod.metadata.key in self.stuck]
+
+    def node_joined(self, name: str, pool: CloudPool) -> None:
+        """Have the Node created."""
+        self.orders.append(AddNode(name, pool))
+
+    def node_left(self, name: str) -> None:
+        """Have the Node deleted; what ran on it is gone."""
+        for key in self.processes.keys() - self.cluster.pods.keys():
+            del self.processes[key]
+        self.orders.append(RemoveNode(name))
+
+    def submit(self, setup: JobSetup) -> None:
+        """Have the Job created."""
+        self.orders.append(CreateJob(setup))
+
+    def _stuck_of(self, deployment: str) -> int:
+        item = self.cluster.deployments[deployment]
+        found = self.cluster.selected(item.metadata.namespace, item.selector)
+        return sum(1 for pod in found if pod.metadata.key in self.stuck)
+
+
+STOP_S = STOP_MS / 1000
+"""From being told to end until gone."""

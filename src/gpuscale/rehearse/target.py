@@ -1,0 +1,149 @@
+"""Whether a cluster may be used: one that was named, where nothing of somebody else is in the way."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gpuscale.core.errors import UsageError
+from gpuscale.kube.aggregation import api_service_name
+from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube.writing import WritingClient
+from gpuscale.rehearse.manifests import PATHS
+from gpuscale.rehearse.mark import LABEL
+
+MAX_NAMESPACE = 63
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster, and where in it."""
+
+    kubeconfig: Path
+    namespace: str
+    """To make, for what the scenario has in `default`."""
+    context: str | None = None
+    """Of the kubeconfig; its current one when None."""
+    is_confirmed: bool = False
+    """Whether somebody said that it is the right cluster, though it is not on this machine."""
+    advertise_address: str | None = None
+    """Where the API server finds this machine; None is loopback."""
+
+
+def make_target(
+    kubeconfig: Path,
+    context: str | None,
+    namespace: str,
+    advertise_address: str | None,
+    *,
+    is_confirmed: bool,
+) -> Target:
+    """Return the target of a command line.
+
+    Raises:
+        UsageError: the namespace or the address can't be one.
+    """
+    if len(namespace) > MAX_NAMESPACE or not _LABEL.fullmatch(namespace):
+        raise UsageError(
+            f"--namespace: found {namespace!r}, expected up to {MAX_NAMESPACE} lower-case letters, "
+            "digits and dashes"
+        )
+    if advertise_address is not None:
+        _check_address(advertise_address)
+    return Target(kubeconfig, namespace, context, is_confirmed, advertise_address)
+
+
+def _check_address(text: str) -> None:
+    try:
+        is_usable = not ip_address(text).is_loopback
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise UsageError(
+            f"--advertise-address: found {text!r}, expected an IP address of this machine that is not "
+            "loopback, which endpoints can't name"
+        )
+
+
+def is_loopback(server: str) -> bool:
+    """Return whether an address of an API server is on this machine."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_named(target: Target, server: str) -> None:
+    """Return if it was said clearly that this cluster is meant.
+
+    Raises:
+        UsageError: the kubeconfig leads to another machine, and neither a context nor a yes was given.
+    """
+    if is_loopback(server) or target.context is not None or target.is_confirmed:
+        return
+    raise UsageError(
+        f"{target.kubeconfig}: its current context leads to {server}, which is not this machine; "
+        "name the context with --context, or say --yes"
+    )
+
+
+def check_reachable(target: Target, server: str) -> None:
+    """Return if the API server can find this machine.
+
+    Raises:
+        UsageError: it is on another one, and does not know where this one is.
+    """
+    if target.advertise_address is None and not is_loopback(server):
+        raise UsageError(
+            f"the API server at {server} has to reach the metrics API on this machine; give an address "
+            "of this machine that it can reach with --advertise-address"
+        )
+
+
+async def check_free(
+    client: WritingClient, namespaces: Iterable[str], group_versions: Iterable[str]
+) -> None:
+    """Return if nothing is where the rehearsal's own objects go.
+
+    Raises:
+        UsageError: a namespace or an APIService is there already.
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    for group_version in group_versions:
+        name = api_service_name(group_version)
+        _check_absent(await client.find(f"{PATHS['APIService']}/{name}"), f"APIService {name}")
+    for name in namespaces:
+        _check_absent(await client.find(f"{PATHS['Namespace']}/{name}"), f"Namespace {name}")
+
+
+def _check_absent(body: JsonObject | None, what: str) -> None:
+    if body is None:
+        return
+    metadata = mapping_of(body.get("metadata"))
+    mark = text_of(mapping_of(metadata.get("labels")).get(LABEL))
+    if mark:
+        raise UsageError(
+            f"{what} belongs to rehearsal {mark}; end that one, or remove what it left: "
+            "gpuscale rehearse --kubeconfig FILE --clean"
+        )
+    raise UsageError(
+        f"{what} is there already{_served_by(body)}, and is left alone; {_advice(what)}"
+    )
+
+
+def _served_by(body: JsonObject) -> str:
+    service = mapping_of(mapping_of(body.get("spec")).get("service"))
+    name = text_of(service.get("name"))
+    return f", served by {text_of(service.get('namespace'))}/{name}" if name else ""
+
+
+def _advice(what: str) -> str:
+    if what.startswith("Namespace"):
+        return "name another one with --namespace"
+    return "rehearse on a cluster without a metrics adapter"
