@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.quantity import Format, Quantity, parse_quantity
+from gpuscale.core.quantity import Format, Quantity, milli_text, parse_quantity
 
 quantities = st.builds(Quantity, st.integers(-(10**30), 10**30), st.sampled_from(Format))
 LIKELY = "0123456789.+-eEinumkKMGTP "
@@ -17,6 +17,11 @@ def test_printed_text_reads_back_to_the_same_amount(quantity):
     # a binary suffix is capped when read, so that only amounts within int64 come back
     if quantity.format is not Format.BINARY_SI or abs(quantity.nano) < 2**63 * 10**9:
         assert parse_quantity(text).nano == quantity.nano
+
+
+@given(st.integers(-(2**63), 2**63) | st.integers(-(10**7), 10**7).map(lambda each: each * 1000))
+def test_thousandths_have_one_text(milli):
+    assert milli_text(milli) == str(Quantity.from_milli(milli))
 
 
 @given(quantities)

@@ -72,6 +72,14 @@ class Quantity:
         return _decimal_text(self.nano, exponent=self.format is Format.DECIMAL_EXPONENT)
 
 
+def milli_text(milli: int) -> str:
+    """Return thousandths as a decimal quantity, in the text of `Quantity.from_milli(milli)`, but quicker."""
+    whole, rest = divmod(milli, 1000)
+    if rest:
+        return f"{milli}m"
+    return str(whole) if whole % 1000 else _decimal_text(milli * 1_000_000, exponent=False)
+
+
 def parse_quantity(text: str | float | None) -> Quantity:
     """Return the quantity that a manifest's text or number stands for; None is zero.
 

@@ -240,14 +240,16 @@ class _Api:
 
     async def _values(
         self, request: web.Request, group: str, version: str, rest: list[str]
-    ) -> bodies.Body:
+    ) -> bodies.Body | str:
         if group == CUSTOM_GROUP:
             return await self._custom(request, version, rest)
         if group == EXTERNAL_GROUP or self._usage is None:
             return await self._external(request, version, rest)
         return await self._usage.answer(request, version, rest)
 
-    async def _custom(self, request: web.Request, version: str, rest: list[str]) -> bodies.Body:
+    async def _custom(
+        self, request: web.Request, version: str, rest: list[str]
+    ) -> bodies.Body | str:
         if not rest:
             return bodies.custom_resources(version, self.provider.catalogue)
         target = custom_target(rest)
@@ -258,7 +260,9 @@ class _Api:
         self._tell(CUSTOM_GROUP, target.metric, answer.values, started)
         return bodies.custom_list(version, target, answer.resource, answer.values, series)
 
-    async def _external(self, request: web.Request, version: str, rest: list[str]) -> bodies.Body:
+    async def _external(
+        self, request: web.Request, version: str, rest: list[str]
+    ) -> bodies.Body | str:
         if not rest:
             return bodies.external_resources(version, self.provider.catalogue)
         target = external_target(rest)
@@ -300,14 +304,15 @@ def _unless_known(
 
 
 def _json(
-    request: web.Request, code: int, body: bodies.Body, content_type: str = _JSON
+    request: web.Request, code: int, body: bodies.Body | str, content_type: str = _JSON
 ) -> web.Response:
-    indent = 2 if _wants_indent(request) else None
-    separators = None if indent else (",", ":")
-    text = json.dumps(body, indent=indent, separators=separators, ensure_ascii=False) + "\n"
+    """Return an answer in JSON; a body that is text is JSON already."""
+    text = body if isinstance(body, str) else bodies.json_text(body)
+    if _wants_indent(request):
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     response = web.Response(
         status=code,
-        body=text.encode("utf-8", "backslashreplace"),
+        body=f"{text}\n".encode("utf-8", "backslashreplace"),
         headers={"Content-Type": content_type},
     )
     if len(text) > _COMPRESS_FROM_BYTES:

@@ -1,16 +1,21 @@
-"""The answers of the metrics APIs as JSON-shaped data, keys in upstream's order.
+"""The answers of the metrics APIs, keys in upstream's order: values as JSON text, the rest as data.
+
+Values are put together as text because that takes a fifth of the time of building data and encoding it, and
+they are what is asked for all day.
 
 Source: k8s.io/metrics pkg/apis (custom_metrics, external_metrics); k8s.io/apimachinery pkg/apis/meta/v1.
 Known difference: a metric selector with `!=` is shown as NotIn with one value, which means the same;
 upstream can't show it and answers 500.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from json.encoder import encode_basestring as quoted
 
 from gpuscale import __version__
-from gpuscale.core.quantity import Quantity
+from gpuscale.core.quantity import milli_text
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, versions_of
 from gpuscale.metricsapi.paths import CustomTarget
 from gpuscale.objects.selectors import Operator, Requirement, Selector
@@ -44,29 +49,40 @@ def custom_list(
     resource: ResourceType,
     values: Iterable[MetricValue],
     selector: Selector,
-) -> Body:
-    """Return a MetricValueList."""
-    shown = selector_body(selector)
-    make = _item_v1beta2 if version == "v1beta2" else _item_v1beta1
+) -> str:
+    """Return a MetricValueList as JSON."""
+    shown = json_text(selector_body(selector))
+    metric = quoted(target.metric)
+    described = f'{{"describedObject":{{"kind":{quoted(resource.kind)},'
+    if target.namespace is not None:
+        described += f'"namespace":{quoted(target.namespace)},'
+    # The apiVersion of an ObjectReference keeps the slash before a core version, as upstream.
+    named, end = f',"apiVersion":{quoted(resource.api_version)}}},', "}"
+    if version == "v1beta2":
+        named += f'"metric":{{"name":{metric},"selector":{shown}}},'
+    else:
+        named += f'"metricName":{metric},'
+        end = f',"selector":{shown}}}'
     items = [
-        make(_described(resource, target.namespace, value.object_name), target.metric, value, shown)
+        f'{described}"name":{quoted(value.object_name)}{named}{_measured(value)}{end}'
         for value in values
     ]
     return _list("MetricValueList", f"{CUSTOM_GROUP}/{version}", items)
 
 
-def external_list(version: str, metric: str, values: Iterable[ExternalValue]) -> Body:
-    """Return an ExternalMetricValueList."""
-    items: list[Body] = [
-        {
-            "metricName": metric,
-            "metricLabels": None if value.labels is None else dict(sorted(value.labels.items())),
-            "timestamp": timestamp(value.measured_ms),
-            "value": str(Quantity.from_milli(value.value_milli)),
-        }
+def external_list(version: str, metric: str, values: Iterable[ExternalValue]) -> str:
+    """Return an ExternalMetricValueList as JSON."""
+    name = quoted(metric)
+    items = [
+        f'{{"metricName":{name},"metricLabels":{_labels(value)},{_measured(value)}}}'
         for value in values
     ]
     return _list("ExternalMetricValueList", f"{EXTERNAL_GROUP}/{version}", items)
+
+
+def json_text(body: object) -> str:
+    """Return data as JSON, without spaces."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
 
 def selector_body(selector: Selector) -> Body | None:
@@ -162,35 +178,18 @@ def _resource_list(group_version: str, resources: list[Body]) -> Body:
     }
 
 
-def _list(kind: str, api_version: str, items: list[Body]) -> Body:
-    return {"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items}
+def _list(kind: str, api_version: str, items: Iterable[str]) -> str:
+    head = f'{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{}},"items":['
+    return f"{head}{','.join(items)}]}}"
 
 
-def _described(resource: ResourceType, namespace: str | None, name: str) -> Body:
-    """Return an ObjectReference; its apiVersion keeps the slash before a core version, as upstream."""
-    place: Body = {"kind": resource.kind}
-    if namespace is not None:
-        place["namespace"] = namespace
-    return {**place, "name": name, "apiVersion": resource.api_version}
+def _measured(value: MetricValue | ExternalValue) -> str:
+    time, amount = timestamp(value.measured_ms), milli_text(value.value_milli)
+    return f'"timestamp":"{time}","value":"{amount}"'
 
 
-def _item_v1beta1(described: Body, metric: str, value: MetricValue, selector: Body | None) -> Body:
-    return {
-        "describedObject": described,
-        "metricName": metric,
-        "timestamp": timestamp(value.measured_ms),
-        "value": str(Quantity.from_milli(value.value_milli)),
-        "selector": selector,
-    }
-
-
-def _item_v1beta2(described: Body, metric: str, value: MetricValue, selector: Body | None) -> Body:
-    return {
-        "describedObject": described,
-        "metric": {"name": metric, "selector": selector},
-        "timestamp": timestamp(value.measured_ms),
-        "value": str(Quantity.from_milli(value.value_milli)),
-    }
+def _labels(value: ExternalValue) -> str:
+    return json_text(None if value.labels is None else dict(sorted(value.labels.items())))
 
 
 def _expression(requirement: Requirement) -> Body:

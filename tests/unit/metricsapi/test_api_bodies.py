@@ -1,4 +1,4 @@
-"""Answers as JSON-shaped data."""
+"""Answers as JSON, and as JSON-shaped data."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_times_are_whole_seconds():
 
 def test_custom_v1beta1_is_upstreams_text():
     body = custom_list("v1beta1", TARGET, PODS, [VALUE], Selector())
-    assert json.dumps(body, separators=(",", ":")) == (
+    assert body == (
         '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},'
         '"items":[{"describedObject":{"kind":"Pod","namespace":"prod","name":"web-0",'
         '"apiVersion":"/v1"},"metricName":"http_requests","timestamp":"2026-01-02T03:04:05Z",'
@@ -33,7 +33,7 @@ def test_custom_v1beta1_is_upstreams_text():
 
 def test_custom_v1beta2_is_upstreams_text():
     body = custom_list("v1beta2", TARGET, PODS, [VALUE], parse_selector("a=b"))
-    assert json.dumps(body, separators=(",", ":")) == (
+    assert body == (
         '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},'
         '"items":[{"describedObject":{"kind":"Pod","namespace":"prod","name":"web-0",'
         '"apiVersion":"/v1"},"metric":{"name":"http_requests","selector":{"matchLabels":{"a":"b"}}},'
@@ -46,7 +46,7 @@ def test_a_root_scoped_object_has_no_namespace():
     body = custom_list(
         "v1beta1", target, KUBERNETES.find("nodes"), [MetricValue("n1", 1000, 0)], Selector()
     )
-    assert body["items"] == [
+    assert json.loads(body)["items"] == [
         {
             "describedObject": {"kind": "Node", "name": "n1", "apiVersion": "/v1"},
             "metricName": "m",
@@ -59,12 +59,24 @@ def test_a_root_scoped_object_has_no_namespace():
 
 def test_external_v1beta1_is_upstreams_text():
     values = [ExternalValue({"queue": "a"}, 42_000, TIME_MS), ExternalValue(None, -500, TIME_MS)]
-    assert json.dumps(external_list("v1beta1", "queue_depth", values), separators=(",", ":")) == (
+    assert external_list("v1beta1", "queue_depth", values) == (
         '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1",'
         '"metadata":{},"items":[{"metricName":"queue_depth","metricLabels":{"queue":"a"},'
         '"timestamp":"2026-01-02T03:04:05Z","value":"42"},{"metricName":"queue_depth",'
         '"metricLabels":null,"timestamp":"2026-01-02T03:04:05Z","value":"-500m"}]}'
     )
+
+
+def test_names_that_need_it_are_escaped():
+    odd = 'a"\\\n\u00e9\ud800'
+    target = CustomTarget("pods", odd, "*", odd)
+    (item,) = json.loads(
+        custom_list("v1beta1", target, PODS, [MetricValue(odd, 0, 0)], Selector())
+    )["items"]
+    assert (item["describedObject"]["name"], item["describedObject"]["namespace"]) == (odd, odd)
+    assert (item["metricName"], item["value"]) == (odd, "0")
+    (item,) = json.loads(external_list("v1beta1", odd, [ExternalValue({odd: odd}, 0, 0)]))["items"]
+    assert (item["metricName"], item["metricLabels"]) == (odd, {odd: odd})
 
 
 @pytest.mark.parametrize(
