@@ -1,8 +1,20 @@
 """The label set that names a series."""
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 METRIC_NAME = "__name__"
+SEPARATOR = "\x1f"
+"""Between the parts of a label set's key; ASCII's own unit separator."""
+
+
+def _key(labels: dict[str, str]) -> str:
+    """Return a text that no other labels have."""
+    joined = SEPARATOR.join(chain.from_iterable(labels.items()))
+    if joined.count(SEPARATOR) == 2 * len(labels) - 1 or not labels:
+        return joined
+    # A label value may hold any character, the separator too.
+    return f"{SEPARATOR}{tuple(labels.items())!r}"
 
 
 class LabelSet(Mapping[str, str]):
@@ -16,8 +28,7 @@ class LabelSet(Mapping[str, str]):
     def __init__(self, labels: Iterable[tuple[str, str]]) -> None:
         self._labels = dict(sorted(pair for pair in labels if pair[1]))
         self._nameless: LabelSet | None = None
-        # No separator alone would do: a label value may hold any character.
-        self.key = repr(tuple(self._labels.items()))
+        self.key = _key(self._labels)
 
     def __getitem__(self, name: str) -> str:
         return self._labels[name]
@@ -81,6 +92,28 @@ class LabelSet(Mapping[str, str]):
 
 
 EMPTY = LabelSet(())
+
+
+def label_sets(names: Sequence[str]) -> Callable[[tuple[str, ...]], LabelSet]:
+    """Return what makes label sets that all have these names.
+
+    Args:
+        names: in order, each once.
+
+    Returns:
+        From one value for each name, none empty and none with an ASCII unit separator, a label set.
+    """
+    form = SEPARATOR.join(f"{name.replace('%', '%%')}{SEPARATOR}%s" for name in names)
+    empty = LabelSet.__new__
+
+    def made(values: tuple[str, ...]) -> LabelSet:
+        labels = empty(LabelSet)
+        labels._labels = dict(zip(names, values, strict=True))  # noqa: SLF001 - its own module
+        labels._nameless = None  # noqa: SLF001
+        labels.key = form % values
+        return labels
+
+    return made
 
 
 def label_set(labels: Mapping[str, str]) -> LabelSet:

@@ -14,6 +14,7 @@ from gpuscale.core.errors import Problem
 from gpuscale.exposition.lines import LineError, SampleLine, is_plain, parse_line, parse_value
 from gpuscale.exposition.parse import ExpositionError, check_size, line_error
 from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.shapes import LineShapes
 from gpuscale.series.store import Series, SeriesStore
 from gpuscale.series.target import TargetSeries
 
@@ -69,6 +70,7 @@ class ScrapeTarget:
         self._store = store
         self._target = TargetSeries(store, labels, honor_labels=honor_labels)
         self._source = source
+        self._shapes = LineShapes(self._target.merged)
         self._refs: dict[str, Series] = {}
         self._heads: dict[Series, str] = {}
         self._last: list[Series] = []
@@ -112,6 +114,7 @@ class ScrapeTarget:
         lines = text.split("\n")
         refs: list[Series] = []
         texts: list[str] = []
+        heads: dict[str, Series] = {}
         others: list[int] = []
         known = self._refs.get
         for number, line in enumerate(lines):
@@ -121,28 +124,36 @@ class ScrapeTarget:
                 refs.append(ref)
                 texts.append(value)
             elif line and line[0] != "#":
-                others.append(number)
-        values = self._floats(texts, lines)
-        scrape = _Scrape(refs, values, {}, [])
+                labels = self._shapes.labels(head)
+                if labels is None:
+                    others.append(number)
+                    continue
+                heads[head] = ref = self._store.ref(labels)
+                refs.append(ref)
+                texts.append(value)
+        values = self._floats(texts, lines, heads)
+        scrape = _Scrape(refs, values, heads, [])
         for number in others:
             self._read_new(scrape, lines[number], number + 1)
         return scrape
 
-    def _floats(self, texts: list[str], lines: list[str]) -> list[float]:
+    def _floats(
+        self, texts: list[str], lines: list[str], heads: Mapping[str, Series]
+    ) -> list[float]:
         """Return the numbers, checked all at once; the line at fault is looked for only then."""
         try:
             values = [float(text) for text in texts]
         except ValueError:
             values = []
         if texts and (not values or not is_plain("".join(texts)) or math.inf in map(abs, values)):
-            return self._floats_one_by_one(lines)
+            return self._floats_one_by_one(lines, heads)
         return values
 
-    def _floats_one_by_one(self, lines: list[str]) -> list[float]:
+    def _floats_one_by_one(self, lines: list[str], heads: Mapping[str, Series]) -> list[float]:
         values = []
         for number, line in enumerate(lines, start=1):
             head, _, text = line.rpartition(" ")
-            if head in self._refs:
+            if head in self._refs or head in heads:
                 try:
                     values.append(float(parse_value(text)))
                 except LineError as error:

@@ -9,11 +9,13 @@ Nothing is lost silently: what the bounds keep out is counted by reason.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
+from weakref import ref as weak
 
 from gpuscale.series.labels import LabelSet, label_set
 from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.postings import Postings
 from gpuscale.series.staleness import STALE, is_stale
 
 REFUSALS = ("out_of_order", "duplicate_timestamp", "too_old", "too_many_series", "too_many_samples")
@@ -90,8 +92,11 @@ class SeriesStore:
         self._sweep_at_ms = -_NEVER_MS
         self._refused = dict.fromkeys(REFUSALS, 0)
         self._listed: dict[str, Series] = {}
-        self._known: WeakValueDictionary[str, Series] = WeakValueDictionary()
-        self._postings: dict[str, dict[str, dict[Series, None]]] = {}
+        self._fresh: dict[str, Series] = {}
+        """Handles that were never listed, until the next sweep."""
+        self._idle: dict[str, weak[Series]] = {}
+        """Handles that are not listed and may have no holder any more."""
+        self._postings: Postings[Series] = Postings()
         self._selected: dict[Selector, tuple[Series, ...]] = {}
 
     def append(self, labels: Mapping[str, str], t_ms: int, value: float) -> bool:
@@ -107,9 +112,12 @@ class SeriesStore:
     def ref(self, labels: Mapping[str, str]) -> Series:
         """Return the handle of a label set; the series itself begins with its first sample."""
         labels = label_set(labels)
-        series = self._known.get(labels.key)
+        key = labels.key
+        series = self._listed.get(key) or self._fresh.get(key)
+        if series is None and key in self._idle:
+            series = self._idle[key]()
         if series is None:
-            series = self._known[labels.key] = Series(labels)
+            series = self._fresh[key] = Series(labels)
         return series
 
     def append_ref(self, ref: Series, t_ms: int, value: float) -> bool:
@@ -172,7 +180,7 @@ class SeriesStore:
     ) -> list[str]:
         """Return the label names of the selected series, sorted."""
         if not matchers and start_ms is None and end_ms is None:
-            return sorted(self._postings)
+            return sorted(self._postings.names())
         found = self._between(matchers, start_ms, end_ms)
         return sorted({name for series in found for name in series.labels})
 
@@ -185,7 +193,7 @@ class SeriesStore:
     ) -> list[str]:
         """Return the values that one label has among the selected series, sorted."""
         if not matchers and start_ms is None and end_ms is None:
-            return sorted(self._postings.get(name, ()))
+            return sorted(self._postings.values(name))
         found = self._between(matchers, start_ms, end_ms)
         return sorted({series.labels[name] for series in found if name in series.labels})
 
@@ -224,22 +232,20 @@ class SeriesStore:
         return True
 
     def _list(self, series: Series) -> None:
-        self._listed[series.labels.key] = series
-        for name, value in series.labels.items():
-            self._postings.setdefault(name, {}).setdefault(value, {})[series] = None
+        key = series.labels.key
+        self._listed[key] = series
+        if self._fresh.pop(key, None) is None:
+            self._idle.pop(key, None)
+        self._postings.add(series)
         self._forget_selected()
 
-    def _unlist(self, series: Series) -> None:
-        del self._listed[series.labels.key]
-        for name, value in series.labels.items():
-            values = self._postings[name]
-            del values[value][series]
-            if not values[value]:
-                del values[value]
-            if not values:
-                del self._postings[name]
-        series.last_ms = _NEVER_MS
-        series.has_stale = False
+    def _unlist(self, gone: AbstractSet[Series]) -> None:
+        for series in gone:
+            del self._listed[series.labels.key]
+            self._idle[series.labels.key] = weak(series)
+            series.last_ms = _NEVER_MS
+            series.has_stale = False
+        self._postings.remove(gone)
         self._forget_selected()
 
     def _forget_selected(self) -> None:
@@ -250,19 +256,29 @@ class SeriesStore:
     def _sweep(self) -> None:
         """Drop what is older than the retention."""
         cutoff_ms = self.oldest_kept_ms()
-        for series in list(self._listed.values()):
+        for series in self._listed.values():
             if series.times_ms[0] < cutoff_ms:
                 self._trim(series, cutoff_ms)
+        gone = {series for series in self._listed.values() if not series.times_ms}
+        if gone:
+            self._unlist(gone)
+        if self._sweep_at_ms != -_NEVER_MS:
+            # The very first samples find handles that were made for them.
+            self._let_go()
         newest_ms = cutoff_ms + self.retention_ms
         self._sweep_at_ms = newest_ms + max(1, self.retention_ms // _SWEEPS_PER_RETENTION)
+
+    def _let_go(self) -> None:
+        """Keep handles that are not listed only where someone else holds them."""
+        self._idle = {key: held for key, held in self._idle.items() if held() is not None}
+        self._idle.update((key, weak(series)) for key, series in self._fresh.items())
+        self._fresh.clear()
 
     def _trim(self, series: Series, cutoff_ms: int) -> None:
         count = bisect_left(series.times_ms, cutoff_ms)
         del series.times_ms[:count]
         del series.values[:count]
         self._samples -= count
-        if not series.times_ms:
-            self._unlist(series)
 
     def _between(
         self, matchers: Selector, start_ms: int | None, end_ms: int | None
@@ -290,18 +306,15 @@ class SeriesStore:
         needed = [(matcher, test) for matcher, test in tests if not test("")]
         equal = [matcher for matcher, _ in needed if matcher.op is MatchOp.EQUAL]
         if equal:
-            pools = [(self._posting(matcher), matcher) for matcher in equal]
+            pools = [(self._postings.of(each.name, each.value), each) for each in equal]
             return min(pools, key=lambda pool: len(pool[0]))
         if needed:
             matcher, test = needed[0]
-            values = self._postings.get(matcher.name, {})
+            values = self._postings.values(matcher.name)
             return [
                 each for value, posting in values.items() if test(value) for each in posting
             ], matcher
         return self._listed.values(), None
-
-    def _posting(self, matcher: Matcher) -> dict[Series, None]:
-        return self._postings.get(matcher.name, {}).get(matcher.value, {})
 
 
 def _passing(series: Iterable[Series], name: str, test: Callable[[str], bool]) -> Iterator[Series]:

@@ -29,13 +29,17 @@ class TargetSeries:
 
     def ref(self, exposed: Mapping[str, str]) -> Series:
         """Return the series of exposed labels, the metric's name among them."""
+        return self._store.ref(self.merged(exposed))
+
+    def merged(self, exposed: Mapping[str, str]) -> dict[str, str]:
+        """Return exposed labels and the target's own together."""
         if self._honor_labels:
-            return self._store.ref({**self._labels, **exposed})
+            return {**self._labels, **exposed}
         merged = {**exposed, **self._labels}
         clashing = [name for name in self._labels if exposed.get(name)]
         for name in sorted(clashing, key=len):
             merged[_free_name(name, merged)] = exposed[name]
-        return self._store.ref(merged)
+        return merged
 
     def report(self, name: str, value: float, t_ms: int) -> None:
         """Write what is said of the target, such as `up`."""

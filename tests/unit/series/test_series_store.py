@@ -1,4 +1,6 @@
+import gc
 import math
+import weakref
 from array import array
 
 import pytest
@@ -203,3 +205,27 @@ def test_the_marker_survives_a_packed_array_and_is_not_any_nan():
     assert is_stale(array("d", [STALE])[0])
     assert not is_stale(math.nan)
     assert not is_stale(0.0)
+
+
+def test_a_series_that_ended_comes_back_under_the_same_handle():
+    store = SeriesStore(retention_ms=1000)
+    ref = store.ref({"__name__": "m", "pod": "a"})
+    assert store.append_ref(ref, 0, 1)
+    assert store.append({"__name__": "other"}, 5000, 1)
+    assert [each["__name__"] for each in store.series(())] == ["other"]
+    assert store.label_values("pod") == []
+    assert store.label_names() == ["__name__"]
+    assert store.ref({"__name__": "m", "pod": "a"}) is ref
+    assert store.append_ref(ref, 5001, 2)
+    assert store.label_values("pod") == ["a"]
+
+
+def test_handles_that_nobody_holds_are_let_go():
+    store = SeriesStore(retention_ms=1000)
+    unused = weakref.ref(store.ref({"__name__": "never_appended"}))
+    held = store.ref({"__name__": "held"})
+    for t_ms in (0, 2000, 4000):
+        store.append({"__name__": "m"}, t_ms, 1)
+    assert store.ref({"__name__": "held"}) is held
+    gc.collect()
+    assert unused() is None

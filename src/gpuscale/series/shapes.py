@@ -1,0 +1,80 @@
+"""Lines of one shape: the same metric and label names in the same order, whatever the values.
+
+An exporter prints all lines of a metric alike. So a line comes apart at its quotes, and what its label names
+mean at this target, after joining the target's own labels, is worked out once a shape.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from sys import intern
+
+from gpuscale.series.labels import METRIC_NAME, SEPARATOR, LabelSet, label_sets
+
+_FIRST = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{([a-zA-Z_][a-zA-Z0-9_]*)=")
+_NEXT = re.compile(r",([a-zA-Z_][a-zA-Z0-9_]*)=")
+_LAST = frozenset({"}", ",}"})
+_MAX_SHAPES = 10_000
+
+Merge = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Makes the labels of a series from those that a line carries, by names alone; an empty value is none."""
+
+
+class LineShapes:
+    """The shapes of lines seen at one target.
+
+    Args:
+        merge: joins the target's labels to those of a line.
+    """
+
+    def __init__(self, merge: Merge) -> None:
+        self._merge = merge
+        self._shapes: dict[tuple[str, ...], _Shape | None] = {}
+
+    def labels(self, head: str) -> LabelSet | None:
+        """Return the labels of a line, from the text before its value; None where it needs a closer look."""
+        if "\\" in head or SEPARATOR in head:
+            return None
+        parts = head.split('"')
+        between = tuple(parts[::2])
+        if between not in self._shapes:
+            self._learn(between)
+        shape, values = self._shapes[between], parts[1::2]
+        return None if shape is None or "" in values else shape.labels(values)
+
+    def _learn(self, between: tuple[str, ...]) -> None:
+        if len(self._shapes) >= _MAX_SHAPES:
+            self._shapes.clear()
+        names = _names(between)
+        self._shapes[between] = None if names is None else _Shape(names, self._merge)
+
+
+class _Shape:
+    """Where in the labels of a series the values of a line go."""
+
+    def __init__(self, names: tuple[str, ...], merge: Merge) -> None:
+        metric, *labels = names
+        marks = [f"\0{position}" for position in range(len(labels))]
+        merged = merge({METRIC_NAME: metric, **dict(zip(labels, marks, strict=True))})
+        ordered = sorted(merged)
+        self._constants = [intern(value) for value in merged.values() if value not in marks]
+        sources = [*marks, *self._constants]
+        self._pick = itemgetter(*(sources.index(merged[name]) for name in ordered))
+        self._made = label_sets([*map(intern, ordered)])
+
+    def labels(self, values: list[str]) -> LabelSet:
+        # Equal values are kept once, and found faster, where they are interned.
+        return self._made(self._pick([*map(intern, values), *self._constants]))
+
+
+def _names(between: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the metric's name and the names of its labels; None where the texts are not just these."""
+    first, *others = between
+    start = _FIRST.fullmatch(first)
+    if start is None or not others or others.pop() not in _LAST:
+        return None
+    found = [_NEXT.fullmatch(each) for each in others]
+    names = (start[2], *(match[1] for match in found if match is not None))
+    if len(names) != len(others) + 1 or len({METRIC_NAME, *names}) != len(names) + 1:
+        return None
+    return (start[1], *names)
