@@ -1,0 +1,329 @@
+"""Feeds over real HTTP: agents and exporters that come, change, break off, come back and go."""
+
+import asyncio
+import importlib.util
+import json
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import unused_port
+
+from gpuscale.core.clock import WallClock
+from gpuscale.kube.connection import KubeConnection
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.series.evaluate import instant
+from gpuscale.sources.feeds import stream
+from gpuscale.sources.feeds.collector import FeedCollector
+from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.feeds.targets import static_agent, static_scrape
+
+
+def _load(folder, name):
+    path = Path(__file__).parents[1] / "unit" / folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+API = _load("kube", "fake_api_server")
+SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
+
+
+class Agent:
+    """Streams one value, ten times a second; what it does can be changed while it runs."""
+
+    def __init__(self, pod="a", value=1.0):
+        self.pod, self.value = pod, value
+        self.port = unused_port()
+        self.streams = 0
+        self.is_silent = False
+        self.first = None
+        self.authorization = []
+        self._runner = None
+        self._open = set()
+
+    async def start(self):
+        app = web.Application()
+        app.router.add_get("/stream", self._stream)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        return self
+
+    async def stop(self):
+        """Break all connections off, as a machine does that fails."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            for transport in tuple(self._open):
+                transport.abort()
+            await runner.cleanup()
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    async def _metrics(self, request):
+        self.authorization.append(request.headers.get("Authorization"))
+        return web.Response(text=f"util {self.value}\n")
+
+    async def _stream(self, request):
+        self.streams += 1
+        self.authorization.append(request.headers.get("Authorization"))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        transport = request.transport
+        self._open.add(transport)
+        try:
+            await response.write(self._line("snapshot") if self.first is None else self.first)
+            while True:
+                await asyncio.sleep(0.1)
+                if not self.is_silent:
+                    await response.write(self._line("change"))
+        except ConnectionError:
+            return response
+        finally:
+            self._open.discard(transport)
+
+    def _line(self, kind):
+        now_ms = CLOCK.now_ms()
+        labels = {"gpu": "0", "namespace": "ml", "pod": self.pod}
+        message = {"kind": kind, "ms": now_ms}
+        if kind == "snapshot":
+            message |= {"version": 1, "series": [[1, "util", labels, self.value]]}
+        else:
+            message["values"] = {"1": self.value}
+        return json.dumps(message).encode() + b"\n"
+
+
+CLOCK = WallClock()
+
+
+@asynccontextmanager
+async def running(settings, kubeconfig=None):
+    kube = settings_of_kube = None
+    if kubeconfig is not None:
+        settings_of_kube = KubeSettings(node_name="", kubeconfig=kubeconfig, retry_s=0.05)
+        kube = KubeConnection(settings_of_kube)
+    collector = FeedCollector(settings, CLOCK, kube, settings_of_kube)
+    task = asyncio.create_task(collector.run())
+    try:
+        yield collector
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        if kube is not None:
+            await kube.close()
+
+
+def values(collector, query="util"):
+    rows = instant(collector.store, query, CLOCK.now_ms()).samples
+    return {row.labels.get("pod", row.labels.get("instance")): row.value for row in rows}
+
+
+async def until(condition, limit_s=30):
+    async with asyncio.timeout(limit_s):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def agents():
+    started = []
+
+    async def start(*arguments):
+        started.append(await Agent(*arguments).start())
+        return started[-1]
+
+    yield start
+    for agent in started:
+        await agent.stop()
+
+
+def following(*agents, **options):
+    return FeedSettings(static=tuple(static_agent(each.address) for each in agents), **options)
+
+
+async def test_a_change_on_the_agent_is_in_the_store(agents):
+    agent = await agents()
+    async with running(following(agent)) as collector:
+        await until(lambda: values(collector) == {"a": 1.0})
+        agent.value = 7.0
+        await until(lambda: values(collector) == {"a": 7.0})
+        (state,) = collector.states()
+        assert (state.kind, state.up, state.error, state.series) == ("stream", True, None, 1)
+        assert state.measured_ms <= CLOCK.now_ms()
+    assert values(collector) == {}  # what is not followed any more has no value
+
+
+async def test_a_broken_stream_keeps_its_series_for_a_grace_and_then_ends_them(agents, monkeypatch):
+    monkeypatch.setitem(stream.StreamFollower.__init__.__kwdefaults__, "grace_s", 1.0)
+    agent = await agents()
+    async with running(following(agent)) as collector:
+        await until(lambda: values(collector) == {"a": 1.0})
+        await agent.stop()
+        await until(lambda: not collector.states()[0].up)
+        assert values(collector) == {"a": 1.0}
+        await until(lambda: values(collector) == {})
+        assert values(collector, "up") == {agent.address: 0.0}
+        assert collector.states()[0].error
+        agent.value = 3.0
+        await agent.start()
+        await until(lambda: values(collector) == {"a": 3.0})
+        await until(lambda: values(collector, "up") == {agent.address: 1.0})
+        assert collector.states()[0].failures > 0
+
+
+async def test_an_agent_that_comes_back_within_the_grace_leaves_no_gap(agents):
+    agent = await agents()
+    async with running(following(agent)) as collector:
+        await until(lambda: values(collector) == {"a": 1.0})
+        await agent.stop()
+        agent.value = 2.0
+        await agent.start()
+        gaps = 0
+        async with asyncio.timeout(30):
+            while values(collector) != {"a": 2.0}:
+                gaps += values(collector) == {}
+                await asyncio.sleep(0.02)
+        assert gaps == 0
+
+
+async def test_a_silent_connection_counts_as_broken(agents, monkeypatch):
+    monkeypatch.setattr(stream, "_SILENCE_S", (0.5, 1.0))
+    agent = await agents()
+    async with running(following(agent)) as collector:
+        await until(lambda: values(collector) == {"a": 1.0})
+        agent.is_silent = True
+        await until(lambda: agent.streams > 1)
+        assert collector.states()[0].failures > 0
+
+
+@pytest.mark.parametrize("first", [b"<html>\n", b"{}\n", b'{"kind":"heartbeat","ms":1}\n'])
+async def test_what_is_no_stream_is_told_and_tried_again(agents, first):
+    agent = await agents()
+    agent.first = first
+    async with running(following(agent)) as collector:
+        await until(lambda: agent.streams > 2)
+        state = collector.states()[0]
+        assert not state.up
+        assert "found" in state.error
+        agent.first = None
+        await until(lambda: values(collector) == {"a": 1.0})
+
+
+async def test_agents_get_a_password_and_scraped_targets_dont(agents, tmp_path):
+    agent, other = await agents(), await agents()
+    (tmp_path / "password").write_text("sesame\n")
+    settings = FeedSettings(
+        static=(static_agent(agent.address), static_scrape(f"{other.address}/metrics")),
+        agent_username="ali",
+        agent_password_file=tmp_path / "password",
+    )
+    async with running(settings) as collector:
+        await until(lambda: len(values(collector)) == 2)
+    assert agent.authorization[0] == "Basic YWxpOnNlc2FtZQ=="  # ali:sesame
+    assert set(other.authorization) == {None}
+
+
+async def test_other_exporters_are_scraped_and_end_when_they_fail(agents):
+    exporter = await agents("a", 5.0)
+    target = static_scrape(f"{exporter.address}/metrics")
+    async with running(FeedSettings(static=(target,), scrape_interval_s=0.1)) as collector:
+        await until(lambda: values(collector) == {exporter.address: 5.0})
+        exporter.value = "broken text"
+        await until(lambda: values(collector) == {})
+        assert values(collector, "up") == {exporter.address: 0.0}
+        exporter.value = 6.0
+        await until(lambda: values(collector) == {exporter.address: 6.0})
+
+
+async def test_a_new_series_makes_discovery_look_at_once(agents):
+    agent = await agents()
+    seen = []
+    async with running(following(agent)) as collector:
+
+        async def relist():
+            seen.append(set(values(collector)))
+
+        looking = asyncio.create_task(collector.follow_new_series(relist))
+        await until(lambda: {"a"} in seen)
+        looking.cancel()
+
+
+def slice_of(name, *ports, node="n1"):
+    return {
+        "metadata": {
+            "namespace": "gpu",
+            "name": name,
+            "labels": {"kubernetes.io/service-name": "gpuscale-exporter"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "metrics", "port": ports[0]}],
+        "endpoints": [{"addresses": ["127.0.0.1"], "nodeName": node}],
+    }
+
+
+def pod_of(name, port):
+    annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)}
+    return {
+        "metadata": {"namespace": "ml", "name": name, "annotations": annotations},
+        "spec": {"nodeName": "n1", "containers": []},
+        "status": {"phase": "Running", "podIP": "127.0.0.1"},
+    }
+
+
+@pytest.fixture
+async def api(tmp_path):
+    server = API.FakeApiServer()
+    server.objects[SLICES], server.events[SLICES] = {}, []
+    await server.start()
+    server.path = server.kubeconfig(tmp_path)
+    yield server
+    await server.stop()
+
+
+async def test_agents_and_pods_come_and_go_with_the_cluster(agents, api):
+    one, two, vllm = await agents("a", 1.0), await agents("b", 2.0), await agents("-", 9.0)
+    await api.put(SLICES, slice_of("s1", one.port))
+    async with running(FeedSettings(scrape_interval_s=0.1), api.path) as collector:
+        await until(lambda: values(collector) == {"a": 1.0})
+        await api.put(SLICES, slice_of("s2", two.port))
+        await api.put(API.POD, pod_of("vllm-0", vllm.port))
+        await until(lambda: values(collector) == {"a": 1.0, "b": 2.0, "vllm-0": 9.0})
+        # An agent that is annotated too is not scraped beside its stream.
+        await api.put(API.POD, pod_of("agent-one", one.port))
+        await api.put(SLICES, slice_of("s2", two.port, node="n2"))
+        await until(lambda: len(values(collector, 'util{node="n2"}')) == 1)
+        assert len(collector.states()) == 3
+        await api.delete(SLICES, slice_of("s1", one.port))
+        await api.delete(API.POD, pod_of("agent-one", one.port))
+        await until(lambda: values(collector) == {"b": 2.0, "vllm-0": 9.0})
+        assert all(state.error is None for state in collector.watches().values())
+    selectors = {query.get("labelSelector") for path, query, _ in api.requests if path == SLICES}
+    assert selectors == {"kubernetes.io/service-name=gpuscale-exporter"}
+
+
+async def test_while_the_api_server_is_away_known_agents_are_followed(agents, api):
+    agent = await agents()
+    await api.put(SLICES, slice_of("s1", agent.port))
+    async with running(FeedSettings(), api.path) as collector:
+        await until(lambda: values(collector) == {"a": 1.0})
+        await api.stop()
+        await until(lambda: collector.watches()["endpointslices"].error is not None)
+        agent.value = 4.0
+        await until(lambda: values(collector) == {"a": 4.0})
+
+
+async def test_a_full_store_keeps_less_of_the_past(agents, monkeypatch):
+    monkeypatch.setattr("gpuscale.sources.feeds.collector._TIDY_S", 0.1)
+    agent = await agents()
+    settings = following(agent, retention_ms=600_000, max_samples=20)
+    async with running(settings) as collector:
+        await until(lambda: collector.store.retention_ms == 60_000)

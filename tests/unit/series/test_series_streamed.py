@@ -1,0 +1,148 @@
+"""An agent's stream in the store: what is stored when, what ends when, and whose time counts."""
+
+import json
+import math
+
+import pytest
+
+from gpuscale.exposition.stream import StreamError
+from gpuscale.series.evaluate import instant
+from gpuscale.series.store import SeriesStore
+from gpuscale.series.streamed import StreamedTarget
+from gpuscale.series.target import TargetSeries
+
+T = 1_700_000_000_000
+LABELS = {"job": "gpuscale-exporter", "instance": "n1:9400", "node": "n1"}
+
+
+def snapshot(ms, *series):
+    return json.dumps({"kind": "snapshot", "version": 1, "ms": ms, "series": series}).encode()
+
+
+def change(ms, **parts):
+    return json.dumps({"kind": "change", "ms": ms, **parts}).encode()
+
+
+def heartbeat(ms):
+    return json.dumps({"kind": "heartbeat", "ms": ms}).encode()
+
+
+def util(id_, pod, value):
+    labels = {"gpu": str(id_), "namespace": "ml", "pod": pod} if pod else {"gpu": str(id_)}
+    return [id_, "util", labels, value]
+
+
+class Fed:
+    """A store with one agent, and what a query sees in it."""
+
+    def __init__(self, labels=LABELS, *, honor_labels=True):
+        self.store = SeriesStore()
+        series = TargetSeries(self.store, labels, honor_labels=honor_labels)
+        self.agent = StreamedTarget(self.store, series)
+        self.agent.connected()
+
+    def see(self, query="util", at_ms=T):
+        rows = instant(self.store, query, at_ms).samples
+        return {row.labels.get("pod", ""): (row.value, row.measured_ms - T) for row in rows}
+
+
+@pytest.fixture
+def fed():
+    return Fed()
+
+
+def test_values_have_the_time_they_were_measured_at(fed):
+    assert fed.agent.feed(snapshot(T - 200, util(1, "a", 23), util(2, "b", 0)), T) == 2
+    assert fed.see() == {"a": (23.0, -200), "b": (0.0, -200)}
+    assert fed.see("up", T) == {"": (1.0, -200)}
+
+
+def test_a_changed_value_is_there_at_once_and_steady_ones_once_a_second(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1), util(2, "b", 2)), T)
+    assert fed.agent.feed(change(T + 100, values={"1": 5}), T + 100) == 1
+    assert fed.see(at_ms=T + 100) == {"a": (5.0, 100), "b": (2.0, 0)}
+    assert fed.agent.feed(heartbeat(T + 900), T + 900) == 0
+    assert fed.agent.feed(heartbeat(T + 1000), T + 1000) == 2
+    assert fed.see(at_ms=T + 1000) == {"a": (5.0, 1000), "b": (2.0, 1000)}
+
+
+def test_series_come_and_go_with_their_line(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1), util(2, "b", 2)), T)
+    fed.agent.feed(change(T + 100, new=[util(3, "c", 3)], gone=[2]), T + 100)
+    assert fed.see(at_ms=T + 100) == {"a": (1.0, 100), "c": (3.0, 100)}
+
+
+def test_a_new_connection_keeps_what_is_still_there_and_ends_the_rest(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1), util(2, "b", 2)), T)
+    fed.agent.connected()
+    assert fed.see(at_ms=T + 10).keys() == {"a", "b"}
+    fed.agent.feed(snapshot(T + 500, [7, *util(1, "a", 9)[1:]]), T + 500)
+    assert fed.see(at_ms=T + 500) == {"a": (9.0, 500)}
+    assert fed.store.stats().series == 3  # a, b and up: a is the same series as before
+
+
+def test_a_lost_agents_series_end_and_up_is_zero(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
+    fed.agent.lost(T + 5000)
+    assert fed.see(at_ms=T + 5000) == {}
+    assert fed.see("up", T + 5000) == {"": (0.0, 5000)}
+    fed.agent.connected()
+    fed.agent.feed(snapshot(T + 6000, util(1, "a", 2)), T + 6000)
+    assert fed.see(at_ms=T + 6000) == {"a": (2.0, 6000)}
+
+
+def test_of_an_agent_that_is_gone_nothing_stays(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
+    fed.agent.gone(T + 10)
+    assert fed.see('{__name__!=""}', T + 10) == {}
+
+
+def test_a_clock_that_is_ahead_counts_as_now(fed):
+    fed.agent.feed(snapshot(T + 60_000, util(1, "a", 1)), T)
+    fed.agent.feed(change(T + 60_100, values={"1": 2}), T + 100)
+    assert fed.see(at_ms=T + 100) == {"a": (2.0, 100)}
+
+
+def test_a_clock_that_was_set_back_does_not_stop_values(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
+    fed.agent.feed(change(T - 3_600_000, values={"1": 2}), T + 100)
+    assert fed.see(at_ms=T + 100) == {"a": (2.0, 1)}
+
+
+def test_a_clock_that_is_behind_makes_values_old_and_not_fresh(fed):
+    fed.agent.feed(snapshot(T - 100_000, util(1, "a", 1)), T)
+    assert fed.see() == {"a": (1.0, -100_000)}
+
+
+def test_an_agents_labels_win_or_become_exported():
+    labels = {**LABELS, "namespace": "gpu-operator", "pod": "agent-x"}
+    lines = snapshot(T, util(1, "a", 1), util(2, "", 2))
+    honoring = Fed(labels)
+    honoring.agent.feed(lines, T)
+    assert honoring.see() == {"a": (1.0, 0), "agent-x": (2.0, 0)}
+    other = Fed(labels, honor_labels=False)
+    other.agent.feed(lines, T)
+    (row,) = instant(other.store, 'util{exported_pod="a",exported_namespace="ml"}', T).samples
+    assert (row.labels["pod"], row.labels["namespace"]) == ("agent-x", "gpu-operator")
+
+
+def test_zero_nan_and_absent_are_three_things(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 0), util(2, "b", "NaN")), T)
+    found = fed.see()
+    assert found["a"] == (0.0, 0)
+    assert math.isnan(found["b"][0])
+    assert "c" not in found
+
+
+@pytest.mark.parametrize(
+    "line", [b"{}", b"x", snapshot(T, [1, "m", {}, 10**400]), heartbeat(T), snapshot("now")]
+)
+def test_what_is_no_stream_is_told(fed, line):
+    with pytest.raises(StreamError):
+        fed.agent.feed(line, T)
+
+
+def test_the_end_of_a_stream_stores_nothing(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
+    assert fed.agent.feed(b'{"kind":"end","reason":"stopping"}', T + 1) == 0
+    assert fed.agent.ended == "stopping"

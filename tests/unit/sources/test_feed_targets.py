@@ -1,0 +1,166 @@
+"""Which targets EndpointSlices, pods and flags name, and the labels that they get."""
+
+import pytest
+
+from gpuscale.core.errors import UsageError
+from gpuscale.sources.feeds.annotated_pods import pod_targets
+from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
+from gpuscale.sources.feeds.targets import static_agent, static_scrape
+
+
+def slice_of(*endpoints, ports=None, kind="IPv4"):
+    return {
+        "metadata": {
+            "namespace": "gpu",
+            "name": "gpuscale-exporter-abc12",
+            "labels": {"kubernetes.io/service-name": "gpuscale-exporter"},
+        },
+        "addressType": kind,
+        "ports": [{"name": "metrics", "port": 9400, "protocol": "TCP"}] if ports is None else ports,
+        "endpoints": list(endpoints),
+    }
+
+
+def endpoint(address, **conditions):
+    return {
+        "addresses": [address],
+        "conditions": conditions,
+        "nodeName": "n1",
+        "targetRef": {"kind": "Pod", "namespace": "gpu", "name": "agent-x"},
+    }
+
+
+def urls(body, **choice):
+    return [each.url for each in slice_targets(body, AgentChoice(**choice))]
+
+
+def test_an_agent_has_the_labels_of_its_node_and_service_but_not_of_its_pod():
+    (found,) = slice_targets(slice_of(endpoint("10.0.0.1", ready=True)), AgentChoice())
+    assert found.url == "http://10.0.0.1:9400/stream"
+    assert found.is_agent
+    assert dict(found.labels) == {
+        "job": "gpuscale-exporter",
+        "instance": "10.0.0.1:9400",
+        "node": "n1",
+    }
+    (found,) = slice_targets(slice_of(endpoint("10.0.0.1")), AgentChoice(honor_labels=False))
+    assert (dict(found.labels)["namespace"], dict(found.labels)["pod"]) == ("gpu", "agent-x")
+
+
+def test_agents_that_are_not_ready_are_followed_and_those_that_end_are_not():
+    body = slice_of(endpoint("10.0.0.1", ready=False), endpoint("10.0.0.2", terminating=True))
+    assert urls(body) == ["http://10.0.0.1:9400/stream"]
+
+
+def test_ipv6_has_its_brackets():
+    (found,) = slice_targets(slice_of(endpoint("fd00::1"), kind="IPv6"), AgentChoice())
+    assert (found.url, found.instance) == ("http://[fd00::1]:9400/stream", "[fd00::1]:9400")
+
+
+@pytest.mark.parametrize(
+    ("ports", "choice", "expected"),
+    [
+        ([{"name": "web", "port": 1}, {"name": "metrics", "port": 2}], {}, "http://h:2/stream"),
+        ([{"name": "web", "port": 1}, {"name": "x", "port": 2}], {}, "http://h:1/stream"),
+        ([{"name": "web", "port": 1}], {"port": "web"}, "http://h:1/stream"),
+        ([{"name": "https", "port": 1}], {}, "https://h:1/stream"),
+        ([{"name": "m", "port": 1, "appProtocol": "https"}], {}, "https://h:1/stream"),
+        ([{"name": "", "port": 1}], {"scheme": "https"}, "https://h:1/stream"),
+    ],
+)
+def test_the_port_is_chosen(ports, choice, expected):
+    assert urls(slice_of(endpoint("h"), ports=ports, kind="FQDN"), **choice) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("ports", "choice"),
+    [
+        ([], {}),
+        ([{"name": "m", "port": 1, "protocol": "UDP"}], {}),
+        ([{"name": "m", "port": 70_000}, {"name": "n", "port": True}], {}),
+        ([{"name": "m", "port": 1}], {"port": "other"}),
+    ],
+)
+def test_without_a_port_there_is_no_agent(ports, choice):
+    assert urls(slice_of(endpoint("h"), ports=ports), **choice) == []
+
+
+def test_slices_are_chosen_by_service_or_by_labels():
+    assert AgentChoice().parameters() == {
+        "labelSelector": "kubernetes.io/service-name=gpuscale-exporter"
+    }
+    assert AgentChoice(selector="app=agents").parameters() == {"labelSelector": "app=agents"}
+    assert AgentChoice().path() == "/apis/discovery.k8s.io/v1/endpointslices"
+    path = "/apis/discovery.k8s.io/v1/namespaces/gpu/endpointslices"
+    assert AgentChoice(namespace="gpu").path() == path
+
+
+def pod(annotations, ports=(8000,), **parts):
+    return {
+        "metadata": {
+            "namespace": "ml",
+            "name": "vllm-0",
+            "labels": {"app.kubernetes.io/name": "vllm"},
+            "annotations": {f"prometheus.io/{key}": text for key, text in annotations.items()},
+            **parts,
+        },
+        "spec": {
+            "nodeName": "n1",
+            "containers": [{"ports": [{"containerPort": each} for each in ports]}],
+        },
+        "status": {"podIP": "10.0.0.9"},
+    }
+
+
+def test_an_annotated_pod_is_scraped_with_its_labels():
+    (found,) = pod_targets(pod({"scrape": "true", "port": "8000", "path": "/m?a=b"}))
+    assert found.url == "http://10.0.0.9:8000/m?a=b"
+    assert not found.is_agent
+    assert dict(found.labels) == {
+        "job": "kubernetes-pods",
+        "instance": "10.0.0.9:8000",
+        "namespace": "ml",
+        "pod": "vllm-0",
+        "node": "n1",
+        "app_kubernetes_io_name": "vllm",
+    }
+
+
+def test_without_a_port_every_port_of_its_containers_is_one():
+    found = pod_targets(pod({"scrape": "true", "scheme": "https"}, ports=(8000, 8001, 8000)))
+    assert [each.url for each in found] == [
+        "https://10.0.0.9:8000/metrics",
+        "https://10.0.0.9:8001/metrics",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pod({}),
+        pod({"scrape": "false"}),
+        pod({"scrape": "true", "port": "http"}),
+        pod({"scrape": "true", "port": "0"}),
+        pod({"scrape": "true", "scheme": "file"}),
+        pod({"scrape": "true"}, deletionTimestamp="2026-01-01T00:00:00Z"),
+        {**pod({"scrape": "true"}), "status": {}},
+    ],
+)
+def test_other_pods_are_left_alone(body):
+    assert pod_targets(body) == ()
+
+
+def test_addresses_of_flags():
+    assert static_agent("127.0.0.1:9400").url == "http://127.0.0.1:9400/stream"
+    assert static_agent("https://[::1]:9400").url == "https://[::1]:9400/stream"
+    assert static_agent("gpu-1").url == "http://gpu-1:80/stream"
+    scrape = static_scrape("http://127.0.0.1:8000")
+    assert scrape.url == "http://127.0.0.1:8000/metrics"
+    assert dict(scrape.labels) == {"job": "scrape", "instance": "127.0.0.1:8000"}
+    assert static_scrape("http://h:1/x?y=z").url == "http://h:1/x?y=z"
+
+
+@pytest.mark.parametrize("text", ["", "http://", "ftp://h:1", "h:port", "h:99999"])
+def test_what_is_no_address_is_told(text):
+    with pytest.raises(UsageError, match="expected an address such as "):
+        static_agent(text)
