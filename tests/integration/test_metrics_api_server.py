@@ -593,7 +593,8 @@ async def test_the_command_serves_plain_http_on_a_laptop_without_a_cluster(world
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "gpuscale: --config: found nothing, expected a rule file"),
+        (("--config=",), 2, "gpuscale: --config: found nothing, expected a rule file"),
+        ((), 2, "gpuscale: no service account to reach the API server with"),
         (("--no-such-flag=1",), 2, "No such option: --no-such-flag"),
         (("--logtostderr=true",), 2, "No such option: --logtostderr"),
         (

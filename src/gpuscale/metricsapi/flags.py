@@ -133,7 +133,39 @@ _STREAMS = (
     Flag("store-max-series", "Series that are kept at most.", "int", "200000", is_ours=True),
 )
 _METRICS = (
-    Flag("config", "Rule file; read again when it changes."),
+    Flag(
+        "config",
+        "Rule file, or folder with rule files; read again when they change. May be given several times.",
+        repeats=True,
+    ),
+    Flag(
+        "preset",
+        "Whether the rules for GPUs and model servers are there too: on, off, or auto, "
+        "which is where there is no --config.",
+        default="auto",
+        is_ours=True,
+    ),
+    Flag(
+        "print-preset",
+        "Print these rules, and end.",
+        "bool",
+        "false",
+        is_ours=True,
+    ),
+    Flag(
+        "rules-configmaps",
+        "Label selector of ConfigMaps with rules of teams, such as gpuscale.dev/rules=true; "
+        "none are read if empty.",
+        is_ours=True,
+    ),
+    Flag(
+        "rules-namespace-labels",
+        "Labels of series, one of which teams' rules are bound to their namespace by.",
+        "list",
+        "namespace,exported_namespace",
+        repeats=True,
+        is_ours=True,
+    ),
     Flag(
         "source",
         "Where values come from: prometheus, or streams of node agents and scrapes without a Prometheus.",

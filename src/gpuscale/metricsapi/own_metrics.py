@@ -214,26 +214,33 @@ def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
     )
 
 
-def rule_families(state: RuleState) -> tuple[Family, ...]:
-    """Return how the rule file does."""
+def rule_families(state: RuleState, sources: Mapping[str, RuleState]) -> tuple[Family, ...]:
+    """Return how the rule files do together, and each file and each team's ConfigMap by itself."""
+    good: Mapping[Labels, float] = {} if state.good_ms is None else {(): state.good_ms / 1000}
     return (
         family(
             "config_last_reload_successful",
             "gauge",
-            "1 if the rule file as it is now is served.",
+            "1 if the rule files as they are now are served.",
             {(): int(state.fault is None)},
         ),
         family(
             "config_last_reload_success_timestamp_seconds",
             "gauge",
             "When the rules that are served were read, in seconds since the epoch.",
-            {(): state.good_ms / 1000},
+            good,
         ),
         family(
             "config_reload_failures_total",
             "counter",
-            "Changes of the rule file that were not taken.",
+            "Changes of the rule files that were not taken.",
             {(): state.failures},
+        ),
+        family(
+            "rule_source_last_reload_successful",
+            "gauge",
+            "1 if a rule file, or a team's ConfigMap, as it is now is served.",
+            {(("source", name),): int(each.fault is None) for name, each in sources.items()},
         ),
     )
 

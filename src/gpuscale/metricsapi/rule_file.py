@@ -1,48 +1,146 @@
-"""The rule file, read again when it changes. A bad one leaves the last good rules in place.
+"""Rule texts that change: a bad one leaves its own last good rules in place.
 
 Files of a ConfigMap change by a symbolic link that is turned, so the content is what is compared.
 """
 
 import logging
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.sources.resources import ResourceMapper
 from gpuscale.sources.rules import AdapterConfig, load_rules
 
 _LOG = logging.getLogger(__name__)
+_SUFFIXES = (".yaml", ".yml", ".json")
+"""Of rule files in a folder."""
+_KEPT = "the last good rules stay"
+Content = TypeVar("Content", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleState:
-    """How the latest look at the file went."""
+    """How the latest look at a text went."""
 
-    good_ms: int
-    """When the rules that are served were read."""
+    good_ms: int | None = None
+    """When the rules that are served were read; None where there were no good ones yet."""
     fault: str | None = None
-    """Why the file as it is now is not served; None where it is."""
+    """Why the text as it is now is not served; None where it is."""
     reloads: int = 0
     failures: int = 0
+
+
+class KeptRules(Generic[Content]):
+    """The rules of one text, or of several that only count together.
+
+    Args:
+        name: for messages.
+        load: makes rules of the content; raises ConfigError.
+    """
+
+    def __init__(self, name: str, load: Callable[[Content, ResourceMapper], AdapterConfig]) -> None:
+        self.name = name
+        self.config = AdapterConfig()
+        self.state = RuleState()
+        self._load = load
+        self._seen: tuple[Content, ResourceMapper] | None = None
+        """What was last made rules of, good or bad; None after content that could not be read."""
+
+    def begin(self, content: Content, mapper: ResourceMapper, now_ms: int) -> None:
+        """Take the first content.
+
+        Raises:
+            ConfigError: it has faults.
+        """
+        self._seen = (content, mapper)
+        self._accept(self._load(content, mapper), now_ms)
+
+    def take(self, content: Content, mapper: ResourceMapper, now_ms: int) -> bool:
+        """Return whether there are new rules: something changed, and it is good.
+
+        Args:
+            content: as it is now.
+            mapper: the cluster's resources as they are now.
+            now_ms: for the state.
+        """
+        if self._is_seen(content, mapper):
+            return False
+        self._seen = (content, mapper)
+        try:
+            config = self._load(content, mapper)
+        except ConfigError as error:
+            self.note(str(error))
+            return False
+        self._accept(config, now_ms)
+        return True
+
+    def lose(self, fault: str) -> None:
+        """Note that the content could not be read."""
+        self._seen = None
+        self.note(fault)
+
+    def note(self, fault: str) -> None:
+        """Note why the content is not served; told once."""
+        before = self.state
+        if fault == before.fault:
+            return
+        self.state = RuleState(before.good_ms, fault, before.reloads, before.failures + 1)
+        kept = "there are no good rules yet" if before.good_ms is None else _KEPT
+        _LOG.warning("%s:\n%s", kept, fault)
+
+    def _accept(self, config: AdapterConfig, now_ms: int) -> None:
+        before = self.state
+        is_again = before.good_ms is not None
+        if is_again:
+            _LOG.info("%s was read again", self.name)
+        self.config = config
+        self.state = RuleState(now_ms, None, before.reloads + is_again, before.failures)
+        for problem in config.warnings:
+            _LOG.warning("%s", problem)
+
+    def _is_seen(self, content: Content, mapper: ResourceMapper) -> bool:
+        return self._seen is not None and (content, mapper.types) == (
+            self._seen[0],
+            self._seen[1].types,
+        )
 
 
 class RuleFile:
     """The rules of a file.
 
+    Args:
+        path: of the file.
+        mapper: the cluster's resources.
+        now_ms: for the state.
+        must_be_good: whether a bad file is an error, rather than one without rules yet.
+
     Raises:
-        ConfigError: the file can't be read, or has faults.
+        ConfigError: the file can't be read, or has faults, and must be good.
     """
 
-    def __init__(self, path: Path, mapper: ResourceMapper, now_ms: int) -> None:
+    def __init__(
+        self, path: Path, mapper: ResourceMapper, now_ms: int, *, must_be_good: bool = True
+    ) -> None:
         self._path = path
-        self._text = self._read()
-        self.mapper = mapper
-        """What the rules were read with."""
-        self.config = load_rules(self._text, str(path), mapper)
-        self.state = RuleState(now_ms)
-        self._seen: tuple[str, ResourceMapper] | None = (self._text, mapper)
-        """What was last made rules of, good or bad; None after a file that could not be read."""
-        _warn(self.config)
+        self._kept: KeptRules[str] = KeptRules(
+            str(path), lambda text, known: load_rules(text, str(path), known)
+        )
+        if must_be_good:
+            self._kept.begin(_read(path), mapper, now_ms)
+        else:
+            self.look(mapper, now_ms)
+
+    @property
+    def config(self) -> AdapterConfig:
+        """Return the last good rules."""
+        return self._kept.config
+
+    @property
+    def state(self) -> RuleState:
+        """Return how the latest look went."""
+        return self._kept.state
 
     def look(self, mapper: ResourceMapper, now_ms: int) -> AdapterConfig | None:
         """Return new rules, where the file or the cluster's resources changed and the file is good.
@@ -52,50 +150,109 @@ class RuleFile:
             now_ms: for the state.
         """
         try:
-            text = self._read_again()
-            if self._is_seen(text, mapper):
-                return None
-            self._seen = (text, mapper)
-            config = load_rules(text, str(self._path), mapper)
+            text = _read(self._path)
         except ConfigError as error:
-            self._note(str(error))
+            self._kept.lose(str(error))
             return None
-        self._text, self.mapper, self.config = text, mapper, config
-        self.state = RuleState(now_ms, None, self.state.reloads + 1, self.state.failures)
-        _LOG.info("%s was read again", self._path)
-        _warn(config)
-        return config
+        return self._kept.config if self._kept.take(text, mapper, now_ms) else None
 
-    def _is_seen(self, text: str, mapper: ResourceMapper) -> bool:
-        return self._seen is not None and (text, mapper.types) == (
-            self._seen[0],
-            self._seen[1].types,
-        )
 
-    def _read_again(self) -> str:
+class RuleFiles:
+    """The rule files that are named, and those in the folders that are, in this order.
+
+    Files of a folder come sorted by name. Each keeps its own last good rules; one that leaves its folder
+    takes its rules along with the second look that misses it, one that was named and is gone does not.
+
+    Args:
+        paths: files, and folders with files.
+        mapper: the cluster's resources.
+        now_ms: for the states.
+
+    Raises:
+        ConfigError: a file or folder can't be read, or has faults; all are told.
+    """
+
+    def __init__(self, paths: Sequence[Path], mapper: ResourceMapper, now_ms: int) -> None:
+        self._paths = paths
+        self._folders: dict[Path, tuple[Path, ...]] = {}
+        """The latest list of each folder; kept where the folder can't be read."""
+        self._files: dict[Path, RuleFile] = {}
+        self._missed: set[Path] = set()
+        """Left their folder at the latest look, perhaps for the moment of a rename."""
+        problems: list[Problem] = []
+        for path in self._listed(problems):
+            try:
+                self._files[path] = RuleFile(path, mapper, now_ms)
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(*problems)
+
+    @property
+    def config(self) -> AdapterConfig:
+        """Return the rules of all files; of those that give one name, the last file's count."""
+        return AdapterConfig.joined(*(each.config for each in self._files.values()))
+
+    @property
+    def states(self) -> Mapping[str, RuleState]:
+        """Return the state of each file by its path."""
+        return {str(path): each.state for path, each in self._files.items()}
+
+    def look(self, mapper: ResourceMapper, now_ms: int) -> bool:
+        """Return whether there are other rules than before."""
+        before = [(path, each.config) for path, each in self._files.items()]
+        listed = self._listed([])
+        missed = self._files.keys() - set(listed)
+        for path in missed & self._missed:
+            del self._files[path]
+        for path in listed:
+            if path in self._files:
+                self._files[path].look(mapper, now_ms)
+            else:
+                self._files[path] = RuleFile(path, mapper, now_ms, must_be_good=False)
+        self._missed = missed
+        order = {path: index for index, path in enumerate((*listed, *missed))}
+        self._files = dict(sorted(self._files.items(), key=lambda item: order[item[0]]))
+        return [(path, each.config) for path, each in self._files.items()] != before
+
+    def _listed(self, problems: list[Problem]) -> list[Path]:
+        found: dict[Path, None] = {}
+        for path in self._paths:
+            if path.is_dir() or path in self._folders:
+                self._list_folder(path, problems)
+                found |= dict.fromkeys(self._folders.get(path, ()))
+            else:
+                found[path] = None
+        return list(found)
+
+    def _list_folder(self, folder: Path, problems: list[Problem]) -> None:
         try:
-            return self._read()
-        except ConfigError:
-            self._seen = None
-            raise
-
-    def _read(self) -> str:
-        try:
-            return self._path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ConfigError(
-                Problem(str(self._path), None, None, None, f"can't be read: {reason}")
-            ) from error
-
-    def _note(self, fault: str) -> None:
-        before = self.state
-        if fault == before.fault:
+            inside = sorted(folder.iterdir())
+        except OSError as error:
+            problems.append(_unreadable(folder, error))
             return
-        self.state = RuleState(before.good_ms, fault, before.reloads, before.failures + 1)
-        _LOG.warning("the last good rules stay:\n%s", fault)
+        self._folders[folder] = tuple(_rule_files(inside))
+        if not self._folders[folder]:
+            expected = f"rule files, whose names end in {', '.join(_SUFFIXES)}"
+            problems.append(Problem(str(folder), None, None, "none", expected))
 
 
-def _warn(config: AdapterConfig) -> None:
-    for problem in config.warnings:
-        _LOG.warning("%s", problem)
+def _rule_files(paths: Iterable[Path]) -> Iterable[Path]:
+    # A mounted ConfigMap has its files twice, once under a name that begins with two dots.
+    return (
+        path
+        for path in paths
+        if path.suffix in _SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(_unreadable(path, error)) from error
+
+
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> Problem:
+    reason = getattr(error, "strerror", None) or str(error)
+    return Problem(str(path), None, None, None, f"can't be read: {reason}")

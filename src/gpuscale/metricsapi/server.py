@@ -45,7 +45,7 @@ from gpuscale.metricsapi.own_metrics import (
 )
 from gpuscale.metricsapi.prometheus_tls import make_source
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.rule_file import RuleFile
+from gpuscale.metricsapi.rule_book import RuleBook
 from gpuscale.metricsapi.serving_certificate import (
     CertificateFiles,
     OwnCertificate,
@@ -53,6 +53,7 @@ from gpuscale.metricsapi.serving_certificate import (
     given_in,
 )
 from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
+from gpuscale.metricsapi.team_rules import TeamRules
 from gpuscale.metricsapi.timed_source import TimedSource
 from gpuscale.metricsapi.trust import TrustSources
 from gpuscale.metricsapi.usage import UsageProvider
@@ -162,7 +163,7 @@ class MetricsApiServer:
         cluster = await self._connect(stack)
         if cluster is not None:
             self._mapper = await read_mapper(cluster.objects)
-        self._rules = RuleFile(self._settings.rule_file, self._mapper, self._clock.now_ms())
+        self._rules = self._open_rules(stack, cluster)
         source = self._open_source(stack, is_clustered=cluster is not None)
         timed = TimedSource(source, self._metrics)
         self._provider = self._make_provider(cluster, timed)
@@ -186,6 +187,27 @@ class MetricsApiServer:
         if self._settings.serving.secure_port:
             self._guard = self._make_guard(cluster)
             self._certificate = self._make_certificate()
+
+    def _open_rules(self, stack: AsyncExitStack, cluster: _Cluster | None) -> RuleBook:
+        settings = self._settings.rules
+        teams = None
+        if settings.config_maps and cluster is None:
+            _LOG.warning("there is no API server: no rules are read from ConfigMaps")
+        elif settings.config_maps and cluster is not None:
+            kube = self._kube_settings(self._settings.kubeconfig)
+            client = ApiClient(kube)
+            stack.push_async_callback(client.close)
+            teams = TeamRules(
+                client, kube, settings.config_maps, settings.namespace_labels, self._clock
+            )
+            self._tasks.append(("teams' rules", teams.run))
+        return RuleBook(
+            settings.paths,
+            self._mapper,
+            self._clock.now_ms(),
+            has_preset=settings.has_preset,
+            teams=teams,
+        )
 
     def _open_source(self, stack: AsyncExitStack, *, is_clustered: bool) -> MetricSource:
         if self._source is not None:
@@ -376,7 +398,7 @@ class MetricsApiServer:
         return with_samples(
             self._metrics.families(),
             discovery_families(self._provider),
-            rule_families(self._rules.state),
+            rule_families(self._rules.state, self._rules.states),
             [cache_family(counts)],
             object_families(objects),
             value_families(self._provider),
@@ -402,9 +424,7 @@ class MetricsApiServer:
         return checks
 
     def _rules_check(self) -> Check:
-        fault = self._rules.state.fault
-        told = [f"the last good rules stay: {fault}"] if fault else []
-        return _remarked("rules", told)
+        return _remarked("rules", self._rules.remarks)
 
     def _watch_checks(self) -> list[Check]:
         """Return a check for each resource that was asked for; `*` of the others still works."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS, Flag
+from gpuscale.objects.selectors import parse_selector
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.targets import Target, static_agent, static_scrape
@@ -90,10 +91,23 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """Where rules come from."""
+
+    paths: tuple[Path, ...]
+    """Files, and folders with files; later ones come before earlier ones where they give one name."""
+    has_preset: bool
+    config_maps: str
+    """Label selector of teams' ConfigMaps; empty for none."""
+    namespace_labels: tuple[str, ...]
+    """The labels of series that are trusted to tell teams' namespaces apart."""
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsApiSettings:
     """Everything of one server."""
 
-    rule_file: Path
+    rules: RuleSettings
     relist_interval_s: float
     max_age_s: float | None
     hop_lag_interval_s: float
@@ -105,6 +119,8 @@ class MetricsApiSettings:
     serving: ServingSettings
     auth: AuthSettings
     verbosity: int = 0
+    prints_preset: bool = False
+    """Whether nothing is wanted but the preset's text."""
     feeds: FeedSettings | None = None
     """What fills the store where there is no Prometheus; None where there is one."""
     freshness_ms: int = 0
@@ -127,16 +143,13 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         UsageError: a value that can't be, or flags that don't go together.
     """
     flags = _Flags(given)
-    rule_file = flags.path("config")
-    if rule_file is None:
-        raise UsageError("--config: found nothing, expected a rule file")
     serving = _serving(flags)
     if not serving.secure_port and not serving.insecure_loopback_port:
         raise UsageError(
             "--secure-port: found 0, expected a port, or --insecure-loopback-port beside it"
         )
     return MetricsApiSettings(
-        rule_file=rule_file,
+        rules=_rules(flags),
         relist_interval_s=flags.seconds("metrics-relist-interval"),
         max_age_s=flags.seconds("metrics-max-age") or None,
         hop_lag_interval_s=flags.seconds("hop-lag-interval"),
@@ -151,11 +164,31 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         freshness_ms=round(flags.seconds("value-freshness") * 1000),
         max_value_age_s=flags.seconds("value-max-age") or None,
         verbosity=flags.number("v"),
+        prints_preset=flags.truth("print-preset"),
         notes=tuple(
             f"--{name} changes nothing: {FLAGS[name].no_effect}"
             for name in given
             if FLAGS[name].no_effect
         ),
+    )
+
+
+def _rules(flags: "_Flags") -> RuleSettings:
+    paths = tuple(Path(text) for text in flags.every("config"))
+    preset = flags.choice("preset", "auto", "on", "off")
+    config_maps = flags.text("rules-configmaps")
+    try:
+        parse_selector(config_maps)
+    except ValueError as error:
+        raise UsageError(f"--rules-configmaps: {error}") from error
+    nothing_is_served = not paths and preset == "off" and not config_maps
+    if nothing_is_served or "" in flags.every("config"):
+        raise UsageError("--config: found nothing, expected a rule file")
+    return RuleSettings(
+        paths,
+        preset == "on" or (preset == "auto" and not paths),
+        config_maps,
+        flags.items("rules-namespace-labels"),
     )
 
 

@@ -41,7 +41,7 @@ def test_the_page_names_the_servers_own_metrics():
     families = (
         *ServerMetrics(ManualClock()).families(),
         *discovery_families(provider),
-        *rule_families(RuleState(0)),
+        *rule_families(RuleState(0), {}),
         cache_family({}),
         *object_families({}),
     )

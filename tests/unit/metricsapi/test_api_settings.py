@@ -131,6 +131,28 @@ def test_a_pair_for_single_names_that_cant_be_is_told(text):
 
 
 @pytest.mark.parametrize(
+    ("flags", "paths", "has_preset"),
+    [
+        ({}, (), True),
+        ({"preset": ["off"], "rules-configmaps": ["a=b"]}, (), False),
+        ({"config": ["a", "b"]}, (Path("a"), Path("b")), False),
+        ({"config": ["a"], "preset": ["on"]}, (Path("a"),), True),
+    ],
+)
+def test_the_preset_is_there_where_no_rules_are_given_or_where_it_is_wanted(
+    flags, paths, has_preset
+):
+    rules = read_settings(flags).rules
+    assert (rules.paths, rules.has_preset) == (paths, has_preset)
+    assert rules.namespace_labels == ("namespace", "exported_namespace")
+
+
+def test_no_rules_at_all_are_told():
+    with pytest.raises(UsageError, match="^--config: found nothing, expected a rule file$"):
+        read_settings({"preset": ["off"]})
+
+
+@pytest.mark.parametrize(
     ("flags", "message"),
     [
         ({"config": [""]}, "--config: found nothing, expected a rule file"),
@@ -178,6 +200,15 @@ def test_a_pair_for_single_names_that_cant_be_is_told(text):
             "--prometheus-auth-incluster and --prometheus-auth-config: found both, expected one",
         ),
         ({"v": ["x"]}, "--v: found 'x', expected a whole number"),
+        ({"preset": ["maybe"]}, "--preset: found 'maybe', expected auto or on or off"),
+        (
+            {"rules-configmaps": ["a="], "config": ["x", ""]},
+            "--config: found nothing, expected a rule file",
+        ),
+        (
+            {"rules-configmaps": ["=a"]},
+            "--rules-configmaps: unable to parse requirement: found '=a'",
+        ),
     ],
 )
 def test_values_that_cant_be_are_told(flags, message):
