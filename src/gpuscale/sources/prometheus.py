@@ -27,9 +27,11 @@ from gpuscale.series.values import (
 )
 from gpuscale.sources.access import LOOK_S, Access, SecretFile, TlsFiles
 from gpuscale.sources.http import HttpSession
+from gpuscale.sources.long_json import LONG_BYTES, read_array
 
 MAX_QUERY_CHARS = {"POST": 16_000, "GET": 7_000}
 """VictoriaMetrics takes 16 KiB of query unless told otherwise, and many proxies 8 KiB of an address."""
+_OK = 200
 _JSON_STATUSES = {400, 422, 503}
 _RETRY_ERRORS = {"timeout", "canceled", "unavailable"}
 _MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
@@ -108,9 +110,13 @@ class PrometheusSource:
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
         """Return the label sets of the series with a sample since `start_ms`; see `MetricSource`."""
-        data = await self._ask("series", {"match[]": selector, "start": _seconds(start_ms)})
+        status, body = await self._ask("series", {"match[]": selector, "start": _seconds(start_ms)})
         try:
-            return [_label_set(labels) for labels in _list(data)]
+            if status == _OK and len(body) >= LONG_BYTES:
+                found = await read_array(body, "data", _label_set)
+                if found is not None and _is_list(found.rest):
+                    return found.items
+            return [_label_set(labels) for labels in _list(self._data(status, body))]
         except _MALFORMED as error:
             raise UpstreamError(
                 f"{self._who()} answered /series with no list of label sets"
@@ -118,15 +124,19 @@ class PrometheusSource:
 
     async def query(self, promql: str, at_ms: int) -> Value:
         """Return what the query evaluates to at `at_ms`; see `MetricSource`."""
-        data = await self._ask("query", {"query": promql, "time": _seconds(at_ms)})
+        status, body = await self._ask("query", {"query": promql, "time": _seconds(at_ms)})
         try:
-            return _value(data)
+            if status == _OK and len(body) >= LONG_BYTES:
+                found = await read_array(body, "result", _row)
+                if found is not None and _is_vector(found.rest):
+                    return Vector(tuple(found.items))
+            return _value(self._data(status, body))
         except _MALFORMED as error:
             raise UpstreamError(f"{self._who()} answered /query with no result") from error
 
-    async def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+    async def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         try:
-            status, body = await self._request(endpoint, parameters)
+            return await self._request(endpoint, parameters)
         except UnavailableError as error:
             raise UnavailableError(f"{self._who()}: {error}") from error
         except UpstreamError as error:
@@ -134,7 +144,6 @@ class PrometheusSource:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise UnavailableError(f"{self._who()} does not answer: {reason}") from error
-        return self._data(status, body)
 
     async def _request(self, endpoint: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         url = URL(self.settings.url)
@@ -200,7 +209,7 @@ def _label_set(labels: object) -> Mapping[str, str]:
 def _value(data: Mapping[str, Any]) -> Value:
     kind, result = data["resultType"], _list(data["result"])
     if kind == "vector":
-        return Vector(tuple(_sample(row["metric"], row["value"]) for row in result))
+        return Vector(tuple(map(_row, result)))
     if kind == "scalar":
         return Scalar(float(result[1]))
     if kind == "string":
@@ -210,8 +219,25 @@ def _value(data: Mapping[str, Any]) -> Value:
     raise ValueError(kind)
 
 
-def _sample(labels: object, value: Sequence[Any]) -> VectorSample:
-    return VectorSample(_label_set(labels), float(value[1]), round(float(value[0]) * 1000))
+def _is_list(answer: object) -> bool:
+    """Return whether an answer without its items is that of a list."""
+    match answer:
+        case {"status": "success", "data": []}:
+            return True
+    return False
+
+
+def _is_vector(answer: object) -> bool:
+    """Return whether an answer without its rows is that of a vector."""
+    match answer:
+        case {"status": "success", "data": {"resultType": "vector"}}:
+            return True
+    return False
+
+
+def _row(row: Mapping[str, Any]) -> VectorSample:
+    value = row["value"]
+    return VectorSample(_label_set(row["metric"]), float(value[1]), round(float(value[0]) * 1000))
 
 
 def _points(row: Mapping[str, Any]) -> MatrixSeries:

@@ -216,7 +216,7 @@ class Questions:
     async def _asked(self, promql: str, at_ms: int, wide: WideQuery | None) -> Answer:
         self.counts.asked += 1
         value = await self._source.query(promql, at_ms)
-        return Answer(value, at_ms, None if wide is None else wide.rows(value))
+        return Answer(value, at_ms, None if wide is None else await wide.rows(value))
 
     def _note(self, promql: str, task: "asyncio.Task[Answer]") -> None:
         self._running.discard(task)

@@ -5,6 +5,7 @@ request is cut out of it. `locality` decides where the cut is equal to the exact
 no widened query.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from gpuscale.sources.query import custom_query, wide_query
 from gpuscale.sources.resources import NAMESPACES
 
 _PLAIN_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
+_ROWS_AT_ONCE = 512
 _SOMEWHERE, _SOME = "gpuscale:some-namespace", ("gpuscale:one", "gpuscale:other")
 """No objects are called so, hence no matcher of a rule or a request is taken for one of ours."""
 
@@ -30,11 +32,13 @@ class WideQuery:
     label: str
     namespace_label: str | None
 
-    def rows(self, value: Value) -> "WideRows":
-        """Return the answer by object; what is no vector has no rows."""
+    async def rows(self, value: Value) -> "WideRows":
+        """Return the answer by object; what is no vector has no rows. Others have their turn meanwhile."""
         samples = value.samples if isinstance(value, Vector) else ()
         found: dict[str, dict[str, list[VectorSample]]] = {}
-        for sample in samples:
+        for number, sample in enumerate(samples):
+            if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+                await asyncio.sleep(0)
             namespace = sample.labels.get(self.namespace_label or "", "")
             name = sample.labels.get(self.label, "")
             found.setdefault(namespace, {}).setdefault(name, []).append(sample)
