@@ -23,9 +23,8 @@ Stamp = tuple[tuple[int, int, int], ...]
 class SecretFile:
     """The text of a token or a password, less the spaces around it."""
 
-    def __init__(self, path: Path, look_s: float = LOOK_S) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._look_s = look_s
         self._text: str | None = None
         self._read_at = 0.0
 
@@ -36,7 +35,7 @@ class SecretFile:
             UnavailableError: the file was never readable.
         """
         now = asyncio.get_running_loop().time()
-        if self._text is None or now - self._read_at >= self._look_s:
+        if self._text is None or now - self._read_at >= LOOK_S:
             self._text = await self._read()
             self._read_at = now
         return self._text
@@ -62,18 +61,14 @@ class TlsFiles:
     Args:
         make: reads the files.
         paths: of the files.
-        look_s: how often they are looked at.
 
     Raises:
         Exception: what `make` raises; later only the log tells of it.
     """
 
-    def __init__(
-        self, make: Callable[[], ssl.SSLContext], paths: Sequence[Path], look_s: float = LOOK_S
-    ) -> None:
+    def __init__(self, make: Callable[[], ssl.SSLContext], paths: Sequence[Path]) -> None:
         self._make = make
         self._paths = paths
-        self._look_s = look_s
         self._stamp = self._stamp_now()
         self._context = make()
         self._looked_at: float | None = None
@@ -81,7 +76,7 @@ class TlsFiles:
     def context(self) -> ssl.SSLContext:
         """Return the context for a request."""
         now = asyncio.get_running_loop().time()
-        if self._looked_at is None or now - self._looked_at >= self._look_s:
+        if self._looked_at is None or now - self._looked_at >= LOOK_S:
             self._looked_at = now
             self._look()
         return self._context
@@ -156,9 +151,7 @@ class Access:
         return True if self._tls is None else self._tls.context()
 
 
-def tls_of_files(
-    ca_file: Path | None, pair: tuple[Path, Path] | None, look_s: float = LOOK_S
-) -> TlsFiles:
+def tls_of_files(ca_file: Path | None, pair: tuple[Path, Path] | None) -> TlsFiles:
     """Return TLS that trusts a CA bundle, and shows a certificate (with its key) where there is one.
 
     Raises:
@@ -172,4 +165,4 @@ def tls_of_files(
         return context
 
     paths = [path for path in (ca_file, *(pair or ())) if path is not None]
-    return TlsFiles(make, paths, look_s)
+    return TlsFiles(make, paths)

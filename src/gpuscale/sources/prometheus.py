@@ -25,7 +25,7 @@ from gpuscale.series.values import (
     Vector,
     VectorSample,
 )
-from gpuscale.sources.access import LOOK_S, Access, SecretFile, TlsFiles
+from gpuscale.sources.access import Access, SecretFile, TlsFiles
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.long_json import LONG_BYTES, read_array
 
@@ -60,8 +60,6 @@ class PrometheusSettings:
     """A larger answer is refused; a guard for the memory of this process."""
     max_query_chars: int | None = None
     """Characters of a query, or of the encoded one with GET; None is `MAX_QUERY_CHARS`."""
-    look_s: float = LOOK_S
-    """How often the files of token and password are looked at."""
 
     def __post_init__(self) -> None:
         if self.verb not in {"GET", "POST"}:
@@ -183,9 +181,9 @@ def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> Access:
     token, password = settings.bearer_token_file, settings.password_file
     return Access(
         settings.headers,
-        None if token is None else SecretFile(token, settings.look_s),
+        None if token is None else SecretFile(token),
         settings.username,
-        None if password is None else SecretFile(password, settings.look_s),
+        None if password is None else SecretFile(password),
         tls,
     )
 

@@ -180,10 +180,11 @@ async def test_headers_may_come_twice(fake):
     assert [value for name, value in fake.headers[0] if name == "x-scope"] == ["a", "b"]
 
 
-async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path):
+async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpuscale.sources.access.LOOK_S", 0.0)
     token = tmp_path / "token"
     token.write_text("one\n")
-    settings = PrometheusSettings(fake.url, bearer_token_file=token, look_s=0.0)
+    settings = PrometheusSettings(fake.url, bearer_token_file=token)
     async with PrometheusSource(settings) as source:
         await source.series("m", 0)
         token.write_text("two\n")
@@ -194,10 +195,11 @@ async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path):
     assert sent == ["Bearer one", "Bearer two", "Bearer two"]
 
 
-async def test_basic_authentication_takes_its_password_from_a_file(fake, tmp_path):
+async def test_basic_authentication_takes_its_password_from_a_file(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpuscale.sources.access.LOOK_S", 0.0)
     password = tmp_path / "password"
     password.write_text("open:sesame\n")
-    settings = PrometheusSettings(fake.url, username="ali", password_file=password, look_s=0.0)
+    settings = PrometheusSettings(fake.url, username="ali", password_file=password)
     async with PrometheusSource(settings) as source:
         await source.series("m", 0)
         password.write_text("renewed")
