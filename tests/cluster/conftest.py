@@ -32,11 +32,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """Show the ends of the control plane's logs with what failed."""
+    """Show the ends of the logs with what failed."""
     report = yield
-    plane = getattr(item, "funcargs", {}).get("plane")
-    if report.failed and plane is not None:
-        report.sections.append(("control plane", plane.logs()))
+    used = getattr(item, "funcargs", {})
+    running = used.get("loop") or used.get("plane")
+    if report.failed and running is not None:
+        report.sections.append(("logs", running.logs()))
     return report
 
 

@@ -52,4 +52,4 @@ def aggregated_api(
             plane.wait(name, "condition=Available", timeout_s=timeout_s)
         yield
     finally:
-        plane.kubectl("delete", "--wait=false", "-f", "-", stdin=manifest)
+        plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=manifest)
