@@ -201,19 +201,16 @@ class RuleFiles:
     def look(self, mapper: ResourceMapper, now_ms: int) -> bool:
         """Return whether there are other rules than before."""
         before = [(path, each.config) for path, each in self._files.items()]
-        listed = self._listed([])
-        missed = self._files.keys() - set(listed)
-        for path in missed & self._missed:
-            del self._files[path]
-        for path in listed:
-            if path in self._files:
-                self._files[path].look(mapper, now_ms)
+        found: dict[Path, RuleFile] = {}
+        for path in self._listed([]):
+            known = self._files.get(path)
+            if known is None:
+                known = RuleFile(path, mapper, now_ms, must_be_good=False)
             else:
-                self._files[path] = RuleFile(path, mapper, now_ms, must_be_good=False)
-        self._missed = missed
-        order = {path: index for index, path in enumerate((*listed, *missed))}
-        self._files = dict(sorted(self._files.items(), key=lambda item: order[item[0]]))
-        return [(path, each.config) for path, each in self._files.items()] != before
+                known.look(mapper, now_ms)
+            found[path] = known
+        self._files = found
+        return [(path, each.config) for path, each in found.items()] != before
 
     def _listed(self, problems: list[Problem]) -> list[Path]:
         found: dict[Path, None] = {}
@@ -231,10 +228,14 @@ class RuleFiles:
         except OSError as error:
             problems.append(_unreadable(folder, error))
             return
-        self._folders[folder] = tuple(_rule_files(inside))
-        if not self._folders[folder]:
+        found = set(_rule_files(inside))
+        if not found:
             expected = f"rule files, whose names end in {', '.join(_SUFFIXES)}"
             problems.append(Problem(str(folder), None, None, "none", expected))
+        gone = set(self._folders.get(folder, ())) - found
+        missed = gone - self._missed
+        self._missed = (self._missed - gone - found) | missed
+        self._folders[folder] = tuple(sorted(found | missed))
 
 
 def _rule_files(paths: Iterable[Path]) -> Iterable[Path]:
