@@ -10,9 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from typer.core import TyperCommand
+import typer
+from typer.core import TyperGroup
 
-from gpuscale.cli import go_flags
+from gpuscale.cli import go_flags, why
 from gpuscale.cli.go_flags import parameter, set_up_log, stop_event
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS, GROUPS, Flag
@@ -24,15 +25,18 @@ _DEBUG_FROM = 4
 _METAVARS = {"bool": "[true|false]", "duration": "DURATION", "list": "A,B,…", "int": "N"}
 
 
-class MetricsApiCommand(TyperCommand):
-    """Takes arguments as Go's programs do: `--profiling=false`, `--permit-port-sharing`, `-v=6`."""
+class MetricsApiGroup(TyperGroup):
+    """The server, and what can be asked of one.
+
+    Takes arguments as Go's programs do: `--profiling=false`, `--permit-port-sharing`, `-v=6`.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer keeps its class to itself
         """Return what is left of the arguments once they are read."""
         return super().parse_args(ctx, plain_arguments(args))
 
 
-def metrics_api(**given: str | list[str] | None) -> None:
+def metrics_api(ctx: typer.Context, **given: str | list[str] | None) -> None:
     """Serve custom and external metrics to a cluster: a drop-in for prometheus-adapter.
 
     Example:  gpuscale metrics-api --config rules.yaml --prometheus-url http://prometheus:9090
@@ -44,6 +48,11 @@ def metrics_api(**given: str | list[str] | None) -> None:
         for name, value in given.items()
         if value is not None and value != []
     }
+    if ctx.invoked_subcommand is not None:
+        if texts:
+            flag = f"--{next(iter(texts))}"
+            raise UsageError(f"found {flag} before {ctx.invoked_subcommand}, expected it after")
+        return
     settings = read_settings(texts)
     set_up_log(logging.DEBUG if settings.verbosity >= _DEBUG_FROM else logging.INFO)
     asyncio.run(_serve(settings))
@@ -81,6 +90,13 @@ def _parameter(flag: Flag, group: str) -> inspect.Parameter:
     return parameter(flag, names, group, _METAVARS.get(flag.kind, "TEXT"), kind=kind)
 
 
-metrics_api.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [_parameter(flag, group) for group, flags in GROUPS.items() for flag in flags]
+_CONTEXT = inspect.Parameter(
+    "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
 )
+metrics_api.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_CONTEXT, *(_parameter(flag, group) for group, flags in GROUPS.items() for flag in flags)]
+)
+
+app = typer.Typer(cls=MetricsApiGroup, invoke_without_command=True)
+app.callback()(metrics_api)
+app.command("why")(why.why)

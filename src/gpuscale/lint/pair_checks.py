@@ -24,11 +24,9 @@ from gpuscale.lint.series_facts import (
 )
 from gpuscale.lint.serving import (
     Serving,
-    api_names,
     custom_node,
     external_node,
     mapped_resources,
-    maps,
     servings,
 )
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric, TargetType
@@ -36,6 +34,7 @@ from gpuscale.objects.selectors import Selector
 from gpuscale.scheduling.resources import gpu_count
 from gpuscale.series.parse import selectors
 from gpuscale.series.tree import Node
+from gpuscale.sources.backwards import api_names, maps
 from gpuscale.sources.resources import KUBERNETES, PODS, ResourceType
 
 _SHOWN = 5
@@ -183,7 +182,7 @@ def _article(kind: str) -> str:
 
 def _named(rules: Sequence[PlacedRule]) -> dict[str, str]:
     """Return the names that rules give outright, each with the place of its rule."""
-    return {name: str(placed.place()) for placed in rules for _, name in api_names(placed)}
+    return {name: str(placed.place()) for placed in rules for _, name in api_names(placed.rule)}
 
 
 def _not_for(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from gpuscale.lint.series_facts import facts_of
 from gpuscale.series import tree
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.parse import Query, metric_names, parse_query
+from gpuscale.series.parse import Query, metric_names
 from gpuscale.series.tree import Node
 
 _KEEPS_RANGE = frozenset({"avg", "min", "max", "quantile", "topk", "bottomk", "limitk"})
@@ -263,11 +263,6 @@ def _children(node: Node) -> Iterator[Node]:
 
 def _fixed_name(node: tree.Select) -> str | None:
     return next(iter(metric_names(Query("", node)) or ()), None)
-
-
-def named_series(selector: str) -> frozenset[str] | None:
-    """Return the series that a rule's series query names; None where it leaves their names open."""
-    return metric_names(parse_query(selector))
 
 
 def contradiction(matchers: Sequence[Matcher]) -> tuple[Matcher, Matcher] | None:

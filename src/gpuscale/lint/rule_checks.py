@@ -5,22 +5,21 @@ from collections.abc import Iterator, Sequence
 
 from gpuscale.lint.findings import CHECKS, Finding, Place
 from gpuscale.lint.inputs import Inputs, PlacedRule
-from gpuscale.lint.promql_facts import carries, contradiction, named_series, summed_share
+from gpuscale.lint.promql_facts import carries, contradiction, summed_share
 from gpuscale.lint.query_checks import query_findings
 from gpuscale.lint.series_facts import closest_series, is_unknown_gpu_name, recorded_from
 from gpuscale.lint.serving import (
-    api_names,
     contradicting_label,
     custom_node,
     external_node,
     has_namespaces,
     mapped_resources,
-    maps,
     selector_of_series,
 )
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.tree import Node
+from gpuscale.sources.backwards import api_names, maps, named_series
 from gpuscale.sources.resources import NAMESPACES, PODS, ResourceType
 from gpuscale.sources.rules import Rule
 
@@ -175,14 +174,14 @@ def _carries(rule: Rule, node: Node, resource: ResourceType) -> bool:
 
 
 def _some_series(rule: Rule) -> str:
-    return next(iter(sorted(named_series(rule.series_query) or ())), _PLACEHOLDER)
+    return next(iter(sorted(named_series(rule) or ())), _PLACEHOLDER)
 
 
 # Names
 
 
 def _name_findings(placed: PlacedRule, recorded: set[str]) -> Iterator[Finding]:
-    for series in sorted(named_series(placed.rule.series_query) or ()):
+    for series in sorted(named_series(placed.rule) or ()):
         if series not in recorded:
             yield from gpu_name_findings(series, placed.place("seriesQuery"))
 
@@ -218,7 +217,7 @@ def gpu_name_findings(series: str, place: Place) -> Iterator[Finding]:
 def _query_findings(placed: PlacedRule) -> Iterator[Finding]:
     rule = placed.rule
     place = placed.place("metricsQuery")
-    for series, _ in api_names(placed)[:1]:
+    for series, _ in api_names(placed.rule)[:1]:
         node = _filled(rule, series)
         if node is not None:
             yield from query_findings(node, place, placed.text("metricsQuery"))
@@ -241,7 +240,7 @@ def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[Finding]:
     for placed in inputs.rules:
         if placed.document is None or placed.rule.origin in used:
             continue
-        for series, _ in api_names(placed)[:1]:
+        for series, _ in api_names(placed.rule)[:1]:
             node = _filled(placed.rule, series)
             share = summed_share(node) if node is not None else None
             if share is not None:
@@ -256,7 +255,7 @@ def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[Findin
     last: dict[tuple[str, str], PlacedRule] = {}
     for placed in reversed(rules):
         hidden: dict[str, PlacedRule] = {}
-        for _, name in api_names(placed):
+        for _, name in api_names(placed.rule):
             for resource in _listed(placed.rule, external=external):
                 other = last.setdefault((resource, name), placed)
                 if other is not placed:

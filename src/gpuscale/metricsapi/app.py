@@ -51,6 +51,7 @@ from gpuscale.metricsapi.statuses import (
 )
 from gpuscale.metricsapi.usage import UsageProvider
 from gpuscale.metricsapi.usage_answers import UsageAnswers
+from gpuscale.metricsapi.why.page import asks_why, why_response
 from gpuscale.sources.plan import ExternalValue, MetricValue
 
 _COMPRESS_FROM_BYTES = 128 * 1024
@@ -204,6 +205,9 @@ class _Api:
             case [group] if group in self._served_groups():
                 return _json(request, 200, bodies.group(group))
             case [group, version, *rest] if self._is_served(group, version):
+                if rest and asks_why(request) and group in (CUSTOM_GROUP, EXTERNAL_GROUP):
+                    target = custom_target if group == CUSTOM_GROUP else external_target
+                    return await why_response(request, self.provider.parts(), target(rest))
                 return _json(request, 200, await self._values(request, group, version, rest))
         raise NoRouteError
 

@@ -21,6 +21,7 @@ from gpuscale.core.errors import (
 )
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.metricsapi.paths import ALL, CustomTarget, ExternalTarget
+from gpuscale.metricsapi.why.shared import Parts
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.values import Value
 from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
@@ -201,6 +202,22 @@ class MetricsProvider:
         """Return a line per series query that was not answered in the last discovery, sorted."""
         failures = self.catalogue.failures
         return tuple(f"{query}: {failures[query].reason}" for query in sorted(failures))
+
+    def parts(self) -> Parts:
+        """Return what requests are answered from now, for whoever explains an answer."""
+        return Parts(
+            self.config,
+            self.catalogue,
+            self.questions,
+            self._directory,
+            self._mapper,
+            self._ready,
+            self._clock.now_ms(),
+            self.relisted_ms,
+            self._relist_interval_s,
+            self._max_age_ms,
+            self.age_limit.limit_ms,
+        )
 
     async def _names(self, target: CustomTarget, objects: Selector) -> tuple[str, ...]:
         if target.name != ALL:

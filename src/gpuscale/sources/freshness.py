@@ -21,7 +21,7 @@ class AgeLimit:
     """
 
     def __init__(self, limit_ms: int | None = None) -> None:
-        self._limit_ms = limit_ms
+        self.limit_ms = limit_ms
         self._stale: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     @property
@@ -38,9 +38,9 @@ class AgeLimit:
             group: of the API, for the count.
             metric: as the API calls it, for the count.
         """
-        if self._limit_ms is None or not isinstance(value, Vector):
+        if self.limit_ms is None or not isinstance(value, Vector):
             return value
-        oldest_ms = at_ms - self._limit_ms
+        oldest_ms = at_ms - self.limit_ms
         kept = tuple(row for row in value.samples if row.measured_ms >= oldest_ms)
         if len(kept) == len(value.samples):
             return value

@@ -3,7 +3,8 @@
 import pytest
 
 from gpuscale.lint.inputs import PlacedRule
-from gpuscale.lint.serving import maps, servings
+from gpuscale.lint.serving import servings
+from gpuscale.sources.backwards import maps
 from gpuscale.sources.resources import KUBERNETES, PODS
 from gpuscale.sources.rules import default_config, load_rules
 

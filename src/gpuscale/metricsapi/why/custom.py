@@ -1,0 +1,336 @@
+"""Why a custom metric of an object, or of all of them, has a value or none."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.core.spelling import closest
+from gpuscale.metricsapi.paths import ALL, CustomTarget
+from gpuscale.metricsapi.why.hops import CUSTOM_HOPS, Explanation
+from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
+from gpuscale.metricsapi.why.shared import (
+    PLAIN,
+    Parts,
+    SampleAges,
+    counted,
+    live_series,
+    no_query,
+    no_vector,
+    query_failed,
+    row_of,
+    rows_text,
+    sample_ages,
+    tell_rule,
+    tell_unserved,
+    tell_values,
+)
+from gpuscale.metricsapi.why.unserved import Asked
+from gpuscale.objects.selectors import Selector
+from gpuscale.series.matchers import MatchOp
+from gpuscale.series.parse import parse_query, selectors
+from gpuscale.series.values import Vector, VectorSample
+from gpuscale.sources.catalogue import Entry
+from gpuscale.sources.plan import CustomPlan, MetricNotFoundError, plan_custom
+from gpuscale.sources.query import custom_query
+from gpuscale.sources.resource_labels import NoLabelError
+from gpuscale.sources.resources import NAMESPACES, ResourceType, UnknownResourceError
+from gpuscale.sources.rules import Rule
+
+
+async def why_custom(
+    parts: Parts, target: CustomTarget, objects: Selector, series: Selector
+) -> Explanation:
+    """Return the way of a custom metric's value; what goes wrong on it is part of the answer.
+
+    Args:
+        parts: what requests are answered from.
+        target: what is asked for.
+        objects: conditions on the objects' labels, for all of them.
+        series: conditions on the labels of the series.
+    """
+    place = f"{target.namespace}/{target.name}" if target.namespace else target.name
+    told = Explanation(f"{target.metric} of {target.resource} {place}", CUSTOM_HOPS)
+    return await _Custom(parts, target, objects, series, told).follow()
+
+
+@dataclass(slots=True)
+class _Custom:
+    """One question about a custom metric, while it is followed."""
+
+    parts: Parts
+    target: CustomTarget
+    objects: Selector
+    series: Selector
+    told: Explanation
+
+    async def follow(self) -> Explanation:
+        resource = self._resource()
+        if resource is None:
+            return self.told
+        target = self.target
+        entry = self.parts.catalogue.custom_entry(
+            resource, target.metric, target.namespace, target.name
+        )
+        if entry is None:
+            team = target.name if resource == NAMESPACES else target.namespace
+            asked = Asked(target.metric, resource, team or "", external=False)
+            return await tell_unserved(self.parts, asked, self.told)
+        tell_rule(self.parts, entry, self.told, target.metric)
+        found = await live_series(self.parts, entry, self.told)
+        if found is None or not self._labels(entry, resource, found):
+            return self.told
+        names = await self._objects(resource)
+        if not names:
+            return self.told
+        return await self._asked(entry, resource, names, found)
+
+    def _resource(self) -> ResourceType | None:
+        target = self.target
+        try:
+            resource = self.parts.mapper.parse(target.resource)
+        except UnknownResourceError:
+            known = [each.name for each in self.parts.mapper.types]
+            close = closest(target.resource, known)
+            self.told.failed(
+                "rule",
+                f"The cluster has no resource {target.resource!r}.",
+                f"Ask for {close}." if close else "Ask for a resource such as pods.",
+            )
+            return None
+        if resource.namespaced != (target.namespace is not None):
+            place = "in a namespace" if resource.namespaced else "in no namespace"
+            self.told.failed(
+                "rule", f"Objects of {resource.name} are {place}.", f"Ask for them {place}."
+            )
+            return None
+        return resource
+
+    def _labels(self, entry: Entry, resource: ResourceType, found: LabelSets) -> bool:
+        labels = entry.rule.labels
+        try:
+            label = labels.label_for(resource)
+            places = [f"{resource.name} by {label}"]
+            if resource.namespaced:
+                places.append(f"namespaces by {labels.label_for(NAMESPACES)}")
+        except NoLabelError as error:
+            self.told.failed(
+                "labels",
+                f"{entry.rule.origin} maps no label to {error.resource.name}, "
+                "and each request asks for one.",
+                f"Add it to resources.overrides, such as {error.resource.singular}: "
+                f"{{resource: {error.resource.singular}}}.",
+                f"the series have {', '.join(sorted(label_names(found)))}",
+            )
+            return False
+        self.told.ok("labels", f"the rule finds {' and '.join(places)}")
+        return True
+
+    async def _objects(self, resource: ResourceType) -> tuple[str, ...]:
+        """Return the names to ask for; none where there are none of all."""
+        target = self.target
+        wanted_all = target.name == ALL
+        try:
+            if self.parts.ready is not None:
+                await self.parts.ready(resource)
+            names = self.parts.directory.names(
+                resource, target.namespace, self.objects if wanted_all else Selector()
+            )
+        except GpuscaleError as error:
+            return self._objects_unknown(error)
+        if not wanted_all:
+            self._tell_object(resource, names)
+            return (target.name,)
+        if names:
+            self.told.ok("objects", f"{counted(len(names), resource)} selected")
+        else:
+            chosen = f" with {self.objects}" if self.objects else ""
+            self.told.failed(
+                "objects",
+                f"There are no {resource.name}{chosen}.",
+                "See kubectl get, and the selector of the HPA's target.",
+            )
+        return names
+
+    def _objects_unknown(self, error: GpuscaleError) -> tuple[str, ...]:
+        if self.target.name == ALL:
+            self.told.failed(
+                "objects",
+                f"It is not known which objects there are: {error}.",
+                "See /readyz?verbose, and whether the server may list and watch them.",
+            )
+            return ()
+        self.told.unknown("objects", "whether there is such an object is not known here")
+        return (self.target.name,)
+
+    def _tell_object(self, resource: ResourceType, names: Sequence[str]) -> None:
+        name = self.target.name
+        if name in names:
+            self.told.ok("objects", f"{name} is there")
+            return
+        place = f" -n {self.target.namespace}" if resource.namespaced else ""
+        self.told.absent(
+            "objects",
+            f"The cluster has no {resource.singular} {name} there.",
+            f"See kubectl get {resource.name}{place}.",
+        )
+
+    async def _asked(
+        self, entry: Entry, resource: ResourceType, names: tuple[str, ...], found: LabelSets
+    ) -> Explanation:
+        target, told = self.target, self.told
+        try:
+            plan = plan_custom(
+                self.parts.catalogue,
+                self.parts.mapper,
+                target.resource,
+                target.namespace,
+                names,
+                target.metric,
+                self.series,
+            )
+        except MetricNotFoundError as error:
+            return no_query(entry.rule, error, told)
+        told.query = plan.promql
+        try:
+            value = await self.parts.questions.custom(plan, self.parts.now_ms)
+        except GpuscaleError as error:
+            return query_failed(error, told)
+        if not isinstance(value, Vector):
+            return no_vector(value, told)
+        if not value.samples:
+            return await self._no_rows(entry.rule, plan, found)
+        ages = await self._ages(entry.rule, plan)
+        told.ok("query", rows_text(len(value.samples)), *ages.told)
+        return self._rows(plan, value, ages)
+
+    async def _no_rows(self, rule: Rule, plan: CustomPlan, found: LabelSets) -> Explanation:
+        resource, names = plan.resource, plan.names
+        finding: Finding | None = None
+        if resource.namespaced:
+            label = rule.labels.label_for(NAMESPACES)
+            wanted = [self.target.namespace or ""]
+            finding = why_no_match(found, label, wanted, "namespace", [plan.label])
+        if finding is None:
+            finding = why_no_match(found, plan.label, names, resource.singular)
+        if finding is None:
+            finding = await self._lost_in_query(rule, plan)
+        return self.told.failed("query", f"0 rows. {finding.said}", finding.fix, *finding.more)
+
+    async def _lost_in_query(self, rule: Rule, plan: CustomPlan) -> Finding:
+        """Tell of series that are there and that the query makes no rows of."""
+        try:
+            plain = self._plain(rule, plan, self.series)
+            rows = await self._count(plain)
+            if not rows and self.series:
+                unselected = await self._count(self._plain(rule, plan, Selector()))
+                if unselected:
+                    return Finding(
+                        f"The selector {self.series} leaves none of {unselected} series.",
+                        "Correct the metric's selector in the HPA.",
+                    )
+        except GpuscaleError as error:
+            return Finding(f"Why could not be found out: {error}.", "Ask again.")
+        if not rows:
+            return Finding(
+                "Matching series had samples before, and have none now.",
+                "See whether the exporter is still scraped. Prometheus takes samples of the last "
+                "5 minutes, unless it is told otherwise.",
+                (f"{plain} gives nothing",),
+            )
+        return Finding(
+            f"Series match ({rows} of them), and the query makes no row of them.",
+            "Look at metricsQuery: a range such as [30s] has to hold two samples, both sides of an "
+            "operator have to have the same labels, and conditions have to hold.",
+            (f"{plain} gives {rows_text(rows)}",),
+        )
+
+    async def _ages(self, rule: Rule, plan: CustomPlan) -> SampleAges:
+        return await sample_ages(self.parts, self._plain(rule, plan, self.series), plan.label)
+
+    def _plain(self, rule: Rule, plan: CustomPlan, series: Selector) -> str:
+        return custom_query(
+            PLAIN,
+            plan.scope.entry.series,
+            rule.labels,
+            plan.resource,
+            self.target.namespace,
+            plan.names,
+            series,
+        )
+
+    async def _count(self, promql: str) -> int:
+        value = (await self.parts.questions.query(promql, self.parts.now_ms)).value
+        return len(value.samples) if isinstance(value, Vector) else 0
+
+    def _rows(self, plan: CustomPlan, value: Vector, ages: SampleAges) -> Explanation:
+        told, known = self.told, set(plan.names)
+        shows_all = self._asks_only_here(plan)
+        by_object: dict[str, VectorSample] = {}
+        for sample in value.samples:
+            name = sample.labels.get(plan.label, "")
+            is_known = name in known
+            if is_known:
+                by_object[name] = sample
+            if is_known or shows_all:
+                told.rows.append(row_of(sample, ages, name if is_known else ""))
+            else:
+                told.more_rows += 1
+        told.matched = [name for name in plan.names if name in by_object]
+        told.missed = [name for name in plan.names if name not in by_object]
+        if not by_object:
+            return self._unmatched(plan, value)
+        have = f"{len(by_object)} of {counted(len(known), plan.resource)} with a row"
+        told.ok("rows", have, *_strays(plan, value))
+        return tell_values(self.parts, told, by_object, ages)
+
+    def _asks_only_here(self, plan: CustomPlan) -> bool:
+        """Return whether every row can only be of the namespace that was asked for."""
+        namespace = self.target.namespace
+        if namespace is None:
+            return self.target.name == ALL
+        label = plan.scope.entry.rule.labels.label_for(NAMESPACES)
+        try:
+            asked = list(selectors(parse_query(plan.promql).root))
+        except QueryError:
+            return False
+        return bool(asked) and all(
+            any(
+                (each.name, each.op, each.value) == (label, MatchOp.EQUAL, namespace)
+                for each in select.matchers
+            )
+            for select in asked
+        )
+
+    def _unmatched(self, plan: CustomPlan, value: Vector) -> Explanation:
+        count = len(value.samples)
+        have = sum(bool(sample.labels.get(plan.label)) for sample in value.samples)
+        labels = ", ".join(sorted(label_names([sample.labels for sample in value.samples])))
+        if not have:
+            return self.told.failed(
+                "rows",
+                f"None of {rows_text(count)} has the label {plan.label}, which names the "
+                f"{plan.resource.singular}.",
+                "Group the query by it: by (<<.GroupBy>>).",
+                f"the rows have {labels or 'no labels'}",
+            )
+        return self.told.failed(
+            "rows",
+            f"{rows_text(count)}, all of other objects: none has the name in {plan.label}.",
+            f"See what stands in {plan.label}: it has to be the name of the "
+            f"{plan.resource.singular}.",
+        )
+
+
+def _strays(plan: CustomPlan, value: Vector) -> Iterator[str]:
+    """Return what is to be said of rows that are of no object, or not the only one of theirs."""
+    rows = Counter(sample.labels.get(plan.label, "") for sample in value.samples)
+    known = set(plan.names)
+    foreign = sum(count for name, count in rows.items() if name and name not in known)
+    twice = sorted(name for name, count in rows.items() if name in known and count > 1)
+    if rows[""]:
+        yield f"{rows_text(rows[''])} without the label {plan.label}"
+    if foreign:
+        yield f"{rows_text(foreign)} of other objects"
+    if twice:
+        yield f"several rows of {', '.join(twice[:3])}; the last of them counts"

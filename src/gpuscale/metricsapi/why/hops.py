@@ -1,0 +1,146 @@
+"""The way of one metric's value, hop by hop, as far as it came."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+CUSTOM_HOPS = ("rule", "series", "labels", "objects", "query", "rows", "value")
+EXTERNAL_HOPS = ("rule", "series", "labels", "query", "value")
+MAX_SHOWN = 200
+"""Rows and objects that an explanation holds; the rest is counted."""
+
+
+class State(Enum):
+    """How a hop went."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """It can't be told, and does not matter where a value came in the end."""
+    ABSENT = "absent"
+    """Nothing is there; that ends the way only where no value came in the end."""
+    NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step from the rules to the value."""
+
+    name: str
+    state: State
+    said: str = ""
+    more: tuple[str, ...] = ()
+    """What shows it."""
+    fix: str = ""
+    """What most likely helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the query's answer."""
+
+    labels: Mapping[str, str]
+    value: str
+    """As Prometheus writes it."""
+    age_ms: int
+    """Since it was measured, as far as the source tells."""
+    belongs_to: str | None
+    """The object; empty where it is of none that was asked for, None where rows are of no objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedValue:
+    """What the API answers."""
+
+    what: str
+    """The object, or the labels of an external value."""
+    value: str
+    """A quantity."""
+    age_ms: int
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Everything that is known of one question; filled while it is followed."""
+
+    asked: str
+    """`gpu_util of pods ml/web-0`."""
+    hop_names: tuple[str, ...]
+    hops: list[Hop] = field(default_factory=list)
+    rule: Mapping[str, object] | None = None
+    query: str | None = None
+    rows: list[Row] = field(default_factory=list)
+    more_rows: int = 0
+    """Rows that are not shown."""
+    matched: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    values: list[ServedValue] = field(default_factory=list)
+
+    def ok(self, name: str, said: str, *more: str) -> None:
+        """Note that a hop gave something."""
+        self.hops.append(Hop(name, State.OK, said, more))
+
+    def unknown(self, name: str, said: str) -> None:
+        """Note that there is no telling of a hop."""
+        self.hops.append(Hop(name, State.UNKNOWN, said))
+
+    def absent(self, name: str, said: str, fix: str) -> None:
+        """Note that a hop has nothing, which the ones behind it may not need."""
+        self.hops.append(Hop(name, State.ABSENT, said, (), fix))
+
+    def failed(self, name: str, said: str, fix: str, *more: str) -> "Explanation":
+        """Note that a hop gave nothing; return the explanation, which ends there."""
+        self.hops.append(Hop(name, State.FAILED, said, more, fix))
+        return self
+
+    def document(self) -> dict[str, object]:
+        """Return the explanation for programs, with the hops that were not reached."""
+        hops = self._ended()
+        failed = next((hop.name for hop in hops if hop.state is State.FAILED), None)
+        return {
+            "kind": "MetricExplanation",
+            "asked": self.asked,
+            "failedHop": failed,
+            "hops": [_hop(hop) for hop in hops],
+            "rule": self.rule,
+            "query": self.query,
+            "rows": [_row(row) for row in self.rows[:MAX_SHOWN]],
+            "moreRows": self.more_rows + len(self.rows[MAX_SHOWN:]),
+            "matched": self.matched[:MAX_SHOWN],
+            "matchedCount": len(self.matched),
+            "missed": self.missed[:MAX_SHOWN],
+            "missedCount": len(self.missed),
+            "values": [
+                {"of": each.what, "value": each.value, "ageMs": each.age_ms}
+                for each in self.values[:MAX_SHOWN]
+            ],
+        }
+
+    def _ended(self) -> list[Hop]:
+        """Return all hops as they stand once it is known whether a value came."""
+        state = State.UNKNOWN if self.values else State.FAILED
+        hops = [
+            replace(hop, state=state) if hop.state is State.ABSENT else hop for hop in self.hops
+        ]
+        told = {hop.name for hop in hops}
+        rest = (Hop(name, State.NOT_REACHED) for name in self.hop_names if name not in told)
+        return [*hops, *rest]
+
+
+def _hop(hop: Hop) -> dict[str, object]:
+    return {
+        "hop": hop.name,
+        "state": hop.state.value,
+        "said": hop.said,
+        "evidence": list(hop.more),
+        "fix": hop.fix,
+    }
+
+
+def _row(row: Row) -> dict[str, object]:
+    return {
+        "labels": dict(row.labels),
+        "value": row.value,
+        "ageMs": row.age_ms,
+        "object": row.belongs_to,
+    }

@@ -1,0 +1,65 @@
+"""The explanation as an answer: behind the metric's own path, so that who may read it may ask why.
+
+`?why` on the path of a metric asks; `why=json`, `why=text` or `why=html` says in which form. A path of its
+own would not get through the API server's aggregation, and would need permissions of its own.
+"""
+
+import json
+
+from aiohttp import web
+
+from gpuscale.metricsapi.paths import CustomTarget, ExternalTarget
+from gpuscale.metricsapi.requests import selector_of
+from gpuscale.metricsapi.why.custom import why_custom
+from gpuscale.metricsapi.why.external import why_external
+from gpuscale.metricsapi.why.shared import Parts
+from gpuscale.metricsapi.why.text import page, text_lines
+
+PARAMETER = "why"
+
+
+def asks_why(request: web.Request) -> bool:
+    """Return whether a request is about the way of a value, and not about the value."""
+    return PARAMETER in request.query
+
+
+async def why_response(
+    request: web.Request, parts: Parts, target: CustomTarget | ExternalTarget
+) -> web.Response:
+    """Return the explanation in the form that is asked for.
+
+    Raises:
+        RequestError: a selector is wrong.
+    """
+    if isinstance(target, CustomTarget):
+        objects = selector_of(request, "labelSelector")
+        series = selector_of(request, "metricLabelSelector")
+        told = await why_custom(parts, target, objects, series)
+    else:
+        told = await why_external(parts, target, selector_of(request, "labelSelector"))
+    document = {**told.document(), "discovered": parts.relisted_ms is not None}
+    form = _form(request)
+    if form == "json":
+        text = json.dumps(document, ensure_ascii=False) + "\n"
+        return _answer(text, "application/json")
+    if form == "html":
+        return _answer(page(document), "text/html")
+    return _answer("\n".join(text_lines(document)) + "\n", "text/plain")
+
+
+def _form(request: web.Request) -> str:
+    asked = request.query[PARAMETER]
+    if asked in {"json", "text", "html"}:
+        return asked
+    return "html" if "text/html" in request.headers.get("Accept", "") else "text"
+
+
+def _answer(text: str, content_type: str) -> web.Response:
+    return web.Response(
+        body=text.encode("utf-8", "backslashreplace"),
+        headers={
+            "Content-Type": f"{content_type}; charset=utf-8",
+            "Content-Security-Policy": "default-src 'none'",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )

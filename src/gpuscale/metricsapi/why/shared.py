@@ -1,0 +1,245 @@
+"""The hops that custom and external metrics have in common, and what they are followed with."""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.core.quantity import Quantity
+from gpuscale.metricsapi.why.hops import Explanation, Row, ServedValue
+from gpuscale.metricsapi.why.series import Finding, LabelSets, SeriesLook
+from gpuscale.metricsapi.why.text import age_text
+from gpuscale.metricsapi.why.unserved import Asked, Unserved
+from gpuscale.series.values import Scalar, Value, Vector, VectorSample
+from gpuscale.sources.catalogue import Catalogue, Entry
+from gpuscale.sources.directory import ObjectDirectory
+from gpuscale.sources.gotemplate import parse_template
+from gpuscale.sources.plan import to_milli
+from gpuscale.sources.query import FIELDS
+from gpuscale.sources.questions import Questions
+from gpuscale.sources.resources import ResourceMapper, ResourceType
+from gpuscale.sources.rules import AdapterConfig, Rule
+
+PLAIN = parse_template("<<.Series>>{<<.LabelMatchers>>}", FIELDS)
+"""What a rule reads, without what it makes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a request is answered from, at one moment."""
+
+    config: AdapterConfig
+    catalogue: Catalogue
+    questions: Questions
+    directory: ObjectDirectory
+    mapper: ResourceMapper
+    ready: Callable[[ResourceType], Awaitable[None]] | None
+    now_ms: int
+    relisted_ms: int | None
+    relist_interval_s: float
+    max_age_ms: int
+    max_value_age_ms: int | None
+
+    @property
+    def look(self) -> SeriesLook:
+        """Return what asks the source for series."""
+        return SeriesLook(self.questions, self.now_ms, self.max_age_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAges:
+    """When the samples behind the rows were taken; a Prometheus' answer says only when it was asked."""
+
+    now_ms: int
+    by_value: Mapping[str, int] = field(default_factory=dict)
+    """Time of the oldest sample, in milliseconds, by the value of the label."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Return what is to be said of them."""
+        if not self.by_value:
+            return ()
+        oldest, newest = min(self.by_value.values()), max(self.by_value.values())
+        ages = dict.fromkeys(age_text(max(0, self.now_ms - at)) for at in (newest, oldest))
+        return (f"the samples behind are {' to '.join(ages)} old",)
+
+    def of(self, sample: VectorSample, value: str) -> int:
+        """Return how old a row is, in milliseconds.
+
+        Args:
+            sample: the row.
+            value: of the label.
+        """
+        oldest = min(self.by_value.values(), default=sample.measured_ms)
+        at_ms = min(sample.measured_ms, self.by_value.get(value, oldest))
+        return max(0, self.now_ms - at_ms)
+
+
+async def sample_ages(parts: Parts, plain: str, label: str) -> SampleAges:
+    """Return the times of the samples that a plain selector finds; none where they can't be had.
+
+    Args:
+        parts: what requests are answered from.
+        plain: a selector.
+        label: of the series, by whose values the times are told.
+    """
+    try:
+        value = (await parts.questions.query(f"timestamp({plain})", parts.now_ms)).value
+    except GpuscaleError:
+        return SampleAges(parts.now_ms)
+    times: dict[str, int] = {}
+    for sample in value.samples if isinstance(value, Vector) else ():
+        name, at_ms = sample.labels.get(label, ""), round(sample.value * 1000)
+        times[name] = min(at_ms, times.get(name, at_ms))
+    return SampleAges(parts.now_ms, times)
+
+
+def _rule_document(config: AdapterConfig, entry: Entry) -> dict[str, object]:
+    rule = entry.rule
+    rules = config.external_rules if rule.external else config.rules
+    return {
+        "origin": rule.origin,
+        "position": next(i for i, each in enumerate((*rules, rule), start=1) if each is rule),
+        "seriesQuery": rule.series_query,
+        "series": entry.series,
+    }
+
+
+def tell_rule(parts: Parts, entry: Entry, told: Explanation, metric: str) -> None:
+    """Note the rule that gives the metric."""
+    told.rule = _rule_document(parts.config, entry)
+    rule = entry.rule
+    others = [
+        each.origin
+        for each in (parts.config.external_rules if rule.external else parts.config.rules)
+        if each is not rule
+        and each.only_in == rule.only_in
+        and any(
+            shape.name == entry.series and each.api_name(shape.name) == metric
+            for shape in parts.catalogue.shapes.get(each.series_query, ())
+        )
+    ]
+    more = [f"{', '.join(others)} may give it too; the last of the rules has it"] if others else []
+    position = told.rule["position"]
+    told.ok("rule", f"{rule.origin} (rule {position}) gives it of {entry.series}", *more)
+
+
+async def tell_unserved(parts: Parts, asked: Asked, told: Explanation) -> Explanation:
+    """Return the explanation of a metric that is not served."""
+    unserved = Unserved(
+        parts.config, parts.catalogue, parts.look, parts.relisted_ms, parts.relist_interval_s
+    )
+    await unserved.tell(asked, told)
+    return told
+
+
+async def live_series(parts: Parts, entry: Entry, told: Explanation) -> LabelSets | None:
+    """Return the series that the rule takes now; None where none is there, which is told."""
+    look = parts.look
+    failure = parts.catalogue.failures.get(entry.rule.series_query)
+    more = [f"the last discovery of it failed: {failure.reason}"] if failure is not None else []
+    try:
+        found = await look.taken(entry.rule, entry.series)
+        finding = None if found else await look.why_none(entry.rule, entry.series)
+    except GpuscaleError as error:
+        told.failed("series", f"The source does not answer: {error}.", "See the source.", *more)
+        return None
+    if found:
+        age = age_text(parts.max_age_ms)
+        told.ok("series", f"{len(found)} series had a sample within {age}", *more)
+        return found
+    if finding is None:
+        finding = Finding(f"The series of {entry.series} come and go.", "Ask again.")
+    told.failed("series", finding.said, finding.fix, *finding.more, *more)
+    return None
+
+
+def no_query(rule: Rule, error: GpuscaleError, told: Explanation) -> Explanation:
+    """Return the explanation of a rule without a query for the request."""
+    reason = error.__cause__ or error
+    return told.failed(
+        "query",
+        f"{rule.origin} has no query for this request: {reason}.",
+        "Correct metricsQuery, or the selector.",
+    )
+
+
+def query_failed(error: GpuscaleError, told: Explanation) -> Explanation:
+    """Return the explanation of a query that was not answered."""
+    fix = "See the source."
+    if isinstance(error, QueryError):
+        fix = "Correct metricsQuery: the source takes the query for no PromQL."
+    return told.failed("query", f"{error}.", fix)
+
+
+def no_vector(value: Value, told: Explanation) -> Explanation:
+    """Return the explanation of an answer that has no rows."""
+    kind = type(value).__name__.lower().removesuffix("value")
+    return told.failed(
+        "query",
+        f"The query gives a {kind}, and only an instant vector has rows of objects.",
+        "Correct metricsQuery: a range such as [5m] belongs into a function such as rate().",
+    )
+
+
+def tell_values(
+    parts: Parts,
+    told: Explanation,
+    samples: Mapping[str, VectorSample],
+    ages: SampleAges,
+) -> Explanation:
+    """Tell which rows are usable numbers that are young enough."""
+    limit_ms = parts.max_value_age_ms
+    unusable = [name for name, sample in samples.items() if not math.isfinite(sample.value)]
+    for name, sample in samples.items():
+        age_ms = parts.now_ms - sample.measured_ms
+        if math.isfinite(sample.value) and (limit_ms is None or age_ms <= limit_ms):
+            quantity = str(Quantity.from_milli(to_milli(sample.value)))
+            told.values.append(ServedValue(name, quantity, ages.of(sample, name)))
+    stale = len(samples) - len(unusable) - len(told.values)
+    more = []
+    if unusable:
+        more.append(f"{rows_text(len(unusable))} NaN or infinite, which is no number to scale by")
+    if stale:
+        more.append(f"{rows_text(stale)} older than {age_text(limit_ms or 0)}")
+    if told.values:
+        told.ok("value", f"{len(told.values)} of {len(samples)} usable", *more)
+        return told
+    fix = "See whether the exporter is still scraped."
+    if unusable:
+        fix = "Look for a division by zero in metricsQuery, such as by a limit that is not set."
+    return told.failed("value", "None of the rows is a value to scale by.", fix, *more)
+
+
+def tell_scalar(told: Explanation, value: Scalar) -> Explanation:
+    """Return the explanation of a scalar."""
+    if not math.isfinite(value.value):
+        return told.failed("value", f"The scalar is {value.value:g}.", "Look at metricsQuery.")
+    quantity = str(Quantity.from_milli(to_milli(value.value)))
+    told.values.append(ServedValue("the scalar", quantity, 0))
+    told.ok("value", "1 of 1 usable")
+    return told
+
+
+def row_of(sample: VectorSample, ages: SampleAges, belongs_to: str | None) -> Row:
+    """Return a row as it is told."""
+    return Row(sample.labels, f"{sample.value:g}", ages.of(sample, belongs_to or ""), belongs_to)
+
+
+def labels_text(sample: VectorSample) -> str:
+    """Return the labels of a row in one text."""
+    return _mapping(sample.labels)
+
+
+def _mapping(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items())) or "no labels"
+
+
+def rows_text(count: int) -> str:
+    """Return a number of rows in words."""
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def counted(count: int, resource: ResourceType) -> str:
+    """Return a number of objects in words."""
+    return f"{count} {resource.singular if count == 1 else resource.plural}"
