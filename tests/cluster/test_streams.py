@@ -1,0 +1,218 @@
+"""Node agents found by the EndpointSlices of a real API server, with least rights, and no Prometheus."""
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import unused_port
+
+from gpuscale.core.clock import WallClock
+from gpuscale.exporter.app import NodeAgent, ServeOptions
+from gpuscale.gpu.counters import load_counters
+from gpuscale.gpu.families import FamilyOptions
+from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.metricsapi.server import MetricsApiServer
+from gpuscale.metricsapi.settings import read_settings
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: streams}
+rules:
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: streams}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: streams}
+subjects: [{kind: User, name: streams, apiGroup: rbac.authorization.k8s.io}]
+"""
+RULES = """
+rules:
+- seriesQuery: DCGM_FI_DEV_GPU_UTIL{pod!=""}
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {as: gpu_util}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: waiting{pod!=""}
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+COUNTERS = load_counters("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.", "my.csv")
+DOMAIN = ".agents.test"
+"""An EndpointSlice can't hold a loopback address, so agents have names, which lead to loopback."""
+
+
+@pytest.fixture
+def names_lead_here(monkeypatch):
+    look_up = socket.getaddrinfo
+
+    def here(host, *arguments, **options):
+        name = host.decode() if isinstance(host, bytes) else host
+        local = "127.0.0.1" if name and name.endswith(DOMAIN) else host
+        return look_up(local, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", here)
+
+
+@asynccontextmanager
+async def agent(node, pod, busy):
+    """A node agent with one simulated GPU that a pod uses."""
+    work = lambda *_: (GpuWork(101, "python", busy, 0.1, 4000),)  # noqa: E731
+    reader = SimulatedReader(node, MODELS["Tesla T4"], 1, 1, work)
+    owners = Attribution({reader.gpus()[0].uuid: (ContainerRef("default", pod, "main"),)}, {})
+    serve = ServeOptions(stream_interval_s=0.2)
+    running = NodeAgent(
+        reader,
+        lambda _: owners,
+        COUNTERS,
+        FamilyOptions(node),
+        WallClock(),
+        30.0,
+        serve=serve,
+        reader_blocks=False,
+    )
+    port = await running.start("127.0.0.1", 0)
+    try:
+        yield port
+    finally:
+        await running.stop()
+
+
+@asynccontextmanager
+async def exporter(text):
+    """Something else that is scraped."""
+
+    async def answer(_request):
+        return web.Response(text=text)
+
+    app = web.Application()
+    app.router.add_get("/metrics", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def metrics_api(plane, folder):
+    (folder / "rules.yaml").write_text(RULES)
+    port = unused_port()
+    flags = {
+        "config": folder / "rules.yaml",
+        "source": "streams",
+        "agent-service": "default/gpuscale-exporter",
+        "lister-kubeconfig": await asyncio.to_thread(plane.kubeconfig, "streams"),
+        "secure-port": 0,
+        "insecure-loopback-port": port,
+        "scrape-interval": "1s",
+    }
+    settings = read_settings({name: [str(value)] for name, value in flags.items()})
+    stop, listening = asyncio.Event(), asyncio.Event()
+    server = MetricsApiServer(settings)
+    task = asyncio.create_task(server.run(stop, lambda _: listening.set()))
+    waiting = asyncio.create_task(listening.wait())
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        assert listening.is_set(), task.exception()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        waiting.cancel()
+        stop.set()
+        await task
+
+
+def slice_of(node, port):
+    body = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"agents-{node}",
+            "labels": {"kubernetes.io/service-name": "gpuscale-exporter"},
+        },
+        "addressType": "FQDN",
+        "ports": [{"name": "metrics", "port": port}],
+        "endpoints": [{"addresses": [f"{node}{DOMAIN}"], "conditions": {"ready": True}}],
+    }
+    return json.dumps(body)
+
+
+def pod_of(name, annotations=None):
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {"nodeSelector": {"no": "node"}, "containers": [{"name": "main", "image": "none"}]},
+    }
+    return json.dumps(body)
+
+
+async def values(url, metric):
+    path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/{metric}"
+    async with aiohttp.ClientSession() as session, session.get(url + path) as answer:
+        if answer.status != 200:
+            return await answer.text()
+        items = (await answer.json())["items"]
+    return {item["describedObject"]["name"]: item["value"] for item in items}
+
+
+async def until(ask, expected, limit_s=60):
+    found = None
+    try:
+        async with asyncio.timeout(limit_s):
+            while True:
+                found = await ask()
+                if found == expected:
+                    return
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"found {found}, expected {expected}")
+
+
+async def test_values_come_from_agents_that_the_cluster_names(plane, names_lead_here, tmp_path):
+    async def apply(text):
+        await asyncio.to_thread(plane.apply, text)
+
+    async def kubectl(*arguments):
+        await asyncio.to_thread(plane.kubectl, *arguments)
+
+    await apply(RIGHTS)
+    for name in ("bert-0", "bert-1"):
+        await apply(pod_of(name))
+    try:
+        async with (
+            agent("n1", "bert-0", 0.23) as first,
+            agent("n2", "bert-1", 0.71) as second,
+            exporter("waiting 4\n") as queue,
+            metrics_api(plane, tmp_path) as url,
+        ):
+            await apply(slice_of("n1", first))
+            await until(lambda: values(url, "gpu_util"), {"bert-0": "23"})
+            await apply(slice_of("n2", second))
+            await until(lambda: values(url, "gpu_util"), {"bert-0": "23", "bert-1": "71"})
+            annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(queue)}
+            await apply(pod_of("vllm-0", annotations))
+            status = {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+            patch = json.dumps({"status": status})
+            await kubectl(
+                "patch", "pod", "vllm-0", "--subresource=status", "--type=merge", "-p", patch
+            )
+            await until(lambda: values(url, "waiting"), {"vllm-0": "4"})
+            await kubectl("delete", "endpointslice", "agents-n1")
+            await until(lambda: values(url, "gpu_util"), {"bert-1": "71"})
+    finally:
+        await kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        await kubectl(
+            "delete", "endpointslices", "-l", "kubernetes.io/service-name=gpuscale-exporter"
+        )
