@@ -35,6 +35,10 @@ _WILD_DURATION = re.compile(
     r"(?:\[|\[[^\]]*:|\boffset\b)[\s+-]*(?:inf\b|nan\b|0x|[\d.][\d._]*e|[\d._]{13})", re.IGNORECASE
 )
 """Numbers in place of durations that make the native parser panic."""
+_EXTENDED_RANGE = re.compile(r"(?<=[\]}\w])\s+(?:anchored|smoothed)\b", re.IGNORECASE)
+_DURATION_ARITHMETIC = re.compile(
+    r"\[[^\]]*(?:[\w)]\s*[-+*/%^]|\()[^\]]*\]|\boffset\s*[-+]?\s*(?:\(|\w+\(\))", re.IGNORECASE
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -73,7 +77,7 @@ def parse_query(text: str) -> Query:
     try:
         return Query(text, _node(native.parse(text)))
     except (ValueError, OverflowError) as error:
-        raise BadQueryError(f"parse error: {error}") from None
+        raise BadQueryError(f"parse error: {_newer_syntax(text) or error}") from None
     except BaseException as error:
         # A panic of the native parser is no Exception, and its type can't be imported.
         if type(error).__name__ != "PanicException":
@@ -123,12 +127,27 @@ def _fixed_name(selector: tree.Select) -> str | None:
     return None
 
 
+def _newer_syntax(text: str) -> str | None:
+    """Return the name of experimental syntax that the parser does not know, if a refused text has some."""
+    bare = _bare(text)
+    if (word := _EXTENDED_RANGE.search(bare)) is not None:
+        return f"the modifier {word[0].strip()} is not supported"
+    if _DURATION_ARITHMETIC.search(bare):
+        return "arithmetic on durations is not supported"
+    return None
+
+
+def _bare(text: str) -> str:
+    """Return a query less what is quoted, what is between braces, and comments."""
+    return _COMMENT.sub("", _BRACES.sub("", _STRING.sub("", text)))
+
+
 def _check_bounds(text: str) -> None:
     if len(text) > MAX_QUERY_CHARS:
         raise BadQueryError(
             f"parse error: found {len(text)} characters, expected at most {MAX_QUERY_CHARS}"
         )
-    bare = _COMMENT.sub("", _BRACES.sub("", _STRING.sub("", text)))
+    bare = _bare(text)
     if _BEFORE_EPOCH.search(bare):
         raise BadQueryError("a time before 1970 after @ is not supported")
     if _WILD_DURATION.search(bare):
