@@ -3,20 +3,21 @@
 Text to store: a scrape of 10 000 series that was seen before, a scrape never seen before, and the general
 reader (`parse_text`) followed by appends, which is what a store without a per-target memory would do.
 
+Memory: what Python allocates for a series (its labels, the index, and what the target remembers of its lines)
+and for each further sample; beside it, how much a real Prometheus grows by the same series and samples.
+
 `avg by (pod)` over 10 000 series: warm, the first time after a series came or went, over HTTP, and from a
 real Prometheus on the same data over HTTP where the program is installed.
 """
 
 import asyncio
+import gc
 import json
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
-import time
-import urllib.error
+import tracemalloc
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -26,17 +27,22 @@ from pathlib import Path
 from aiohttp import web
 
 import harness
+from bench_exporter import resident_mib
 from gpuscale.core.clock import WallClock
+from gpuscale.exposition.lines import SampleLine, parse_line
 from gpuscale.exposition.parse import parse_text
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.evaluate import instant
 from gpuscale.series.scrape import ScrapeTarget
 from gpuscale.series.store import SeriesStore
+from gpuscale.testing.prometheus import Sample, serve
 
 SERIES = 10_000
 PODS = 1_250
 RUNS = 15
 SCRAPES = 10
+FILLED_SCRAPES = 40
+"""Ten minutes of them."""
 START_MS = 1_700_000_000_000
 STEP_MS = 15_000
 QUERY = "avg by (pod) (DCGM_FI_DEV_GPU_UTIL)"
@@ -80,9 +86,12 @@ def ingest_known() -> list[float]:
 def ingest_new() -> list[float]:
     """Return samples/s of a target's very first scrape."""
     text = exposition(0)
+    kept: list[SeriesStore] = []
 
     def work() -> None:
-        ScrapeTarget(SeriesStore(), TARGET).ingest(text, START_MS)
+        # Taking a store down is no part of filling it.
+        kept.append(SeriesStore())
+        assert ScrapeTarget(kept[-1], TARGET).ingest(text, START_MS).added == SERIES
 
     return [SERIES / seconds for seconds in harness.timed(work, runs=5)]
 
@@ -108,9 +117,9 @@ def filled_store() -> tuple[SeriesStore, int]:
     """Return a store with ten minutes of samples, and the time of the last."""
     store = SeriesStore()
     target = ScrapeTarget(store, TARGET)
-    for scrape in range(40):
+    for scrape in range(FILLED_SCRAPES):
         target.ingest(exposition(scrape), START_MS + scrape * STEP_MS)
-    return store, START_MS + 39 * STEP_MS
+    return store, START_MS + (FILLED_SCRAPES - 1) * STEP_MS
 
 
 def query_warm(store: SeriesStore, at_ms: int) -> list[float]:
@@ -127,43 +136,52 @@ def query_after_churn(store: SeriesStore, at_ms: int) -> list[float]:
     return [s * 1000 for s in found]
 
 
-@contextmanager
-def prometheus(folder: Path) -> Iterator[str]:
-    """Serve the same samples from a real Prometheus on loopback."""
-    text = [
-        f"{line} {(START_MS + scrape * STEP_MS) // 1000}"
-        for scrape in range(40)
-        for line in lines(scrape)
-    ]
-    (folder / "samples.txt").write_text("\n".join([*text, "# EOF", ""]))
-    (folder / "prometheus.yml").write_text("global: {}\n")
-    build = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "samples.txt", "data"]
-    subprocess.run(build, cwd=folder, check=True, capture_output=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
-    options = ["--storage.tsdb.retention.time=100y", f"--web.listen-address={address}"]
-    process = subprocess.Popen(
-        [*command, *options], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        wait_ready(f"http://{address}/-/ready")
-        yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+def samples() -> Iterator[Sample]:
+    """Return what the store holds, for Prometheus."""
+    for scrape in range(FILLED_SCRAPES):
+        for line in lines(scrape):
+            parsed = parse_line(line)
+            assert isinstance(parsed, SampleLine)
+            labels = {"__name__": parsed.name, **dict(parsed.labels), **TARGET}
+            yield labels, START_MS + scrape * STEP_MS, float(parsed.value)
 
 
-def wait_ready(url: str) -> None:
-    """Return once the URL answers."""
-    for _ in range(200):
-        try:
-            urllib.request.urlopen(url, timeout=1).close()
-            return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
-    raise TimeoutError(f"{url} did not answer within 10 s")
+def memory() -> tuple[list[float], list[float]]:
+    """Return the bytes that a series takes with its first sample, and those of each further sample."""
+    texts = [exposition(scrape) for scrape in range(FILLED_SCRAPES)]
+    gc.collect()
+    tracemalloc.start()
+    store = SeriesStore()
+    target = ScrapeTarget(store, TARGET)
+    target.ingest(texts[0], START_MS)
+    first = tracemalloc.get_traced_memory()[0]
+    for scrape, text in enumerate(texts[1:], start=1):
+        target.ingest(text, START_MS + scrape * STEP_MS)
+    filled = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert store.stats().samples >= SERIES * FILLED_SCRAPES
+    return [first / SERIES], [(filled - first) / SERIES / (FILLED_SCRAPES - 1)]
+
+
+def beside_prometheus(at_ms: int) -> list[harness.Figure]:
+    """Return how quick a real Prometheus answers over the same data, and how much it grows by them."""
+    with tempfile.TemporaryDirectory() as folder, serve([], Path(folder)) as prometheus:
+        empty = resident_mib(prometheus.pid)
+        prometheus.write(samples())
+        grown = (resident_mib(prometheus.pid) - empty) * 1024 * 1024
+        return [
+            harness.figure(
+                "alternative: Prometheus over HTTP, same data",
+                "ms",
+                query_http(prometheus.url, at_ms),
+            ),
+            harness.figure(
+                f"alternative: Prometheus, resident growth a series of {FILLED_SCRAPES} samples",
+                "bytes",
+                [grown / SERIES],
+                note="written at once by remote write; garbage of the writes included",
+            ),
+        ]
 
 
 @contextmanager
@@ -221,19 +239,25 @@ def main() -> int:
         figures.append(
             harness.figure("avg by (pod), our API over HTTP", "ms", query_http(url, at_ms))
         )
-    if shutil.which("prometheus") and shutil.which("promtool"):
-        with tempfile.TemporaryDirectory() as folder, prometheus(Path(folder)) as url:
-            figures.append(
-                harness.figure(
-                    "alternative: Prometheus over HTTP, same data", "ms", query_http(url, at_ms)
-                )
-            )
+    first, further = memory()
+    figures += [
+        harness.figure("memory of a series, index and target included", "bytes", first),
+        harness.figure("memory of each further sample", "bytes", further),
+    ]
+    if shutil.which("prometheus"):
+        figures += beside_prometheus(at_ms)
     return harness.write(
         "series",
         figures,
         packages=["google-re2", "promql-parser"],
         programs={"prometheus": ["prometheus", "--version"]},
-        settings={"series": SERIES, "pods": PODS, "scrapes": SCRAPES, "query": QUERY},
+        settings={
+            "series": SERIES,
+            "pods": PODS,
+            "scrapes": SCRAPES,
+            "filled_scrapes": FILLED_SCRAPES,
+            "query": QUERY,
+        },
     )
 
 

@@ -37,9 +37,11 @@ class Prometheus:
 
     Args:
         port: where it listens on 127.0.0.1.
+        pid: its process.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pid: int) -> None:
+        self.pid = pid
         self.url = f"http://127.0.0.1:{port}"
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_S)
 
@@ -123,7 +125,7 @@ def serve(samples: Iterable[Sample], folder: Path) -> Iterator[Prometheus]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    prometheus = Prometheus(port)
+    prometheus = Prometheus(port, process.pid)
     try:
         _wait_ready(prometheus, process)
         prometheus.write(samples)
