@@ -118,9 +118,12 @@ def _extra(
     headers: CIMultiDictProxy[str], prefixes: Iterable[str]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found: dict[str, list[str]] = {}
-    for prefix in prefixes:
-        for name, value in headers.items():
-            if name.lower().startswith(prefix.lower()):
+    lowered = tuple(prefix.lower() for prefix in prefixes)
+    for name, value in headers.items():
+        if not name.lower().startswith(lowered):
+            continue
+        for prefix in lowered:
+            if name.lower().startswith(prefix):
                 key = unquote(name[len(prefix) :].lower())
                 found.setdefault(key, []).append(value)
     return tuple(sorted((key, tuple(values)) for key, values in found.items()))

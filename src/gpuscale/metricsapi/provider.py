@@ -33,9 +33,9 @@ from gpuscale.sources.plan import (
     FetchError,
     MetricNotFoundError,
     MetricValue,
-    plan_custom,
     plan_external,
 )
+from gpuscale.sources.plans import Plans
 from gpuscale.sources.questions import Questions, Sharing
 from gpuscale.sources.resources import (
     KUBERNETES,
@@ -106,6 +106,7 @@ class MetricsProvider:
         self.age_limit = AgeLimit(
             None if max_value_age_s is None else round(max_value_age_s * 1000)
         )
+        self._plans = Plans()
         self._directory = directory
         self._clock = clock
         self._relist_interval_s = relist_interval_s
@@ -167,7 +168,7 @@ class MetricsProvider:
             FetchError: the source did not give values.
             ListError: it is not known which objects there are.
         """
-        plan = plan_custom(
+        plan = self._plans.custom(
             self.catalogue,
             self._mapper,
             target.resource,

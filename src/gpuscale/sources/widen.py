@@ -6,7 +6,7 @@ no widened query.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError, QueryError
@@ -35,32 +35,43 @@ class WideQuery:
     async def rows(self, value: Value) -> "WideRows":
         """Return the answer by object; what is no vector has no rows. Others have their turn meanwhile."""
         samples = value.samples if isinstance(value, Vector) else ()
-        found: dict[str, dict[str, list[VectorSample]]] = {}
+        found: dict[str, dict[str, VectorSample]] = {}
+        several: set[tuple[str, str]] = set()
         for number, sample in enumerate(samples):
             if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             namespace = sample.labels.get(self.namespace_label or "", "")
             name = sample.labels.get(self.label, "")
-            found.setdefault(namespace, {}).setdefault(name, []).append(sample)
-        return WideRows(found)
+            place = found.setdefault(namespace, {})
+            if name in place:
+                several.add((namespace, name))
+            place[name] = sample
+        return WideRows(found, frozenset(several))
 
 
 class WideRows:
-    """The rows of a widened query by namespace and object."""
+    """The rows of a widened query by namespace and object.
 
-    def __init__(self, rows: Mapping[str, Mapping[str, Sequence[VectorSample]]]) -> None:
+    Args:
+        rows: one of each object.
+        several: namespaces and names of the objects that have more.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, Mapping[str, VectorSample]],
+        several: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
         self._rows = rows
+        self._several = several
 
-    def cut(self, namespace: str | None, names: Iterable[str]) -> Vector | None:
+    def cut(self, namespace: str | None, names: Sequence[str]) -> Vector | None:
         """Return the rows of these objects; None where the order of several rows would matter."""
-        rows = self._rows.get(namespace or "", {})
-        found: list[VectorSample] = []
-        for name in names:
-            samples = rows.get(name, ())
-            if len(samples) > 1:
-                return None
-            found += samples
-        return Vector(tuple(found))
+        place = namespace or ""
+        if self._several and any((place, name) in self._several for name in names):
+            return None
+        rows = self._rows.get(place, {})
+        return Vector(tuple([rows[name] for name in names if name in rows]))
 
 
 def widen(plan: CustomPlan) -> WideQuery | None:
