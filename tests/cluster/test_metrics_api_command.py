@@ -240,6 +240,32 @@ def test_a_user_without_rights_is_refused_and_one_with_a_right_gets_only_that(pl
     refusal(plane, VALUES.replace("gpu_util", "other"), "reader")
 
 
+def why(plane, whose, user):
+    return subprocess.run(
+        [GPUSCALE, "metrics-api", "why", whose, "gpu_util", "--kubeconfig", plane.kubeconfig(user)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_who_may_read_a_metric_may_ask_why_and_nobody_else(plane, server, workload):
+    (pod,) = pods(plane)
+    result = why(plane, f"pods/default/{pod}", "reader")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"gpu_util of pods default/{pod}: there is a value.\n")
+    assert f"ok  objects  {pod} is there" in result.stdout
+    missing = why(plane, "pods/default/no-such-pod", "reader")
+    assert (missing.returncode, missing.stderr) == (1, "")
+    assert "The cluster has no pod no-such-pod there." in missing.stdout
+    refused = why(plane, f"pods/default/{pod}", "stranger")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert 'User "stranger" cannot get resource "pods/gpu_util"' in refused.stderr
+    page = plane.kubectl("get", "--raw", f"{VALUES}?why")
+    assert page.startswith("gpu_util of pods default/*: there is a value.\n")
+
+
 def test_spoofed_front_proxy_headers_get_nothing(server):
     url = f"https://gpuscale-metrics.default.svc:{server.port}{VALUES}"
     result = subprocess.run(

@@ -10,6 +10,7 @@ from gpuscale.objects.fields import Fields, shown
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.manifests import read_manifest
 from gpuscale.objects.workloads import Deployment
+from gpuscale.sources.preset import preset_config
 from gpuscale.sources.rules import AdapterConfig, Rule, load_rules
 
 _RULE_KEYS = frozenset({"rules", "externalRules", "resourceRules"})
@@ -28,7 +29,7 @@ class PlacedRule:
 
     rule: Rule
     document: Document | None
-    """None for a rule of the chart, which stands in no file of the user's."""
+    """None for a rule of the chart or the preset, which stands in no file of the user's."""
     path: Path = ()
 
     def place(self, *path: str | int) -> Place:
@@ -79,7 +80,7 @@ class Inputs:
     """Whether a monitor keeps the labels of the exporter."""
     rule_files: int = 0
     has_all_rules: bool = True
-    """False where a rule file can't be used, so that nothing can be said of missing metrics."""
+    """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
     findings: list[Finding] = field(default_factory=list)
     passed_over: list[PassedOver] = field(default_factory=list)
 
@@ -102,7 +103,17 @@ def read_inputs(texts: Sequence[tuple[str, str]]) -> Inputs:
             problems.extend(error.problems)
     if problems:
         raise ConfigError(*problems)
+    if inputs.rule_files == 0:
+        _take_preset(inputs)
     return inputs
+
+
+def _take_preset(inputs: Inputs) -> None:
+    """Take the rules that gpuscale serves by where nobody gives any; there may be others elsewhere."""
+    preset = preset_config()
+    inputs.has_all_rules = False
+    inputs.rules = [PlacedRule(rule, None) for rule in preset.rules]
+    inputs.external_rules = [PlacedRule(rule, None) for rule in preset.external_rules]
 
 
 def _read_file(inputs: Inputs, source: str, text: str) -> None:

@@ -36,6 +36,6 @@ def lint(texts: Sequence[tuple[str, str]]) -> Report:
         findings=tuple(sorted(dict.fromkeys(found), key=place)),
         passed_over=tuple(inputs.passed_over),
         files=len(texts),
-        rules=len(inputs.rules) + len(inputs.external_rules),
+        rules=len(inputs.rules) + len(inputs.external_rules) if inputs.rule_files else 0,
         autoscalers=len(inputs.hpas),
     )

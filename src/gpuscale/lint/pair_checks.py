@@ -64,8 +64,8 @@ def pair_findings(inputs: Inputs) -> tuple[list[Finding], set[str]]:
     asked = [metric for placed in inputs.hpas for metric in placed_metrics(placed)]
     for metric in asked:
         if isinstance(metric.spec, PodsMetric | ObjectMetric | ExternalMetric):
-            if inputs.rule_files == 0 and inputs.has_all_rules:
-                return [_no_rules(metric)], used
+            if inputs.rule_files == 0 and not found:
+                found.append(_no_rules(metric))
             answered = _answered(inputs, metric, metric.spec, found)
             if answered is not None:
                 used.add(answered.serving.rule.origin)
@@ -79,9 +79,10 @@ def _no_rules(metric: PlacedMetric) -> Finding:
     return Finding(
         CHECKS["no-rules"],
         metric.name,
-        "There is no rule file among the files, so that metrics can't be held against rules.",
+        "There is no rule file among the files: metrics are held against gpuscale's preset, and one "
+        "that it does not know may be there all the same.",
         "",
-        "Name the rule file too.",
+        "Name the rule file too, where there is one.",
     )
 
 
@@ -104,7 +105,8 @@ def _answered(
         return None
     fitting = [each for each in may if resource is None or maps(each.rule, resource)]
     if resource is not None and not fitting:
-        found.append(_not_for(metric, spec, resource, may))
+        if inputs.has_all_rules:
+            found.append(_not_for(metric, spec, resource, may))
         return None
     serving = max(fitting, key=lambda each: _likelihood(inputs, spec.name, each))
     if serving.series is None:
@@ -122,10 +124,12 @@ def _likelihood(inputs: Inputs, metric: str, serving: Serving) -> int:
     if series is None:
         return 0
     if serving.certain:
+        return 5
+    if series in inputs.recorded or (
+        facts_of(series) is not None and not series.endswith("_total")
+    ):
         return 4
-    if facts_of(series) is not None and not series.endswith("_total"):
-        return 3
-    if series in inputs.recorded or recorded_from(series) is not None:
+    if recorded_from(series) is not None:
         return 3
     return 2 if series == metric else 1
 

@@ -252,25 +252,36 @@ def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[Finding]:
 
 
 def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[Finding]:
-    last: dict[tuple[str, str], PlacedRule] = {}
+    """Return rules that are never taken; one for another label is, where series have only that."""
+    last: dict[tuple[str, str, str], PlacedRule] = {}
     for placed in reversed(rules):
         hidden: dict[str, PlacedRule] = {}
         for _, name in api_names(placed.rule):
-            for resource in _listed(placed.rule, external=external):
-                other = last.setdefault((resource, name), placed)
+            for resource, label in _listed(placed.rule, external=external):
+                other = last.setdefault((resource, label, name), placed)
                 if other is not placed:
                     hidden.setdefault(name, other)
         for name, other in hidden.items():
-            yield Finding(
-                CHECKS["shadowed-rule"],
-                placed.place("seriesQuery"),
-                f"A later rule gives the metric {name!r} too, and the last one has it.",
-                f"{other.place()}: {other.rule.series_query}",
-                "Give one of them another name with name.as, or leave it out.",
-            )
+            if placed.document is not None:
+                yield _hidden(placed, other, name)
 
 
-def _listed(rule: Rule, *, external: bool) -> list[str]:
+def _hidden(placed: PlacedRule, other: PlacedRule, name: str) -> Finding:
+    return Finding(
+        CHECKS["shadowed-rule"],
+        placed.place("seriesQuery"),
+        f"A later rule gives the metric {name!r} too, and the last one has it.",
+        f"{other.place()}: {other.rule.series_query}",
+        "Give one of them another name with name.as, or leave it out.",
+    )
+
+
+def _listed(rule: Rule, *, external: bool) -> list[tuple[str, str]]:
+    """Return the resources that a rule is sure to find, each with its label."""
     if external:
-        return [""]
-    return [each.name for each in mapped_resources(rule) if each != NAMESPACES]
+        return [("", "")]
+    return [
+        (each.name, rule.labels.label_for(each))
+        for each in mapped_resources(rule)
+        if each != NAMESPACES
+    ]

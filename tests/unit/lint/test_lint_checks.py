@@ -11,6 +11,7 @@ from gpuscale.core.errors import ConfigError
 from gpuscale.lint.answers import document, text_lines
 from gpuscale.lint.findings import CHECKS, Severity
 from gpuscale.lint.lint import lint
+from gpuscale.sources.preset import preset_text
 
 NAMED = """\
 - seriesQuery: DCGM_FI_DEV_GPU_UTIL{}
@@ -613,6 +614,27 @@ def test_what_is_right_has_no_finding():
     assert ids({"rules.yaml": NAMED, "hpa.yaml": hpa(pods()), "web.yaml": deployment(2)}) == []
 
 
+def test_without_rules_a_target_is_held_against_the_preset():
+    metric = pods("DCGM_FI_PROF_SM_ACTIVE", "{type: AverageValue, averageValue: 70}")
+    report = linted({"hpa.yaml": hpa(metric)})
+    assert [finding.check.id for finding in report.findings] == ["no-rules", "unreachable-target"]
+    assert report.rules == 0
+
+
+def test_a_mean_over_gpus_that_the_preset_makes_needs_no_recording_rule():
+    metric = of_object("DCGM_FI_DEV_GPU_UTIL_AVG", "Service", "s", "{type: Value, value: 30}")
+    assert ids({"hpa.yaml": hpa(metric)}) == ["no-rules"]
+
+
+def test_the_presets_own_rules_are_right():
+    assert ids({"preset.yaml": preset_text()}) == []
+
+
+def test_two_rules_for_two_labels_of_one_metric_are_meant():
+    by_pod = NAMED.replace("exported_", "")
+    assert ids({"rules.yaml": by_pod + NAMED}) == []
+
+
 def test_a_refused_rule_file_makes_no_metric_unknown():
     files = {"rules.yaml": "rules: [{seriesQuery: 1 2}]\n", "hpa.yaml": hpa(pods("anything"))}
     assert ids(files) == ["refused-rules"]
@@ -650,7 +672,8 @@ def test_what_nothing_is_known_of_passes_by_and_is_named():
 
 
 def test_notes_fail_only_where_one_wants_to_be_strict():
-    report = linted({"hpa.yaml": hpa(pods())})
+    report = linted({"hpa.yaml": hpa(pods("anything"))})
+    assert [finding.check.id for finding in report.findings] == ["no-rules"]
     assert report.count(Severity.NOTE) == 1
     assert (report.fails(strict=False), report.fails(strict=True)) == (False, True)
 
