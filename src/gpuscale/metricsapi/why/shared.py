@@ -205,7 +205,7 @@ def tell_values(
     if told.values:
         told.ok("value", f"{len(told.values)} of {len(samples)} usable", *more)
         return told
-    fix = "See whether the exporter is still scraped."
+    fix = "See whether the exporter is still scraped, or raise --value-max-age."
     if unusable:
         fix = "Look for a division by zero in metricsQuery, such as by a limit that is not set."
     return told.failed("value", "None of the rows is a value to scale by.", fix, *more)
