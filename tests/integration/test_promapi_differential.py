@@ -17,7 +17,7 @@ from gpuscale.core.errors import QueryError
 from gpuscale.promapi.shapes import query_data
 from gpuscale.series.evaluate import instant, range_query
 from gpuscale.series.store import SeriesStore
-from gpuscale.testing.prometheus import major_release, serve
+from gpuscale.testing.prometheus import major_release, points_by_labels, serve
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.xdist_group("prometheus")]
 
@@ -284,19 +284,9 @@ def named(query, left_open):
     return query.replace("holt_winters", "double_exponential_smoothing") if left_open else query
 
 
-def series_of(data):
-    """Return label set -> points, whatever the result type."""
-    if data["resultType"] in {"scalar", "string"}:
-        return {(): [data["result"]]}
-    return {
-        tuple(sorted(each["metric"].items())): each.get("values") or [each["value"]]
-        for each in data["result"]
-    }
-
-
 def assert_same(ours, theirs):
     assert ours["resultType"] == theirs["resultType"]
-    left, right = series_of(ours), series_of(theirs)
+    left, right = points_by_labels(ours), points_by_labels(theirs)
     assert left.keys() == right.keys()
     for labels, points in right.items():
         assert [time for time, _ in left[labels]] == [time for time, _ in points]

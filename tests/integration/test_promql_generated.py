@@ -25,7 +25,7 @@ from gpuscale.promapi.shapes import query_data
 from gpuscale.series.evaluate import instant, range_query
 from gpuscale.series.staleness import STALE, is_stale
 from gpuscale.series.store import SeriesStore
-from gpuscale.testing.prometheus import major_release, serve
+from gpuscale.testing.prometheus import major_release, points_by_labels, serve
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.xdist_group("prometheus")]
 
@@ -214,7 +214,7 @@ def first_difference(ours, theirs, *, ordered):
     """Return what differs first, or None."""
     if ours["resultType"] != theirs["resultType"]:
         return f"ours is a {ours['resultType']}, theirs a {theirs['resultType']}"
-    left, right = points_of(ours), points_of(theirs)
+    left, right = points_by_labels(ours), points_by_labels(theirs)
     if (list(left) != list(right)) if ordered else (left.keys() != right.keys()):
         return f"ours has {list(left)}, theirs {list(right)}"
     for labels, theirs_points in right.items():
@@ -224,18 +224,6 @@ def first_difference(ours, theirs, *, ordered):
             if not same(mine[1], other[1]):
                 return f"{labels}: ours {mine}, theirs {other}"
     return None
-
-
-def points_of(data):
-    """Return label set -> points, whatever the result type."""
-    if data["resultType"] in {"scalar", "string"}:
-        return {(): [data["result"]]}
-    return {
-        tuple(sorted(each["metric"].items())): each.get("values") or [each["value"]]
-        for each in data["result"]
-        # A subquery over absent_over_time() can give Prometheus 2 a series without a point.
-        if "values" in each or "value" in each
-    }
 
 
 def same(mine, other):

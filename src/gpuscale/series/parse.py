@@ -37,7 +37,7 @@ _WILD_DURATION = re.compile(
 """Numbers in place of durations that make the native parser panic."""
 _EXTENDED_RANGE = re.compile(r"(?<=[\]}\w])\s+(?:anchored|smoothed)\b", re.IGNORECASE)
 _DURATION_ARITHMETIC = re.compile(
-    r"\[[^\]]*(?:[\w)]\s*[-+*/%^]|\()[^\]]*\]|\boffset\s*[-+]?\s*(?:\(|\w+\(\))", re.IGNORECASE
+    r"\[[^\]]*(?:[\w)]\s*[-+*/%^]|\()[^\]]*\]|\boffset\s*[-+]?\s*(?:\(|\w+\()", re.IGNORECASE
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

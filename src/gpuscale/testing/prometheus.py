@@ -80,6 +80,18 @@ _WRITE_HEADERS = {
 }
 
 
+def points_by_labels(data: Mapping[str, Any]) -> dict[tuple[tuple[str, str], ...], list[list[Any]]]:
+    """Return the points of a query's `data` by label set, whatever the result type; a scalar has no labels."""
+    if data["resultType"] in {"scalar", "string"}:
+        return {(): [data["result"]]}
+    return {
+        tuple(sorted(each["metric"].items())): each.get("values") or [each["value"]]
+        for each in data["result"]
+        # A subquery over absent_over_time() can give Prometheus 2 a series without a point.
+        if "values" in each or "value" in each
+    }
+
+
 def major_release() -> int:
     """Return the major release of the installed `prometheus`.
 
