@@ -81,7 +81,7 @@ _WRITE_HEADERS = {
 
 
 def points_by_labels(data: Mapping[str, Any]) -> dict[tuple[tuple[str, str], ...], list[list[Any]]]:
-    """Return the points of a query's `data` by label set, whatever the result type; a scalar has no labels."""
+    """Return the points of a query's `data` by label set, whatever its type; a scalar has no labels."""
     if data["resultType"] in {"scalar", "string"}:
         return {(): [data["result"]]}
     return {
