@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from gpuscale.cli.extras import missing_extra
 from gpuscale.cli.go_flags import set_up_log, stop_event
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.cli.screen import QUIET
 from gpuscale.cli.up import limit_seconds
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.rehearse.rehearsal import Announcement
@@ -88,10 +88,7 @@ def _target(
     try:
         from gpuscale.rehearse.target import make_target
     except ImportError as error:
-        raise UsageError(
-            f"found no Python package {error.name}, expected gpuscale's optional ones; "
-            "install gpuscale[kubernetes]"
-        ) from error
+        raise missing_extra(error, "kubernetes") from error
 
     return make_target(kubeconfig, context, namespace, address, is_confirmed=is_confirmed)
 

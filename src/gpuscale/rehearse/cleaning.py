@@ -1,8 +1,9 @@
 """Taking everything away that carries a rehearsal's label, and nothing else.
 
 One way serves the end of a rehearsal and what a killed one left behind, so pods are deleted without
-waiting for a kubelet. The order leaves no controller with an API that nobody serves, and no pod without
-its node: autoscalers, registered APIs, namespaces with all in them, nodes.
+waiting for a kubelet. The order leaves no controller with an API that nobody serves, no pod without its
+node, and no namespace that waits for the grace period of pods: autoscalers, what makes pods, pods, nodes,
+registered APIs, namespaces.
 """
 
 import asyncio
@@ -18,6 +19,9 @@ from gpuscale.rehearse.manifests import PATHS
 
 _NODES = "/api/v1/nodes"
 _NODE_EVENTS = "/api/v1/namespaces/default/events"
+_MAKE_PODS = ("HorizontalPodAutoscaler", "Deployment", "ReplicaSet", "Job")
+"""What asks for pods, in the order of asking."""
+_IN_BACKGROUND = {"propagationPolicy": "Background"}
 _LOOK_S = 0.25
 _LIMIT_S = 90.0
 """Until what is left is an error; a namespace with a hundred pods is gone within seconds."""
@@ -62,18 +66,19 @@ class Cleaner:
         namespaces = await self._names(PATHS["Namespace"])
         nodes = await self._names(_NODES)
         for namespace in namespaces:
-            await self._client.delete(PATHS["HorizontalPodAutoscaler"].format(namespace))
+            for kind in _MAKE_PODS:
+                await self._client.delete(PATHS[kind].format(namespace), _IN_BACKGROUND)
+        await self._remove_pods(namespaces)
+        await self._client.delete(_NODES, selectors=self._selectors)
+        await self._client.delete(LEASES, selectors=self._selectors)
         await self._client.delete(PATHS["APIService"], selectors=self._selectors)
         for namespace in namespaces:
             await self._client.delete(f"{PATHS['Namespace']}/{namespace}")
-        await self._wait_for_pods(namespaces)
-        await self._client.delete(_NODES, selectors=self._selectors)
-        await self._client.delete(LEASES, selectors=self._selectors)
         await self._wait_until_gone()
         await self._remove_events(nodes)
         return there
 
-    async def _wait_for_pods(self, namespaces: Iterable[str]) -> None:
+    async def _remove_pods(self, namespaces: Iterable[str]) -> None:
         deadline_ms = self._deadline_ms()
         for namespace in namespaces:
             path = f"/api/v1/namespaces/{namespace}/pods"

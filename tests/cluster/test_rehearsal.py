@@ -1,0 +1,316 @@
+"""Scenarios under Kubernetes' own scheduler and controllers, against the same scenarios in virtual time."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gpuscale.cli.scenarios import find_setup
+from gpuscale.rehearse.comparison import NODES, REPLICAS, changes
+from gpuscale.rehearse.mark import LABEL
+from gpuscale.sim.simulate import simulate
+from gpuscale.testing.cluster import ControlPlane, Settings, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(400)]
+
+COMMAND = [sys.executable, "-m", "gpuscale.cli.main", "rehearse"]
+SCENARIOS = Path(__file__).parent.parent / "data" / "rehearsals"
+NAMESPACE = "gpuscale-rehearsal"
+SYNC_PERIOD_S = 5.0
+STABILIZATION_S = 12.0
+"""Both as in the scenario files."""
+END_S = 120.0
+"""From the end of a scenario, or a signal, to the end of the process; it takes 8 s on two idle cores."""
+
+
+@dataclass
+class Watched:
+    """What `kubectl` showed of the HPAs while a rehearsal ran."""
+
+    targets: set[str] = field(default_factory=set)
+    """Cells of the column TARGETS."""
+    conditions: set[tuple[str, str, str]] = field(default_factory=set)
+    """Type, status and reason."""
+
+
+class Process:
+    """One run of the command; it is killed where a test ends before it."""
+
+    def __init__(self, plane, *arguments):
+        command = [*COMMAND, f"--kubeconfig={plane.admin}", *map(str, arguments)]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.is_running:
+            self._process.kill()
+        self._process.wait(30)
+        self._reader.join(30)
+        self._process.stdout.close()
+        self._process.stderr.close()
+
+    def _read(self):
+        self._lines.extend(iter(self._process.stderr.readline, ""))
+
+    @property
+    def is_running(self):
+        return self._process.poll() is None
+
+    @property
+    def said(self):
+        return "".join(tuple(self._lines))
+
+    def wait_for(self, text):
+        """Return once standard error holds a text."""
+
+        def look():
+            assert text in self.said or self.is_running, self.said
+            return text in self.said
+
+        wait_until(look, f"the line {text!r}", 90.0)
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def end(self):
+        """Return the exit code and standard output once it has ended by itself."""
+        output = self._process.stdout.read()
+        code = self._process.wait(END_S)
+        self._reader.join(30)
+        return code, output
+
+
+def run(plane, *arguments):
+    with Process(plane, *arguments) as process:
+        code, output = process.end()
+        return code, output, process.said
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    settings = Settings(
+        hpa_sync_period_s=SYNC_PERIOD_S, hpa_downscale_stabilization_s=STABILIZATION_S
+    )
+    with ControlPlane(settings, tmp_path_factory.mktemp("plane")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def before(plane):
+    """What there was before the first rehearsal."""
+    return everything(plane)
+
+
+@pytest.fixture(scope="module")
+def rehearsed(plane, before):
+    """Returns the document of a whole rehearsal and what kubectl showed meanwhile; each is run once."""
+    runs = {}
+
+    def result(scenario):
+        if scenario not in runs:
+            runs[scenario] = rehearse(plane, scenario)
+        return runs[scenario]
+
+    return result
+
+
+def rehearse(plane, scenario):
+    watched = Watched()
+    with Process(plane, "--output=json", SCENARIOS / f"{scenario}.yaml") as process:
+        watcher = threading.Thread(target=watch, args=(plane, process, watched))
+        watcher.start()
+        code, output = process.end()
+        watcher.join(60)
+        assert code == 0, process.said
+        return json.loads(output), watched
+
+
+def watch(plane, process, watched):
+    pause = threading.Event()
+    while process.is_running:
+        table = plane.kubectl("get", "hpa", "-n", NAMESPACE, "--no-headers", "--ignore-not-found")
+        watched.targets |= {line.split()[2] for line in table.splitlines()}
+        for item in plane.get("hpa", "-n", NAMESPACE)["items"]:
+            conditions = item.get("status", {}).get("conditions", [])
+            watched.conditions |= {(c["type"], c["status"], c["reason"]) for c in conditions}
+        pause.wait(1.0)
+
+
+def simulated(scenario):
+    return simulate(find_setup(str(SCENARIOS / f"{scenario}.yaml")))
+
+
+def everything(plane):
+    """Return kind, namespace and name of all objects but events, which expire by themselves."""
+    names = plane.kubectl("api-resources", "--verbs=list", "-o", "name").split()
+    kinds = ",".join(each for each in names if not each.startswith("events"))
+    return {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        for item in plane.get(kinds, "-A")["items"]
+    }
+
+
+def counts(document, kinds):
+    return [(change.before, change.after) for change in changes(document, kinds)]
+
+
+def faults_of_the_controllers(plane):
+    """Return the lines in which a controller complains of a metrics API."""
+    log = (plane.folder / "kube-controller-manager.log").read_text()
+    lines = [line for line in log.splitlines() if re.match(r"[EW]\d{4} ", line)]
+    return [line for line in lines if "metrics" in line]
+
+
+def test_the_guides_deployment_goes_from_one_to_two_pods_and_back(plane, rehearsed):
+    document, watched = rehearsed("ack-bert")
+    # ceil(1 x 23 / 20) = 2; without load 0 / 20 asks for none, and one is the least.
+    assert counts(document, REPLICAS) == [(1, 2), (2, 1)]
+    # The second pod finds no free GPU and brings a node, which goes when it stands empty.
+    assert counts(document, NODES) == [(1, 2), (2, 1)]
+    # 4.6 requests/s x 0.05 GPU-seconds: 23 % of one GPU, 11.5 % of each of two.
+    assert {"0/20", "23/20", "11500m/20"} <= watched.targets
+    assert ("ScalingActive", "True", "ValidMetricFound") in watched.conditions
+    assert not [each for each in watched.conditions if each[:2] == ("ScalingActive", "False")]
+    assert not faults_of_the_controllers(plane)
+
+
+def test_a_services_object_metric_scales_out_step_by_step(plane, rehearsed):
+    document, watched = rehearsed("eks-vision")
+    # 24 x 0.06 / 4 GPUs = 36 %, 1.2 times the target: ceil(2 x 1.2), ceil(3 x 1.2), ceil(4 x 1.2).
+    assert counts(document, REPLICAS) == [(2, 3), (3, 4), (4, 5), (5, 2)]
+    assert {"0/30", "36/30"} <= watched.targets
+    assert ("ScalingActive", "True", "ValidMetricFound") in watched.conditions
+    assert not [each for each in watched.conditions if each[:2] == ("ScalingActive", "False")]
+    assert not faults_of_the_controllers(plane)
+
+
+def test_twenty_jobs_complete_on_a_pool_that_grows_to_three_nodes_and_returns(rehearsed):
+    document, _ = rehearsed("aks-mnist-jobs")
+    summary = document["summary"]
+    assert (summary["submittedJobs"], summary["completedJobs"]) == (20, 20)
+    assert counts(document, NODES) == [(1, 3), (3, 2), (2, 1)]
+    assert summary["nodePools"] == {"gpu": {"maxNodes": 3, "finalNodes": 1}}
+
+
+@pytest.mark.parametrize("scenario", ["ack-bert", "eks-vision"])
+def test_virtual_time_and_the_real_controller_change_replicas_alike(rehearsed, scenario):
+    virtual = changes(simulated(scenario), REPLICAS)
+    real = changes(rehearsed(scenario)[0], REPLICAS)
+    assert [each.what for each in real] == [each.what for each in virtual]
+    apart = [r.seconds - v.seconds for r, v in zip(real, virtual, strict=True)]
+    assert max(map(abs, apart)) < SYNC_PERIOD_S, apart
+
+
+@pytest.mark.parametrize("scenario", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
+def test_virtual_time_and_the_real_scheduler_change_node_pools_alike(rehearsed, scenario):
+    # Times are not held: the scheduler tries a pod that failed again after 1 s, 2 s, 4 s, at most 10 s.
+    virtual = changes(simulated(scenario), NODES)
+    real = changes(rehearsed(scenario)[0], NODES)
+    assert [each.what for each in real] == [each.what for each in virtual]
+
+
+def test_both_documents_have_the_same_form(rehearsed):
+    real, virtual = rehearsed("ack-bert")[0], simulated("ack-bert")
+    assert real.keys() == virtual.keys()
+    assert real["summary"].keys() == virtual["summary"].keys()
+    common = {name for name in virtual["series"] if not name.startswith(("gpu/", "pod/"))}
+    assert common <= real["series"].keys()
+    for run in (real, virtual):
+        served = run["summary"]["requests"]["bert-intent-detection"]["served"]
+        assert served == pytest.approx(51 * 4.6)  # from 6 s to 57 s
+
+
+def test_after_whole_rehearsals_nothing_is_left(plane, before, rehearsed):
+    rehearsed("eks-vision")
+    assert everything(plane) == before
+
+
+def test_an_interrupted_rehearsal_leaves_nothing_and_touches_nothing_of_others(plane, before):
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "foreign"},
+        "spec": {
+            "containers": [
+                {"name": "c", "image": "none", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+            ]
+        },
+    }
+    plane.apply(json.dumps(pod))
+    with Process(plane, "--output=json", SCENARIOS / "eks-vision.yaml") as process:
+        process.wait_for("LoadChanged")
+        foreign = plane.get("pod", "foreign")
+        process.signal(signal.SIGINT)
+        code, output = process.end()
+        assert code == 0, process.said
+    assert "nodeName" not in foreign["spec"]
+    assert json.loads(output)["summary"]["duration"] < 44
+    assert plane.get("pod", "foreign")["metadata"]["uid"] == foreign["metadata"]["uid"]
+    plane.kubectl("delete", "pod", "foreign", "--force")
+    assert everything(plane) == before
+
+
+def test_what_a_killed_rehearsal_leaves_is_refused_and_then_removed(plane, before):
+    scenario = SCENARIOS / "eks-vision.yaml"
+    with Process(plane, "--output=json", scenario) as process:
+        process.wait_for("LoadChanged")
+        process.signal(signal.SIGKILL)
+        process.end()
+    assert plane.get("nodes", "-l", LABEL)["items"]
+    code, _, said = run(plane, scenario)
+    assert code == 2
+    assert "belongs to rehearsal eks-vision-short-" in said
+    assert "--clean" in said
+    code, output, said = run(plane, "--clean")
+    assert code == 0, said
+    assert f"removed Namespace/{NAMESPACE}" in output
+    assert everything(plane) == before
+    assert run(plane, "--clean")[1] == "nothing to remove\n"
+
+
+API_SERVICE = """
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1beta1.custom.metrics.k8s.io}
+spec:
+  group: custom.metrics.k8s.io
+  version: v1beta1
+  service: {namespace: default, name: somebodys-adapter}
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  insecureSkipTLSVerify: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        pytest.param(API_SERVICE, "served by default/somebodys-adapter", id="metrics API"),
+        pytest.param(
+            f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}",
+            f"Namespace {NAMESPACE} is there already",
+            id="namespace",
+        ),
+    ],
+)
+def test_what_belongs_to_others_is_refused_and_kept(plane, manifest, expected):
+    plane.apply(manifest)
+    there = everything(plane)
+    code, _, said = run(plane, SCENARIOS / "eks-vision.yaml")
+    assert (code, expected in said) == (2, True), said
+    assert run(plane, "--clean")[1] == "nothing to remove\n"
+    assert everything(plane) == there
+    plane.kubectl("delete", "--wait=false", "-f", "-", stdin=manifest)
