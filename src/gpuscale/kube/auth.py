@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -36,6 +37,10 @@ AUTH_CONFIG_NAMESPACE = "kube-system"
 AUTH_CONFIG_NAME = "extension-apiserver-authentication"
 MAX_TOKEN = 16 * 1024
 _MAX_REMEMBERED = 8192
+_RENEW_FROM, _RENEW_TO = 0.5, 0.9
+"""Shares of an answer's time, between which its renewal begins."""
+_MAX_AT_ONCE = 8
+"""Questions on their way."""
 _FAILURE_S = 1.0
 """How long those who asked the same meanwhile get the same failure; a queue of timeouts helps nobody."""
 
@@ -93,8 +98,22 @@ class CacheCounts:
     misses: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Held(Generic[V]):
+    """An answer, and its times."""
+
+    answer: V | GpuscaleError
+    renew_ms: int
+    """From when on it is asked for again."""
+    until_ms: int
+
+
 class Remembered(Generic[K, V]):
     """Answers by question, for as long as they hold. The same question is not asked twice at a time.
+
+    Who asks again when more than half of an answer's time is over gets it still, and has it renewed; so those
+    who ask all the time never wait. The moment differs from question to question, or all would come at once.
+    An answer that can't be renewed holds until its time is over, and no longer.
 
     Args:
         ttl_s: for how long an answer holds; 0 for not at all.
@@ -109,8 +128,17 @@ class Remembered(Generic[K, V]):
         self._ttl_s = ttl_s
         self._clock = clock
         self._most = most
-        self._answers: OrderedDict[K, tuple[int, V | GpuscaleError]] = OrderedDict()
+        self._answers: OrderedDict[K, _Held[V]] = OrderedDict()
         self._asking: dict[K, asyncio.Lock] = {}
+        self._renewing: dict[K, asyncio.Task[None]] = {}
+        self._at_once = asyncio.Semaphore(_MAX_AT_ONCE)
+
+    async def close(self) -> None:
+        """End the renewals that are on their way."""
+        tasks = list(self._renewing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
         """Return the answer to a question, remembered or what `ask` gives.
@@ -123,9 +151,24 @@ class Remembered(Generic[K, V]):
             found = await self._in_turn(key, ask)
         else:
             self.counts.hits += 1
+            self._renew_in_time(key, ask)
         if isinstance(found, GpuscaleError):
             raise found
         return found
+
+    def _renew_in_time(self, key: K, ask: Callable[[], Awaitable[V]]) -> None:
+        if self._clock.now_ms() < self._answers[key].renew_ms or key in self._renewing:
+            return
+        task = asyncio.create_task(self._renewed(key, ask), name="renewal")
+        self._renewing[key] = task
+        task.add_done_callback(lambda _: self._renewing.pop(key, None))
+
+    async def _renewed(self, key: K, ask: Callable[[], Awaitable[V]]) -> None:
+        self.counts.misses += 1
+        with suppress(GpuscaleError):
+            async with self._at_once:
+                answer = await ask()
+            self._keep(key, answer, self._ttl_s(answer))
 
     async def _in_turn(self, key: K, ask: Callable[[], Awaitable[V]]) -> V | GpuscaleError:
         lock = self._asking.setdefault(key, asyncio.Lock())
@@ -143,20 +186,30 @@ class Remembered(Generic[K, V]):
 
     async def _asked(self, key: K, ask: Callable[[], Awaitable[V]]) -> V | GpuscaleError:
         try:
-            answer: V | GpuscaleError = await ask()
+            async with self._at_once:
+                answer = await ask()
         except GpuscaleError as error:
-            answer = error
-        seconds = _FAILURE_S if isinstance(answer, GpuscaleError) else self._ttl_s(answer)
+            self._keep(key, error, _FAILURE_S)
+            return error
+        self._keep(key, answer, self._ttl_s(answer))
+        return answer
+
+    def _keep(self, key: K, answer: V | GpuscaleError, seconds: float) -> None:
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + round(seconds * 1000)
+        renew_ms = until_ms
+        if not isinstance(answer, GpuscaleError):
+            share = _RENEW_FROM + (_RENEW_TO - _RENEW_FROM) * (hash(key) % 1024) / 1024
+            renew_ms = now_ms + round(seconds * 1000 * share)
         if seconds > 0:
-            self._answers[key] = (self._clock.now_ms() + round(seconds * 1000), answer)
+            self._answers[key] = _Held(answer, renew_ms, until_ms)
             self._answers.move_to_end(key)
         while len(self._answers) > self._most:
             self._answers.popitem(last=False)
-        return answer
 
     def _known(self, key: K) -> V | GpuscaleError | None:
-        until_ms, answer = self._answers.get(key, (0, None))
-        return answer if self._clock.now_ms() < until_ms else None
+        held = self._answers.get(key)
+        return held.answer if held is not None and self._clock.now_ms() < held.until_ms else None
 
 
 class TokenReviewer:
@@ -176,6 +229,10 @@ class TokenReviewer:
     def counts(self) -> CacheCounts:
         """Return how often no question was needed."""
         return self._cache.counts
+
+    async def close(self) -> None:
+        """End what is still asked."""
+        await self._cache.close()
 
     async def review(self, token: str) -> User | None:
         """Return the token's owner; None for a token that is not good.
@@ -238,6 +295,10 @@ class AccessReviewer:
     def counts(self) -> CacheCounts:
         """Return how often no question was needed."""
         return self._cache.counts
+
+    async def close(self) -> None:
+        """End what is still asked."""
+        await self._cache.close()
 
     async def review(self, user: User, attributes: Attributes) -> Decision:
         """Return whether the user may do it.

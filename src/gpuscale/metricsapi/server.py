@@ -186,6 +186,8 @@ class MetricsApiServer:
             self._tasks.append(("resources", lambda: self._follow_resources(cluster.objects)))
         if self._settings.serving.secure_port:
             self._guard = self._make_guard(cluster)
+            for cache in self._caches.values():
+                stack.push_async_callback(cache.close)
             self._certificate = self._make_certificate()
 
     def _open_rules(self, stack: AsyncExitStack, cluster: _Cluster | None) -> RuleBook:

@@ -9,10 +9,12 @@ T = TypeVar("T")
 
 LONG_BYTES = 64 * 1024
 """A shorter document is read at once, in a millisecond at most."""
-_ITEMS_AT_ONCE = 256
+_SLICE_CHARS = 32 * 1024
+_MAX_TRIES = 64
+"""Of finding the end of a slice."""
 _HEAD_CHARS = 512
 """Within which the array begins, if the document is one of those that this is for."""
-_BLANKS = " \t\r\n"
+_BETWEEN = "},{"
 _DECODER = json.JSONDecoder()
 
 
@@ -48,22 +50,30 @@ def _start(text: str, key: str) -> int | None:
 
 
 async def _items(text: str, position: int, read: Callable[[Any], T]) -> tuple[list[T], int]:
+    """Return the items, and where they end."""
     found: list[T] = []
-    position = _after_blanks(text, position)
-    while text[position : position + 1] != "]":
-        value, position = _DECODER.raw_decode(text, position)
-        found.append(read(value))
-        if len(found) % _ITEMS_AT_ONCE == 0:
-            await asyncio.sleep(0)
-        position = _after_blanks(text, position)
-        if text[position : position + 1] == ",":
-            position = _after_blanks(text, position + 1)
-        elif text[position : position + 1] != "]":
-            raise ValueError(position)
-    return found, position
+    while (slice_ := _slice(text, position)) is not None:
+        items, position = slice_
+        found += map(read, items)
+        await asyncio.sleep(0)
+    items, length = _DECODER.raw_decode(f"[{text[position:]}")
+    found += map(read, items)
+    return found, position + length - 2
 
 
-def _after_blanks(text: str, position: int) -> int:
-    while text[position : position + 1] in _BLANKS and position < len(text):
-        position += 1
-    return position
+def _slice(text: str, position: int) -> tuple[list[Any], int] | None:
+    """Return the next items, and where the one behind them begins; None where not many are left.
+
+    What lies between two objects can also stand in a text, or further inside. Then what is before it is no
+    list of whole items, and the next such place is tried.
+    """
+    end = position + _SLICE_CHARS
+    for _ in range(_MAX_TRIES):
+        end = text.find(_BETWEEN, end)
+        if end < 0:
+            return None
+        try:
+            return json.loads(f"[{text[position : end + 1]}]"), end + 2
+        except ValueError:
+            end += 1
+    return None

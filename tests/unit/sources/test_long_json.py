@@ -46,12 +46,20 @@ def test_no_text_crashes_it(text):
         pytest.param('{"x":"' + "y" * 600 + '","result":[1]}', id="far from the beginning"),
         pytest.param('{"result":[1,2', id="cut off"),
         pytest.param('{"result":[1 2]}', id="no comma"),
+        pytest.param('{"result":[' + '{"a":1},' * 9_999 + "]}", id="a comma too many"),
         pytest.param('{"result":[1,2]} x', id="text behind it"),
         pytest.param('{"x":"\\"result\\":[1]"}', id="the key inside of a text"),
     ],
 )
 def test_what_it_can_not_read_is_left_to_others(text):
     assert read(text) is None
+
+
+@pytest.mark.parametrize("odd", ["},{", '"},{"', "\\", "]},{[", '},{"a":'])
+def test_a_text_that_looks_like_the_place_between_two_items_is_none(odd):
+    items = [{"a": odd * 3, odd: [{"b": odd}, {"c": [odd]}]} for _ in range(5_000)]
+    found = read(json.dumps({"result": items, "more": odd}, separators=(",", ":")))
+    assert (found.items, found.rest) == (items, {"result": [], "more": odd})
 
 
 def test_others_have_their_turn_meanwhile():
@@ -64,9 +72,10 @@ def test_others_have_their_turn_meanwhile():
 
     async def run():
         counting = asyncio.create_task(count())
-        found = await read_array(b'{"result":[' + b"1," * 9_999 + b"1]}", "result", int)
+        body = b'{"result":[' + b'{"a":1},' * 99_999 + b'{"a":1}]}'
+        found = await read_array(body, "result", len)
         counting.cancel()
         return found
 
-    assert len(asyncio.run(run()).items) == 10_000
+    assert len(asyncio.run(run()).items) == 100_000
     assert len(turns) > 10
