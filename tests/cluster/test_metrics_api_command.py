@@ -4,20 +4,30 @@ import asyncio
 import json
 import re
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import closing
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.store import SeriesStore
 from gpuscale.testing.cluster import SimulatedNode, aggregated_api, simulated_nodes, wait_until
+from gpuscale.testing.cluster.certificates import Authority
 from gpuscale.testing.cluster.ports import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
@@ -34,6 +44,16 @@ rules:
 - seriesQuery: gpu_util{}
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: throughput
+  resources:
+    overrides:
+      namespace: {resource: namespace}
+      node: {resource: node}
+      service: {resource: service}
+      deployment: {group: apps, resource: deployment}
+      job_name: {group: batch, resource: job}
+      training: {group: gpuscale.dev, resource: training}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 externalRules:
 - seriesQuery: queue_depth
   resources: {namespaced: false}
@@ -55,7 +75,11 @@ subjects: [{kind: User, name: metrics-api, apiGroup: rbac.authorization.k8s.io}]
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: metrics-api-objects}
-rules: [{apiGroups: [""], resources: [pods, nodes, namespaces, services], verbs: [get, list, watch]}]
+rules:
+- {apiGroups: [""], resources: [pods, nodes, namespaces, services], verbs: [get, list, watch]}
+- {apiGroups: [apps], resources: [deployments], verbs: [list, watch]}
+- {apiGroups: [batch], resources: [jobs], verbs: [list, watch]}
+- {apiGroups: [gpuscale.dev], resources: [trainings], verbs: [list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -73,6 +97,48 @@ kind: RoleBinding
 metadata: {name: one-metric, namespace: default}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: one-metric}
 subjects: [{kind: User, name: reader, apiGroup: rbac.authorization.k8s.io}]
+"""
+KIND = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: trainings.gpuscale.dev}
+spec:
+  group: gpuscale.dev
+  scope: Namespaced
+  names: {plural: trainings, singular: training, kind: Training}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+"""
+OBJECTS = """
+apiVersion: gpuscale.dev/v1
+kind: Training
+metadata: {name: resnet, labels: {team: vision}}
+---
+apiVersion: gpuscale.dev/v1
+kind: Training
+metadata: {name: whisper, labels: {team: speech}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, labels: {team: vision}}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: model, image: none}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: front, labels: {team: vision}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: front}}
+  template: {metadata: {labels: {app: front}}, spec: {containers: [{name: model, image: none}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: front, labels: {team: vision}}
+spec: {ports: [{port: 80}]}
 """
 WORKLOAD = """
 apiVersion: apps/v1
@@ -179,6 +245,8 @@ def prometheus():
 @pytest.fixture(scope="module")
 def server(plane, prometheus, tmp_path_factory):
     plane.apply(RIGHTS)
+    plane.apply(KIND)
+    plane.wait("crd/trainings.gpuscale.dev", "condition=Established")
     running = Server(plane, prometheus, tmp_path_factory.mktemp("metrics-api"))
     service = {"service": "gpuscale-metrics", "ca_bundle": running.bundle}
     with aggregated_api(plane, GROUP_VERSIONS, running.port, **service):
@@ -227,6 +295,40 @@ def test_values_come_through_the_aggregation_layer(plane, prometheus, server, wo
     )
 
 
+STARS = {
+    "namespaces/default/trainings.gpuscale.dev/*": ["resnet", "whisper"],
+    "namespaces/default/training/*": ["resnet", "whisper"],
+    "namespaces/default/trainings/*/throughput?labelSelector=team%3Dvision": ["resnet"],
+    "namespaces/default/jobs.batch/*": ["nightly"],
+    "namespaces/default/deployments.apps/*": ["front"],
+    "namespaces/default/services/*": ["front"],
+    "nodes/*": ["h200-served"],
+    "namespaces/default/metrics": ["default"],
+}
+
+
+def test_a_star_stands_for_objects_of_any_kind(plane, prometheus, server, workload):
+    plane.apply(OBJECTS)
+    for name in ("resnet", "whisper", "gone"):
+        prometheus.set("throughput", 7.0, namespace="default", training=name)
+    more = {"job_name": "nightly", "deployment": "front", "service": "front", "node": "h200-served"}
+    for label, name in more.items():
+        prometheus.set("throughput", 7.0, **{"namespace": "default", label: name})
+    root = plane.client_certificate("root", ["system:masters"])
+
+    def found(place):
+        path = place if "?" in place else f"{place}/throughput"
+        path = f"/apis/custom.metrics.k8s.io/v1beta2/{path}"
+        code, answer = ask(*through_the_api_server(plane), root, path)
+        items = answer["items"] if code == 200 else []
+        return sorted(item["describedObject"]["name"] for item in items)
+
+    wait_until(
+        lambda: {place: found(place) for place in STARS} == STARS, "objects of every kind", 60.0
+    )
+    plane.kubectl("delete", "-f", "-", stdin=OBJECTS)
+
+
 def _try(ask):
     try:
         return ask()
@@ -266,22 +368,95 @@ def test_who_may_read_a_metric_may_ask_why_and_nobody_else(plane, server, worklo
     assert page.startswith("gpu_util of pods default/*: there is a value.\n")
 
 
-def test_spoofed_front_proxy_headers_get_nothing(server):
-    url = f"https://gpuscale-metrics.default.svc:{server.port}{VALUES}"
-    result = subprocess.run(
-        [
-            *("curl", "-sS", "--cacert", str(server.bundle), "--resolve"),
-            f"gpuscale-metrics.default.svc:{server.port}:127.0.0.1",
-            *("-H", "X-Remote-User: admin", "-H", "X-Remote-Group: system:masters", url),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
-    answer = json.loads(result.stdout)
-    assert (answer["kind"], answer["code"]) == ("Status", 403)
-    assert "system:anonymous" in answer["message"]
+SPOOFED = {
+    "X-Remote-User": "admin",
+    "X-Remote-Group": "system:masters",
+    "X-Remote-Extra-Scopes": "all",
+}
+
+
+def ask(address, ca, pair=None, path=VALUES, **headers):
+    """Return code and body of the answer to a request made without kubectl."""
+    host, port = address
+    context = ssl.create_default_context(cafile=str(ca))
+    if pair is not None:
+        context.load_cert_chain(pair.certificate, pair.key)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+        connection = HTTPSConnection(host, port, timeout=20)
+        connection.sock = context.wrap_socket(plain, server_hostname=host)
+        with closing(connection):
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+
+def directly(server):
+    return ("gpuscale-metrics.default.svc", server.port), server.bundle
+
+
+def through_the_api_server(plane):
+    return ("localhost", plane.port), plane.ca
+
+
+def test_spoofed_headers_get_nothing_without_a_certificate(server):
+    code, answer = ask(*directly(server), **SPOOFED)
+    assert (code, answer["kind"], answer["reason"]) == (403, "Status", "Forbidden")
+    assert 'User "system:anonymous" cannot get' in answer["message"]
+
+
+@pytest.mark.parametrize("way", ["directly", "through"])
+def test_spoofed_headers_get_a_user_no_more_than_its_own_rights(plane, server, way):
+    to = directly(server) if way == "directly" else through_the_api_server(plane)
+    code, answer = ask(*to, plane.client_certificate("stranger"), **SPOOFED)
+    assert (code, answer["reason"]) == (403, "Forbidden")
+    assert 'User "stranger" cannot get resource "pods/gpu_util"' in answer["message"]
+    assert ask(*to, plane.client_certificate("reader"), **SPOOFED)[0] == 200
+
+
+def test_a_certificate_of_another_ca_is_no_front_proxy_and_no_user(plane, server, tmp_path):
+    others = Authority(tmp_path, "others")
+    for name in ("front-proxy-client", "reader"):
+        code, answer = ask(*directly(server), others.client(name), **SPOOFED)
+        assert (code, answer["reason"]) == (401, "Unauthorized")
+    # The cluster's own CA signs users; a user called like the front proxy is none.
+    impostor = plane.client_certificate("front-proxy-client")
+    code, answer = ask(*directly(server), impostor, **SPOOFED)
+    assert code == 403
+    assert 'User "front-proxy-client" cannot get' in answer["message"]
+
+
+def test_tokens_count_as_long_as_they_are_good(plane, server):
+    plane.kubectl("create", "serviceaccount", "scraper")
+    rights = ["--role=one-metric", "--serviceaccount=default:scraper"]
+    plane.kubectl("create", "rolebinding", "scraper", *rights)
+    token = plane.kubectl("create", "token", "scraper").strip()
+    again, expired = signed_anew(token, plane, 0), signed_anew(token, plane, 7200)
+    for to in (directly(server), through_the_api_server(plane)):
+        assert ask(*to, Authorization=f"Bearer {token}")[0] == 200
+        assert ask(*to, Authorization=f"Bearer {token}", **SPOOFED)[0] == 200
+        assert ask(*to, Authorization=f"Bearer {token}x")[0] == 401
+        assert ask(*to, Authorization=f"Bearer {again}")[0] == 200
+        assert ask(*to, Authorization=f"Bearer {expired}")[0] == 401
+    plane.kubectl("delete", "serviceaccount", "scraper")
+    # A review is remembered for ten seconds.
+    with_token = {"Authorization": f"Bearer {token}"}
+    wait_until(lambda: ask(*directly(server), **with_token)[0] == 401, "the token to end", 60.0)
+
+
+def signed_anew(token, plane, earlier_s):
+    """Return a service account's token as if made so much earlier, signed with the cluster's own key."""
+    header, payload, _ = token.split(".")
+    claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    for name in ("iat", "nbf", "exp"):
+        claims[name] -= earlier_s
+    key = load_pem_private_key((plane.folder / "certificates" / "tokens.key").read_bytes(), None)
+    text = f"{header}.{_base64(json.dumps(claims).encode())}"
+    r, s = decode_dss_signature(key.sign(text.encode(), ec.ECDSA(SHA256())))
+    return f"{text}.{_base64(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+
+
+def _base64(data):
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def test_the_controller_scales_and_an_outage_changes_nothing(plane, prometheus, server, workload):

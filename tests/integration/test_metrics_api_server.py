@@ -105,8 +105,8 @@ async def world(tmp_path):
 class Server:
     """A running server, as its clients see it."""
 
-    def __init__(self, world, port):
-        self.world, self.port = world, port
+    def __init__(self, world, port, guard):
+        self.world, self.port, self.guard = world, port, guard
 
     async def get(self, path, *, pair=None, headers=(), session=None):
         """Return the status and the text of the answer."""
@@ -164,7 +164,7 @@ async def running(world, clock=None, **flags):
 
     try:
         await until(discovered)
-        yield Server(world, port)
+        yield Server(world, port, server._guard)
     finally:
         stop.set()
         await task
@@ -353,6 +353,18 @@ async def test_more_requests_than_are_answered_at_a_time_are_turned_away(world, 
         assert (statuses.count(200), statuses.count(429)) == (400, 10)
         headers["X-Remote-Group"] = "system:masters"
         assert (await ask(0))[0] == 200
+
+
+async def test_a_request_that_takes_too_long_ends_with_a_timeout(world, server, monkeypatch):
+    monkeypatch.setattr(server.guard, "_timeout_s", 0.05)
+    world.cluster.gate = asyncio.Event()
+    status, body = await server.as_hpa()
+    world.cluster.gate.set()
+    assert (status, body["reason"]) == (504, "Timeout")
+    _, text = await server.get(
+        "/metrics", pair=world.cas["clients"].client("a", ["system:masters"])
+    )
+    assert 'gpuscale_metrics_api_rejected_requests_total{reason="timeout"} 1\n' in text
 
 
 async def test_objects_that_cant_be_listed_are_an_error_and_never_an_empty_answer(world, server):

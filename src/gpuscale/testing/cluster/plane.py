@@ -280,7 +280,9 @@ class ControlPlane:
         folder = self.folder / "certificates"
         folder.mkdir(exist_ok=True)
         self._clients = Authority(folder, "client-ca")
-        self._proxies = Authority(folder, "front-proxy-ca")
+        proxies = folder / "front-proxy"  # apart, so that a user may be called like the proxy
+        proxies.mkdir(exist_ok=True)
+        self._proxies = Authority(proxies, "front-proxy-ca")
         self._admin_pair = self._clients.client("admin", ["system:masters"])
         self._front_proxy = self._proxies.client("front-proxy-client")
         write_kubeconfig(self.admin, self.url, self.ca, self._admin_pair)
