@@ -1,0 +1,192 @@
+"""A site kept as an API server says: pods hold GPUs, and what a kubelet would tell is told."""
+
+import pytest
+
+from gpuscale.cli.scenarios import find_setup
+from gpuscale.objects.pods import PodPhase
+from gpuscale.rehearse.mark import Mark
+from gpuscale.rehearse.mirror import Mirror, hpa_figures
+from gpuscale.rehearse.placing import placed
+from gpuscale.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
+from gpuscale.sim.autoscaler import HpaFigures
+
+NOW = 1_700_000_000_000
+KEY = "ns/bert-intent-detection-5d5-x1"
+DEPLOYMENT = "ns/bert-intent-detection"
+
+
+@pytest.fixture
+def site():
+    site = RehearsalSite(placed(find_setup("ack-bert"), Mark("r", "ns")), NOW)
+    site.cloud.start()
+    return site
+
+
+def pod(version, *, node="", phase="Pending", ready="", deleted=False, stuck=False, uid="u1"):
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    if stuck:
+        conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "o", "controller": True}
+    return {
+        "metadata": {
+            "name": KEY.partition("/")[2],
+            "namespace": "ns",
+            "uid": uid,
+            "resourceVersion": str(version),
+            "labels": {"app": "bert-intent-detection"},
+            "ownerReferences": [owner | {"name": "bert-intent-detection-5d5"}],
+            **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
+        },
+        "spec": {
+            "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+            **({"nodeName": node} if node else {}),
+        },
+        "status": {"phase": phase, "conditions": conditions},
+    }
+
+
+def node_of(site):
+    (node,) = site.cluster.nodes
+    return node
+
+
+def test_a_pod_takes_a_gpu_when_it_is_bound_and_works_once_it_runs(site):
+    mirror, node = Mirror(site), node_of(site)
+    mirror.see_pods({KEY: pod(1)}, NOW)
+    assert site.cluster.devices[node] == [None]
+    mirror.see_pods({KEY: pod(2, node=node)}, NOW + 10)
+    assert site.cluster.devices[node] == [KEY]
+    assert KEY not in site.processes
+    mirror.see_pods({KEY: pod(3, node=node, phase="Running", ready="False")}, NOW + 20)
+    assert site.processes[KEY].started_ms == NOW + 20
+    assert site.ready_pods(DEPLOYMENT) == 0
+    mirror.see_pods({KEY: pod(4, node=node, phase="Running", ready="True")}, NOW + 30)
+    assert site.ready_pods(DEPLOYMENT) == 1
+    assert site.cluster.pods[KEY].status.ready_transition_ms == NOW + 30
+    kinds = [event.kind for event in site.cluster.events.since(0)]
+    assert kinds == ["NodeReady", "Started"]
+
+
+def test_a_pod_that_ends_takes_no_requests_and_frees_its_gpu_when_it_is_gone(site):
+    mirror, node = Mirror(site), node_of(site)
+    mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
+    mirror.see_pods({KEY: pod(2, node=node, phase="Running", ready="True", deleted=True)}, NOW + 5)
+    assert site.ready_pods(DEPLOYMENT) == 0
+    assert site.cluster.devices[node] == [KEY]
+    assert site.cluster.events.since(0)[-1].kind == "Killing"
+    mirror.see_pods({}, NOW + 10)
+    assert site.cluster.devices[node] == [None]
+    assert not site.processes
+
+
+def test_a_finished_pod_gives_its_gpu_back_and_stays(site):
+    mirror, node = Mirror(site), node_of(site)
+    mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
+    mirror.see_pods({KEY: pod(2, node=node, phase="Succeeded", ready="False")}, NOW + 5)
+    assert site.cluster.devices[node] == [None]
+    assert site.cluster.pods[KEY].status.phase is PodPhase.SUCCEEDED
+    assert not site.processes
+
+
+def test_another_pod_of_the_same_name_is_a_new_one(site):
+    mirror, node = Mirror(site), node_of(site)
+    mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
+    mirror.see_pods({KEY: pod(2, uid="u2")}, NOW + 5)
+    assert site.cluster.devices[node] == [None]
+    assert site.cluster.pods[KEY].metadata.creation_ms == NOW + 5
+
+
+def test_only_pods_that_the_scheduler_failed_on_ask_for_nodes(site):
+    mirror = Mirror(site)
+    mirror.see_pods({KEY: pod(1)}, NOW)
+    assert site.unschedulable() == []
+    mirror.see_pods({KEY: pod(2, stuck=True)}, NOW + 5)
+    assert [each.metadata.key for each in site.unschedulable()] == [KEY]
+    mirror.see_pods({KEY: pod(3, node=node_of(site))}, NOW + 9)
+    assert site.unschedulable() == []
+
+
+def test_a_pod_that_went_with_its_node_does_not_come_back(site):
+    mirror, node = Mirror(site), node_of(site)
+    mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
+    site.cluster.remove_node(node)
+    mirror.see_pods({KEY: pod(2, node=node, phase="Running", ready="False")}, NOW + 5)
+    assert KEY not in site.cluster.pods
+
+
+def test_a_deployments_count_is_taken_over(site):
+    Mirror(site).see_deployments({DEPLOYMENT: {"spec": {"replicas": 7}}})
+    assert site.cluster.deployments[DEPLOYMENT].replicas == 7
+
+
+def test_complete_jobs_are_counted(site):
+    done = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    Mirror(site).see_jobs({"ns/a": done, "ns/b": {"status": {"active": 1}}})
+    assert site.cluster.completed_jobs == {"ns/a"}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({}, None, id="before the first sync"),
+        pytest.param(
+            {
+                "desiredReplicas": 2,
+                "conditions": [{}],
+                "currentMetrics": [
+                    {"type": "Pods", "pods": {"current": {"averageValue": "11500m"}}}
+                ],
+            },
+            HpaFigures(2, 11_500),
+            id="per pod",
+        ),
+        pytest.param(
+            {
+                "desiredReplicas": 3,
+                "conditions": [{}],
+                "currentMetrics": [{"type": "Object", "object": {"current": {"value": "36"}}}],
+            },
+            HpaFigures(3, 36_000),
+            id="whole",
+        ),
+        pytest.param(
+            {"desiredReplicas": 1, "conditions": [{}], "currentMetrics": None},
+            HpaFigures(1, None),
+            id="no data is no zero",
+        ),
+    ],
+)
+def test_an_hpas_figures_are_those_of_its_status(status, expected):
+    assert hpa_figures({"status": status}) == expected
+
+
+def test_nodes_and_jobs_are_ordered_from_the_api_server(site):
+    (order,) = site.orders
+    assert isinstance(order, AddNode)
+    site.orders.clear()
+    site.cluster.remove_node(node_of(site))
+    site.node_left(order.name)
+    assert list(site.orders) == [RemoveNode(order.name)]
+
+
+def test_jobs_are_submitted_at_their_time_from_the_start():
+    site = RehearsalSite(placed(find_setup("aks-mnist-jobs"), Mark("r", "ns")), NOW)
+    site.begin(NOW + 5_000)
+    site.engine.run_until(NOW + 5_000 + 59_999)
+    assert not site.orders
+    site.engine.run_until(NOW + 5_000 + 60_000)  # the scenario's `at: 60s`
+    assert [type(each) for each in site.orders] == [CreateJob] * 20
+
+
+def test_what_came_up_before_the_start_counts_from_it(site):
+    assert site.seconds(NOW - 3_000) == 0.0
+    site.begin(NOW + 5_000)
+    assert (site.seconds(NOW), site.seconds(NOW + 6_000)) == (0.0, 1.0)
+    assert [rental.from_ms for rental in site.cloud.rentals] == [NOW + 5_000]
+
+
+def test_pods_that_are_there_before_the_start_are_up_at_once(site):
+    owner = next(iter(site.gpus.work))
+    assert site.times_of(owner, early=True).image_pull_ms == 0
+    site.begin(NOW)
+    assert site.times_of(owner, early=False).image_pull_ms == 15_000  # the scenario's `imagePull`

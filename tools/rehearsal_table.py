@@ -1,0 +1,51 @@
+"""Run the short scenarios in virtual time and as rehearsals, and write the table of docs/rehearse.md.
+
+It needs the programs of `make cluster-tools`, and takes about five minutes:
+
+    .venv/bin/python tools/rehearsal_table.py
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from gpuscale.cli.scenarios import find_setup
+from gpuscale.rehearse.comparison import table_rows
+from gpuscale.rehearse.rehearsal import Rehearsal
+from gpuscale.rehearse.target import Target
+from gpuscale.sim.setup import Setup
+from gpuscale.sim.simulate import simulate
+from gpuscale.testing.cluster import ControlPlane, Settings
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "rehearse.md"
+SCENARIOS = ("ack-bert", "eks-vision", "aks-mnist-jobs")
+BEGIN, END = "<!-- table: tools/rehearsal_table.py -->\n", "<!-- end of table -->\n"
+HEAD = (
+    "| scenario | autoscaler | from → to | virtual time | real controllers | apart |",
+    "| --- | --- | --- | --- | --- | --- |",
+)
+
+
+async def rehearse(plane: ControlPlane, setup: Setup) -> dict[str, object]:
+    """Return the document of a whole rehearsal."""
+    target = Target(plane.admin, "gpuscale-rehearsal")
+    return await Rehearsal(setup, target, lambda _: None, lambda _: None).run(asyncio.Event())
+
+
+def main() -> None:
+    """Run everything and write the page."""
+    rows: list[str] = []
+    with ControlPlane(Settings(hpa_sync_period_s=5, hpa_downscale_stabilization_s=12)) as plane:
+        for name in SCENARIOS:
+            sys.stderr.write(f"rehearsing {name}\n")
+            setup = find_setup(str(ROOT / "tests" / "data" / "rehearsals" / f"{name}.yaml"))
+            rows += table_rows(name, simulate(setup), asyncio.run(rehearse(plane, setup)))
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    table = "\n".join([*HEAD, *rows]) + "\n"
+    PAGE.write_text(before + BEGIN + table + END + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
