@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.clock import ManualClock
+from gpuscale.metricsapi.feed_metrics import feed_families, value_families
 from gpuscale.metricsapi.flags import FLAGS, GROUPS
 from gpuscale.metricsapi.own_metrics import (
     ServerMetrics,
@@ -15,6 +16,8 @@ from gpuscale.metricsapi.own_metrics import (
 )
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.rule_file import RuleState
+from gpuscale.sources.feeds.collector import FeedCollector
+from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.rules import AdapterConfig
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics-api.md").read_text()
@@ -44,6 +47,8 @@ def test_the_page_names_the_servers_own_metrics():
         *rule_families(RuleState(0), {}),
         cache_family({}),
         *object_families({}),
+        *value_families(provider),
+        *feed_families(FeedCollector(FeedSettings(), ManualClock())),
     )
     names = {family.name.removeprefix("gpuscale_metrics_api_") for family in families}
     untold = {"build_info", "config_last_reload_success_timestamp_seconds"}
