@@ -190,7 +190,8 @@ def _named(
 ) -> Iterator[tuple[Rule, SeriesShape, str]]:
     for rule in rules:
         names: dict[str, str | None] = {}
-        for shape in shapes[rule.series_query]:
+        # By name, so that of two series with one API name it is always the same that counts.
+        for shape in sorted(shapes[rule.series_query], key=lambda each: each.name):
             if shape.name not in names:
                 names[shape.name] = rule.api_name(shape.name)
             name = names[shape.name]
