@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuscale.cli import go_flags, why
+from gpuscale.cli.extras import missing_extra
 from gpuscale.cli.go_flags import parameter, set_up_log, stop_event
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS, GROUPS, Flag
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from gpuscale.metricsapi.settings import MetricsApiSettings
 
 _DEBUG_FROM = 4
-_METAVARS = {"bool": "[true|false]", "duration": "DURATION", "list": "A,B,…", "int": "N"}
 _COLLECT_AFTER = (5_000, 20, 1_000)
 """New objects, and collections of each generation, before the next older one is looked at."""
+_METAVARS = {"bool": "[true|false]", "duration": "DURATION", "list": "A,B,…", "int": "N"}
 
 
 class MetricsApiGroup(TyperGroup):
@@ -57,6 +58,11 @@ def metrics_api(ctx: typer.Context, **given: str | list[str] | None) -> None:
             raise UsageError(f"found {flag} before {ctx.invoked_subcommand}, expected it after")
         return
     settings = read_settings(texts)
+    if settings.prints_preset:
+        from gpuscale.sources.preset import preset_text
+
+        print(preset_text(), end="")
+        return
     set_up_log(logging.DEBUG if settings.verbosity >= _DEBUG_FROM else logging.INFO)
     asyncio.run(_serve(settings))
 
@@ -65,17 +71,11 @@ async def _serve(settings: "MetricsApiSettings") -> None:
     try:
         from gpuscale.metricsapi.server import MetricsApiServer
     except ImportError as error:
-        raise UsageError(
-            f"found no Python package {error.name}, expected gpuscale's optional ones; "
-            "install gpuscale[kubernetes]"
-        ) from error
-
-    await MetricsApiServer(settings).run(stop_event(), _announce)
-
+        raise missing_extra(error, "kubernetes") from error
 
     _collect_rarely()
-def _announce(address: str) -> None:
-    logging.getLogger("gpuscale").info("listening on %s", address)
+    await MetricsApiServer(settings).run(stop_event(), _announce)
+
 
 def _collect_rarely() -> None:
     """Keep the garbage collector from going through everything while requests wait.
@@ -87,6 +87,9 @@ def _collect_rarely() -> None:
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
 
+
+def _announce(address: str) -> None:
+    logging.getLogger("gpuscale").info("listening on %s", address)
 
 
 def plain_arguments(args: Sequence[str]) -> list[str]:

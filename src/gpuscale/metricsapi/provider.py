@@ -234,7 +234,7 @@ class MetricsProvider:
             resource = self._mapper.parse(target.resource)
         except UnknownResourceError as error:
             raise MetricNotFoundError(target.metric, target.resource) from error
-        if (resource, target.metric) not in self.catalogue.custom:
+        if self.catalogue.custom_entry(resource, target.metric, target.namespace) is None:
             raise MetricNotFoundError(target.metric, target.resource)
         return resource
 
