@@ -101,6 +101,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         ("not-read", _N, "A part of a rule file that is passed over."),
         ("no-rules", _N, "Autoscalers without a rule file to hold them against."),
         # Rules
+        ("custom-resource", _N, "A resource that only a CustomResourceDefinition can give."),
         ("empty-group", _W, "`as` names a group that `matches` has not, as in `$1_rate`."),
         ("no-query", _E, "A rule without `metricsQuery`: listed, and never answered."),
         ("query-not-promql", _W, "A query that does not look like PromQL once it is filled in."),

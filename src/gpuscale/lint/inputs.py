@@ -5,14 +5,19 @@ from dataclasses import dataclass, field
 
 from gpuscale.core.documents import Document, Path, dotted, load_documents
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.spelling import closest
 from gpuscale.lint.findings import CHECKS, Finding, PassedOver, Place
 from gpuscale.objects.fields import Fields, shown
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.manifests import read_manifest
 from gpuscale.objects.workloads import Deployment
 from gpuscale.sources.preset import preset_config
+from gpuscale.sources.resources import KUBERNETES, ResourceType, UnknownResourceError
 from gpuscale.sources.rules import AdapterConfig, Rule, load_rules
 
+_KUBERNETES_NAMES = frozenset(
+    name for known in KUBERNETES.types for name in (known.plural, known.singular)
+)
 _RULE_KEYS = frozenset({"rules", "externalRules", "resourceRules"})
 _GROUPS = {
     "Deployment": "apps",
@@ -144,8 +149,9 @@ def _is_rules(data: object) -> bool:
 
 def _read_rules(inputs: Inputs, document: Document, text: str) -> None:
     inputs.rule_files += 1
+    unknown = dict(_unknown_resources(document))
     try:
-        config = load_rules(text, document.source)
+        config = load_rules(text, document.source, KUBERNETES.extended(*unknown.values()))
     except ConfigError as error:
         inputs.has_all_rules = False
         for problem in error.problems:
@@ -154,9 +160,54 @@ def _read_rules(inputs: Inputs, document: Document, text: str) -> None:
             )
         return
     inputs.findings.extend(_warnings(config, document))
+    inputs.findings.extend(
+        _custom_resource(document, path, type_) for path, type_ in unknown.items()
+    )
     paths = _RulePaths(document)
     inputs.rules.extend(paths.placed(rule) for rule in config.rules)
     inputs.external_rules.extend(paths.placed(rule) for rule in config.external_rules)
+
+
+def _unknown_resources(document: Document) -> Iterator[tuple[Path, ResourceType]]:
+    """Return what overrides name that is no resource of Kubernetes' own, each as if the cluster had it.
+
+    A name that is nearly one of Kubernetes' is left to be refused.
+    """
+    for path, _ in _rule_paths(document.data):
+        overrides = _at(document.data, (*path, "resources", "overrides"))
+        for label, wanted in overrides.items() if isinstance(overrides, dict) else ():
+            name, group = _resource_and_group(wanted)
+            if not name or _is_known(name, group):
+                continue
+            if group or closest(name, _KUBERNETES_NAMES, cutoff=0.6) is None:
+                kind = name[:1].upper() + name[1:]
+                place = (*path, "resources", "overrides", label, "resource")
+                yield place, ResourceType(name.lower(), name.lower(), kind, group.lower())
+
+
+def _resource_and_group(wanted: object) -> tuple[str, str]:
+    if not isinstance(wanted, dict):
+        return "", ""
+    name, group = wanted.get("resource"), wanted.get("group", "")
+    return (name, group) if isinstance(name, str) and isinstance(group, str) else ("", "")
+
+
+def _is_known(name: str, group: str) -> bool:
+    try:
+        KUBERNETES.find(name, group)
+    except UnknownResourceError:
+        return False
+    return True
+
+
+def _custom_resource(document: Document, path: Path, type_: ResourceType) -> Finding:
+    return Finding(
+        CHECKS["custom-resource"],
+        Place(document.source, document.line(path), dotted(path)),
+        f"Kubernetes has no resource {type_.name} of its own: the cluster has to have it.",
+        "prometheus-adapter does not start with a resource that it can't find.",
+        "See that its CustomResourceDefinition is installed first.",
+    )
 
 
 class _RulePaths:

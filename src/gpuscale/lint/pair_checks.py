@@ -14,7 +14,12 @@ from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import Inputs, PlacedHpa, PlacedRule
 from gpuscale.lint.promql_facts import contradiction, is_one_row, summed_share, values_of
 from gpuscale.lint.query_checks import query_findings
-from gpuscale.lint.rule_checks import gpu_name_findings, sum_finding
+from gpuscale.lint.rule_checks import (
+    GROUPED,
+    gpu_name_findings,
+    resources_without_rows,
+    sum_finding,
+)
 from gpuscale.lint.series_facts import (
     closest_series,
     facts_of,
@@ -114,6 +119,7 @@ def _answered(
     if not any(each.certain for each in fitting):
         found.extend(_doubtful(inputs, metric, spec, serving.series))
     found.extend(_contradicted(metric, spec, serving, serving.series, resource))
+    found.extend(_ungrouped(metric, spec, serving, resource))
     node = _node(metric, spec, serving, serving.series, resource)
     return None if node is None else _Answered(metric, spec, serving, serving.series, node)
 
@@ -256,6 +262,23 @@ def _contradicted(
                 "Leave one of the two conditions out, in the rule or in the HPA.",
             )
             return
+
+
+def _ungrouped(
+    metric: PlacedMetric, spec: AskedMetric, serving: Serving, resource: ResourceType | None
+) -> Iterator[Finding]:
+    """Tell of a query that has rows for some resources, and none for the one that is asked for."""
+    if resource is None or resource not in resources_without_rows(serving.rule):
+        return
+    label = serving.rule.labels.label_for(resource)
+    yield Finding(
+        CHECKS["no-group-by"],
+        metric.name,
+        f"The rows of the query don't carry the label {label}, so that {spec.name!r} has no value "
+        f"for {resource.name}.",
+        f"{serving.placed.place('metricsQuery')}: {serving.placed.text('metricsQuery')}",
+        f"Group by it: {GROUPED}, or ask for it of a resource that is in the rows.",
+    )
 
 
 # What the answer is good for

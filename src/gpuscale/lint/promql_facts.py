@@ -253,6 +253,15 @@ def reads(node: Node, function: str | None = None) -> Iterator[Read]:
             yield from reads(child, inner if takes else function)
 
 
+def divides_vectors(node: Node) -> bool:
+    """Return whether a vector is divided by a vector somewhere: a ratio of two counters does not grow."""
+    if isinstance(node, tree.Binary) and node.operator == "/":
+        vector = tree.ValueType.VECTOR
+        if tree.value_type(node.left) is vector and tree.value_type(node.right) is vector:
+            return True
+    return any(divides_vectors(child) for child in _children(node))
+
+
 def _children(node: Node) -> Iterator[Node]:
     for field in fields(node):
         value = getattr(node, field.name)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpuscale.core.durations import format_duration
 from gpuscale.lint.findings import CHECKS, Finding, Place
-from gpuscale.lint.promql_facts import Read, reads
+from gpuscale.lint.promql_facts import Read, divides_vectors, reads
 from gpuscale.lint.series_facts import facts_of
 from gpuscale.series.tree import Node
 
@@ -24,13 +24,14 @@ def query_findings(node: Node, place: Place, query: str) -> Iterator[Finding]:
         place: of the finding.
         query: the text that the user wrote, as evidence.
     """
+    grows = not divides_vectors(node)
     for read in dict.fromkeys(reads(node)):
-        yield from _kind_findings(read, place, query)
+        yield from _kind_findings(read, place, query, grows=grows)
         if read.function in _OF_COUNTERS and (read.range_ms or 0) < SHORTEST_WINDOW_MS:
             yield _short(read, place)
 
 
-def _kind_findings(read: Read, place: Place, query: str) -> Iterator[Finding]:
+def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iterator[Finding]:
     known = facts_of(read.series) if read.series is not None else None
     if known is None:
         return
@@ -44,7 +45,7 @@ def _kind_findings(read: Read, place: Place, query: str) -> Iterator[Finding]:
             f"Leave {read.function}() out; for a mean over time use avg_over_time(), "
             "for a change delta().",
         )
-    elif known.kind == "counter" and read.function not in _ANY_COUNTER_GOES:
+    elif known.kind == "counter" and grows and read.function not in _ANY_COUNTER_GOES:
         yield Finding(
             CHECKS["counter-without-rate"],
             place,

@@ -27,7 +27,8 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = "some_series"
 """Stands for the name of a series that the rule leaves open."""
 _NAMESPACE = "default"
-_GROUPED = "by (<<.GroupBy>>)"
+GROUPED = "by (<<.GroupBy>>)"
+"""What a query has to end with for its rows to belong to objects."""
 
 
 def rule_findings(inputs: Inputs) -> Iterator[Finding]:
@@ -145,32 +146,41 @@ def _namespace_findings(placed: PlacedRule) -> Iterator[Finding]:
 
 
 def _grouping_findings(placed: PlacedRule) -> Iterator[Finding]:
+    """Return that a query has no rows for any resource; one that has for some is judged by who asks."""
     rule = placed.rule
-    if rule.external:
-        return
-    series = _some_series(rule)
-    asked = [each for each in mapped_resources(rule) if each != NAMESPACES] or _by_template(rule)
-    nodes = {each: custom_node(rule, series, each, _NAMESPACE, Selector()) for each in asked}
-    known = {each: node for each, node in nodes.items() if node is not None}
-    without = [each for each, node in known.items() if not _carries(rule, node, each)]
-    if known and len(without) == len(known):
-        labels = ", ".join(rule.labels.label_for(each) for each in without)
+    without = resources_without_rows(rule)
+    if not rule.external and without and not _resources_with_rows(rule):
+        named = [each for each in without if each != NAMESPACES] or without
+        labels = ", ".join(rule.labels.label_for(each) for each in named)
         yield Finding(
             CHECKS["no-group-by"],
             placed.place("metricsQuery"),
             f"The rows of the query don't carry the label {labels}, so that none of them "
             "belongs to an object.",
             placed.text("metricsQuery"),
-            f"Group by it: {_GROUPED}.",
+            f"Group by it: {GROUPED}.",
         )
+
+
+def resources_without_rows(rule: Rule) -> list[ResourceType]:
+    """Return the mapped resources whose label the rows of a rule's query don't carry."""
+    return [each for each, carried in _carried(rule) if not carried]
+
+
+def _resources_with_rows(rule: Rule) -> list[ResourceType]:
+    return [each for each, carried in _carried(rule) if carried]
+
+
+def _carried(rule: Rule) -> Iterator[tuple[ResourceType, bool]]:
+    series = _some_series(rule)
+    for each in mapped_resources(rule) or _by_template(rule):
+        node = custom_node(rule, series, each, _NAMESPACE, Selector())
+        if node is not None:
+            yield each, carries(node, rule.labels.label_for(each))
 
 
 def _by_template(rule: Rule) -> list[ResourceType]:
     return [PODS] if maps(rule, PODS) else []
-
-
-def _carries(rule: Rule, node: Node, resource: ResourceType) -> bool:
-    return carries(node, rule.labels.label_for(resource))
 
 
 def _some_series(rule: Rule) -> str:

@@ -16,6 +16,7 @@ from gpuscale.sources.rules import Rule
 
 _ONE_GROUP = re.compile(r"\^?([\w:]*)\([^()]*\)([\w:]*)\$?")
 """An expression of one group with plain text around it."""
+_LITERAL = re.compile(r"\^?([\w:]+)\$?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,9 @@ def _series_behind(rule: Rule, metric: str) -> str | None:
     """Return the series whose API name is `metric`; None where the rule can't be read backwards."""
     parts = rule.naming.expansion.parts
     groups = [index for index, part in enumerate(parts) if isinstance(part, int)]
+    if not groups:
+        literal = _LITERAL.fullmatch(rule.naming.pattern.pattern)
+        return literal[1] if literal is not None else None
     if len(groups) != 1:
         return None
     before, after = _literal(parts[: groups[0]]), _literal(parts[groups[0] + 1 :])

@@ -135,6 +135,15 @@ CASES = {
         {"hpa.yaml": hpa(pods())},
         {"hpa.yaml": hpa(of_resource("cpu", "{type: Utilization, averageUtilization: 80}"))},
     ),
+    "custom-resource": (
+        {
+            "rules.yaml": rule(
+                "queue",
+                resources="{overrides: {ns: {resource: namespace}, brand: {group: x.io, resource: brands}}}",
+            )
+        },
+        {"rules.yaml": rule("queue", resources=overrides(brand="deployment"))},
+    ),
     "empty-group": (
         {
             "rules.yaml": rule(
@@ -202,6 +211,24 @@ CASES = {
     "no-group-by/other label": (
         {"rules.yaml": NAMED.replace("by (<<.GroupBy>>)", "by (pod)")},
         {"rules.yaml": NAMED.replace("by (<<.GroupBy>>)", "by (exported_pod)")},
+    ),
+    "no-group-by/for whom it is asked": (
+        {
+            "rules.yaml": rule(
+                "queue",
+                "sum by (namespace) (<<.Series>>{<<.LabelMatchers>>})",
+                overrides(service="service"),
+            ),
+            "hpa.yaml": hpa(of_object("queue", "Service", "web")),
+        },
+        {
+            "rules.yaml": rule(
+                "queue",
+                "sum by (namespace) (<<.Series>>{<<.LabelMatchers>>})",
+                overrides(service="service"),
+            ),
+            "hpa.yaml": hpa(of_object("queue", "Namespace", "default")),
+        },
     ),
     "impossible-label/name": (
         {
@@ -628,6 +655,10 @@ def test_a_mean_over_gpus_that_the_preset_makes_needs_no_recording_rule():
 
 def test_the_presets_own_rules_are_right():
     assert ids({"preset.yaml": preset_text()}) == []
+
+
+def test_a_resource_that_is_nearly_one_of_kubernetes_is_refused():
+    assert ids({"rules.yaml": rule("queue", resources=overrides(pod="pdo"))}) == ["refused-rules"]
 
 
 def test_two_rules_for_two_labels_of_one_metric_are_meant():

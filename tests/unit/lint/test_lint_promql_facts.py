@@ -6,6 +6,7 @@ from gpuscale.lint.promql_facts import (
     Interval,
     carries,
     contradiction,
+    divides_vectors,
     is_one_row,
     reads,
     summed_share,
@@ -153,6 +154,20 @@ def test_labels_of_rows(text, expected):
 def test_reads_tell_the_function_around_a_range():
     found = [(r.series, r.function, r.range_ms) for r in reads(node("rate(a[5m]) / b + {x='y'}"))]
     assert found == [("a", "rate", 300_000), ("b", None, None), (None, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sum(a_total) / sum(b_total)", True),
+        ("100 * (sum(a_total) / sum(b_total))", True),
+        ("sum(a_total) / 100", False),
+        ("sum(a_total / b) + 1", True),
+        ("sum(a_total)", False),
+    ],
+)
+def test_ratios_of_vectors(text, expected):
+    assert divides_vectors(node(text)) is expected
 
 
 def test_a_subquery_passes_its_function_on():

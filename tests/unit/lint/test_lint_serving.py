@@ -47,6 +47,12 @@ def test_a_rule_that_cant_be_read_backwards_may_serve_what_fits_its_plain_text()
     assert servings(rules(text), "r_a_cc") == ()
 
 
+def test_a_name_that_matches_literally_tells_the_series():
+    text = "[{seriesQuery: '{x=\"y\"}', name: {matches: '^vllm:queue$', as: vllm_queue}}]"
+    (found,) = servings(rules(text), "vllm_queue")
+    assert (found.series, found.certain) == ("vllm:queue", False)
+
+
 def test_a_series_has_to_fit_the_name_of_the_series_query():
     text = (
         "[{seriesQuery: '{__name__=~\"vllm:.*\"}', name: {matches: '^vllm:(.*)$', as: 'vllm_$1'}}]"
