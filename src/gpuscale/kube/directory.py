@@ -48,7 +48,7 @@ class Collection:
 
     def __str__(self) -> str:
         name = f"{self.plural}.{self.group}" if self.group else self.plural
-        return f"{name}?{self.field_selector}" if self.field_selector else name
+        return f"{name}({self.field_selector})" if self.field_selector else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,13 @@ class _Copy:
         self.tried = asyncio.Event()
         """Set once the first list came, or failed."""
         self.reflector: Reflector[ObjectRecord] = Reflector(
-            connection, settings, collection.path, collection.params, self._read, clock, self._changed
+            connection,
+            settings,
+            collection.path,
+            collection.params,
+            self._read,
+            clock,
+            self._changed,
         )
         self._index = _Index()
         self._is_stale = True

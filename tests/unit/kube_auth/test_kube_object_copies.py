@@ -27,10 +27,12 @@ class Connection:
         self.items = list(items)
         self.fault = None
         self.paths = []
+        self.params = []
         self.events = asyncio.Queue()
 
     async def get(self, path, params=None, accept="application/json"):
         self.paths.append(path)
+        self.params.append(params)
         if self.fault is not None:
             raise self.fault
         return {"metadata": {"resourceVersion": "1"}, "items": self.items}
@@ -84,6 +86,36 @@ async def test_names_are_selected_and_sorted():
         assert copies.names(PODS, "ml", ALL) == ("a", "b", "c")
         assert copies.names(PODS, "ml", parse_selector("app=web")) == ("a", "b")
         assert copies.names(PODS, "none", ALL) == ()
+
+
+async def test_records_come_with_labels_from_one_namespace_or_from_all():
+    connection = Connection(item("b", app="web"), item("a"), item("x", "other", app="web"))
+    async with running(connection) as copies:
+        await copies.ready(PODS)
+        found = copies.records(PODS, None, ALL)
+        assert [(each.namespace, each.name) for each in found] == [
+            ("ml", "a"),
+            ("ml", "b"),
+            ("other", "x"),
+        ]
+        web = parse_selector("app=web")
+        assert [each.name for each in copies.records(PODS, None, web)] == ["b", "x"]
+        (only,) = copies.records(PODS, "ml", web)
+        assert only.labels == {"app": "web"}
+
+
+async def test_a_collection_may_leave_objects_out_and_is_a_copy_of_its_own():
+    connection = Connection(item("a"))
+    some = Collection("", "v1", "pods", "status.phase=Running")
+    async with running(connection) as copies:
+        await copies.ready(PODS)
+        await copies.ready(some)
+        asked = [params.get("fieldSelector") for params in connection.params]
+        assert asked == [None, "status.phase=Running"]
+        assert [str(each.collection) for each in copies.states()] == [
+            "pods",
+            "pods(status.phase=Running)",
+        ]
 
 
 async def test_objects_without_a_namespace_are_found_without_one():
