@@ -71,6 +71,10 @@ UNSAFE = {
     ),
     "a single row is expected": "m{<<.LabelMatchers>>} / on() sum(info)",
     "rows that are nobody's": "m{<<.LabelMatchers>>} or info{}",
+    "some rows, whichever come first": "limitk(1, m{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+    "rows that are made up": (
+        "m{<<.LabelMatchers>>} + on(gpu) group_left() fill(0) sum by (gpu) (info)"
+    ),
     "names as text": 'm{pod=~"<<index .LabelValuesByName "pod">>"}',
     "a condition in the template": "<<if .Series>>m{<<.LabelMatchers>>}<<end>>",
     "a text that holds the matchers": 'label_replace(m{}, "x", "<<.GroupBy>>", "gpu", "(.*)")',
@@ -191,7 +195,7 @@ def rows_of(value):
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(QUERIES, STORES, st.sampled_from(NAMESPACES), NAMES)
 def test_what_is_cut_out_is_what_the_exact_query_gives(query, series, namespace, names):
     plan = plan_of(query, namespace, names)

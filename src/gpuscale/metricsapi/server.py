@@ -68,6 +68,8 @@ _LOG = logging.getLogger(__name__)
 _RULES_LOOK_S = 5.0
 _TRUST_WAIT_S = 10.0
 """How long the start waits for the cluster's trust, in the machine's seconds."""
+_CHEAPLY_RENEWED_FROM = 0.2
+"""Share of the time of freshness; questions to the series in memory cost little."""
 _GOODBYE_S = 10.0
 """How long requests may take to end when the server stops."""
 _MAX_HEADER = 64 * 1024
@@ -135,26 +137,26 @@ class MetricsApiServer:
         async with AsyncExitStack() as stack:
             await self._prepare(stack)
             try:
-                await self._serve(stack, stop, announce)
+                await self._serve(stop, announce)
             except BaseExceptionGroup as group:
                 known, _ = group.split(GpuscaleError)
                 if known is None:
                     raise
                 raise known.exceptions[0] from None
 
-    async def _serve(
-        self, stack: AsyncExitStack, stop: asyncio.Event, announce: Callable[[str], None]
-    ) -> None:
+    async def _serve(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
+        """Serve; what answers is needed until the last request is done, connections until that is gone."""
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(task(), name=name) for name, task in self._tasks]
+            listening = AsyncExitStack()
             try:
                 await self._wait_for_trust()
-                await self._listen(stack, announce)
+                await self._listen(listening, announce)
                 await stop.wait()
                 self._stopping = True
                 await asyncio.sleep(self._drain_s)
             finally:
-                await stack.aclose()
+                await listening.aclose()
                 for task in running:
                     task.cancel()
 
@@ -232,7 +234,9 @@ class MetricsApiServer:
         self._feeds = FeedCollector(feeds, self._clock, kube, kube_settings)
         self._tasks.append(("feeds", self._feeds.run))
         source = EmbeddedSource(self._feeds.store)
-        self._sharing = replace(self._sharing, fits=source.takes)
+        self._sharing = replace(
+            self._sharing, fits=source.takes, renewed_from=_CHEAPLY_RENEWED_FROM
+        )
         return source
 
     async def _connect(self, stack: AsyncExitStack) -> _Cluster | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.tree import (
+    SET_OPERATORS,
     Aggregate,
     Binary,
     Call,
@@ -57,7 +58,10 @@ _SAMPLE_FUNCTIONS = frozenset(
 )
 _PER_SERIES = _RANGE_FUNCTIONS | _SAMPLE_FUNCTIONS
 _LABEL_FUNCTIONS = frozenset({"label_replace", "label_join"})
-_SET_OPERATORS = frozenset({"and", "or", "unless"})
+_RANKING = frozenset({"topk", "bottomk"})
+_REDUCING = frozenset(
+    {"sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "quantile", "count_values"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +192,15 @@ class _Look:
             raise _Unsafe
         if isinstance(inner, _Fixed):
             return None
+        if exact.operator not in _REDUCING | _RANKING:
+            raise _Unsafe
         self._check_parameter(exact.parameter)
         if not exact.by:
             if exact.labels != wide.labels or not self._labels.isdisjoint(exact.labels):
                 raise _Unsafe
             return inner
         self._check_grouping(exact.labels, wide.labels)
-        if exact.operator in {"topk", "bottomk"}:
+        if exact.operator in _RANKING:
             return inner
         return _Keyed(namespaced=inner.namespaced and self._names_namespace(exact.labels))
 
@@ -266,13 +272,15 @@ class _Look:
 
     @staticmethod
     def _is_row_by_row(node: Binary, many: Cardinality) -> bool:
-        if node.operator in _SET_OPERATORS:
+        if node.operator in SET_OPERATORS:
             return many is Cardinality.MANY_TO_ONE and node.operator != "or"
         return node.matching.cardinality is many
 
     def _check_same_shape(self, exact: Matching, wide: Matching) -> None:
         """Pass matchings that differ in their labels at most, and take over no object's label."""
         if replace(exact, labels=wide.labels) != wide:
+            raise _Unsafe
+        if exact.fill_left is not None or exact.fill_right is not None:
             raise _Unsafe
         if not self._labels.isdisjoint(exact.include):
             raise _Unsafe

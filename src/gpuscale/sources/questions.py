@@ -5,8 +5,8 @@
 - Where many objects' values are asked for, one widened query serves them all (`widen`), if it gives the
   same. It begins when several different questions come within one time of freshness; a single user of a
   rule is not made to wait for everybody's values.
-- An answer past half of its time is renewed behind the back of those who still get it, so that a busy server
-  doesn't make everybody wait each time it runs out.
+- An answer past a share of its time is renewed behind the back of those who still get it, so that a busy
+  server doesn't make everybody wait each time it runs out.
 - Names that don't fit into one query are asked for in parts, where parts give the same.
 """
 
@@ -49,6 +49,8 @@ class Sharing:
 
     freshness_ms: int = 0
     """How old an answer may be when it serves again; 0 shares only what is asked at the same moment."""
+    renewed_from: float = 0.5
+    """Share of that time after which an answer that still serves is renewed; less for a cheap source."""
     widens: bool = True
     fits: Callable[[str], bool] = _fits_into_post
     """Whether the source takes a query of this length."""
@@ -196,7 +198,8 @@ class Questions:
         kept = self._kept.get(promql)
         if kept is not None and at_ms - freshness_ms < kept.asked_ms <= at_ms:
             self.counts.shared += 1
-            if kept.asked_ms <= at_ms - freshness_ms // 2 and promql not in self._asking:
+            renewed_ms = at_ms - self._sharing.renewed_from * freshness_ms
+            if kept.asked_ms <= renewed_ms and promql not in self._asking:
                 self._ask(promql, at_ms, wide)
             return kept
         return await asyncio.shield(self._ask(promql, at_ms, wide))
