@@ -54,6 +54,11 @@ def test_a_plain_line_has_a_shape():
     assert str(found) == 'm{exported_job="x", instance="n1", job="gpu", pod="a b"}'
 
 
+def test_a_separator_in_a_label_of_the_target_needs_a_closer_look():
+    own = TargetSeries(SeriesStore(), {"job": "a\x1fb"}, honor_labels=False)
+    assert LineShapes(own.merged).labels('m{pod="a"}') is None
+
+
 PARTS = st.text(st.sampled_from("a\x1f%('"), min_size=1, max_size=3)
 
 

@@ -1,7 +1,6 @@
 """The label set that names a series."""
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 METRIC_NAME = "__name__"
 SEPARATOR = "\x1f"
@@ -10,7 +9,7 @@ SEPARATOR = "\x1f"
 
 def _key(labels: dict[str, str]) -> str:
     """Return a text that no other labels have."""
-    joined = SEPARATOR.join(chain.from_iterable(labels.items()))
+    joined = SEPARATOR.join([*labels, *labels.values()])
     if joined.count(SEPARATOR) == 2 * len(labels) - 1 or not labels:
         return joined
     # A label value may hold any character, the separator too.
@@ -103,14 +102,14 @@ def label_sets(names: Sequence[str]) -> Callable[[tuple[str, ...]], LabelSet]:
     Returns:
         From one value for each name, none empty and none with an ASCII unit separator, a label set.
     """
-    form = SEPARATOR.join(f"{name.replace('%', '%%')}{SEPARATOR}%s" for name in names)
+    start = "".join(f"{name}{SEPARATOR}" for name in names)
     empty = LabelSet.__new__
 
     def made(values: tuple[str, ...]) -> LabelSet:
         labels = empty(LabelSet)
         labels._labels = dict(zip(names, values, strict=True))  # noqa: SLF001 - its own module
         labels._nameless = None  # noqa: SLF001
-        labels.key = form % values
+        labels.key = start + SEPARATOR.join(values)
         return labels
 
     return made

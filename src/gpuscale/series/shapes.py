@@ -16,6 +16,8 @@ _NEXT = re.compile(r",([a-zA-Z_][a-zA-Z0-9_]*)=")
 _LAST = frozenset({"}", ",}"})
 _MAX_SHAPES = 10_000
 
+Shape = Callable[[list[str]], LabelSet]
+"""Makes the labels of a series from the values of a line."""
 Merge = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Makes the labels of a series from those that a line carries, by names alone; an empty value is none."""
 
@@ -29,7 +31,7 @@ class LineShapes:
 
     def __init__(self, merge: Merge) -> None:
         self._merge = merge
-        self._shapes: dict[tuple[str, ...], _Shape | None] = {}
+        self._shapes: dict[tuple[str, ...], Shape | None] = {}
 
     def labels(self, head: str) -> LabelSet | None:
         """Return the labels of a line, from the text before its value; None where it needs a closer look."""
@@ -40,31 +42,28 @@ class LineShapes:
         if between not in self._shapes:
             self._learn(between)
         shape, values = self._shapes[between], parts[1::2]
-        return None if shape is None or "" in values else shape.labels(values)
+        return None if shape is None or "" in values else shape(values)
 
     def _learn(self, between: tuple[str, ...]) -> None:
         if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
         names = _names(between)
-        self._shapes[between] = None if names is None else _Shape(names, self._merge)
+        self._shapes[between] = None if names is None else _shape(names, self._merge)
 
 
-class _Shape:
-    """Where in the labels of a series the values of a line go."""
-
-    def __init__(self, names: tuple[str, ...], merge: Merge) -> None:
-        metric, *labels = names
-        marks = [f"\0{position}" for position in range(len(labels))]
-        merged = merge({METRIC_NAME: metric, **dict(zip(labels, marks, strict=True))})
-        ordered = sorted(merged)
-        self._constants = [intern(value) for value in merged.values() if value not in marks]
-        sources = [*marks, *self._constants]
-        self._pick = itemgetter(*(sources.index(merged[name]) for name in ordered))
-        self._made = label_sets([*map(intern, ordered)])
-
-    def labels(self, values: list[str]) -> LabelSet:
-        # Equal values are kept once, and found faster, where they are interned.
-        return self._made(self._pick([*map(intern, values), *self._constants]))
+def _shape(names: tuple[str, ...], merge: Merge) -> Shape | None:
+    """Return where in the labels of a series the values of a line go; None where that needs a closer look."""
+    metric, *labels = names
+    marks = [f"\0{position}" for position in range(len(labels))]
+    merged = merge({METRIC_NAME: metric, **dict(zip(labels, marks, strict=True))})
+    constants = [intern(value) for value in merged.values() if value not in marks]
+    if any(SEPARATOR in value for value in constants):
+        return None
+    ordered, sources = sorted(merged), [*marks, *constants]
+    pick = itemgetter(*(sources.index(merged[name]) for name in ordered))
+    made = label_sets(tuple(map(intern, ordered)))
+    # Equal values are kept once, and found faster, where they are interned.
+    return lambda values: made(pick([*map(intern, values), *constants]))
 
 
 def _names(between: tuple[str, ...]) -> tuple[str, ...] | None:
