@@ -9,8 +9,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gpuscale.core.clock import ManualClock
+from gpuscale.kube.directory import ObjectRecord
 from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.usage import UsageProvider
 from gpuscale.series.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.rules import AdapterConfig, default_config, load_rules
@@ -20,6 +22,20 @@ pytestmark = pytest.mark.kubectl
 # 2022-04-08T16:56:47Z is 19090 days and 61007 seconds after the epoch.
 MEASURED_MS = (19_090 * 86_400 + 61_007) * 1000
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta1"
+USAGE_RULES = """
+resourceRules:
+  cpu:
+    containerQuery: sum(cpu{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    nodeQuery: sum(cpu{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    resources: &labels {template: <<.Resource>>}
+    containerLabel: container
+  memory:
+    containerQuery: sum(memory{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    nodeQuery: sum(memory{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    resources: *labels
+    containerLabel: container
+  window: 1m
+"""
 SM_UTIL_RULE = """
 - metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
   resources:
@@ -136,6 +152,62 @@ async def test_an_unknown_metric_is_told_in_the_apis_words(tmp_path):
     assert err == (
         "Error from server (NotFound): the server could not find the metric none for pods\n"
     )
+
+
+class Running:
+    """The pods that run."""
+
+    async def running_pods(self, namespace, selector):
+        pods = (ObjectRecord("default", "bert-0", {"app": "bert"}), ObjectRecord("ml", "t5-0", {}))
+        return tuple(
+            pod
+            for pod in pods
+            if namespace in (None, pod.namespace) and selector.matches(pod.labels)
+        )
+
+    async def nodes(self, selector):
+        return ()
+
+
+async def serve_usage() -> web.Application:
+    config = load_rules(USAGE_RULES, "rules.yaml")
+    series = SeriesStore()
+    for namespace, pod, container, cores, mib in (
+        ("default", "bert-0", "model", 0.25, 512.0),
+        ("default", "bert-0", "proxy", 0.05, 64.0),
+        ("ml", "t5-0", "model", 2.0, 1024.0),
+    ):
+        labels = {"namespace": namespace, "pod": pod, "container": container}
+        series.append({"__name__": "cpu", **labels}, MEASURED_MS, cores)
+        series.append({"__name__": "memory", **labels}, MEASURED_MS, mib * 1024 * 1024)
+    clock, source = ManualClock(MEASURED_MS + 8_000), EmbeddedSource(series)
+    app = web.Application()
+    usage = UsageProvider(lambda: config.resource_rules, source, Running(), clock)
+    add_routes(app, MetricsProvider(config, source, Directory(), clock), usage=usage)
+    return app
+
+
+async def test_kubectl_top_shows_pods_and_their_containers(tmp_path):
+    async with TestServer(await serve_usage()) as server:
+
+        async def top(*arguments):
+            code, out, err = await kubectl(
+                server, str(tmp_path), "top", "pods", "--no-headers", *arguments
+            )
+            assert (code, err) == (0, "")
+            return [line.split() for line in out.splitlines()]
+
+        # 250m and 50m of CPU, 512 and 64 MiB.
+        assert await top() == [["bert-0", "300m", "576Mi"]]
+        assert await top("--all-namespaces", "--sort-by=cpu") == [
+            ["ml", "t5-0", "2000m", "1024Mi"],
+            ["default", "bert-0", "300m", "576Mi"],
+        ]
+        assert await top("--containers", "--selector=app=bert") == [
+            ["bert-0", "model", "250m", "512Mi"],
+            ["bert-0", "proxy", "50m", "64Mi"],
+        ]
+        assert await top("bert-0") == [["bert-0", "300m", "576Mi"]]
 
 
 async def test_the_groups_and_the_version_are_listed(tmp_path):

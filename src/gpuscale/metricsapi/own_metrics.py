@@ -189,8 +189,8 @@ def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
             "gauge",
             "Metrics that are listed.",
             {
-                (("group", CUSTOM_GROUP),): len(catalogue.custom),
-                (("group", EXTERNAL_GROUP),): len(catalogue.external),
+                (("group", CUSTOM_GROUP),): len(catalogue.custom_resources()),
+                (("group", EXTERNAL_GROUP),): len(catalogue.external_metrics()),
             },
         ),
         family(
