@@ -5,6 +5,7 @@ from enum import Enum
 from pathlib import Path
 
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.printable import printable as visible
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
@@ -50,6 +51,6 @@ def _bytes(name: str, most: int) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes for what standard output can't carry."""
+    """Return the text with escapes for what standard output can't carry, or a terminal would act on."""
     encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    return visible(text).encode(encoding, "backslashreplace").decode(encoding)

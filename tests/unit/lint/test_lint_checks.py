@@ -690,6 +690,24 @@ def test_the_items_of_a_list_are_read():
     assert finding.place.field == "spec.metrics[0].pods.target.type"
 
 
+def test_metrics_in_the_annotation_of_v1_are_read():
+    metric = '[{"type": "Pods", "pods": {"metricName": "gpu_utl", "targetAverageValue": "70"}}]'
+    text = f"""\
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+  annotations:
+    autoscaling.alpha.kubernetes.io/metrics: '{metric}'
+spec:
+  scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
+  maxReplicas: 10
+"""
+    (finding,) = linted({"hpa.yaml": text, "rules.yaml": NAMED}).findings
+    assert (finding.check.id, finding.place.line) == ("unknown-metric", 6)
+    assert finding.place.field == "metadata.annotations.autoscaling.alpha.kubernetes.io/metrics"
+
+
 def test_what_nothing_is_known_of_passes_by_and_is_named():
     text = "apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: s}\n"
     knative = "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n"

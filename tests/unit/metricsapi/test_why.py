@@ -396,6 +396,12 @@ def test_a_question_of_another_form(whose):
     )
 
 
+def test_names_that_are_no_text():
+    with pytest.raises(UsageError) as caught:
+        why_path("pods/a/b", "m\udcff")
+    assert str(caught.value) == "found 'm\\udcff', expected names in UTF-8"
+
+
 @pytest.mark.parametrize(
     ("age_ms", "text"),
     [

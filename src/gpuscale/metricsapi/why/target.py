@@ -50,4 +50,7 @@ def why_path(whose: str, metric: str, selector: str = "", metric_selector: str =
 
 
 def _quoted(text: str) -> str:
-    return quote(text, safe="")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise UsageError(f"found {text!r}, expected names in UTF-8") from None

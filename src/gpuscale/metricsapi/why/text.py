@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpuscale.core.printable import printable
+
 _SIGNS = {"ok": "ok", "failed": "NO", "unknown": "??", "not reached": "-"}
 _NOBODY = "nothing that was asked for"
 _SHOWN = 20
@@ -15,8 +17,12 @@ def text_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Return the explanation line by line.
 
     Raises:
-        KeyError, TypeError: the document is no explanation.
+        AttributeError, KeyError, TypeError: the document is no explanation.
     """
+    yield from map(printable, _lines(document))
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield from _headline(document)
     yield ""
     for hop in document["hops"]:
