@@ -182,7 +182,7 @@ async def serve_usage() -> web.Application:
         series.append({"__name__": "memory", **labels}, MEASURED_MS, mib * 1024 * 1024)
     clock, source = ManualClock(MEASURED_MS + 8_000), EmbeddedSource(series)
     app = web.Application()
-    usage = UsageProvider(lambda: config.resource_rules, source, Running(), clock)
+    usage = UsageProvider(lambda: config.resource_rules, source.query, Running(), clock)
     add_routes(app, MetricsProvider(config, source, Directory(), clock), usage=usage)
     return app
 

@@ -199,6 +199,10 @@ class MetricsProvider:
         value = self.age_limit.fresh(answer.value, at_ms, EXTERNAL_GROUP, target.metric)
         return plan.answer(value, answer.asked_ms)
 
+    async def ask(self, promql: str, at_ms: int) -> Value:
+        """Return what a query evaluates to, shared with whoever asks the same; see `MetricSource.query`."""
+        return (await self.questions.query(promql, at_ms)).value
+
     def discovery_report(self) -> tuple[str, ...]:
         """Return a line per series query that was not answered in the last discovery, sorted."""
         failures = self.catalogue.failures

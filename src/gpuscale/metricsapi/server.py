@@ -171,9 +171,10 @@ class MetricsApiServer:
         self._provider = self._make_provider(cluster, timed)
         self._usage = UsageProvider(
             lambda: self._provider.config.resource_rules,
-            timed,
+            self._provider.ask,
             NoObjects() if self._copies is None else ClusterObjects(self._copies),
             self._clock,
+            self._provider.age_limit,
         )
         stack.push_async_callback(self._provider.close)
         self._tasks.append(("discovery", self._provider.run))

@@ -6,7 +6,7 @@ Source: prometheus-adapter v0.12.0 pkg/resourceprovider (provider.go); metrics-s
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -18,8 +18,8 @@ from gpuscale.metricsapi.field_selectors import FieldSelector
 from gpuscale.metricsapi.groups import RESOURCE_GROUP
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.values import Value
+from gpuscale.sources.freshness import AgeLimit
 from gpuscale.sources.resource_rules import ResourceRules
-from gpuscale.sources.source import MetricSource
 from gpuscale.sources.usage import NodeUsage, PodUsage, nodes_usage, pods_usage
 
 _LOG = logging.getLogger(__name__)
@@ -63,22 +63,25 @@ class UsageProvider:
 
     Args:
         rules: returns the rules in force; None serves nothing.
-        source: where values come from.
+        ask: returns what a query evaluates to at a time; raises as `MetricSource.query` does.
         objects: which pods and nodes there are.
         clock: the time of queries.
+        age_limit: leaves out what was measured too long ago; None keeps all.
     """
 
     def __init__(
         self,
         rules: Callable[[], ResourceRules | None],
-        source: MetricSource,
+        ask: Callable[[str, int], Awaitable[Value]],
         objects: UsageObjects,
         clock: Clock,
+        age_limit: AgeLimit | None = None,
     ) -> None:
         self._rules = rules
-        self._source = source
+        self._ask = ask
         self._objects = objects
         self._clock = clock
+        self._age_limit = age_limit or AgeLimit()
 
     @property
     def rules(self) -> ResourceRules | None:
@@ -154,7 +157,8 @@ class UsageProvider:
         usages: dict[str, NodeUsage] = {}
         try:
             pair = (rules.cpu.nodes_query(names), rules.memory.nodes_query(names))
-            usages = nodes_usage(rules, *await self._both(pair, self._clock.now_ms()))
+            both = await self._both(pair, self._clock.now_ms(), "nodes")
+            usages = nodes_usage(rules, *both)
         except GpuscaleError as error:
             _LOG.warning("unable to fetch the usage of nodes: %s", error)
         return _measured(records, lambda each: usages.get(each.name))
@@ -183,20 +187,23 @@ class UsageProvider:
                 rules.memory.pods_query(namespace, names),
             )
             async with at_once:
-                return pods_usage(rules, *await self._both(pair, at_ms))
+                return pods_usage(rules, *await self._both(pair, at_ms, "pods"))
         except GpuscaleError as error:
             _LOG.warning("unable to fetch the usage of pods in %s: %s", namespace, error)
             return {}
 
-    async def _both(self, pair: tuple[str, str], at_ms: int) -> tuple[Value, Value]:
+    async def _both(self, pair: tuple[str, str], at_ms: int, resource: str) -> tuple[Value, Value]:
         cpu, memory = await asyncio.gather(
-            *(self._source.query(promql, at_ms) for promql in pair), return_exceptions=True
+            *(self._ask(promql, at_ms) for promql in pair), return_exceptions=True
         )
         if isinstance(cpu, BaseException):
             raise cpu
         if isinstance(memory, BaseException):
             raise memory
-        return cpu, memory
+        return (
+            self._age_limit.fresh(cpu, at_ms, RESOURCE_GROUP, resource),
+            self._age_limit.fresh(memory, at_ms, RESOURCE_GROUP, resource),
+        )
 
 
 def _selected(records: Iterable[ObjectRecord], fields: FieldSelector | None) -> list[ObjectRecord]:

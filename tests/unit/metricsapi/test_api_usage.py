@@ -16,6 +16,7 @@ from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.usage import UsageProvider
 from gpuscale.series.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.freshness import AgeLimit
 from gpuscale.sources.rules import load_rules
 
 # 2026-01-02T03:04:05Z
@@ -96,11 +97,13 @@ def make_source():
     return Source(store)
 
 
-def application(config=RULES, objects=None, source=None):
+def application(config=RULES, objects=None, source=None, age_limit=None):
     clock = ManualClock(NOW_MS)
     source = source or make_source()
     app = web.Application()
-    usage = UsageProvider(lambda: config.resource_rules, source, objects or Objects(), clock)
+    usage = UsageProvider(
+        lambda: config.resource_rules, source.query, objects or Objects(), clock, age_limit
+    )
     add_routes(app, MetricsProvider(config, source, NoObjects(), clock), usage=usage)
     return app
 
@@ -299,6 +302,15 @@ async def test_a_namespace_that_fails_takes_only_itself_away(caplog):
         "unable to fetch the usage of pods in prod: gone",
         "unable to fetch the usage of nodes: gone",
     ]
+
+
+async def test_what_was_measured_too_long_ago_is_absent_and_counted():
+    # CPU of pods is five seconds old, all else two.
+    limit = AgeLimit(4_000)
+    async with TestClient(TestServer(application(age_limit=limit))) as client:
+        assert (await get(client, f"{API}/pods"))["items"] == []
+        assert len((await get(client, f"{API}/nodes"))["items"]) == 1
+    assert limit.stale == {("metrics.k8s.io", "pods"): 4}
 
 
 async def test_unknown_objects_are_an_error_and_no_empty_list():
