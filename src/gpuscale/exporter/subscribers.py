@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 
-from gpuscale.exposition.stream import StreamEncoder, end_line
 from gpuscale.exposition.families import Family
+from gpuscale.exposition.stream import StreamEncoder, end_line
 
 MAX_SUBSCRIBERS = 64
 """Guards the agent's memory: each may have a queue full of lines."""

@@ -11,9 +11,9 @@ from gpuscale.exporter.flags import FLAGS
 from gpuscale.exporter.negotiation import accepts_gzip, prefers_openmetrics
 from gpuscale.exporter.passwords import _name_and_password
 from gpuscale.exporter.settings import parse_gpu_source, read_settings
-from gpuscale.exposition.stream import SeriesKey, StreamDecoder, StreamEncoder, StreamError
 from gpuscale.exporter.web_config import load_web_config
 from gpuscale.exposition.families import Family, Sample
+from gpuscale.exposition.stream import SeriesKey, StreamDecoder, StreamEncoder, StreamError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 LABELS = st.dictionaries(TEXT, TEXT, max_size=3).map(lambda labels: tuple(labels.items()))

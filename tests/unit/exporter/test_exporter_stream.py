@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from gpuscale.exporter.subscribers import MAX_SUBSCRIBERS, QUEUED_LINES, Subscribers
+from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.stream import (
     SeriesKey,
     StreamDecoder,
@@ -12,8 +14,6 @@ from gpuscale.exposition.stream import (
     StreamError,
     end_line,
 )
-from gpuscale.exporter.subscribers import MAX_SUBSCRIBERS, QUEUED_LINES, Subscribers
-from gpuscale.exposition.families import Family, Sample
 
 LABELS = (("gpu", "0"),)
 

@@ -148,7 +148,7 @@ def test_the_preset_is_there_where_no_rules_are_given_or_where_it_is_wanted(
 
 
 def test_no_rules_at_all_are_told():
-    with pytest.raises(UsageError, match="^--config: found nothing, expected a rule file$"):
+    with pytest.raises(UsageError, match=r"^--config: found nothing, expected a rule file$"):
         read_settings({"preset": ["off"]})
 
 
