@@ -88,3 +88,7 @@ def test_every_command_stands_in_the_readme_or_the_docs():
     text = "".join(page.read_text() for page in PAGES)
     for command in app.registered_commands:
         assert f"gpuscale {command.name}" in text
+    for group in app.registered_groups:
+        assert f"gpuscale {group.name}" in text
+        for command in group.typer_instance.registered_commands:
+            assert f"gpuscale {group.name} {command.name}" in text

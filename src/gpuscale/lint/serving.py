@@ -10,7 +10,7 @@ from gpuscale.objects.selectors import Selector
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.parse import parse_matchers, parse_query
 from gpuscale.series.tree import Node
-from gpuscale.sources.backwards import candidates, maps
+from gpuscale.sources.backwards import candidates
 from gpuscale.sources.query import custom_query, external_query
 from gpuscale.sources.resources import NAMESPACES, ResourceType
 from gpuscale.sources.rules import Rule
@@ -47,8 +47,12 @@ def mapped_resources(rule: Rule) -> tuple[ResourceType, ...]:
 
 
 def has_namespaces(rule: Rule) -> bool:
-    """Return whether a rule has a label for namespaces."""
-    return maps(rule, NAMESPACES)
+    """Return whether a rule has a label for namespaces, which every request for something in one asks for."""
+    try:
+        rule.labels.label_for(NAMESPACES)
+    except NotFoundError:
+        return False
+    return True
 
 
 def custom_node(

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuscale.lint.inputs import PlacedRule
-from gpuscale.lint.serving import servings
+from gpuscale.lint.serving import has_namespaces, servings
 from gpuscale.sources.backwards import maps
 from gpuscale.sources.resources import KUBERNETES, PODS
 from gpuscale.sources.rules import default_config, load_rules
@@ -79,3 +79,18 @@ def test_which_resources_a_rule_can_find(resources, expected):
 def test_a_template_with_a_group_finds_what_has_one():
     (placed,) = rules("[{seriesQuery: a, resources: {template: 'kube_<<.Group>>_<<.Resource>>'}}]")
     assert maps(placed.rule, KUBERNETES.find("deployments"))
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ("{template: <<.Resource>>}", True),
+        ("{template: 'kube_<<.Group>>_<<.Resource>>'}", True),
+        ("{overrides: {ns: {resource: namespace}}}", True),
+        ("{overrides: {pod: {resource: pod}}}", False),
+        ("{}", False),
+    ],
+)
+def test_whether_requests_can_ask_for_a_namespace(resources, expected):
+    (placed,) = rules(f"[{{seriesQuery: a, resources: {resources}}}]")
+    assert has_namespaces(placed.rule) is expected
