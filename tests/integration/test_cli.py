@@ -148,7 +148,10 @@ def test_a_rule_files_selector_and_template_are_checked_as_it_is_read(folder):
     ("query", "reason"),
     [
         ("avg(DCGM_FI_DEV_GPU_UTIL", "parse error: unclosed left parenthesis"),
-        ("histogram_avg(x)", "function histogram_avg() is not supported"),
+        (
+            "histogram_avg(x)",
+            "function histogram_avg() is of native histograms, which are not supported",
+        ),
     ],
 )
 def test_bad_promql_names_file_line_and_what_is_wrong(folder, query, reason):
