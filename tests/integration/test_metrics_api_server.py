@@ -557,13 +557,7 @@ async def test_a_port_that_is_taken_is_told(world, server):
     assert str(caught.value) == f"can't listen on localhost:{server.port}: Address already in use"
 
 
-PROGRAM = """
-import typer
-from gpuscale.cli import main, metrics_api
-if not any(command.name == "metrics-api" for command in main.app.registered_commands):
-    main.app.command("metrics-api", cls=metrics_api.MetricsApiCommand)(metrics_api.metrics_api)
-main.main()
-"""
+PROGRAM = "from gpuscale.cli import main; main.main()"
 
 
 async def run_program(*arguments, stop_when=None):
