@@ -21,7 +21,7 @@ BEGIN, END = "<!-- written by benchmarks/faults.py -->\n", "<!-- end -->\n"
 COLUMNS = (
     "crash of",
     "`ScalingActive` is False with",
-    "the API stays available",
+    "APIServices `Available` all along",
     "replicas before, during, after",
     "away",
     "all well",

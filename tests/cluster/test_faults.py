@@ -149,8 +149,8 @@ def test_the_server_tells_how_late_its_values_come(loop):
     found = wait_until(lambda: len(hops()) == 4 and hops(), "all hops to be known", LIMIT_S)
     assert found.keys() == {"scrape", "store", "answer", "total"}
     # The agents read every half second; scrapes come every second, and a slow machine may miss some.
-    assert 0 < found["scrape"] < 30
-    assert 0 < found["store"] < 30
+    assert 0 <= found["scrape"] < 30
+    assert 0 <= found["store"] < 30
     assert found["total"] == pytest.approx(sum(found.values()) - found["total"])
 
 
