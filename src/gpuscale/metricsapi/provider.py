@@ -113,6 +113,8 @@ class MetricsProvider:
         self._max_age_ms = round(age_s * 1000)
         self._mapper = mapper
         self._ready = ready
+        self._discoveries = self._newest = 0
+        """Discoveries that were begun, and the number of the one that is served."""
 
     async def close(self) -> None:
         """End what is still asked of the source."""
@@ -125,8 +127,13 @@ class MetricsProvider:
             await self._clock.sleep(self._relist_interval_s)
 
     async def relist(self) -> None:
-        """Ask for the series of all rules and swap in what they give."""
+        """Ask for the series of all rules and swap in what they give.
+
+        Of several at a time, the one that was begun last counts.
+        """
         config = self.config
+        self._discoveries += 1
+        number = self._discoveries
         start_ms = self._clock.now_ms() - self._max_age_ms
         at_once = asyncio.Semaphore(_MAX_SERIES_QUERIES_AT_ONCE)
         async with asyncio.TaskGroup() as group:
@@ -134,8 +141,9 @@ class MetricsProvider:
                 query: group.create_task(self._series(query, start_ms, at_once))
                 for query in config.series_queries()
             }
-        if config is not self.config:
+        if config is not self.config or number < self._newest:
             return
+        self._newest = number
         answers = {query: task.result() for query, task in tasks.items()}
         self.catalogue = Catalogue.build(config, answers, self.catalogue)
         self.relisted_ms = self._clock.now_ms()

@@ -89,6 +89,54 @@ def test_the_listers_kubeconfig_serves_for_questions_too():
     assert (auth.authentication_kubeconfig, auth.authorization_kubeconfig) == (Path("k"), Path("k"))
 
 
+def test_without_a_prometheus_there_are_feeds():
+    assert read_settings(CONFIG).feeds is None
+    given = {
+        "source": ["streams"],
+        "agent": ["127.0.0.1:9400", "https://gpu-1:9400"],
+        "scrape": ["http://127.0.0.1:8000"],
+        "agent-service": ["gpu/agents"],
+        "agent-ca-file": ["ca.crt"],
+        "honor-labels": ["false"],
+        "store-retention": ["1h"],
+    }
+    feeds = read_settings({**CONFIG, **given}).feeds
+    assert [target.url for target in feeds.static] == [
+        "http://127.0.0.1:9400/stream",
+        "https://gpu-1:9400/stream",
+        "http://127.0.0.1:8000/metrics",
+    ]
+    assert (feeds.agents.namespace, feeds.agents.service) == ("gpu", "agents")
+    assert (feeds.agents.scheme, feeds.honor_labels, feeds.agents.honor_labels) == (
+        "https",
+        False,
+        False,
+    )
+    assert (feeds.retention_ms, feeds.max_series) == (3_600_000, 200_000)
+
+
+def test_values_are_shared_for_a_second_and_absent_after_two_minutes():
+    settings = read_settings(CONFIG)
+    assert (settings.freshness_ms, settings.max_value_age_s) == (1000, 120.0)
+    given = {"value-freshness": ["0"], "value-max-age": ["0s"]}
+    settings = read_settings({**CONFIG, **given})
+    assert (settings.freshness_ms, settings.max_value_age_s) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("source", "files", "--source: found 'files', expected prometheus or streams"),
+        ("agent", "ftp://x", "--agent: found 'ftp://x', expected an address such as"),
+        ("scrape", "http://", "--scrape: found 'http://', expected an address such as"),
+    ],
+)
+def test_sources_that_cant_be_are_told(flag, value, message):
+    given = {"source": ["streams"], flag: [value]}
+    with pytest.raises(UsageError, match=message):
+        read_settings({**CONFIG, **given})
+
+
 def test_a_ca_file_for_prometheus_overrules_other_ways_as_upstream():
     source = read_settings(
         {**CONFIG, "prometheus-ca-file": ["ca"], "prometheus-auth-incluster": ["true"]}

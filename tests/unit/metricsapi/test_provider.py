@@ -251,3 +251,44 @@ async def test_rules_and_resources_are_replaced_together():
     await served.replace_config(load_rules(RULES, "rules.yaml", mapper), mapper)
     answer = await served.custom(target, EVERYTHING, EVERYTHING)
     assert answer.resource == training
+
+
+async def test_a_value_that_was_measured_too_long_ago_is_absent_and_counted():
+    source = FakeSource()
+    served = provider(source, clock=ManualClock(500_000), max_value_age_s=120.0)
+    await served.relist()
+    rows = [({"pod": "p"}, 379_999), ({"pod": "r"}, 380_000)]
+    source.value = Vector(tuple(VectorSample(labels, 1.0, at_ms) for labels, at_ms in rows))
+    answer = await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
+    assert [value.object_name for value in answer.values] == ["r"]
+    with pytest.raises(MetricNotFoundError):
+        await served.custom(CustomTarget("pods", "n", "p", "a"), EVERYTHING, EVERYTHING)
+    answer = await served.external(ExternalTarget("n", "q"), EVERYTHING)
+    assert len(answer) == 1
+    assert dict(served.age_limit.stale) == {
+        ("custom.metrics.k8s.io", "a"): 2,
+        ("external.metrics.k8s.io", "q"): 1,
+    }
+
+
+async def test_of_two_discoveries_the_one_begun_last_counts():
+    source = FakeSource()
+    served = provider(source)
+    gate = asyncio.Event()
+    answer = source.series
+
+    async def slow(selector, start_ms):
+        found = await answer(selector, start_ms)
+        await gate.wait()
+        return found
+
+    source.series = slow
+    first = asyncio.create_task(served.relist())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    source.series = answer
+    source.found["a"] = []
+    await served.relist()
+    gate.set()
+    await first
+    assert listed(served) == ["namespaces/b", "pods/b", "q"]
