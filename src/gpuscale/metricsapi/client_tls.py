@@ -13,10 +13,11 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from OpenSSL import SSL, crypto
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _CHUNK_BYTES = 64 * 1024
@@ -142,7 +143,7 @@ class ClientConnection(ssl.SSLObject):
     def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002, ANN401
         """Return what the client sent, or how much of it was put into `buffer`; nothing at its end."""
         try:
-            data = self._do(lambda: self._connection.recv(len))
+            data = self._do(self._connection.recv, len)
         except ssl.SSLZeroReturnError:
             data = b""
         if buffer is None:
@@ -153,7 +154,7 @@ class ClientConnection(ssl.SSLObject):
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
         """Return how much of the data was taken."""
-        return self._do(lambda: self._connection.send(bytes(data)))
+        return self._do(self._connection.send, bytes(data))
 
     def unwrap(self) -> None:
         """Say that no more comes, and wait for the client to say so too."""
@@ -180,11 +181,11 @@ class ClientConnection(ssl.SSLObject):
         """Return the protocol above TLS."""
         return self._connection.get_alpn_proto_negotiated().decode() or None
 
-    def _do(self, step: Callable[[], T]) -> T:
+    def _do(self, step: Callable[P, T], *given: P.args, **more: P.kwargs) -> T:
         """Take a step with what has come in, and hand on what it makes, in the errors of `ssl`."""
         self._take_in()
         try:
-            return step()
+            return step(*given, **more)
         except SSL.WantReadError:
             raise ssl.SSLWantReadError from None
         except SSL.ZeroReturnError:
@@ -203,8 +204,9 @@ class ClientConnection(ssl.SSLObject):
 
     def _hand_out(self) -> None:
         try:
-            while True:
-                self._outgoing.write(self._connection.bio_read(_CHUNK_BYTES))
+            count = _CHUNK_BYTES
+            while count == _CHUNK_BYTES:
+                count = self._outgoing.write(self._connection.bio_read(_CHUNK_BYTES))
         except SSL.Error:
             return
 

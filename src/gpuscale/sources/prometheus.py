@@ -8,6 +8,7 @@ of the samples behind it, so `measured_ms` of a row is when the query was evalua
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote_plus
@@ -199,9 +200,12 @@ def _list(data: object) -> list[Any]:
 
 
 def _label_set(labels: object) -> Mapping[str, str]:
-    if isinstance(labels, dict) and all(type(value) is str for value in labels.values()):
-        return labels
-    raise TypeError(labels)
+    if type(labels) is not dict:
+        raise TypeError(labels)
+    for value in labels.values():
+        if type(value) is not str:
+            raise TypeError(labels)
+    return labels
 
 
 def _value(data: Mapping[str, Any]) -> Value:
@@ -235,7 +239,13 @@ def _is_vector(answer: object) -> bool:
 
 def _row(row: Mapping[str, Any]) -> VectorSample:
     value = row["value"]
-    return VectorSample(_label_set(row["metric"]), float(value[1]), round(float(value[0]) * 1000))
+    return VectorSample(_label_set(row["metric"]), float(value[1]), _milliseconds(value[0]))
+
+
+@lru_cache(maxsize=16)
+def _milliseconds(seconds: float | str) -> int:
+    """Return a time in milliseconds; all rows of an answer have the same."""
+    return round(float(seconds) * 1000)
 
 
 def _points(row: Mapping[str, Any]) -> MatrixSeries:
