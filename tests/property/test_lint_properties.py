@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.lint.answers import document, text_lines
 from gpuscale.lint.findings import CHECKS
 from gpuscale.lint.lint import lint
+from gpuscale.lint.report import document, text_lines
 
 WORDS = st.sampled_from(
     [

@@ -30,8 +30,8 @@ def lint(
 
     Example:  gpuscale lint rules.yaml hpa.yaml
     """
-    from gpuscale.lint.answers import document, text_lines
     from gpuscale.lint.lint import lint as linted
+    from gpuscale.lint.report import document, text_lines
 
     report = linted(_texts(files))
     if output is Output.JSON:

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpuscale.lint.findings import CHECKS, Finding, Place
-from gpuscale.lint.inputs import Inputs, PlacedRule
+from gpuscale.lint.inputs import Inputs
 from gpuscale.lint.promql_facts import carries, contradiction, summed_share
 from gpuscale.lint.query_checks import query_findings
+from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.lint.series_facts import closest_series, is_unknown_gpu_name, recorded_from
 from gpuscale.lint.serving import (
     contradicting_label,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError, QueryError
-from gpuscale.lint.inputs import PlacedRule
 from gpuscale.lint.promql_facts import contradiction
+from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.parse import parse_matchers, parse_query

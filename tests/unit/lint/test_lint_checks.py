@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.lint.answers import document, text_lines
 from gpuscale.lint.findings import CHECKS, Severity
 from gpuscale.lint.lint import lint
+from gpuscale.lint.report import document, text_lines
 from gpuscale.sources.preset import preset_text
 
 NAMED = """\

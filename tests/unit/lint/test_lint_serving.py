@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.lint.inputs import PlacedRule
+from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.lint.serving import has_namespaces, servings
 from gpuscale.sources.backwards import maps
 from gpuscale.sources.resources import KUBERNETES, PODS

@@ -1,0 +1,177 @@
+"""What an answer is good for: its labels, its rows, and whether it can get to the target."""
+
+import math
+from collections.abc import Iterator
+
+from gpuscale.hpa.tolerances import tolerances_for_hpa
+from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.lint.answering import Answered, AskedMetric
+from gpuscale.lint.findings import CHECKS, Finding
+from gpuscale.lint.hpa_checks import described_resource
+from gpuscale.lint.inputs import Inputs, PlacedHpa
+from gpuscale.lint.promql_facts import is_one_row, summed_share, values_of
+from gpuscale.lint.query_checks import query_findings
+from gpuscale.lint.rule_checks import sum_finding
+from gpuscale.lint.series_facts import facts_of
+from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric, TargetType
+from gpuscale.scheduling.resources import gpu_count
+from gpuscale.sources.resources import KUBERNETES, PODS
+
+_JOBS = KUBERNETES.find("jobs")
+
+
+def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[Finding]:
+    """Return what is wrong with a metric that a rule answers: its labels, rows and target."""
+    if not answered.serving.certain:
+        yield from query_findings(
+            answered.node, answered.metric.name, f"rule {answered.serving.rule.origin}"
+        )
+    yield from _labels(inputs, answered)
+    yield from _sum(inputs, answered)
+    yield from _rows(answered)
+    yield from _reach(answered)
+
+
+def _labels(inputs: Inputs, answered: Answered) -> Iterator[Finding]:
+    rule = answered.serving.rule
+    spec = answered.spec
+    is_pod_label = isinstance(spec, PodsMetric) and rule.labels.label_for(PODS) == "pod"
+    if is_pod_label and answered.series.startswith("DCGM_FI_") and not inputs.honors_labels:
+        yield Finding(
+            CHECKS["exporter-pod"],
+            answered.metric.name,
+            f"The label pod of {answered.series} is the exporter's own pod, unless the exporter is "
+            "scraped with honorLabels: true.",
+            f"{answered.serving.placed.place()} takes it for the pod that uses the GPU.",
+            "Scrape with honorLabels: true, or map exported_pod and exported_namespace.",
+        )
+    is_job = isinstance(spec, ObjectMetric) and described_resource(spec) == _JOBS
+    if is_job and rule.labels.label_for(_JOBS) == "job":
+        yield Finding(
+            CHECKS["scrape-job-label"],
+            answered.metric.described,
+            "The label job is the name of Prometheus' scrape job on most series, "
+            "not that of a Kubernetes Job.",
+            f"{answered.serving.placed.place()} takes it for the Job.",
+            "Map the label that names the Job, such as job_name, in an override of its own.",
+        )
+
+
+def _sum(inputs: Inputs, answered: Answered) -> Iterator[Finding]:
+    share = summed_share(answered.node)
+    target = _target(answered.spec)
+    if share is None or target is None or target > share:
+        return
+    if not isinstance(answered.spec, PodsMetric) and _is_average(answered.spec):
+        return
+    gpus = _gpus_per_pod(inputs, answered.metric.placed)
+    if gpus == 1 and isinstance(answered.spec, PodsMetric):
+        return
+    why = f"two make {2 * share:g}, held against a target of {target:g}"
+    if gpus is not None and gpus > 1 and isinstance(answered.spec, PodsMetric):
+        why = f"the {gpus} of a pod make {gpus * share:g}, held against a target of {target:g}"
+    place = answered.metric.name
+    yield sum_finding(place, answered.serving.placed, answered.series, share, why)
+
+
+def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
+    """Return how many GPUs each pod of the target has; None where the files don't tell."""
+    target = placed.hpa.target
+    for deployment in inputs.deployments:
+        key = (deployment.metadata.namespace, "Deployment", deployment.metadata.name)
+        if key == (placed.hpa.metadata.namespace, target.kind, target.name):
+            return gpu_count(deployment.template.spec)
+    return None
+
+
+def _rows(answered: Answered) -> Iterator[Finding]:
+    spec = answered.spec
+    if not isinstance(spec, ExternalMetric) or _is_average(spec) or is_one_row(answered.node):
+        return
+    values = values_of(answered.node)
+    target = _target(spec)
+    if values is None or not values.is_bounded or target is None or target > values.high:
+        return
+    yield Finding(
+        CHECKS["external-rows-summed"],
+        answered.metric.name,
+        f"The controller adds up all rows of an external metric, and a row of this one is up to "
+        f"{values.high:g}: with more rows a target of {target:g} is passed without any load.",
+        _evidence(answered),
+        "Aggregate to one row, such as avg(<<.Series>>{<<.LabelMatchers>>}), or use an "
+        "averageValue target.",
+    )
+
+
+def _reach(answered: Answered) -> Iterator[Finding]:
+    values, target = values_of(answered.node), _target(answered.spec)
+    if values is None or not values.is_bounded or values.high <= 0 or not target:
+        return
+    spec, hpa = answered.spec, answered.metric.placed.hpa
+    if isinstance(spec, ExternalMetric) and not is_one_row(answered.node):
+        return
+    start = 1
+    if not isinstance(spec, PodsMetric) and _is_average(spec):
+        start = max(1, hpa.min_replicas or 1)
+    tolerance = tolerances_for_hpa(hpa, DEFAULT_SETTINGS).scale_up
+    if values.high / (target * start) <= 1 + tolerance:
+        yield _unreachable(answered, values.high, target, start, tolerance)
+    elif not isinstance(spec, PodsMetric) and _is_average(spec):
+        most = math.ceil(values.high / target)
+        if most < hpa.max_replicas:
+            yield _capped(answered, values.high, target, most)
+
+
+def _unreachable(
+    answered: Answered, high: float, target: float, start: int, tolerance: float
+) -> Finding:
+    each = f" over {start} replicas" if start > 1 else ""
+    if target * start > high:
+        what = f"The metric never gets to the target of {target:g}{each}: it is at most {high:g}."
+    else:
+        what = (
+            f"The HPA never scales up: the metric is at most {high:g}, and {high:g} / "
+            f"{target * start:g} = {high / (target * start):.3g} is within the tolerance, "
+            f"{1 + tolerance:g}."
+        )
+    fix = f"Choose a target below {high / (1 + tolerance) / start:.3g}."
+    if high == 1 and 1 < target <= 100:
+        fix = (
+            f"The metric is a ratio: write {round(target * 10)}m for {target:g} %, or multiply the "
+            "query by 100."
+        )
+    place = answered.metric.target("averageValue" if _is_average(answered.spec) else "value")
+    return Finding(CHECKS["unreachable-target"], place, what, _evidence(answered), fix)
+
+
+def _capped(answered: Answered, high: float, target: float, most: int) -> Finding:
+    return Finding(
+        CHECKS["capped-replicas"],
+        answered.metric.target("averageValue"),
+        f"The metric never asks for more than {most} replicas: it is at most {high:g}, and an "
+        f"averageValue target asks for value / {target:g}, whatever the count is now.",
+        _evidence(answered),
+        "Use type: Value, which multiplies the count, or a Pods metric.",
+    )
+
+
+def _evidence(answered: Answered) -> str:
+    facts = facts_of(answered.series)
+    unit = {"%": "a percentage", "ratio": "a ratio"}.get(facts.unit if facts else "", "")
+    placed = answered.serving.placed
+    query = placed.text("metricsQuery")
+    where = f"{placed.place('metricsQuery')}: {query}" if query else f"rule {placed.rule.origin}"
+    return f"{answered.series} is {unit}; {where}" if unit else where
+
+
+def _target(spec: AskedMetric) -> float | None:
+    target = spec.target
+    quantity = target.average_value if _is_average(spec) else target.value
+    return None if quantity is None else float(quantity)
+
+
+def _is_average(spec: AskedMetric) -> bool:
+    """Return whether averageValue is the field that counts."""
+    if isinstance(spec, ObjectMetric):
+        return spec.target.type is TargetType.AVERAGE_VALUE
+    return spec.target.average_value is not None

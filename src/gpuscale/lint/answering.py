@@ -1,0 +1,233 @@
+"""Which rule answers each metric of an autoscaler; and what is wrong where none does."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuscale.core.errors import NotFoundError
+from gpuscale.core.spelling import closest
+from gpuscale.lint.findings import CHECKS, Finding
+from gpuscale.lint.hpa_checks import described_resource
+from gpuscale.lint.hpa_places import PlacedMetric
+from gpuscale.lint.inputs import Inputs
+from gpuscale.lint.promql_facts import contradiction
+from gpuscale.lint.rule_checks import GROUPED, gpu_name_findings, resources_without_rows
+from gpuscale.lint.rule_inputs import PlacedRule
+from gpuscale.lint.series_facts import (
+    closest_series,
+    facts_of,
+    is_unknown_gpu_name,
+    recorded_from,
+)
+from gpuscale.lint.serving import (
+    Serving,
+    custom_node,
+    external_node,
+    mapped_resources,
+    servings,
+)
+from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
+from gpuscale.objects.selectors import Selector
+from gpuscale.series.parse import selectors
+from gpuscale.series.tree import Node
+from gpuscale.sources.backwards import api_names, maps
+from gpuscale.sources.resources import PODS, ResourceType
+
+_SHOWN = 5
+AskedMetric = PodsMetric | ObjectMetric | ExternalMetric
+"""What rules answer; the others are for the resource metrics API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A metric with the rule that answers it and the query that is asked then."""
+
+    metric: PlacedMetric
+    spec: AskedMetric
+    serving: Serving
+    series: str
+    node: Node
+
+
+def answer_of(
+    inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, found: list[Finding]
+) -> Answered | None:
+    """Return which rule answers a metric with which query, and note in `found` why none does."""
+    resource = _resource(spec)
+    if resource is None and not isinstance(spec, ExternalMetric):
+        return None
+    if resource is not None and not (resource.namespaced or resource.plural == "namespaces"):
+        return None
+    rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
+    may = servings(rules, spec.name)
+    if not may:
+        if inputs.has_all_rules:
+            found.append(_unknown(inputs, metric, spec, rules))
+        return None
+    fitting = [each for each in may if resource is None or maps(each.rule, resource)]
+    if resource is not None and not fitting:
+        if inputs.has_all_rules:
+            found.append(_not_for(metric, spec, resource, may))
+        return None
+    serving = max(fitting, key=lambda each: _likelihood(inputs, spec.name, each))
+    if serving.series is None:
+        return None
+    if not any(each.certain for each in fitting):
+        found.extend(_doubtful(inputs, metric, spec, serving.series))
+    found.extend(_ungrouped(metric, spec, serving, resource))
+    node = _node(metric, spec, serving, serving.series, resource)
+    if node is None:
+        return None
+    answered = Answered(metric, spec, serving, serving.series, node)
+    found.extend(_contradicted(answered))
+    return answered
+
+
+def _likelihood(inputs: Inputs, metric: str, serving: Serving) -> int:
+    """Return how likely it is that a rule's series is there; of equals the first is the last in the files."""
+    series = serving.series
+    if series is None:
+        return 0
+    if serving.certain:
+        return 5
+    if series in inputs.recorded or (
+        facts_of(series) is not None and not series.endswith("_total")
+    ):
+        return 4
+    if recorded_from(series) is not None:
+        return 3
+    return 2 if series == metric else 1
+
+
+def _resource(spec: AskedMetric) -> ResourceType | None:
+    if isinstance(spec, PodsMetric):
+        return PODS
+    return described_resource(spec) if isinstance(spec, ObjectMetric) else None
+
+
+def _node(
+    metric: PlacedMetric,
+    spec: AskedMetric,
+    serving: Serving,
+    series: str,
+    resource: ResourceType | None,
+) -> Node | None:
+    namespace = metric.placed.hpa.metadata.namespace
+    selector = spec.selector or Selector()
+    if resource is None:
+        return external_node(serving.rule, series, namespace, selector)
+    return custom_node(serving.rule, series, resource, namespace, selector)
+
+
+def _unknown(
+    inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, rules: Sequence[PlacedRule]
+) -> Finding:
+    named = _named(rules)
+    others = _named(inputs.rules if rules is inputs.external_rules else inputs.external_rules)
+    close = closest(spec.name, named, cutoff=0.6)
+    shown = ", ".join(f"{name} ({place})" for name, place in list(named.items())[:_SHOWN])
+    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    evidence = f"The rules name {shown}{more}." if named else "The rules name none."
+    fix = (
+        f"Ask for {close}." if close else "Write a rule for it, or ask for a metric that is there."
+    )
+    if spec.name in others:
+        other = "external" if not isinstance(spec, ExternalMetric) else "custom"
+        evidence = f"{others[spec.name]} gives it as {_article(other)} metric."
+        fix = f"Use {'an External' if other == 'external' else 'a Pods or Object'} metric."
+    kind = "external" if isinstance(spec, ExternalMetric) else "custom"
+    return Finding(
+        CHECKS["unknown-metric"],
+        metric.name,
+        f"No rule gives {_article(kind)} metric {spec.name!r}.",
+        evidence,
+        fix,
+    )
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind == 'external' else 'a'} {kind}"
+
+
+def _named(rules: Sequence[PlacedRule]) -> dict[str, str]:
+    """Return the names that rules give outright, each with the place of its rule."""
+    return {name: str(placed.place()) for placed in rules for _, name in api_names(placed.rule)}
+
+
+def _not_for(
+    metric: PlacedMetric, spec: AskedMetric, resource: ResourceType, may: Sequence[Serving]
+) -> Finding:
+    return Finding(
+        CHECKS["metric-not-for-resource"],
+        metric.name,
+        f"The metric {spec.name!r} is not there for {resource.name}.",
+        _why_not_for(may[0].placed, resource),
+        f"Map the label that names the {resource.singular}, such as "
+        f"{resource.singular}: {{resource: {resource.singular}}}, or ask for a metric that is "
+        f"there for {resource.name}.",
+    )
+
+
+def _why_not_for(placed: PlacedRule, resource: ResourceType) -> str:
+    there = ", ".join(each.name for each in mapped_resources(placed.rule)) or "no resource"
+    try:
+        label = placed.rule.labels.label_for(resource)
+    except NotFoundError:
+        return f"{placed.place()} maps labels to {there}."
+    return (
+        f"{placed.place()} makes {label} of its template, and does not read {resource.name} back "
+        "from that."
+    )
+
+
+def _doubtful(
+    inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, series: str
+) -> Iterator[Finding]:
+    """Tell of a name that only rules for series of any name can give, where it is hardly a series."""
+    if series in inputs.recorded:
+        return
+    if is_unknown_gpu_name(series):
+        yield from gpu_name_findings(series, metric.name)
+        return
+    if facts_of(series) is not None or recorded_from(series) is not None:
+        return
+    close = closest(spec.name, _named(inputs.rules), cutoff=0.85) or closest_series(series)
+    if close is not None:
+        yield Finding(
+            CHECKS["misspelled-metric"],
+            metric.name,
+            f"No rule names {spec.name!r}; it is there only if Prometheus has a series {series}.",
+            f"{close} is known.",
+            f"Ask for {close}, if that is what is meant.",
+        )
+
+
+def _contradicted(answered: Answered) -> Iterator[Finding]:
+    metric, placed = answered.metric, answered.serving.placed
+    for select in selectors(answered.node):
+        pair = contradiction(select.matchers)
+        if pair is not None:
+            yield Finding(
+                CHECKS["impossible-label"],
+                metric.selector if answered.spec.selector else metric.name,
+                f"The query can't match a series: it asks for {pair[0]} and {pair[1]}.",
+                f"{placed.place('metricsQuery')}: {placed.text('metricsQuery')}",
+                "Leave one of the two conditions out, in the rule or in the HPA.",
+            )
+            return
+
+
+def _ungrouped(
+    metric: PlacedMetric, spec: AskedMetric, serving: Serving, resource: ResourceType | None
+) -> Iterator[Finding]:
+    """Tell of a query that has rows for some resources, and none for the one that is asked for."""
+    if resource is None or resource not in resources_without_rows(serving.rule):
+        return
+    label = serving.rule.labels.label_for(resource)
+    yield Finding(
+        CHECKS["no-group-by"],
+        metric.name,
+        f"The rows of the query don't carry the label {label}, so that {spec.name!r} has no value "
+        f"for {resource.name}.",
+        f"{serving.placed.place('metricsQuery')}: {serving.placed.text('metricsQuery')}",
+        f"Group by it: {GROUPED}, or ask for it of a resource that is in the rows.",
+    )
