@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 LONG_BYTES = 64 * 1024
 """A shorter document is read at once, in a millisecond at most."""
-_SLICE_CHARS = 32 * 1024
+_SLICE_CHARS = 12 * 1024
 _MAX_TRIES = 64
 """Of finding the end of a slice."""
 _HEAD_CHARS = 512

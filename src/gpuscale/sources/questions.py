@@ -49,7 +49,7 @@ class Sharing:
 
     freshness_ms: int = 0
     """How old an answer may be when it serves again; 0 shares only what is asked at the same moment."""
-    renewed_from: float = 0.7
+    renewed_from: float = 0.6
     """Share of that time after which an answer that still serves is renewed; less for a cheap source."""
     widens: bool = True
     fits: Callable[[str], bool] = _fits_into_post

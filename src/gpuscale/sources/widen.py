@@ -19,7 +19,7 @@ from gpuscale.sources.query import custom_query, wide_query
 from gpuscale.sources.resources import NAMESPACES
 
 _PLAIN_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
-_ROWS_AT_ONCE = 512
+_ROWS_AT_ONCE = 256
 _SOMEWHERE, _SOME = "gpuscale:some-namespace", ("gpuscale:one", "gpuscale:other")
 """No objects are called so, hence no matcher of a rule or a request is taken for one of ours."""
 
