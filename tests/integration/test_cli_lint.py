@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import gpuscale
+
 SEEDS = Path(__file__).parents[2] / ".." / "shared" / "seeds"
 RULES = """\
 - seriesQuery: gpu_util{}
@@ -93,6 +95,12 @@ def test_a_file_is_read_once(folder):
 def test_notes_fail_where_one_wants_to_be_strict(folder):
     assert run("hpa.yaml", cwd=folder).returncode == 0
     assert run("--strict", "hpa.yaml", cwd=folder).returncode == 1
+
+
+def test_a_shipped_scenario(folder):
+    where = Path(gpuscale.__file__).parent / "sim" / "scenarios" / "ack-bert"
+    names = [str(where / f"{name}.yaml") for name in ("rules", "deployment", "hpa")]
+    assert ids(folder, *names) == ["ignored-target-type"]
 
 
 def seed(name):
