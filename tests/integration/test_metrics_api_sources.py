@@ -11,10 +11,16 @@ from aiohttp import ClientError, ClientSession
 from aiohttp.test_utils import unused_port
 
 from gpuscale.core.errors import QueryError
+from gpuscale.objects.selectors import Selector
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, StringValue, Vector
+from gpuscale.sources.catalogue import Catalogue
 from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.plan import plan_custom
 from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
+from gpuscale.sources.questions import Questions, Sharing
+from gpuscale.sources.resources import KUBERNETES
+from gpuscale.sources.rules import load_rules
 from gpuscale.sources.source import MetricSource
 
 NOW_MS = 1_700_000_000_000
@@ -113,6 +119,7 @@ async def test_every_source_keeps_the_contract(source):
     await check_vectors(source)
     await check_other_values(source)
     await check_faults(source)
+    await check_shared_questions(source)
 
 
 async def check_series(source: MetricSource) -> None:
@@ -163,3 +170,40 @@ async def check_faults(source: MetricSource) -> None:
         await source.query("sum(", NOW_MS)
     with pytest.raises(QueryError):
         await source.series("sum(m)", NOW_MS)
+
+
+RULES = """
+rules:
+- seriesQuery: gpu_util
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: requests_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)
+"""
+REQUESTS = (
+    ("ml", ("a",)),
+    ("ml", ("a", "b")),
+    ("web", ("c",)),
+    ("web", ("a", "c")),
+    ("none", ("a",)),
+    ("ml", ("a", "b", "c")),
+)
+
+
+async def check_shared_questions(source: MetricSource) -> None:
+    """What is cut out of a widened query is what each exact one gives, for all of the requests."""
+    found = {name: await source.series(name, NOW_MS) for name in ("gpu_util", "requests_total")}
+    catalogue = Catalogue.build(load_rules(RULES, "rules.yaml"), found)
+    for metric in found:
+        plans = [
+            plan_custom(catalogue, KUBERNETES, "pods", namespace, names, metric, Selector())
+            for namespace, names in REQUESTS
+        ]
+        sharing = Questions(source, Sharing(freshness_ms=1000))
+        shared = [each.answer(await sharing.custom(each, NOW_MS)) for each in plans]
+        exact = [each.answer(await source.query(each.promql, NOW_MS)) for each in plans]
+        assert shared == exact
+        assert any(shared)
+        # Three are asked as they are, the fourth widens, and what comes after is cut out of it.
+        assert (sharing.counts.asked, sharing.counts.cut) == (4, 3)
