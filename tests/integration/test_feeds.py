@@ -310,6 +310,21 @@ async def test_agents_and_pods_come_and_go_with_the_cluster(agents, api):
     assert selectors == {"kubernetes.io/service-name=gpuscale-exporter"}
 
 
+async def test_an_agent_with_two_addresses_is_followed_once(agents, api):
+    agent = await agents()
+    by_ipv4 = slice_of("s1", agent.port)
+    reference = {"kind": "Pod", "namespace": "gpu", "name": "agent-x"}
+    by_ipv4["endpoints"][0]["targetRef"] = reference
+    by_ipv6 = {**slice_of("s2", agent.port), "addressType": "IPv6"}
+    by_ipv6["endpoints"] = [{"addresses": ["::1"], "targetRef": reference}]
+    await api.put(SLICES, by_ipv6)
+    await api.put(SLICES, by_ipv4)
+    async with running(FeedSettings(), api.path) as collector:
+        # A second copy of a GPU's series would double every sum.
+        await until(lambda: values(collector) == {"a": 1.0})
+        assert [state.instance for state in collector.states()] == [agent.address]
+
+
 async def test_while_the_api_server_is_away_known_agents_are_followed(agents, api):
     agent = await agents()
     await api.put(SLICES, slice_of("s1", agent.port))

@@ -113,13 +113,19 @@ class FeedCollector:
             await self._changed.wait()
 
     def _wanted(self) -> dict[Target, None]:
-        """Return the targets; an agent that is followed is not scraped too."""
+        """Return the targets, each agent once, and not scraped too where it is followed."""
         found = dict.fromkeys(self._settings.static)
         for watch in self._watches.values():
             for targets in watch.items.values():
                 found |= dict.fromkeys(targets)
         streamed = {target.instance for target in found if target.is_agent}
-        kept = [each for each in found if each.is_agent or each.instance not in streamed]
+        agents = {each.pod: each for each in sorted(found, key=_preference) if each.pod}
+        kept = [
+            each
+            for each in found
+            if (each.is_agent or each.instance not in streamed)
+            and agents.get(each.pod, each) is each
+        ]
         if len(kept) > MAX_TARGETS:
             _LOG.warning("found %s targets, only %s are followed", len(kept), MAX_TARGETS)
         return dict.fromkeys(kept[:MAX_TARGETS])
@@ -172,6 +178,11 @@ class FeedCollector:
             if shorter_ms < store.retention_ms:
                 store.retention_ms = shorter_ms
                 _LOG.warning("the store is full: samples are kept for %s s", shorter_ms // 1000)
+
+
+def _preference(target: Target) -> tuple[bool, str]:
+    """Return what is highest for the address of a pod to use: of two families, IPv4's."""
+    return "[" not in target.instance, target.url
 
 
 def _some(targets: Iterable[Target]) -> Targets | None:

@@ -32,6 +32,8 @@ class Target:
     labels: tuple[tuple[str, str], ...]
     is_agent: bool = False
     """Whether it is followed as a stream of a node agent, rather than scraped."""
+    pod: str = ""
+    """Namespace and name of an agent's pod, where they are known; it may have several addresses."""
 
     @property
     def instance(self) -> str:
@@ -81,7 +83,8 @@ def agent_target(
     labels = {"job": job, "instance": instance, "node": node}
     if not honor_labels and pod is not None:
         labels |= {"namespace": pod[0], "pod": pod[1]}
-    return Target(f"{scheme}://{instance}/stream", _sorted(labels), is_agent=True)
+    known = "/".join(pod) if pod is not None and all(pod) else ""
+    return Target(f"{scheme}://{instance}/stream", _sorted(labels), is_agent=True, pod=known)
 
 
 def static_agent(text: str) -> Target:
