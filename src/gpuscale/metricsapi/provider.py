@@ -7,7 +7,7 @@ they were; upstream keeps the whole table.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -115,6 +115,8 @@ class MetricsProvider:
         self._ready = ready
         self._discoveries = self._newest = 0
         """Discoveries that were begun, and the number of the one that is served."""
+        self._whole_ones = 0
+        """Discoveries of all rules that are on their way."""
 
     async def close(self) -> None:
         """End what is still asked of the source."""
@@ -131,6 +133,15 @@ class MetricsProvider:
 
         Of several at a time, the one that was begun last counts.
         """
+        self._whole_ones += 1
+        try:
+            if await self._relist(self.config.series_queries()):
+                self.relisted_ms = self._clock.now_ms()
+        finally:
+            self._whole_ones -= 1
+
+    async def _relist(self, queries: Collection[str]) -> bool:
+        """Ask these queries and swap in what they give; return whether nothing newer was there."""
         config = self.config
         self._discoveries += 1
         number = self._discoveries
@@ -139,27 +150,38 @@ class MetricsProvider:
         async with asyncio.TaskGroup() as group:
             tasks = {
                 query: group.create_task(self._series(query, start_ms, at_once))
-                for query in config.series_queries()
+                for query in queries
             }
         if config is not self.config or number < self._newest:
-            return
+            return False
         self._newest = number
         answers = {query: task.result() for query, task in tasks.items()}
         self.catalogue = Catalogue.build(config, answers, self.catalogue)
-        self.relisted_ms = self._clock.now_ms()
+        return True
 
     async def replace_config(
         self, config: AdapterConfig, mapper: ResourceMapper | None = None
     ) -> None:
         """Serve other rules from the next discovery on, which happens now.
 
+        Only rules that are new are asked for, so that one team's change is not everybody's discovery.
+
         Args:
             config: the rules.
             mapper: the resources they were read with; None where these did not change.
         """
+        known = {*self.config.rules, *self.config.external_rules}
+        rules = (*config.rules, *config.external_rules)
+        changed = {rule.series_query for rule in rules if rule not in known}
         self.config = config
         self._mapper = mapper or self._mapper
-        await self.relist()
+        if self._whole_ones or self.relisted_ms is None:
+            # What is on its way is for the rules from before, and will be passed over.
+            await self.relist()
+        else:
+            known_queries = self.catalogue.answered - changed
+            queries = (each for each in config.series_queries() if each not in known_queries)
+            await self._relist(tuple(queries))
 
     async def custom(
         self, target: CustomTarget, objects: Selector, series: Selector

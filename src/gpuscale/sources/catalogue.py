@@ -88,18 +88,23 @@ class Catalogue:
 
         Args:
             config: the rules.
-            series_of: the answer to each series query; one that is not there counts as failed.
-            previous: where the metrics of failed queries are kept from.
+            series_of: the answer to each series query; one that is not there was not asked again, and
+                counts as failed if it never was.
+            previous: where the metrics of queries without an answer are kept from.
         """
+        before = previous or Catalogue()
         shapes: dict[str, tuple[SeriesShape, ...]] = {}
         failures: dict[str, QueryFailure] = {}
         for query in config.series_queries():
-            answer = series_of.get(query, QueryFailure("not asked"))
-            if isinstance(answer, QueryFailure):
-                failures[query] = answer
-                shapes[query] = previous.shapes.get(query, ()) if previous is not None else ()
+            answer = series_of.get(query)
+            if answer is None or isinstance(answer, QueryFailure):
+                shapes[query] = before.shapes.get(query, ())
             else:
                 shapes[query] = _shapes(answer)
+            if isinstance(answer, QueryFailure):
+                failures[query] = answer
+            elif answer is None and query not in before.answered:
+                failures[query] = before.failures.get(query, QueryFailure("not asked"))
         rules, external = _by_namespace(config.rules), _by_namespace(config.external_rules)
         return Catalogue(
             _custom_table(rules.pop("", ()), shapes),
@@ -109,6 +114,11 @@ class Catalogue:
             shapes,
             failures,
         )
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """Return the series queries whose latest answer is in here."""
+        return frozenset(self.shapes.keys() - self.failures.keys())
 
     def custom_entry(
         self, resource: ResourceType, metric: str, namespace: str | None, name: str | None = None

@@ -13,7 +13,7 @@ from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.series.values import Scalar, Vector, VectorSample
 from gpuscale.sources.plan import FetchError, MetricNotFoundError, MetricValue
 from gpuscale.sources.resources import KUBERNETES, ResourceType
-from gpuscale.sources.rules import load_rules
+from gpuscale.sources.rules import AdapterConfig, load_rules
 
 RULES = """
 rules:
@@ -138,6 +138,38 @@ async def test_other_rules_are_served_at_once():
         load_rules("[{seriesQuery: b, resources: {template: <<.Resource>>}}]", "new.yaml")
     )
     assert listed(served) == ["namespaces/b", "pods/b"]
+
+
+def rule(name):
+    return load_rules(f"[{{seriesQuery: {name}, resources: {{template: <<.Resource>>}}}}]", name)
+
+
+async def test_a_change_of_some_rules_asks_for_the_series_of_these_only():
+    source = FakeSource()
+    source.found["c"] = [{"__name__": "c", "namespace": "n"}]
+    served = provider(source)
+    await served.relist()
+    cluster, team = served.config, rule("c")
+    asked = []
+    for config in ((cluster, team), (cluster,), (rule("a"), team), (rule("a"), rule("b"))):
+        source.series_calls.clear()
+        await served.replace_config(AdapterConfig.joined(*config))
+        asked.append([selector for selector, _ in source.series_calls])
+    # One that comes; one that goes; one that comes back beside one that changed; and two that changed.
+    assert asked == [["c"], [], ["a", "c"], ["a", "b"]]
+    assert listed(served) == ["namespaces/a", "namespaces/b", "pods/a", "pods/b"]
+
+
+async def test_a_query_without_an_answer_is_asked_again_with_any_change():
+    source = FakeSource()
+    source.found["b"] = UnavailableError("gone")
+    served = provider(source)
+    await served.relist()
+    source.found["b"] = [{"__name__": "b", "namespace": "n"}]
+    source.series_calls.clear()
+    await served.replace_config(AdapterConfig.joined(served.config))
+    assert [selector for selector, _ in source.series_calls] == ["b"]
+    assert "namespaces/b" in listed(served)
 
 
 async def test_all_objects_are_those_of_the_directory():
