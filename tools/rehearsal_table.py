@@ -20,6 +20,8 @@ from gpuscale.testing.cluster import ControlPlane, Settings
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "rehearse.md"
 SCENARIOS = ("ack-bert", "eks-vision", "aks-mnist-jobs")
+LIMIT_S = 90
+"""All changes are over by then."""
 BEGIN, END = "<!-- table: tools/rehearsal_table.py -->\n", "<!-- end of table -->\n"
 HEAD = (
     "| scenario | autoscaler | from → to | virtual time | real controllers | apart |",
@@ -30,7 +32,8 @@ HEAD = (
 async def rehearse(plane: ControlPlane, setup: Setup) -> dict[str, object]:
     """Return the document of a whole rehearsal."""
     target = Target(plane.admin, "gpuscale-rehearsal")
-    return await Rehearsal(setup, target, lambda _: None, lambda _: None).run(asyncio.Event())
+    rehearsal = Rehearsal(setup, target, lambda _: None, lambda _: None)
+    return await rehearsal.run(asyncio.Event(), LIMIT_S)
 
 
 def main() -> None:

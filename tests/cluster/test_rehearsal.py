@@ -25,8 +25,18 @@ NAMESPACE = "gpuscale-rehearsal"
 SYNC_PERIOD_S = 5.0
 STABILIZATION_S = 12.0
 """Both as in the scenario files."""
+HOPS_S = 0.5 + 1.0 + 1.0
+"""Collect, scrape and rule interval: how much older than in virtual time a value may be that a look sees."""
+LAST_S = 170.0
+"""Until the last change of a scenario; on two idle cores it comes within 81 s."""
+LAST_CHANGE = {
+    "ack-bert": ("ScaleDown ", 1),
+    "eks-vision": ("SuccessfulRescale ", 4),
+    "aks-mnist-jobs": ("ScaleDown ", 2),
+}
+"""What standard error says, how often; a rehearsal is interrupted then, long before its end."""
 END_S = 120.0
-"""From the end of a scenario, or a signal, to the end of the process; it takes 8 s on two idle cores."""
+"""From a signal to the end of the process; it takes 5 s on two idle cores."""
 
 
 @dataclass
@@ -73,14 +83,15 @@ class Process:
     def said(self):
         return "".join(tuple(self._lines))
 
-    def wait_for(self, text):
-        """Return once standard error holds a text."""
+    def wait_for(self, text, times=1):
+        """Return once standard error holds a text so often."""
 
         def look():
-            assert text in self.said or self.is_running, self.said
-            return text in self.said
+            found = self.said.count(text) >= times
+            assert found or self.is_running, self.said
+            return found
 
-        wait_until(look, f"the line {text!r}", 90.0)
+        wait_until(look, f"{times} times the text {text!r}", LAST_S)
 
     def signal(self, number):
         self._process.send_signal(number)
@@ -132,6 +143,8 @@ def rehearse(plane, scenario):
     with Process(plane, "--output=json", SCENARIOS / f"{scenario}.yaml") as process:
         watcher = threading.Thread(target=watch, args=(plane, process, watched))
         watcher.start()
+        process.wait_for(*LAST_CHANGE[scenario])
+        process.signal(signal.SIGINT)
         code, output = process.end()
         watcher.join(60)
         assert code == 0, process.said
@@ -180,8 +193,9 @@ def test_the_guides_deployment_goes_from_one_to_two_pods_and_back(plane, rehears
     assert counts(document, REPLICAS) == [(1, 2), (2, 1)]
     # The second pod finds no free GPU and brings a node, which goes when it stands empty.
     assert counts(document, NODES) == [(1, 2), (2, 1)]
-    # 4.6 requests/s x 0.05 GPU-seconds: 23 % of one GPU, 11.5 % of each of two.
-    assert {"0/20", "23/20", "11500m/20"} <= watched.targets
+    # 4.6 requests/s x 0.05 GPU-seconds: 23 % of one GPU; 11.5 % of each of two, which read 11 or 12.
+    assert {"0/20", "23/20"} <= watched.targets
+    assert {"11/20", "11500m/20", "12/20"} & watched.targets
     assert ("ScalingActive", "True", "ValidMetricFound") in watched.conditions
     assert not [each for each in watched.conditions if each[:2] == ("ScalingActive", "False")]
     assert not faults_of_the_controllers(plane)
@@ -211,7 +225,8 @@ def test_virtual_time_and_the_real_controller_change_replicas_alike(rehearsed, s
     real = changes(rehearsed(scenario)[0], REPLICAS)
     assert [each.what for each in real] == [each.what for each in virtual]
     apart = [r.seconds - v.seconds for r, v in zip(real, virtual, strict=True)]
-    assert max(map(abs, apart)) < SYNC_PERIOD_S, apart
+    # A value that comes just too late for one look is seen by the next. Without that it is below 1 s.
+    assert max(map(abs, apart)) < SYNC_PERIOD_S + HOPS_S, apart
 
 
 @pytest.mark.parametrize("scenario", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
@@ -230,7 +245,7 @@ def test_both_documents_have_the_same_form(rehearsed):
     assert common <= real["series"].keys()
     for run in (real, virtual):
         served = run["summary"]["requests"]["bert-intent-detection"]["served"]
-        assert served == pytest.approx(51 * 4.6)  # from 6 s to 57 s
+        assert served == pytest.approx(55.5 * 4.6)  # from 6 s to 61.5 s
 
 
 def test_after_whole_rehearsals_nothing_is_left(plane, before, rehearsed):
@@ -238,26 +253,31 @@ def test_after_whole_rehearsals_nothing_is_left(plane, before, rehearsed):
     assert everything(plane) == before
 
 
-def test_an_interrupted_rehearsal_leaves_nothing_and_touches_nothing_of_others(plane, before):
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "foreign"},
-        "spec": {
-            "containers": [
-                {"name": "c", "image": "none", "resources": {"limits": {"nvidia.com/gpu": 1}}}
-            ]
-        },
-    }
-    plane.apply(json.dumps(pod))
-    with Process(plane, "--output=json", SCENARIOS / "eks-vision.yaml") as process:
-        process.wait_for("LoadChanged")
+FOREIGN = """
+apiVersion: v1
+kind: Pod
+metadata: {name: foreign}
+spec: {containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+def test_several_hpas_show_what_the_gpus_did_and_nothing_of_others_is_touched(plane, before):
+    plane.apply(FOREIGN)
+
+    def shown(namespace):
+        arguments = ("-n", namespace, "--no-headers", "--ignore-not-found")
+        return [line.split()[2] for line in plane.kubectl("get", "hpa", *arguments).splitlines()]
+
+    with Process(plane, "--output=json", SCENARIOS / "mixed.yaml") as process:
+        process.wait_for("Scheduled", times=3)
+        wait_until(lambda: shown(NAMESPACE) == ["25/50"], "the value of the Pods metric", 60.0)
+        wait_until(lambda: shown(f"{NAMESPACE}-speech") == ["40/100"], "the External one", 60.0)
         foreign = plane.get("pod", "foreign")
         process.signal(signal.SIGINT)
         code, output = process.end()
         assert code == 0, process.said
+    assert not counts(json.loads(output), REPLICAS)
     assert "nodeName" not in foreign["spec"]
-    assert json.loads(output)["summary"]["duration"] < 44
     assert plane.get("pod", "foreign")["metadata"]["uid"] == foreign["metadata"]["uid"]
     plane.kubectl("delete", "pod", "foreign", "--force")
     assert everything(plane) == before

@@ -140,17 +140,22 @@ class Rehearsal:
             await check_free(client, self._namespaces, group_versions(self._setup))
             self._announce(Announcement(self._mark.id, client.server, self._namespaces))
             cleaner = Cleaner(client, self._mark.selector)
+            failure: GpuscaleError | None = None
             try:
                 return await self._within(client, cleaner, stop, limit_s)
+            except GpuscaleError as error:
+                failure = error
+                raise
             finally:
-                await self._leave_nothing(cleaner)
+                await self._leave_nothing(cleaner, failure)
 
-    async def _leave_nothing(self, cleaner: Cleaner) -> None:
+    async def _leave_nothing(self, cleaner: Cleaner, failure: GpuscaleError | None) -> None:
         try:
             await remove_at_last(cleaner)
         except GpuscaleError as error:
+            first = f"{failure}\n" if failure else ""
             raise UnavailableError(
-                f"{error}; remove the rest with: "
+                f"{first}{error}; remove the rest with: "
                 f"gpuscale rehearse --kubeconfig {self._target.kubeconfig} --clean"
             ) from error
 

@@ -150,14 +150,15 @@ class SimulatedKubelet:
             self._see(uid, pod)
 
     def _see(self, uid: str, pod: JsonObject) -> None:
-        if pod["spec"].get("nodeName") not in self._addresses or uid in self._ending:
+        host = self._addresses.get(pod["spec"].get("nodeName", ""))
+        if host is None or uid in self._ending:
             return
         if "deletionTimestamp" in pod["metadata"]:
             self._forget(uid)
             self._ending.add(uid)
             self._stages[uid] = self._tasks.create_task(self._end(pod))
         elif uid not in self._stages:
-            self._stages[uid] = self._tasks.create_task(self._lead(pod))
+            self._stages[uid] = self._tasks.create_task(self._lead(pod, host))
 
     def _forget(self, uid: str) -> None:
         self._ending.discard(uid)
@@ -165,9 +166,8 @@ class SimulatedKubelet:
         if task is not None:
             task.cancel()
 
-    async def _lead(self, pod: JsonObject) -> None:
+    async def _lead(self, pod: JsonObject, host: str) -> None:
         times = self._times(pod)
-        host = self._addresses[pod["spec"]["nodeName"]]
         placed = Placed(_address(10, 64, next(self._numbers)), host, _now())
         await asyncio.sleep(times.start_s)
         if times.ready_s:

@@ -1,0 +1,21 @@
+"""The table of docs/rehearse.md has the changes, and the virtual times, that the simulator has now."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuscale.cli.scenarios import find_setup
+from gpuscale.rehearse.comparison import NODES, REPLICAS, changes, table_rows
+from gpuscale.sim.simulate import simulate
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "rehearse.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
+def test_the_virtual_side_of_the_table_is_current(name):
+    document = simulate(find_setup(str(ROOT / "tests" / "data" / "rehearsals" / f"{name}.yaml")))
+    assert changes(document, (*REPLICAS, *NODES))
+    written = [line.split("|")[1:5] for line in PAGE.splitlines() if line.startswith(f"| {name} |")]
+    current = [line.split("|")[1:5] for line in table_rows(name, document, {"events": []})]
+    assert written == current
