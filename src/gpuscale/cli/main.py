@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuscale import __version__
-from gpuscale.cli import decide, exporter, lint, metrics_api, rehearse, render, schema, simulate, up
+from gpuscale.cli import decide, exporter, install, lint, metrics_api, rehearse, render, schema, simulate, up
 from gpuscale.core.errors import ConfigError, GpuscaleError, QueryError, UsageError
 
 
@@ -39,6 +39,8 @@ app.command("exporter", cls=exporter.ExporterCommand)(exporter.exporter)
 app.add_typer(metrics_api.app, name="metrics-api")
 app.command("lint")(lint.lint)
 app.command("render")(render.render)
+app.command("install")(install.install)
+app.command("uninstall")(install.uninstall)
 app.command("schema")(schema.schema)
 
 

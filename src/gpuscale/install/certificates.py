@@ -1,10 +1,21 @@
 """The certificate that the metrics API's replicas share, and the CA that the API server verifies it by."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
 
 from gpuscale.install.parts.common import METRICS_API, part_name
 from gpuscale.install.values import Values
-from gpuscale.metricsapi.certificates import make_ca, make_serving, names_of_service
+from gpuscale.metricsapi.certificates import (
+    CA_DAYS,
+    host_names,
+    make_ca,
+    make_serving,
+    names_of_service,
+)
+
+_RENEWED_BEFORE = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +30,22 @@ class ServingCertificate:
 def make_certificate(values: Values, now_ms: int) -> ServingCertificate:
     """Return a new certificate for the metrics API's Service. The CA's key is thrown away."""
     ca = make_ca(now_ms)
-    names = names_of_service(part_name(values, METRICS_API), values.spec.namespace)
-    serving = make_serving(ca, names, now_ms)
+    serving = make_serving(ca, _names(values), now_ms, CA_DAYS)
     return ServingCertificate(
         ca.certificate.decode(), serving.certificate.decode(), serving.key.decode()
     )
+
+
+def is_usable(found: ServingCertificate, values: Values, now_ms: int) -> bool:
+    """Return whether a certificate that is there can go on serving: for the right name, and for a while."""
+    try:
+        certificate = x509.load_pem_x509_certificate(found.certificate.encode())
+        names = host_names(found.certificate.encode())
+    except ValueError:
+        return False
+    soon = datetime.fromtimestamp(now_ms / 1000, UTC) + _RENEWED_BEFORE
+    return _names(values)[0] in names and certificate.not_valid_after_utc > soon
+
+
+def _names(values: Values) -> tuple[str, ...]:
+    return names_of_service(part_name(values, METRICS_API), values.spec.namespace)

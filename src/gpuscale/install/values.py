@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gpuscale import __version__
-from gpuscale.core.models import Milliseconds, Model, PositiveDuration, parse_file
+from gpuscale.core.models import Model, PositiveDuration, parse_file
 from gpuscale.install.signals import SIGNALS, SignalName
 
 Provider = Literal["aks", "eks", "ack", "gke", "generic"]
@@ -67,7 +67,7 @@ class Scale(Model):
     """With `hpa`. `pods`: the mean of the pods; `object`: the recorded mean of the workload's GPUs."""
     hpa_version: HpaVersion = "autoscaling/v2"
     """The older two are for clusters before Kubernetes 1.23."""
-    scale_down_stabilization: Annotated[Milliseconds, Field(le=3_600_000)] = 300_000
+    scale_down_stabilization_seconds: int = Field(default=300, ge=0, le=3600)
     """How long less has to be enough before pods go; the default is Kubernetes' own."""
 
     @model_validator(mode="after")

@@ -10,6 +10,8 @@ from gpuscale.kube.errors import ApiStatusError
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+"""Server-side apply; JSON is YAML."""
 NOT_FOUND = 404
 CONFLICT = 409
 
@@ -34,6 +36,15 @@ class WritingClient(ApiClient):
             ApiStatusError: refused; code 404 where there is no such object.
         """
         return await self._send("PATCH", path, body, kind)
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+        """Return the object at `path` as `body` says it is, and nothing of what it was.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused; code 409 where it is not in the `resourceVersion` of `body` any more.
+        """
+        return await self._send("PUT", path, body)
 
     async def delete(
         self,

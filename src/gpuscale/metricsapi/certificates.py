@@ -59,8 +59,10 @@ def make_ca(now_ms: int) -> KeyPair:
     return KeyPair(_pem(builder.sign(key, hashes.SHA256())), _key_pem(key))
 
 
-def make_serving(ca: KeyPair, names: tuple[str, ...], now_ms: int) -> KeyPair:
-    """Return a server's certificate for these names, signed by the CA."""
+def make_serving(
+    ca: KeyPair, names: tuple[str, ...], now_ms: int, days: int = SERVING_DAYS
+) -> KeyPair:
+    """Return a server's certificate for these names and so many days, signed by the CA."""
     issuer = x509.load_pem_x509_certificate(ca.certificate)
     signer = serialization.load_pem_private_key(ca.key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
@@ -70,7 +72,7 @@ def make_serving(ca: KeyPair, names: tuple[str, ...], now_ms: int) -> KeyPair:
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = (
-        _builder(subject, issuer.subject, key.public_key(), now_ms, SERVING_DAYS)
+        _builder(subject, issuer.subject, key.public_key(), now_ms, days)
         .add_extension(
             x509.SubjectAlternativeName([_general_name(each) for each in names]), critical=False
         )

@@ -40,8 +40,7 @@ def _hpa(values: Values, scale: Scale) -> Object:
         "metrics": [_metric(scale, reference)],
     }
     if scale.hpa_version != "autoscaling/v2beta1":
-        seconds = scale.scale_down_stabilization // 1000
-        spec["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": seconds}}
+        spec["behavior"] = {"scaleDown": _stabilization(scale)}
     return {
         "apiVersion": scale.hpa_version,
         "kind": "HorizontalPodAutoscaler",
@@ -74,7 +73,6 @@ def _object_metric(scale: Scale, reference: Object, target: str) -> Object:
 
 
 def _scaled_object(values: Values, scale: Scale) -> Object:
-    window = {"stabilizationWindowSeconds": scale.scale_down_stabilization // 1000}
     trigger = {
         "type": "prometheus",
         # A mean does not grow with the pods. KEDA's default, AverageValue, divides it by the target and so
@@ -101,10 +99,16 @@ def _scaled_object(values: Values, scale: Scale) -> Object:
             "minReplicaCount": scale.min_replicas,
             "maxReplicaCount": scale.max_replicas,
             "pollingInterval": 15,
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": window}}},
+            "advanced": {
+                "horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": _stabilization(scale)}}
+            },
             "triggers": [trigger],
         },
     }
+
+
+def _stabilization(scale: Scale) -> Object:
+    return {"stabilizationWindowSeconds": scale.scale_down_stabilization_seconds}
 
 
 def keda_query(values: Values, scale: Scale) -> str:

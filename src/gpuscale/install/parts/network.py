@@ -36,7 +36,7 @@ def _prometheus_port(values: Values) -> int:
 
 
 def _tcp(*ports: int) -> list[Object]:
-    return [{"port": port, "protocol": "TCP"} for port in dict.fromkeys(ports)]
+    return [{"port": port, "protocol": "TCP"} for port in ports]
 
 
 def _policy(
@@ -51,6 +51,7 @@ def _policy(
             "podSelector": {"matchLabels": selector(values, part)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": list(ingress)}],
-            "egress": [{"ports": list(egress)}] if egress else [],
+            # With the type `Egress` and no rules, nothing may go out.
+            **({"egress": [{"ports": list(egress)}]} if egress else {}),
         },
     }

@@ -83,6 +83,7 @@ def apiserver_flags(files: Files, etcd_port: int, port: int, settings: Settings)
         f"--proxy-client-cert-file={files.front_proxy.certificate}",
         f"--proxy-client-key-file={files.front_proxy.key}",
         "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",  # as on every real cluster: DaemonSets of devices need it
         "--endpoint-reconciler-type=none",
         *_gates(settings),
         *settings.extra_flags.get("kube-apiserver", ()),

@@ -1,0 +1,178 @@
+"""`gpuscale install` and `gpuscale uninstall`: onto a cluster, and off again."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from gpuscale.cli.render import read_values
+from gpuscale.core.durations import parse_duration_ms
+from gpuscale.core.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.install.cluster.apply import ApplySettings, Change
+    from gpuscale.install.values import Values
+    from gpuscale.kube.writing import WritingClient
+
+T = TypeVar("T")
+
+Kubeconfig = Annotated[
+    Path, typer.Option(metavar="FILE", help="Of the cluster; no other place is looked for one.")
+]
+Context = Annotated[
+    str | None, typer.Option(help="Context of the kubeconfig, instead of its current one.")
+]
+Timeout = Annotated[str, typer.Option(metavar="DURATION", help="For each thing that takes time.")]
+
+
+class DryRun(Enum):
+    """Whether anything is changed."""
+
+    NONE = "none"
+    SERVER = "server"
+
+
+def install(
+    values_file: Annotated[
+        str, typer.Argument(metavar="VALUES", help="A values file; - is standard input.")
+    ],
+    *,
+    kubeconfig: Kubeconfig,
+    context: Context = None,
+    dry_run: Annotated[
+        DryRun, typer.Option(help="server: the API server checks everything, and changes nothing.")
+    ] = DryRun.NONE,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Take over what belongs to others, such as prometheus-adapter's APIs."
+        ),
+    ] = False,
+    force_conflicts: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take over fields that others have set since.")
+    ] = False,
+    timeout: Timeout = "5m",
+) -> None:
+    """Apply what a values file asks for, wait until it works, and tell what was changed.
+
+    What fails is taken back as a whole. Run it again after a change of the values: only that changes.
+
+    Example:  gpuscale install values.yaml --kubeconfig ~/.kube/config
+    """
+    values = read_values(values_file)
+    from gpuscale.install.cluster.apply import ApplySettings
+
+    settings = ApplySettings(
+        replaces=replace,
+        forces=force_conflicts,
+        is_dry_run=dry_run is DryRun.SERVER,
+        wait_s=_seconds(timeout),
+    )
+    changes = _run(_install(values, settings, kubeconfig, context))
+    if settings.is_dry_run:
+        print("dry run: nothing was changed")
+    _show(changes)
+
+
+def uninstall(
+    *,
+    kubeconfig: Kubeconfig,
+    context: Context = None,
+    name: Annotated[
+        str, typer.Option(help="Of the installation: metadata.name of its values.")
+    ] = "gpuscale",
+    timeout: Timeout = "2m",
+) -> None:
+    """Remove everything that an installation made, put back what it replaced, and see that nothing is left.
+
+    Example:  gpuscale uninstall --kubeconfig ~/.kube/config
+    """
+    changes = _run(_uninstall(name, kubeconfig, context, _seconds(timeout)))
+    _show(changes)
+    print(
+        f"nothing of installation {name} is left" if changes else f"there is no installation {name}"
+    )
+
+
+async def _install(
+    values: "Values", settings: "ApplySettings", kubeconfig: Path, context: str | None
+) -> "list[Change]":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.cluster.apply import Installer
+    from gpuscale.install.cluster.certificate import certificate_for
+    from gpuscale.install.render import Inputs, needs_certificate, render
+
+    clock = WallClock()
+    async with _client(kubeconfig, context) as client:
+        inputs = Inputs()
+        if needs_certificate(values):
+            inputs = Inputs(await certificate_for(client, values, clock.now_ms()))
+        installer = Installer(client, clock, _tell, settings)
+        return await installer.install(values.metadata.name, render(values, inputs))
+
+
+async def _uninstall(
+    name: str, kubeconfig: Path, context: str | None, wait_s: float
+) -> "list[Change]":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.cluster.remove import Remover
+
+    async with _client(kubeconfig, context) as client:
+        return await Remover(client, WallClock(), _tell, wait_s).remove(name)
+
+
+def _client(kubeconfig: Path, context: str | None) -> "WritingClient":
+    try:
+        from gpuscale.kube.settings import KubeSettings
+        from gpuscale.kube.writing import WritingClient
+    except ImportError as error:
+        raise UsageError(
+            f"found no Python package {error.name}, expected gpuscale's optional ones; "
+            "install gpuscale[kubernetes]"
+        ) from error
+    return WritingClient(KubeSettings("", kubeconfig, context, timeout_s=30.0))
+
+
+def _run(work: Coroutine[object, object, T]) -> T:
+    """Return what the work gives; an interruption lets it take back what it did before it ends.
+
+    Raises:
+        UnavailableError: it was interrupted.
+    """
+
+    async def interruptible() -> T:
+        task = asyncio.ensure_future(work)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError:
+        raise UnavailableError("interrupted") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration_ms(text) / 1000
+    except ValueError as error:
+        raise UsageError(f"--timeout: {error}") from None
+
+
+def _tell(line: str) -> None:
+    print(f"gpuscale: {line}", file=sys.stderr, flush=True)
+
+
+def _show(changes: "Sequence[Change]") -> None:
+    counts = Counter(change.outcome.value for change in changes)
+    for change in changes:
+        if change.outcome.value != "unchanged":
+            print(change)
+    if counts:
+        print(", ".join(f"{count} {word}" for word, count in counts.items()))

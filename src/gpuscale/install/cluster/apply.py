@@ -1,0 +1,262 @@
+"""Applying an installation's objects: all of them, or none.
+
+Each object is applied by the server (server-side apply), so that fields which others set stay theirs. The
+state before is kept, and put back when a later step fails or the run is interrupted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import urlencode
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.install.cluster.applied import applied
+from gpuscale.install.cluster.kinds import Reference, path_of, reference
+from gpuscale.install.cluster.ownership import essence, replaced, with_way_back
+from gpuscale.install.cluster.plan import Plan, Step, make_plan
+from gpuscale.install.cluster.waiting import Tell, Waiter
+from gpuscale.install.parts.common import Object
+from gpuscale.kube.errors import ApiStatusError
+from gpuscale.kube.writing import APPLY, CONFLICT, WritingClient
+
+FIELD_MANAGER = "gpuscale"
+_UNDO_S = 120.0
+"""For each object that is removed again; namespaces take their time."""
+_SCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+
+
+class Outcome(Enum):
+    """What happened to an object."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    REPLACED = "replaced"
+    REMOVED = "removed"
+    RESTORED = "restored"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object and what happened to it."""
+
+    reference: Reference
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        return f"{self.reference} {self.outcome.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    """How to apply."""
+
+    replaces: bool = False
+    """Takes over what belongs to others, and keeps the way back."""
+    forces: bool = False
+    """Takes over single fields that others have set since."""
+    is_dry_run: bool = False
+    """The server checks everything and changes nothing."""
+    wait_s: float = 300.0
+    """For each thing that takes time."""
+
+
+class Installer:
+    """Applies objects to a cluster.
+
+    Args:
+        client: to the API server.
+        clock: of the waits.
+        tell: gets a line where something takes time or is not well.
+        settings: how.
+    """
+
+    def __init__(
+        self, client: WritingClient, clock: Clock, tell: Tell, settings: ApplySettings
+    ) -> None:
+        self._client = client
+        self._tell = tell
+        self._settings = settings
+        self._waiter = Waiter(client, clock, tell, settings.wait_s)
+        self._undoing = Waiter(client, clock, tell, _UNDO_S)
+        self._tried: list[Step] = []
+        self._outcomes: dict[Reference, Outcome] = {}
+
+    async def install(self, name: str, objects: Sequence[Object]) -> list[Change]:
+        """Return what was changed once all of it works.
+
+        Raises:
+            UsageError: something is in the way; nothing was changed.
+            GpuscaleError: a step failed; what the steps before it did has been taken back.
+        """
+        plan = await make_plan(self._client, name, objects, replaces=self._settings.replaces)
+        if self._settings.is_dry_run:
+            return await self._try_out(plan)
+        try:
+            await self._apply_all(plan)
+        except BaseException as error:
+            undone = await self._roll_back()
+            if isinstance(error, GpuscaleError):
+                raise UpstreamError(f"{error}\n{undone}") from error
+            self._tell(undone)
+            raise
+        kept = [Change(each, Outcome.KEPT) for each in plan.kept]
+        made = [Change(each, outcome) for each, outcome in self._outcomes.items()]
+        return [*kept, *made, *await self._remove(plan.surplus)]
+
+    async def _apply_all(self, plan: Plan) -> None:
+        """Apply servers first, then the APIs that they serve, then what asks these APIs."""
+        apis = [step for step in plan.steps if step.body["kind"] == "APIService"]
+        scalers = [step for step in plan.steps if step.body["kind"] in _SCALERS]
+        first = [step for step in plan.steps if step not in apis and step not in scalers]
+        for steps in (first, apis, scalers):
+            for step in steps:
+                await self._apply(step)
+            for step in steps:
+                if step.body["kind"] != "DaemonSet":
+                    await self._waiter.until_works(step.body)
+        for step in first:
+            if step.body["kind"] == "DaemonSet":
+                await self._wait_for_nodes(step)
+
+    async def _apply(self, step: Step) -> None:
+        # Noted before it is tried: an answer that is lost says nothing of what was done.
+        self._tried.append(step)
+        if step.is_foreign and step.before is not None:
+            await self._take_over(step.body, step.before)
+        after = await self._patch(step.body, forces=step.is_foreign)
+        self._outcomes[step.reference] = _outcome(step, after)
+
+    async def _take_over(self, body: Object, before: Mapping[str, Any]) -> None:
+        """Write an object over another's, whose fields would else stay beside ours."""
+        path = f"{path_of(body)}?{urlencode({'fieldManager': f'{FIELD_MANAGER}-replace'})}"
+        new = with_way_back(body, before)
+        new["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
+        await self._client.replace(path, new)
+
+    async def _patch(
+        self, body: Object, *, forces: bool = False, **options: str
+    ) -> Mapping[str, Any]:
+        forced = forces or self._settings.forces
+        # Strict: a field that the cluster's version does not know is an error, and not left out.
+        query = {
+            "fieldManager": FIELD_MANAGER,
+            "fieldValidation": "Strict",
+            "force": str(forced).lower(),
+            **options,
+        }
+        try:
+            return await self._client.patch(f"{path_of(body)}?{urlencode(query)}", body, APPLY)
+        except ApiStatusError as error:
+            if error.code != CONFLICT:
+                raise
+            raise UpstreamError(f"{error}; --force-conflicts takes these fields over") from error
+
+    async def _wait_for_nodes(self, step: Step) -> None:
+        """Wait for a DaemonSet. One node that is not well is no reason to leave the others without."""
+        try:
+            await self._waiter.until_works(step.body)
+        except UnavailableError as error:
+            self._tell(f"warning: {error}; the installation goes on")
+
+    async def _try_out(self, plan: Plan) -> list[Change]:
+        """Have the server check everything. What goes into a namespace to be made is checked in `default`."""
+        made = {step.reference.name for step in plan.steps if _is_new_namespace(step)}
+        changes = [Change(each, Outcome.KEPT) for each in plan.kept]
+        for step in plan.steps:
+            body = _moved(step.body) if step.reference.namespace in made else step.body
+            after = await self._patch(body, forces=step.is_foreign, dryRun="All")
+            changes.append(Change(step.reference, _outcome(step, after)))
+        surplus = [Change(reference(body), Outcome.REMOVED) for body in plan.surplus]
+        return [*changes, *surplus]
+
+    async def _remove(self, surplus: Sequence[Mapping[str, Any]]) -> list[Change]:
+        return [
+            Change(reference(body), await take_away(self._client, body))
+            for body in reversed(surplus)
+        ]
+
+    async def _roll_back(self) -> str:
+        """Put everything back as it was, last step first; return what was done and what could not be."""
+        lines = []
+        for step in reversed(self._tried):
+            if self._outcomes.get(step.reference) is Outcome.UNCHANGED:
+                continue
+            try:
+                lines.append(await self._undo(step))
+            except GpuscaleError as error:
+                lines.append(f"could not take back {step.reference}: {error}")
+        return "\n".join(lines) if lines else "nothing had been changed"
+
+    async def _undo(self, step: Step) -> str:
+        if step.before is None:
+            await self._remove_whole(step)
+            return f"taken back: {step.reference} removed"
+        earlier = None if step.is_foreign else applied(step.before, FIELD_MANAGER)
+        if earlier is None:
+            await put_back(self._client, step.before)
+        else:
+            await self._patch(earlier, forces=True)
+        return f"taken back: {step.reference} as it was"
+
+    async def _remove_whole(self, step: Step) -> None:
+        """Remove an object and wait until it is gone, so that another run finds nothing that is ending."""
+        path = path_of(step.body)
+        await self._client.delete(path, {"propagationPolicy": "Background"})
+
+        async def left() -> str | None:
+            return None if await self._client.find(path) is None else "it is ending"
+
+        await self._undoing.until(f"{step.reference} to be gone", left)
+
+
+async def put_back(client: WritingClient, before: Mapping[str, Any]) -> None:
+    """Write an object as it was, whatever it is now.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    path, body = path_of(before), essence(before)
+    now = await client.find(path)
+    if now is None:
+        await client.create(path.rsplit("/", 1)[0], body)
+        return
+    body["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"]
+    await client.replace(path, body)
+
+
+async def take_away(client: WritingClient, body: Mapping[str, Any]) -> Outcome:
+    """Remove an object, or put back what it had replaced.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    original = replaced(body)
+    if original is not None:
+        await put_back(client, original)
+        return Outcome.RESTORED
+    await client.delete(path_of(body), {"propagationPolicy": "Background"})
+    return Outcome.REMOVED
+
+
+def _outcome(step: Step, after: Mapping[str, Any]) -> Outcome:
+    """Return what happened. Contents are compared, because a dry run changes no version."""
+    if step.before is None:
+        return Outcome.CREATED
+    if step.is_foreign:
+        return Outcome.REPLACED
+    is_same = essence(step.before) == essence(after)
+    return Outcome.UNCHANGED if is_same else Outcome.CONFIGURED
+
+
+def _is_new_namespace(step: Step) -> bool:
+    return step.body["kind"] == "Namespace" and step.before is None
+
+
+def _moved(body: Object) -> Object:
+    return {**body, "metadata": {**body["metadata"], "namespace": "default"}}

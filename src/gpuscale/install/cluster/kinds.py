@@ -1,0 +1,95 @@
+"""Where objects of each kind are in the API."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of objects."""
+
+    api_version: str
+    name: str
+    plural: str
+    is_namespaced: bool = True
+
+    @property
+    def base(self) -> str:
+        """Return the path of its group and version."""
+        return (
+            f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        )
+
+    @property
+    def everywhere(self) -> str:
+        """Return the path of all its objects, in all namespaces."""
+        return f"{self.base}/{self.plural}"
+
+    def path(self, name: str, namespace: str | None = None) -> str:
+        """Return the path of one object."""
+        inside = f"/namespaces/{namespace}" if self.is_namespaced else ""
+        return f"{self.base}{inside}/{self.plural}/{name}"
+
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+KINDS = (
+    Kind("v1", "Namespace", "namespaces", is_namespaced=False),
+    Kind("v1", "ServiceAccount", "serviceaccounts"),
+    Kind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=False),
+    Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", is_namespaced=False),
+    Kind(_RBAC, "Role", "roles"),
+    Kind(_RBAC, "RoleBinding", "rolebindings"),
+    Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    Kind("cert-manager.io/v1", "Issuer", "issuers"),
+    Kind("cert-manager.io/v1", "Certificate", "certificates"),
+    Kind("v1", "Secret", "secrets"),
+    Kind("v1", "ConfigMap", "configmaps"),
+    Kind("v1", "Service", "services"),
+    Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules"),
+    Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"),
+    Kind("apps/v1", "DaemonSet", "daemonsets"),
+    Kind("apps/v1", "Deployment", "deployments"),
+    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    Kind("batch/v1", "Job", "jobs"),
+    Kind("apiregistration.k8s.io/v1", "APIService", "apiservices", is_namespaced=False),
+    Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+    Kind("autoscaling/v2beta2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+    Kind("autoscaling/v2beta1", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+    Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects"),
+)
+"""Every kind that is rendered, in the order in which objects are applied."""
+PODS = Kind("v1", "Pod", "pods")
+NODES = Kind("v1", "Node", "nodes", is_namespaced=False)
+_BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
+
+
+def kind_of(body: Mapping[str, Any]) -> Kind:
+    """Return the kind of an object."""
+    return _BY_NAME[body["apiVersion"], body["kind"]]
+
+
+def path_of(body: Mapping[str, Any]) -> str:
+    """Return the path of an object."""
+    metadata = body["metadata"]
+    return kind_of(body).path(metadata["name"], metadata.get("namespace"))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """An object by its names, as messages tell it."""
+
+    kind: str
+    namespace: str
+    """Empty for objects in no namespace."""
+    name: str
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}"
+
+
+def reference(body: Mapping[str, Any]) -> Reference:
+    """Return what an object is called."""
+    metadata = body["metadata"]
+    return Reference(body["kind"], metadata.get("namespace", ""), metadata["name"])

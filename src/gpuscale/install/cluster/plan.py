@@ -1,0 +1,152 @@
+"""What applying would meet: read before anything is changed, and refused whole where it can't work."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuscale.core.errors import UsageError
+from gpuscale.install.cluster.kinds import KINDS, Kind, Reference, kind_of, path_of, reference
+from gpuscale.install.cluster.ownership import described, owner
+from gpuscale.install.parts.common import INSTALL_LABEL, Object
+from gpuscale.kube.writing import WritingClient
+
+_NEEDS = {
+    "monitoring.coreos.com/v1": "the Prometheus Operator; without it, set prometheus.kind to own or plain",
+    "keda.sh/v1alpha1": "KEDA; without it, set scale[].autoscaler to hpa",
+    "cert-manager.io/v1": "cert-manager; without it, set metricsApi.certificates to generated",
+    "autoscaling/v2": "Kubernetes 1.23; before it, set scale[].hpaVersion to an older one",
+    "autoscaling/v2beta2": "Kubernetes before 1.26; set scale[].hpaVersion to autoscaling/v2",
+    "autoscaling/v2beta1": "Kubernetes before 1.25; set scale[].hpaVersion to autoscaling/v2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One object to apply, and what is there now."""
+
+    body: Object
+    before: Mapping[str, Any] | None
+    is_foreign: bool = False
+
+    @property
+    def reference(self) -> Reference:
+        """Return what the object is called."""
+        return reference(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to apply, and what an earlier run made that is not wanted any more."""
+
+    steps: tuple[Step, ...]
+    kept: tuple[Reference, ...]
+    """Namespaces that were there already; they stay as they are."""
+    surplus: tuple[Mapping[str, Any], ...]
+
+
+async def make_plan(
+    client: WritingClient, name: str, objects: Sequence[Object], *, replaces: bool
+) -> Plan:
+    """Return the plan for an installation's objects.
+
+    Args:
+        client: to the API server.
+        name: of the installation.
+        objects: rendered, in order.
+        replaces: whether objects of others may be taken over.
+
+    Raises:
+        UsageError: kinds or namespaces are missing, or objects belong to somebody else; all are told.
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    missing = await _missing_kinds(client, objects)
+    if missing:
+        raise UsageError("\n".join(missing))
+    found = [Step(body, await client.find(path_of(body))) for body in objects]
+    kept = tuple(step.reference for step in found if _is_anothers_namespace(step))
+    steps = [_judged(step, name) for step in found if step.reference not in kept]
+    faults = [*await _missing_namespaces(client, steps, kept), *_foreign(steps, replaces=replaces)]
+    if faults:
+        raise UsageError("\n".join(faults))
+    return Plan(tuple(steps), kept, tuple(await _surplus(client, name, objects)))
+
+
+async def served_kinds(client: WritingClient, kinds: Sequence[Kind]) -> set[Kind]:
+    """Return the kinds that the cluster has."""
+    bases = {kind.base for kind in kinds}
+    versions = {base: await client.find(base) for base in bases}
+    return {kind for kind in kinds if _has(versions[kind.base], kind)}
+
+
+def _has(version: Mapping[str, Any] | None, kind: Kind) -> bool:
+    resources = (version or {}).get("resources", [])
+    return any(each.get("name") == kind.plural for each in resources)
+
+
+async def _missing_kinds(client: WritingClient, objects: Sequence[Object]) -> list[str]:
+    wanted = tuple(dict.fromkeys(kind_of(body) for body in objects))
+    there = await served_kinds(client, wanted)
+    return [
+        f"found no {kind.name} of {kind.api_version} in the cluster, expected {_NEEDS[kind.api_version]}"
+        for kind in wanted
+        if kind not in there
+    ]
+
+
+def _is_anothers_namespace(step: Step) -> bool:
+    is_namespace = step.body["kind"] == "Namespace"
+    return is_namespace and step.before is not None and owner(step.before) is None
+
+
+def _judged(step: Step, name: str) -> Step:
+    is_foreign = step.before is not None and owner(step.before) != name
+    return Step(step.body, step.before, is_foreign)
+
+
+def _foreign(steps: Sequence[Step], *, replaces: bool) -> list[str]:
+    if replaces:
+        return []
+    return [
+        f"{step.reference} is there already, {described(step.before)}; --replace takes its place and "
+        "keeps the way back"
+        for step in steps
+        if step.is_foreign and step.before is not None
+    ]
+
+
+async def _missing_namespaces(
+    client: WritingClient, steps: Sequence[Step], kept: Sequence[Reference]
+) -> list[str]:
+    made = {step.reference.name for step in steps if step.body["kind"] == "Namespace"}
+    there = made | {each.name for each in kept}
+    wanted = {step.reference.namespace for step in steps} - there - {""}
+    return [
+        f"found no namespace {name} for the workload, expected it to be there"
+        for name in sorted(wanted)
+        if await client.find(f"/api/v1/namespaces/{name}") is None
+    ]
+
+
+async def _surplus(
+    client: WritingClient, name: str, objects: Sequence[Object]
+) -> list[Mapping[str, Any]]:
+    wanted = {reference(body) for body in objects}
+    return [body for body in await objects_of(client, name) if reference(body) not in wanted]
+
+
+async def objects_of(client: WritingClient, name: str) -> list[dict[str, Any]]:
+    """Return all objects of an installation, in the order in which they were applied."""
+    there = await served_kinds(client, KINDS)
+    found: list[dict[str, Any]] = []
+    seen: set[Reference] = set()
+    for kind in KINDS:
+        if kind not in there:
+            continue
+        listed = await client.get(kind.everywhere, {"labelSelector": f"{INSTALL_LABEL}={name}"})
+        for item in listed.get("items") or []:
+            body = {**item, "apiVersion": kind.api_version, "kind": kind.name}
+            if reference(body) not in seen and "ownerReferences" not in body["metadata"]:
+                seen.add(reference(body))
+                found.append(body)
+    return found

@@ -1,0 +1,123 @@
+"""Taking an installation away: everything that carries its label, in an order that leaves nobody waiting.
+
+The APIs go first, because an API without a server holds up discovery and the removal of namespaces.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuscale.core.clock import Clock
+from gpuscale.install.cluster.apply import Change, Outcome, take_away
+from gpuscale.install.cluster.kinds import KINDS, PODS, Reference, path_of, reference
+from gpuscale.install.cluster.ownership import owner
+from gpuscale.install.cluster.plan import objects_of, served_kinds
+from gpuscale.install.cluster.waiting import Tell, Waiter
+from gpuscale.install.parts.common import INSTALL_LABEL
+from gpuscale.kube.writing import WritingClient
+
+_FIRST = ("APIService", "ScaledObject", "HorizontalPodAutoscaler")
+_OF_EVERY_NAMESPACE = {"kube-root-ca.crt", "default"}
+"""A ConfigMap and a service account that Kubernetes makes in every namespace."""
+
+
+class Remover:
+    """Removes an installation.
+
+    Args:
+        client: to the API server.
+        clock: of the waits.
+        tell: gets a line where something takes time.
+        wait_s: until what is left is an error.
+    """
+
+    def __init__(
+        self, client: WritingClient, clock: Clock, tell: Tell, wait_s: float = 120.0
+    ) -> None:
+        self._client = client
+        self._tell = tell
+        self._waiter = Waiter(client, clock, tell, wait_s)
+
+    async def found(self, name: str) -> list[Mapping[str, Any]]:
+        """Return the objects of an installation, in the order of their removal."""
+        objects = await objects_of(self._client, name)
+        first = [body for body in objects if body["kind"] in _FIRST]
+        first.sort(key=lambda body: _FIRST.index(body["kind"]))
+        return [*first, *reversed([body for body in objects if body["kind"] not in _FIRST])]
+
+    async def remove(self, name: str) -> list[Change]:
+        """Return what was removed once nothing with the installation's label is left.
+
+        Raises:
+            UnavailableError: something is still there; names it.
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        changes = [
+            Change(reference(body), await self._take_away(body)) for body in await self.found(name)
+        ]
+
+        async def left() -> str | None:
+            found = await self.left(name)
+            reasons = [await self._reason(each) for each in found]
+            return f"still there: {', '.join(reasons)}" if found else None
+
+        if changes:
+            await self._waiter.until("everything to be gone", left)
+        return changes
+
+    async def left(self, name: str) -> list[Reference]:
+        """Return all that carries the installation's label, pods included."""
+        found = [reference(body) for body in await objects_of(self._client, name)]
+        listed = await self._client.get(
+            PODS.everywhere, {"labelSelector": f"{INSTALL_LABEL}={name}"}
+        )
+        pods = [
+            Reference("Pod", item["metadata"]["namespace"], item["metadata"]["name"])
+            for item in listed.get("items") or []
+        ]
+        return [*found, *pods]
+
+    async def _reason(self, left: Reference) -> str:
+        """Return what is left, and for a namespace what Kubernetes says holds it up."""
+        if left.kind != "Namespace":
+            return str(left)
+        body = await self._client.find(KINDS[0].path(left.name)) or {}
+        said = [
+            each["message"]
+            for each in body.get("status", {}).get("conditions", [])
+            if each["status"] == "True"
+        ]
+        return f"{left} ({'; '.join(said)})" if said else str(left)
+
+    async def _take_away(self, body: Mapping[str, Any]) -> Outcome:
+        if body["kind"] == "Namespace":
+            others = await self._others(body["metadata"]["name"])
+            if others:
+                names = ", ".join(map(str, others[:5]))
+                self._tell(f"the namespace stays, because others have objects in it: {names}")
+                unlabelled = {"metadata": {"labels": {INSTALL_LABEL: None}}}
+                await self._client.patch(path_of(body), unlabelled)
+                return Outcome.KEPT
+        return await take_away(self._client, body)
+
+    async def _others(self, namespace: str) -> list[Reference]:
+        """Return what is in a namespace and belongs to nobody's installation or controller."""
+        found: list[Reference] = []
+        there = await served_kinds(self._client, KINDS)
+        for kind in KINDS:
+            if kind not in there or not kind.is_namespaced:
+                continue
+            listed = await self._client.get(f"{kind.base}/namespaces/{namespace}/{kind.plural}")
+            items: Sequence[Mapping[str, Any]] = listed.get("items") or []
+            found += [
+                Reference(kind.name, namespace, item["metadata"]["name"])
+                for item in items
+                if _is_anothers(item)
+            ]
+        return found
+
+
+def _is_anothers(item: Mapping[str, Any]) -> bool:
+    metadata = item["metadata"]
+    is_made_for_all = metadata["name"] in _OF_EVERY_NAMESPACE
+    return owner(item) is None and not is_made_for_all and "ownerReferences" not in metadata

@@ -1,0 +1,321 @@
+"""`gpuscale install` to `gpuscale uninstall` on a real Kubernetes: what is there, and that nothing stays."""
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.testing.cluster import SimulatedNode, simulated_nodes, wait_until
+from gpuscale.testing.cluster.ports import free_ports
+from gpuscale.testing.prometheus import serve
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.prometheus,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(300),
+]
+
+GPUSCALE = Path(sys.executable).parent / "gpuscale"
+NOWHERE = {"externalName": "localhost", "port": 1}
+"""A metrics API where nothing listens, so its APIs never become available."""
+GPU_NODE = {"k8s.amazonaws.com/accelerator": "nvidia-l4"}
+ACCOUNT = "system:serviceaccount:gpuscale:gpuscale-metrics-api"
+FOREIGN = "v1beta1.custom.metrics.k8s.io"
+WORKLOAD = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: vision-api}
+spec:
+  selector: {matchLabels: {app: vision-api}}
+  template:
+    metadata: {labels: {app: vision-api}}
+    spec: {containers: [{name: model, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+ADAPTER = """
+apiVersion: v1
+kind: Service
+metadata: {{name: prometheus-adapter, namespace: default}}
+spec: {{type: ExternalName, externalName: localhost}}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {{name: v1beta1.custom.metrics.k8s.io, labels: {{app: prometheus-adapter}}}}
+spec:
+  group: custom.metrics.k8s.io
+  version: v1beta1
+  service: {{name: prometheus-adapter, namespace: default, port: {port}}}
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  insecureSkipTLSVerify: true
+"""
+# Kinds in which Kubernetes itself makes and changes objects all the time.
+RESTLESS = {"events", "leases", "endpoints", "endpointslices", "nodes", "podmetrics"}
+
+
+def values(**spec):
+    scale = {"workload": {"name": "vision-api"}, "target": 60, "maxReplicas": 4}
+    return json.dumps({"spec": {"provider": "eks", "scale": [scale], **spec}})
+
+
+class Command:
+    """The command with its values, on one cluster."""
+
+    def __init__(self, plane, folder):
+        self._plane = plane
+        self._folder = folder
+
+    def start(self, name, *arguments, text=None):
+        command = [GPUSCALE, name]
+        if text is not None:
+            path = self._folder / "values.yaml"
+            path.write_text(text)
+            command.append(path)
+        command += [f"--kubeconfig={self._plane.admin}", *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self, name, *arguments, text=None, code=0):
+        process = self.start(name, *arguments, text=text)
+        out, err = process.communicate(timeout=200)
+        assert process.returncode == code, out + err
+        return out.splitlines() if code == 0 else err.splitlines()
+
+    def install(self, text, *arguments, **more):
+        return self.run("install", *arguments, text=text, **more)
+
+
+@pytest.fixture
+def command(plane, tmp_path):
+    running = Command(plane, tmp_path)
+    yield running
+    running.run("uninstall")
+
+
+@pytest.fixture(scope="module")
+def nodes(plane):
+    given = SimulatedNode("gpu-installed", gpus=8, labels=GPU_NODE)
+    with simulated_nodes(plane, given):
+        yield
+
+
+def everything(plane):
+    """Return every object of the cluster, less what changes by itself."""
+    listed = plane.kubectl("api-resources", "--verbs=list", "--output=name").split()
+    names = [name for name in listed if name.split(".")[0] not in RESTLESS]
+    found = {}
+    for item in plane.get(",".join(names), "--all-namespaces")["items"]:
+        metadata = item["metadata"]
+        key = (item["kind"], metadata.get("namespace", ""), metadata["name"])
+        found[key] = item.get("spec")
+    return found
+
+
+def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, command):
+    before = everything(plane)
+    quiet = {"metricsApi": {"enabled": False}}
+    lines = command.install(values(**quiet, devicePlugin={"enabled": True, "replicas": 2}))
+    assert lines[-1] == f"{len(lines) - 1} created"
+    during = everything(plane)
+    assert len(during) >= len(before) + len(lines) - 1
+    lines = command.run("uninstall")
+    assert lines[-1] == "nothing of installation gpuscale is left"
+    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+    assert command.run("uninstall") == ["there is no installation gpuscale"]
+
+
+def test_a_second_run_changes_nothing_and_changed_values_change_only_that(plane, nodes, command):
+    text = values(metricsApi={"enabled": False}, samples={"bert": True})
+    made = len(command.install(text)) - 1
+    assert command.install(text) == [f"{made} unchanged"]
+    changed = values(
+        metricsApi={"enabled": False}, prometheus={"scrapeInterval": "30s"}, networkPolicies=False
+    )
+    dry = command.install(changed, "--dry-run", "server")
+    assert dry[0] == "dry run: nothing was changed"
+    lines = command.install(changed)
+    assert (
+        sorted(lines[:-1])
+        == sorted(dry[1:-1])
+        == [
+            "ConfigMap gpuscale/gpuscale-prometheus configured",
+            "Deployment default/bert-intent-detection removed",
+            "NetworkPolicy gpuscale/gpuscale-node-agent removed",
+            "NetworkPolicy gpuscale/gpuscale-prometheus removed",
+            "Service default/bert-intent-detection removed",
+        ]
+    )
+
+
+def test_a_dry_run_makes_nothing(plane, command):
+    before = everything(plane)
+    assert command.install(values(), "--dry-run", "server")[-1].endswith(" created")
+    assert everything(plane) == before
+
+
+def test_what_fails_is_taken_back_as_a_whole(plane, nodes, command):
+    before = everything(plane)
+    lines = command.install(values(metricsApi=NOWHERE), "--timeout", "3s", code=1)
+    assert "waited 3 s for APIService v1beta1.custom.metrics.k8s.io" in "\n".join(lines)
+    assert "gpuscale: taken back: Namespace gpuscale removed" in lines
+    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+
+
+def test_a_failed_upgrade_leaves_what_was_there(plane, nodes, command):
+    text = values(metricsApi={"enabled": False})
+    command.install(text)
+    wait_until(lambda: everything(plane) == everything(plane), "the cluster to come to rest")
+    before = everything(plane)
+    other = values(prometheus={"scrapeInterval": "30s"}, metricsApi=NOWHERE)
+    lines = command.install(other, "--timeout", "3s", code=1)
+    assert "gpuscale: taken back: ConfigMap gpuscale/gpuscale-prometheus as it was" in lines
+    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+    assert command.install(text)[-1].endswith(" unchanged")
+
+
+def test_an_interrupted_run_takes_back_what_it_did(plane, nodes, command):
+    before = everything(plane)
+    process = command.start("install", text=values(metricsApi=NOWHERE))
+    wait_until(lambda: _api_service(plane) is not None, "the APIService to be there")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "gpuscale: interrupted" in err.splitlines()
+    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+
+
+def _api_service(plane):
+    try:
+        return plane.get("apiservice", FOREIGN)
+    except GpuscaleError:
+        return None
+
+
+def test_what_is_missing_or_somebody_elses_is_told_before_anything_is_changed(plane, command):
+    before = everything(plane)
+    prometheus = {"kind": "operator", "url": "http://p:9090"}
+    lines = command.install(values(prometheus=prometheus), code=2)
+    assert [line.split(", expected ")[0] for line in lines] == [
+        "gpuscale: found no PrometheusRule of monitoring.coreos.com/v1 in the cluster",
+        "gpuscale: found no ServiceMonitor of monitoring.coreos.com/v1 in the cluster",
+    ]
+    scale = {"workload": {"name": "a", "namespace": "ml"}, "target": 60, "maxReplicas": 4}
+    assert command.install(values(scale=[scale]), code=2) == [
+        "gpuscale: found no namespace ml for the workload, expected it to be there"
+    ]
+    assert everything(plane) == before
+
+
+def test_a_namespace_of_others_stays_with_what_is_in_it(plane, nodes, command):
+    plane.kubectl("create", "namespace", "gpuscale")
+    plane.kubectl("create", "configmap", "theirs", "--namespace=gpuscale")
+    lines = command.install(values(metricsApi={"enabled": False}))
+    assert lines[0] == "Namespace gpuscale kept"
+    command.run("uninstall")
+    assert plane.get("configmap", "theirs", "--namespace=gpuscale")
+    plane.kubectl("delete", "namespace", "gpuscale")
+
+
+def test_our_namespace_stays_too_while_others_use_it(plane, nodes, command):
+    command.install(values(metricsApi={"enabled": False}))
+    plane.kubectl("create", "configmap", "theirs", "--namespace=gpuscale")
+    lines = command.run("uninstall")
+    assert "Namespace gpuscale kept" in lines
+    assert lines[-1] == "nothing of installation gpuscale is left"
+    assert plane.get("configmap", "theirs", "--namespace=gpuscale")
+    plane.kubectl("delete", "namespace", "gpuscale")
+
+
+@contextmanager
+def metrics_api(plane, folder, port):
+    """Run the metrics API as its pods would: with the Secret's certificate and its account's rights."""
+    wait_until(lambda: _try(plane, "secret", "gpuscale-metrics-api-tls"), "the Secret", 60)
+    secret = plane.get("secret", "gpuscale-metrics-api-tls", "--namespace=gpuscale")
+    for name, text in secret["data"].items():
+        (folder / name).write_bytes(base64.b64decode(text))
+    wait_until(lambda: _try(plane, "configmap", "gpuscale-metrics-api"), "the rules", 60)
+    rules = plane.get("configmap", "gpuscale-metrics-api", "--namespace=gpuscale")["data"]
+    (folder / "rules.yaml").write_text(rules["rules.yaml"])
+    arguments = [
+        f"--config={folder / 'rules.yaml'}",
+        f"--prometheus-url={folder.joinpath('url').read_text()}",
+        f"--lister-kubeconfig={plane.kubeconfig(ACCOUNT)}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        f"--tls-cert-file={folder / 'tls.crt'}",
+        f"--tls-private-key-file={folder / 'tls.key'}",
+        "--metrics-relist-interval=1s",
+        "--metrics-max-age=10m",
+    ]
+    with (folder / "log.txt").open("w") as log:
+        process = subprocess.Popen([GPUSCALE, "metrics-api", *arguments], stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _try(plane, *what):
+    try:
+        return plane.get(*what, "--namespace=gpuscale")
+    except GpuscaleError:
+        return None
+
+
+def served_by(plane):
+    spec = plane.get("apiservice", FOREIGN)["spec"]
+    return spec["service"]["name"], spec.get("insecureSkipTLSVerify", False)
+
+
+def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_path):
+    (port,) = free_ports(1)
+    plane.apply(WORKLOAD)
+    plane.apply(ADAPTER.format(port=port))
+    before = everything(plane)
+    (tmp_path / "prometheus").mkdir()
+    with serve([], tmp_path / "prometheus") as prometheus:
+        (tmp_path / "url").write_text(prometheus.url)
+        api = {"externalName": "localhost", "port": port}
+        kind = {"kind": "plain", "url": prometheus.url}
+        text = values(metricsApi=api, prometheus=kind)
+        refused = command.install(text, code=2)
+        assert refused == [
+            "gpuscale: APIService v1beta1.custom.metrics.k8s.io is there already, served by Service "
+            "default/prometheus-adapter; --replace takes its place and keeps the way back"
+        ]
+        process = command.start("install", "--replace", text=text)
+        with metrics_api(plane, tmp_path, port):
+            out, err = process.communicate(timeout=200)
+            assert process.returncode == 0, out + err
+            assert "APIService v1beta1.custom.metrics.k8s.io replaced" in out.splitlines()
+            assert served_by(plane) == ("gpuscale-metrics-api", False)
+            (pod,) = plane.get("pods", "-l", "app=vision-api")["items"]
+            labels = {"namespace": "default", "pod": pod["metadata"]["name"], "gpu": "0"}
+            name = {"__name__": "DCGM_FI_DEV_GPU_UTIL"}
+            prometheus.write([({**name, **labels}, round(time.time() * 1000), 150.0)])
+            # ceil(1 x 150 / 60) = 3
+            wait_until(
+                lambda: plane.get("deployment", "vision-api")["spec"]["replicas"] == 3,
+                "the HPA to scale",
+                90,
+            )
+            assert command.install(text)[-1].endswith(" unchanged")
+            command.run("uninstall")
+        assert served_by(plane) == ("prometheus-adapter", True)
+    plane.kubectl("scale", "deployment/vision-api", "--replicas=1")
+    wait_until(lambda: _names(everything(plane)) == _names(before), "the cluster to be as it was")
+    plane.kubectl("delete", "deployment/vision-api", f"apiservice/{FOREIGN}")
+    plane.kubectl("delete", "service/prometheus-adapter")
+
+
+def _names(objects):
+    """Return what there is, less pods, whose names are made up."""
+    return {key for key in objects if key[0] != "Pod"}

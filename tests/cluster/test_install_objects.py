@@ -1,0 +1,129 @@
+"""Every combination of options, held against a real API server: no error, and no warning."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuscale.install.certificates import make_certificate
+from gpuscale.install.pools.render import pool_files
+from gpuscale.install.render import Inputs, manifest, needs_certificate, render
+from gpuscale.install.values import Values
+
+sys.path.insert(0, str(Path(__file__).parent))
+import small_crds
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+NOW_MS = 1_700_000_000_000
+CRDS_VARIABLE = "GPUSCALE_TEST_CRDS"
+PROVIDERS = ("aks", "eks", "ack", "gke", "generic")
+PROMETHEUS = {
+    "own": {"kind": "own"},
+    "operator": {"kind": "operator", "url": "http://p.monitoring:9090", "release": "kps"},
+    "plain": {"kind": "plain", "url": "http://p.monitoring:9090", "honorLabels": False},
+}
+SCALES = {
+    "pods": {"signal": "gpu-share", "target": 40},
+    "object": {"metric": "object", "target": 60},
+    "keda": {"autoscaler": "keda", "signal": "ack-memory-ratio", "target": 0.7},
+    "stateful": {
+        "workload": {"kind": "StatefulSet", "name": "llm"},
+        "signal": "graphics-engine",
+        "target": 0.6,
+    },
+}
+AGENTS = {
+    "default": {"attribution": "processes", "style": "both"},
+    "host": {
+        "attribution": "processes",
+        "style": "both",
+        "deviceAccess": "host",
+        "runtimeClass": "nvidia",
+    },
+}
+CERTIFICATES = {
+    "generated": {},
+    "cert-manager": {"certificates": "cert-manager"},
+    "issuer": {"certificates": "cert-manager", "issuer": "corp"},
+}
+OTHERS = {
+    "devicePlugin": {"enabled": True, "replicas": 4, "migStrategy": "mixed"},
+    "samples": {"bert": True, "visionImage": "vision:1", "mnistJobs": 20},
+    "image": {"pullSecret": "registry"},
+}
+COMBINATIONS = tuple(itertools.product(PROVIDERS, PROMETHEUS, SCALES, AGENTS, CERTIFICATES))
+
+
+@pytest.fixture(scope="module")
+def kinds(plane):
+    """The kinds of other projects; those of a folder of upstream's definitions where one is named."""
+    folder = os.environ.get(CRDS_VARIABLE)
+    if folder:
+        plane.kubectl("apply", "--server-side", "-f", folder)
+    else:
+        plane.apply(small_crds.manifest())
+    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
+    yield
+    plane.kubectl("delete", "crd", "--all")
+
+
+@pytest.fixture(scope="module")
+def namespace(plane):
+    plane.kubectl("create", "namespace", "gpuscale")
+    yield
+    plane.kubectl("delete", "namespace", "gpuscale")
+
+
+def rendered(provider, prometheus, scale, agent, certificates):
+    workload = {"workload": {"name": "vision-api"}, "maxReplicas": 8, **SCALES[scale]}
+    values = Values.model_validate(
+        {
+            "spec": {
+                "provider": provider,
+                "scale": [workload],
+                "prometheus": PROMETHEUS[prometheus],
+                "agent": AGENTS[agent],
+                "metricsApi": {"external": scale != "keda", **CERTIFICATES[certificates]},
+                **OTHERS,
+            }
+        }
+    )
+    certificate = make_certificate(values, NOW_MS) if needs_certificate(values) else None
+    return render(values, Inputs(certificate))
+
+
+def dry_run(plane, folder, name, text):
+    """Return what kubectl says beside what would be done: errors and warnings."""
+    path = folder / name
+    path.write_text(text)
+    command = ["kubectl", f"--kubeconfig={plane.admin}", "apply", "--server-side"]
+    flags = ["--dry-run=server", "--validate=strict", f"--filename={path}"]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
+    assert done.stdout or done.stderr
+    return done.stderr
+
+
+def test_there_are_as_many_combinations_as_options_make():
+    assert len(COMBINATIONS) == 5 * 3 * 4 * 2 * 3
+
+
+def test_the_api_server_takes_every_combination(plane, kinds, namespace, tmp_path):
+    # Combinations share most of their objects: each different one is looked at once.
+    texts = {manifest([body]) for each in COMBINATIONS for body in rendered(*each)}
+    assert dry_run(plane, tmp_path, "all.yaml", "---\n".join(sorted(texts))) == ""
+
+
+POOL = {"cluster": "c", "region": "r", "instanceType": "t", "gpu": "g", "autoscaler": "karpenter"}
+
+
+@pytest.mark.parametrize("provider", ["eks", "aks"])
+@pytest.mark.parametrize("spot", [True, False])
+def test_karpenters_kinds_take_its_node_pools(plane, kinds, tmp_path, provider, spot):
+    pool = {**POOL, "resourceGroup": "rg", "zone": "z", "spot": spot}
+    values = Values.model_validate({"spec": {"provider": provider, "nodePool": pool}})
+    (file,) = pool_files(values)
+    assert dry_run(plane, tmp_path, file.name, file.text) == ""
