@@ -3,7 +3,9 @@
 import asyncio
 import importlib.util
 import json
+import ssl
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 
 from gpuscale.core.clock import WallClock
+from gpuscale.core.errors import UsageError
 from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.series.evaluate import instant
@@ -29,6 +32,7 @@ def _load(folder, name):
 
 
 API = _load("kube", "fake_api_server")
+CERTIFICATES = _load("metricsapi", "certificates_for_tests")
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 
 
@@ -45,13 +49,13 @@ class Agent:
         self._runner = None
         self._open = set()
 
-    async def start(self):
+    async def start(self, tls=None):
         app = web.Application()
         app.router.add_get("/stream", self._stream)
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=tls).start()
         return self
 
     async def stop(self):
@@ -230,6 +234,34 @@ async def test_agents_get_a_password_and_scraped_targets_dont(agents, tmp_path):
         await until(lambda: len(values(collector)) == 2)
     assert agent.authorization[0] == "Basic YWxpOnNlc2FtZQ=="  # ali:sesame
     assert set(other.authorization) == {None}
+
+
+async def test_agents_are_come_to_with_certificates(tmp_path):
+    ca = CERTIFICATES.Ca("agents")
+    (tmp_path / "ca.crt").write_text(ca.pem)
+    for name, pair in (("server", ca.server("localhost")), ("client", ca.client("gpuscale"))):
+        (tmp_path / f"{name}.crt").write_text(pair[0])
+        (tmp_path / f"{name}.key").write_text(pair[1])
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "ca.crt")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    agent = await Agent().start(tls)
+    target = static_agent(f"https://localhost:{agent.port}")
+    settings = FeedSettings(
+        static=(target,),
+        agent_ca_file=tmp_path / "ca.crt",
+        agent_client_files=(tmp_path / "client.crt", tmp_path / "client.key"),
+    )
+    try:
+        async with running(settings) as collector:
+            await until(lambda: values(collector) == {"a": 1.0})
+        async with running(replace(settings, agent_client_files=None)) as collector:
+            await until(lambda: collector.states() and collector.states()[0].failures)
+            assert values(collector) == {}
+    finally:
+        await agent.stop()
+    with pytest.raises(UsageError, match="none: can't go to node agents with it"):
+        FeedCollector(replace(settings, agent_ca_file=tmp_path / "none"), CLOCK)
 
 
 async def test_other_exporters_are_scraped_and_end_when_they_fail(agents):

@@ -110,6 +110,10 @@ _STREAMS = (
     Flag(
         "agent-ca-file", "CAs of the agents' certificates; they are come to by HTTPS.", is_ours=True
     ),
+    Flag(
+        "agent-client-tls-cert-file", "Client certificate to go to the agents with.", is_ours=True
+    ),
+    Flag("agent-client-tls-key-file", "Key of that certificate.", is_ours=True),
     Flag("agent-username", "User of basic authentication at the agents.", is_ours=True),
     Flag("agent-password-file", "Password of that user; renewed passwords are used.", is_ours=True),
     Flag("agent-token-file", "Bearer token for the agents; renewed tokens are used.", is_ours=True),

@@ -222,12 +222,13 @@ def _feeds(flags: "_Flags") -> FeedSettings:
     honor_labels = flags.truth("honor-labels")
     namespace, _, service = flags.text("agent-service").rpartition("/")
     ca_file = flags.path("agent-ca-file")
+    client_files = flags.pair("agent-client-tls-cert-file", "agent-client-tls-key-file")
     agents = AgentChoice(
         service=service,
         namespace=namespace,
         selector=flags.text("agent-selector"),
         port=flags.text("agent-port"),
-        scheme="" if ca_file is None else "https",
+        scheme="" if ca_file is None and client_files is None else "https",
         honor_labels=honor_labels,
     )
     return FeedSettings(
@@ -240,6 +241,7 @@ def _feeds(flags: "_Flags") -> FeedSettings:
         scrape_interval_s=flags.seconds("scrape-interval") or 5.0,
         honor_labels=honor_labels,
         agent_ca_file=ca_file,
+        agent_client_files=client_files,
         agent_username=flags.text("agent-username") or None,
         agent_password_file=flags.path("agent-password-file"),
         agent_token_file=flags.path("agent-token-file"),

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 
 from gpuscale.core.clock import Clock
+from gpuscale.core.errors import UsageError
 from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.reflect import Reflector, ReflectorState
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.series.store import SeriesStore
-from gpuscale.sources.access import Access, SecretFile, tls_of_files
+from gpuscale.sources.access import Access, SecretFile, TlsFiles, tls_of_files
 from gpuscale.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.sources.feeds.scraper import Scraper
 from gpuscale.sources.feeds.settings import FeedSettings
@@ -44,6 +45,9 @@ class FeedCollector:
         clock: of the samples.
         kube: to the API server, which names targets; None for those of the settings alone.
         kube_settings: waits and sizes.
+
+    Raises:
+        UsageError: a certificate that can't be used.
     """
 
     def __init__(
@@ -192,10 +196,20 @@ def _some(targets: Iterable[Target]) -> Targets | None:
 def _agent_access(settings: FeedSettings) -> Access:
     """Return how agents are come to; other targets get none of it."""
     token, password = settings.agent_token_file, settings.agent_password_file
-    ca_file = settings.agent_ca_file
     return Access(
         token=None if token is None else SecretFile(token),
         username=settings.agent_username,
         password=None if password is None else SecretFile(password),
-        tls=None if ca_file is None else tls_of_files(ca_file, None),
+        tls=_agent_tls(settings),
     )
+
+
+def _agent_tls(settings: FeedSettings) -> TlsFiles | None:
+    ca_file, client_files = settings.agent_ca_file, settings.agent_client_files
+    if ca_file is None and client_files is None:
+        return None
+    try:
+        return tls_of_files(ca_file, client_files)
+    except (OSError, ValueError) as error:
+        where = ca_file or "the client certificate"
+        raise UsageError(f"{where}: can't go to node agents with it: {error}") from error

@@ -20,6 +20,8 @@ class FeedSettings:
     honor_labels: bool = True
     """Whether exposed labels win over the target's own, such as pod and namespace."""
     agent_ca_file: Path | None = None
+    agent_client_files: tuple[Path, Path] | None = None
+    """Certificate and key."""
     agent_username: str | None = None
     agent_password_file: Path | None = None
     agent_token_file: Path | None = None
