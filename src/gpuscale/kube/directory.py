@@ -7,6 +7,7 @@ read as no load.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from gpuscale.core.clock import Clock
@@ -16,8 +17,8 @@ from gpuscale.kube.reflect import Reflector, ReflectorState
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.objects.selectors import Selector
 
-_MAX_REMEMBERED = 4096
-"""Answers that are kept until an object comes, goes or changes its labels."""
+_MAX_REMEMBERED = 512
+"""Answers for a namespace that are kept until an object of it comes, goes or changes its labels."""
 
 
 class ObjectsUnavailableError(UnavailableError):
@@ -186,12 +187,14 @@ class _Copy:
             collection.params,
             self._read,
             clock,
-            self._changed,
+            self.tried.set,
+            self._removed,
         )
         self._index = _Index()
-        self._is_stale = True
-        self._differs = False
-        """Whether something was read since the last change that the index does not hold."""
+        self._indexed: Mapping[str, ObjectRecord] | None = None
+        """The copy that the index is of; after a new list there is another one."""
+        self._touched: set[str] = set()
+        """Namespaces in which an object came, went or changed its labels since they were indexed."""
 
     def check(self) -> None:
         """Raise where there was no list yet; a copy that is no longer kept up still counts."""
@@ -209,56 +212,77 @@ class _Copy:
         return self._current().records(namespace, selector)
 
     def _current(self) -> "_Index":
-        if self._is_stale:
-            self._index = _Index.of(self.reflector.items.values())
-            self._is_stale = False
+        items = self.reflector.items
+        if items is not self._indexed:
+            self._index = _Index.of(items.values())
+            self._indexed = items
+        elif self._touched:
+            self._index.replace(self._touched, items.values())
+        self._touched.clear()
         return self._index
 
     def _read(self, body: JsonObject) -> ObjectRecord | None:
         found = _named(body)
-        if (
-            found is not None
-            and self.reflector.items.get(f"{found.namespace}/{found.name}") != found
-        ):
-            self._differs = True
+        if found is not None:
+            before = self.reflector.items.get(f"{found.namespace}/{found.name}")
+            if before != found:
+                self._touched.add(found.namespace)
         return found
 
-    def _changed(self) -> None:
-        if self._differs or len(self.reflector.items) != self._index.count:
-            self._is_stale, self._differs = True, False
-        self.tried.set()
+    def _removed(self, key: str) -> None:
+        self._touched.add(key.partition("/")[0])
+
+
+@dataclass(slots=True)
+class _Place:
+    """The objects of one namespace, and the answers that were already given from them."""
+
+    records: list[ObjectRecord] = field(default_factory=list)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Index:
-    """Objects by namespace, and the answers that were already given from them."""
+    """Objects by namespace."""
 
-    count: int = 0
-    by_namespace: dict[str, list[ObjectRecord]] = field(default_factory=dict)
-    answers: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    places: dict[str, _Place] = field(default_factory=dict)
 
     @staticmethod
     def of(items: Iterable[ObjectRecord]) -> "_Index":
         index = _Index()
-        for item in sorted(items, key=lambda each: each.name):
-            index.by_namespace.setdefault(item.namespace, []).append(item)
-            index.count += 1
+        index._add(items)
         return index
 
+    def replace(self, namespaces: AbstractSet[str], items: Iterable[ObjectRecord]) -> None:
+        """Index these namespaces anew; the answers for others stay."""
+        for namespace in namespaces:
+            self.places.pop(namespace, None)
+        self._add(item for item in items if item.namespace in namespaces)
+
+    def _add(self, items: Iterable[ObjectRecord]) -> None:
+        for item in sorted(items, key=lambda each: each.name):
+            self.places.setdefault(item.namespace, _Place()).records.append(item)
+
     def names(self, namespace: str, selector: Selector) -> tuple[str, ...]:
-        key = (namespace, str(selector))
-        if key not in self.answers:
-            if len(self.answers) >= _MAX_REMEMBERED:
-                self.answers.clear()
-            self.answers[key] = tuple(each.name for each in self.records(namespace, selector))
-        return self.answers[key]
+        place = self.places.get(namespace)
+        if place is None:
+            return ()
+        text = str(selector)
+        found = place.names.get(text)
+        if found is None:
+            if len(place.names) >= _MAX_REMEMBERED:
+                place.names.clear()
+            found = tuple(each.name for each in self.records(namespace, selector))
+            place.names[text] = found
+        return found
 
     def records(self, namespace: str | None, selector: Selector) -> tuple[ObjectRecord, ...]:
-        places = sorted(self.by_namespace) if namespace is None else (namespace,)
+        places = sorted(self.places) if namespace is None else (namespace,)
         return tuple(
             each
             for place in places
-            for each in self.by_namespace.get(place, ())
+            if place in self.places
+            for each in self.places[place].records
             if selector.matches(each.labels)
         )
 

@@ -47,6 +47,7 @@ class Reflector(Generic[Item]):
         read: makes an item of a JSON object; None for one that is of no interest.
         clock: stamps the state and waits.
         changed: called after each change of the copy.
+        removed: told `namespace/name` of an object that a watch saw go, before `changed` is called.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Reflector(Generic[Item]):
         read: Callable[[JsonObject], Item | None],
         clock: Clock,
         changed: Callable[[], None],
+        removed: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._connection = connection
         self._settings = settings
@@ -66,6 +68,7 @@ class Reflector(Generic[Item]):
         self._read = read
         self._clock = clock
         self._changed = changed
+        self._removed = removed
         self._items: dict[str, Item] = {}
         self._version: str | None = None
         self._state = ReflectorState()
@@ -150,6 +153,7 @@ class Reflector(Generic[Item]):
         self._confirm()
         if kind == "DELETED":
             self._items.pop(_key(body), None)
+            self._removed(_key(body))
         elif kind in ("ADDED", "MODIFIED"):
             self._put(self._items, body)
         if kind != "BOOKMARK":

@@ -2,8 +2,11 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuscale.core.clock import WallClock
 from gpuscale.kube.directory import Collection, ObjectCopies, ObjectsUnavailableError
@@ -212,3 +215,32 @@ async def test_odd_objects_do_no_harm(body):
     async with running(Connection(body, item("b"))) as copies:
         await copies.ready(PODS)
         assert "b" in copies.names(PODS, "ml", ALL)
+
+
+EVENTS = st.tuples(
+    st.sampled_from(["ADDED", "MODIFIED", "DELETED"]),
+    st.sampled_from("ab"),
+    st.sampled_from(["ml", "prod"]),
+    st.sampled_from(["web", "api"]),
+)
+
+
+@given(st.lists(EVENTS, max_size=12))
+def test_every_answer_is_that_of_the_objects_there_are(events):
+    async def run():
+        connection, objects = Connection(item("a", app="web")), {("ml", "a"): "web"}
+        async with running(connection) as copies:
+            await copies.ready(PODS)
+            for kind, name, namespace, app in events:
+                await connection.send(kind, item(name, namespace, app=app))
+                objects.pop((namespace, name), None)
+                if kind != "DELETED":
+                    objects[namespace, name] = app
+                for place, wanted in product(("ml", "prod"), ("web", "api")):
+                    found = copies.names(PODS, place, parse_selector(f"app={wanted}"))
+                    expected = sorted(
+                        n for (ns, n), a in objects.items() if (ns, a) == (place, wanted)
+                    )
+                    assert list(found) == expected
+
+    asyncio.run(run())
