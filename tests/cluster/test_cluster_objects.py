@@ -10,7 +10,7 @@ import pytest
 from gpuscale.core.errors import UnavailableError
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects
 from gpuscale.kube.simulated.nodes import node_object, node_status
-from gpuscale.kube.simulated.pod_status import Placed, running, succeeded
+from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded
 from gpuscale.objects.nodes import Taint
 from gpuscale.testing.cluster import SimulatedNode, wait_until
 from gpuscale.testing.cluster.certificates import Authority, KeyPair
@@ -114,6 +114,7 @@ def test_a_node_without_gpus_has_no_such_resource():
 @pytest.mark.parametrize(
     ("patch", "phase", "ready", "state"),
     [
+        pytest.param(creating(POD, PLACED, NOW), "Pending", "False", "waiting", id="pulling"),
         pytest.param(
             running(POD, PLACED, NOW, ready=False), "Running", "False", "running", id="loading"
         ),

@@ -93,6 +93,17 @@ def test_a_pod_takes_the_time_it_is_told_to_take(plane):
     assert state["terminated"]["reason"] == "Completed"
 
 
+def test_a_pod_whose_image_is_pulled_is_pending_with_its_container_being_created(plane):
+    waits = "jsonpath={.status.containerStatuses[0].state.waiting.reason}=ContainerCreating"
+    with simulated_nodes(plane, SimulatedNode("slow", gpus=1), times=PodTimes(start_s=600.0)):
+        plane.apply(pod("pulling", gpus=1))
+        plane.wait("pod/pulling", waits)
+        status = plane.get("pod", "pulling")["status"]
+        plane.kubectl("delete", "pod", "pulling", "--force")
+    assert status["phase"] == "Pending"
+    assert ("Ready", "False") in [(each["type"], each["status"]) for each in status["conditions"]]
+
+
 def ready(plane, name: str) -> str:
     conditions = plane.get("pod", name)["status"]["conditions"]
     return next(each["status"] for each in conditions if each["type"] == "Ready")

@@ -19,31 +19,27 @@ import aiohttp
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError
-from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
-from gpuscale.kube.simulated.pod_status import PodTimes
 from gpuscale.kube.writing import WritingClient
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.pacing import every
 from gpuscale.local.present import Present
 from gpuscale.local.scraping import Scraper
+from gpuscale.rehearse.acting import Actor, pod_times
 from gpuscale.rehearse.cleaning import Cleaner, remove_at_last
 from gpuscale.rehearse.following import Following
 from gpuscale.rehearse.happenings import Happenings
 from gpuscale.rehearse.manifests import (
     hpa_manifests,
-    job_manifest,
     namespace_manifest,
-    path_of,
-    simulated_node,
     workload_manifests,
 )
 from gpuscale.rehearse.mark import Mark, any_rehearsal, rehearsal_id
-from gpuscale.rehearse.mirror import Mirror, owner_of
+from gpuscale.rehearse.mirror import Mirror
 from gpuscale.rehearse.placing import namespaces, placed
 from gpuscale.rehearse.serving import MetricsApi, group_versions
-from gpuscale.rehearse.site import STOP_S, AddNode, CreateJob, Order, RehearsalSite, RemoveNode
+from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
 from gpuscale.series.store import SeriesStore
 from gpuscale.sim.document import document, events, row
@@ -162,22 +158,26 @@ class Rehearsal:
     async def _within(
         self, client: WritingClient, cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
     ) -> dict[str, object]:
-        async with AsyncExitStack() as stack:
-            folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
-            session = await stack.enter_async_context(aiohttp.ClientSession())
-            stack.push_async_callback(self._agents.stop)
-            kubelet = await stack.enter_async_context(
-                SimulatedKubelet(client, self._times_of, self._mark.selector)
-            )
-            api = MetricsApi(self._setup, self._target, self._mark, Path(folder), _free_port())
-            stage = _Stage(client, kubelet, session, api)
-            try:
+        try:
+            async with AsyncExitStack() as stack:
+                stage = await self._open(client, stack)
                 return await self._perform(stage, cleaner, stop, limit_s)
-            except BaseExceptionGroup as group:
-                known, _ = group.split(GpuscaleError)
-                if known is None:
-                    raise
-                raise _first(known) from None
+        except BaseExceptionGroup as group:
+            known, _ = group.split(GpuscaleError)
+            if known is None:
+                raise
+            raise _first(known) from None
+
+    async def _open(self, client: WritingClient, stack: AsyncExitStack) -> "_Stage":
+        folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        stack.push_async_callback(self._agents.stop)
+        kubelet = await stack.enter_async_context(
+            SimulatedKubelet(client, lambda pod: pod_times(self._site, pod), self._mark.selector)
+        )
+        actor = Actor(client, kubelet, self._site, self._mark)
+        api = MetricsApi(self._setup, self._target, self._mark, Path(folder), _free_port())
+        return _Stage(client, actor, session, api)
 
     async def _perform(
         self, stage: "_Stage", cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
@@ -201,14 +201,13 @@ class Rehearsal:
     async def _act(self, stage: "_Stage", limit_s: float | None) -> None:
         """Bring everything up and run the scenario; return at its end."""
         async with asyncio.TaskGroup() as group:
-            client = stage.client
             for name in self._namespaces:
-                await _create(client, namespace_manifest(name, self._mark))
-            tasks = [group.create_task(self._follow(client), name="following")]
+                await stage.actor.create(namespace_manifest(name, self._mark))
+            tasks = [group.create_task(self._follow(stage.client), name="following")]
             tasks.append(group.create_task(self._pump(stage), name="engine"))
             await self._bring_up(stage)
             for manifest in hpa_manifests(self._setup, self._mark):
-                await _create(client, manifest)
+                await stage.actor.create(manifest)
             self._site.begin(self._clock.now_ms())
             tasks += [group.create_task(each, name="pace") for each in self._paces(stage)]
             await self._clock.sleep(self._seconds_left(limit_s))
@@ -221,7 +220,7 @@ class Rehearsal:
         self._site.cloud.start()
         await _wait_for(lambda: not self._site.orders, "nodes")
         for manifest in workload_manifests(self._setup, self._mark):
-            await _create(stage.client, manifest)
+            await stage.actor.create(manifest)
         await _wait_for(self._site.is_up, "Deployments")
         await self._agents.follow_nodes()
         await self._clock.sleep(2 * self._setup.pipeline.collect_interval / 1000)
@@ -284,30 +283,10 @@ class Rehearsal:
         """Keep the machines up with the clock, and the API server and the agents up with the machines."""
         while True:
             self._present.catch_up()
-            while self._site.orders:
-                await self._carry_out(self._site.orders[0], stage)
-                self._site.orders.popleft()
+            await stage.actor.carry_out()
             if self._site.has_begun:
                 await self._agents.follow_nodes()
             await asyncio.sleep(_PUMP_S)
-
-    async def _carry_out(self, order: Order, stage: "_Stage") -> None:
-        match order:
-            case AddNode():
-                await stage.kubelet.add(simulated_node(order.name, order.pool, self._mark))
-            case RemoveNode():
-                await stage.kubelet.remove(order.name)
-            case CreateJob():
-                await _create(stage.client, job_manifest(order.run, self._setup, self._mark))
-
-    def _times_of(self, pod: JsonObject) -> PodTimes:
-        owner = owner_of(pod, self._site.cluster)
-        if owner is None:
-            return PodTimes(stop_s=STOP_S)
-        key = f"{owner.kind} {pod['metadata']['namespace']}/{owner.name}"
-        times = self._site.times_of(key, early=not self._site.has_begun)
-        run_s = None if times.run_ms is None else (times.run_ms - times.startup_ms) / 1000
-        return PodTimes(times.image_pull_ms / 1000, times.startup_ms / 1000, run_s, STOP_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +294,7 @@ class _Stage:
     """What a rehearsal acts through."""
 
     client: WritingClient
-    kubelet: SimulatedKubelet
+    actor: Actor
     session: aiohttp.ClientSession
     api: MetricsApi
 
@@ -327,10 +306,6 @@ def _first(group: BaseExceptionGroup[GpuscaleError]) -> GpuscaleError:
     if not isinstance(error, GpuscaleError):
         raise TypeError(f"found {error!r} among known errors")
     return error
-
-
-async def _create(client: WritingClient, manifest: JsonObject) -> None:
-    await client.create(path_of(manifest), manifest)
 
 
 async def _wait_for(look: Callable[[], bool], what: str) -> None:

@@ -26,7 +26,14 @@ from gpuscale.kube.simulated.nodes import (
     node_object,
     node_status,
 )
-from gpuscale.kube.simulated.pod_status import AT_ONCE, Placed, PodTimes, running, succeeded
+from gpuscale.kube.simulated.pod_status import (
+    AT_ONCE,
+    Placed,
+    PodTimes,
+    creating,
+    running,
+    succeeded,
+)
 from gpuscale.kube.writing import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, WritingClient
 
 Times = Callable[[JsonObject], PodTimes]
@@ -169,7 +176,9 @@ class SimulatedKubelet:
     async def _lead(self, pod: JsonObject, host: str) -> None:
         times = self._times(pod)
         placed = Placed(_address(10, 64, next(self._numbers)), host, _now())
-        await asyncio.sleep(times.start_s)
+        if times.start_s:
+            await self._write(pod, creating(pod, placed, _now()))
+            await asyncio.sleep(times.start_s)
         if times.ready_s:
             await self._write(pod, running(pod, placed, _now(), ready=False))
             await asyncio.sleep(times.ready_s)
@@ -179,7 +188,12 @@ class SimulatedKubelet:
             await self._write(pod, succeeded(pod, placed, _now()))
 
     async def _end(self, pod: JsonObject) -> None:
-        await asyncio.sleep(self._times(pod).stop_s)
+        stop_s = self._times(pod).stop_s
+        await asyncio.sleep(stop_s)
+        status = pod["status"]
+        if stop_s and status.get("phase") == "Running" and "podIP" in status:
+            placed = Placed(status["podIP"], status["hostIP"], status["startTime"])
+            await self._write(pod, succeeded(pod, placed, _now()))
         uid = {"uid": pod["metadata"]["uid"]}
         options = {"gracePeriodSeconds": 0, "preconditions": uid}
         await _persist(lambda: self._api.delete(_path(pod), options))

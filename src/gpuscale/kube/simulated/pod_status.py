@@ -35,6 +35,12 @@ class Placed:
     """When the kubelet took it on."""
 
 
+def creating(pod: Json, placed: Placed, now: str) -> Json:
+    """Return the patch for a pod whose image is being pulled."""
+    state = {"waiting": {"reason": "ContainerCreating"}}
+    return _patch(pod, placed, now, phase="Pending", ready=False, state=state)
+
+
 def running(pod: Json, placed: Placed, now: str, *, ready: bool) -> Json:
     """Return the patch for a pod whose containers run."""
     state = {"running": {"startedAt": now}}
@@ -51,7 +57,7 @@ def _patch(
     pod: Json, placed: Placed, now: str, *, phase: str, ready: bool, state: Mapping[str, Any]
 ) -> Json:
     conditions = {
-        "PodReadyToStartContainers": True,
+        "PodReadyToStartContainers": "waiting" not in state,
         "Initialized": True,
         "ContainersReady": ready,
         "Ready": ready,

@@ -1,0 +1,70 @@
+"""What the machines ask for, done on an API server, and how its pods live on them."""
+
+from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.simulated.kubelet import SimulatedKubelet
+from gpuscale.kube.simulated.pod_status import PodTimes
+from gpuscale.kube.writing import WritingClient
+from gpuscale.rehearse.manifests import job_manifest, path_of, simulated_node
+from gpuscale.rehearse.mark import Mark
+from gpuscale.rehearse.mirror import owner_of
+from gpuscale.rehearse.site import STOP_S, AddNode, CreateJob, Order, RehearsalSite, RemoveNode
+
+
+class Actor:
+    """Carries a site's orders out.
+
+    Args:
+        client: to the API server.
+        kubelet: of the site's nodes.
+        site: whose orders they are.
+        mark: of all that is made.
+    """
+
+    def __init__(
+        self, client: WritingClient, kubelet: SimulatedKubelet, site: RehearsalSite, mark: Mark
+    ) -> None:
+        self._client = client
+        self._kubelet = kubelet
+        self._site = site
+        self._mark = mark
+
+    async def create(self, manifest: JsonObject) -> None:
+        """Create an object.
+
+        Raises:
+            ApiStatusError: it is refused.
+            ApiUnreachableError: no answer, or not now.
+        """
+        await self._client.create(path_of(manifest), manifest)
+
+    async def carry_out(self) -> None:
+        """Do what is ordered; an order stays in its place until it is done.
+
+        Raises:
+            ApiStatusError: something is refused.
+            ApiUnreachableError: no answer, or not now.
+        """
+        orders = self._site.orders
+        while orders:
+            await self._carry_out(orders[0])
+            orders.popleft()
+
+    async def _carry_out(self, order: Order) -> None:
+        match order:
+            case AddNode():
+                await self._kubelet.add(simulated_node(order.name, order.pool, self._mark))
+            case RemoveNode():
+                await self._kubelet.remove(order.name)
+            case CreateJob():
+                await self.create(job_manifest(order.run, self._site.setup, self._mark))
+
+
+def pod_times(site: RehearsalSite, pod: JsonObject) -> PodTimes:
+    """Return how long a pod takes on its node, by what the scenario says of its workload."""
+    owner = owner_of(pod, site.cluster)
+    if owner is None:
+        return PodTimes(stop_s=STOP_S)
+    key = f"{owner.kind} {pod['metadata']['namespace']}/{owner.name}"
+    times = site.times_of(key, early=not site.has_begun)
+    run_s = None if times.run_ms is None else (times.run_ms - times.startup_ms) / 1000
+    return PodTimes(times.image_pull_ms / 1000, times.startup_ms / 1000, run_s, STOP_S)
