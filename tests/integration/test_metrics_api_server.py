@@ -581,6 +581,42 @@ async def run_program(*arguments, stop_when=None):
         return await process.wait(), text
 
 
+TEAM_RULES = """
+- seriesQuery: gpu_util
+  name: {as: team_util}
+  resources: {template: <<.Resource>>}
+  metricsQuery: 2 * sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+
+
+async def test_rules_of_teams_come_when_the_cluster_lets_them(world):
+    path = "/api/v1/configmaps"
+    world.cluster.objects[path] = {}
+    world.cluster.forbidden.add(path)
+    for namespace in ("ml", "other"):
+        await world.cluster.put(path, "rules", namespace, data={"rules.yaml": TEAM_RULES})
+    flag = {"rules_configmaps": "gpuscale.dev/rules=true"}
+    async with running(world, **flag) as server:
+
+        async def is_told():
+            _, text = await server.get("/readyz?verbose")
+            return "the ConfigMaps are not followed" in text and f"{path} is forbidden" in text
+
+        await until(is_told)
+        team_path = PODS.replace("gpu_util", "team_util")
+        assert (await server.as_hpa(team_path))[0] == 404
+        world.cluster.forbidden.clear()
+
+        async def is_served():
+            return (await server.as_hpa(team_path))[0] == 200
+
+        await until(is_served)
+        _, body = await server.as_hpa(team_path)
+        assert {item["value"] for item in body["items"]} == {"47"}
+        elsewhere = team_path.replace("namespaces/ml", "namespaces/default")
+        assert (await server.as_hpa(elsewhere))[0] == 404
+
+
 async def test_the_command_serves_plain_http_on_a_laptop_without_a_cluster(world):
     port = unused_port()
     arguments = [
