@@ -7,7 +7,18 @@ import typer
 from typer.core import TyperGroup
 
 from gpuscale import __version__
-from gpuscale.cli import decide, exporter, install, lint, metrics_api, rehearse, render, schema, simulate, up
+from gpuscale.cli import (
+    decide,
+    exporter,
+    install,
+    lint,
+    metrics_api,
+    rehearse,
+    render,
+    schema,
+    simulate,
+    up,
+)
 from gpuscale.core.errors import ConfigError, GpuscaleError, QueryError, UsageError
 
 

