@@ -5,9 +5,11 @@ pkg/authorization/authorizerfactory (delegating.go), pkg/endpoints/handlers/resp
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from gpuscale.kube.auth import MASTERS, AccessReviewer, Attributes, Decision, User
+from gpuscale.metricsapi.field_selectors import parse_field_selector
 from gpuscale.metricsapi.paths import (
     REMEMBERED_TEXT,
     REMEMBERED_TEXTS,
@@ -103,6 +105,20 @@ def _attributes(method: str, raw_path: str, path: str, watches: bool) -> Attribu
         name=name,
         namespace=namespace,
     )
+
+
+def named_by_fields(attributes: Attributes, field_selector: str) -> Attributes:
+    """Return the attributes with the name of the only object that a field selector leaves.
+
+    So whoever may see one object may list it by its name.
+    """
+    if attributes.verb not in ("list", "watch"):
+        return attributes
+    try:
+        name = parse_field_selector(field_selector).only_name
+    except ValueError:
+        return attributes
+    return replace(attributes, name=name) if name else attributes
 
 
 def forbidden_message(user: User, attributes: Attributes) -> str:

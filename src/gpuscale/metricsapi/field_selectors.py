@@ -21,6 +21,12 @@ class FieldSelector:
     terms: tuple[tuple[str, bool, str], ...] = ()
     """Field, whether it has to be equal, and to what."""
 
+    @property
+    def only_name(self) -> str:
+        """Return the name that an object has to have; empty where it may be any."""
+        names = (value for name, equal, value in self.terms if name == _FIELDS[0] and equal)
+        return next(names, "")
+
     def takes(self, record: ObjectRecord) -> bool:
         """Return whether an object is selected."""
         values = dict(zip(_FIELDS, (record.name, record.namespace), strict=True))

@@ -16,7 +16,12 @@ from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.auth import MASTERS, User
 from gpuscale.metricsapi.app import status_response
 from gpuscale.metricsapi.authentication import Authenticator, Credentials, UnauthenticatedError
-from gpuscale.metricsapi.authorization import Authorizer, attributes_of, forbidden_message
+from gpuscale.metricsapi.authorization import (
+    Authorizer,
+    attributes_of,
+    forbidden_message,
+    named_by_fields,
+)
 from gpuscale.metricsapi.client_tls import ClientConnection
 from gpuscale.metricsapi.groups import GROUPS
 from gpuscale.metricsapi.own_metrics import ServerMetrics
@@ -94,6 +99,8 @@ class Guard:
         watches = request.query.get("watch", "").lower() in _TRUE
         path = request.rel_url.raw_path
         attributes = attributes_of(request.method, path, request.path, watches=watches)
+        if fields := request.query.get("fieldSelector"):
+            attributes = named_by_fields(attributes, fields)
         try:
             decision = await self._authorizer.decide(user, attributes)
         except GpuscaleError as error:

@@ -7,7 +7,12 @@ import pytest
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.kube.auth import Attributes, Decision, User
-from gpuscale.metricsapi.authorization import Authorizer, attributes_of, forbidden_message
+from gpuscale.metricsapi.authorization import (
+    Authorizer,
+    attributes_of,
+    forbidden_message,
+    named_by_fields,
+)
 
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 
@@ -140,3 +145,21 @@ async def test_a_failing_review_is_no_permission():
 )
 def test_a_refusal_has_the_api_servers_words(path, message):
     assert forbidden_message(User("u"), attributes_of("GET", path, path)) == message
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ("metadata.name=web-0", "web-0"),
+        ("metadata.namespace==ml,metadata.name==web-0", "web-0"),
+        ("metadata.name!=web-0", ""),
+        ("metadata.namespace=ml", ""),
+        ("status.phase=Running", ""),
+    ],
+)
+def test_a_list_by_name_is_of_one_object(fields, name):
+    path = "/apis/metrics.k8s.io/v1beta1/namespaces/ml/pods"
+    found = named_by_fields(attributes_of("GET", path, path), fields)
+    assert (found.verb, found.resource, found.name) == ("list", "pods", name)
+    single = attributes_of("GET", f"{path}/a", f"{path}/a")
+    assert named_by_fields(single, fields) == single
