@@ -146,18 +146,20 @@ class Remembered(Generic[K, V]):
         Raises:
             GpuscaleError: what asking raised, now or a moment ago.
         """
-        found = self._known(key)
-        if found is None:
+        held, now_ms = self._answers.get(key), self._clock.now_ms()
+        if held is None or now_ms >= held.until_ms:
             found = await self._in_turn(key, ask)
         else:
             self.counts.hits += 1
-            self._renew_in_time(key, ask)
+            found = held.answer
+            if now_ms >= held.renew_ms:
+                self._renew(key, ask)
         if isinstance(found, GpuscaleError):
             raise found
         return found
 
-    def _renew_in_time(self, key: K, ask: Callable[[], Awaitable[V]]) -> None:
-        if self._clock.now_ms() < self._answers[key].renew_ms or key in self._renewing:
+    def _renew(self, key: K, ask: Callable[[], Awaitable[V]]) -> None:
+        if key in self._renewing:
             return
         task = asyncio.create_task(self._renewed(key, ask), name="renewal")
         self._renewing[key] = task
