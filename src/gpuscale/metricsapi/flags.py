@@ -184,6 +184,13 @@ _METRICS = (
         is_ours=True,
     ),
     Flag(
+        "widen-queries",
+        "Ask once for all namespaces and objects where many requests ask the same rule.",
+        "bool",
+        "true",
+        is_ours=True,
+    ),
+    Flag(
         "value-max-age",
         "A value that was measured longer ago is absent; 0 is no limit.",
         "duration",

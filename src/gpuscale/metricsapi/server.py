@@ -118,7 +118,7 @@ class MetricsApiServer:
         self._published: TrustConfigMap | None = None
         self._caches: dict[str, TokenReviewer | AccessReviewer] = {}
         self._feeds: FeedCollector | None = None
-        self._sharing = Sharing(settings.freshness_ms)
+        self._sharing = Sharing(settings.freshness_ms, widens=settings.widens_queries)
 
     async def run(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
         """Serve until `stop` is set.

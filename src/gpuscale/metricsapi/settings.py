@@ -125,6 +125,8 @@ class MetricsApiSettings:
     """What fills the store where there is no Prometheus; None where there is one."""
     freshness_ms: int = 0
     """How old an answer of the source may be when it serves another request."""
+    widens_queries: bool = True
+    """Whether one query may serve many different requests."""
     max_value_age_s: float | None = None
     """None for any age."""
     context: str | None = None
@@ -162,6 +164,7 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         if flags.choice("source", "prometheus", "streams") == "streams"
         else None,
         freshness_ms=round(flags.seconds("value-freshness") * 1000),
+        widens_queries=flags.truth("widen-queries"),
         max_value_age_s=flags.seconds("value-max-age") or None,
         verbosity=flags.number("v"),
         prints_preset=flags.truth("print-preset"),

@@ -118,9 +118,11 @@ def test_without_a_prometheus_there_are_feeds():
 def test_values_are_shared_for_a_second_and_absent_after_two_minutes():
     settings = read_settings(CONFIG)
     assert (settings.freshness_ms, settings.max_value_age_s) == (1000, 120.0)
-    given = {"value-freshness": ["0"], "value-max-age": ["0s"]}
+    assert settings.widens_queries
+    given = {"value-freshness": ["0"], "value-max-age": ["0s"], "widen-queries": ["false"]}
     settings = read_settings({**CONFIG, **given})
     assert (settings.freshness_ms, settings.max_value_age_s) == (0, None)
+    assert not settings.widens_queries
 
 
 @pytest.mark.parametrize(
