@@ -163,6 +163,7 @@ class Questions:
             rule.narrow_until_ms = at_ms + _NARROW_MS
             return None
         if answer.rows is None:
+            rule.narrow_until_ms = at_ms + _NARROW_MS
             return None
         found = answer.rows.cut(plan.scope.namespace, plan.names)
         self.counts.cut += found is not None

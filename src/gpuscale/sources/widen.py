@@ -32,12 +32,13 @@ class WideQuery:
     label: str
     namespace_label: str | None
 
-    async def rows(self, value: Value) -> "WideRows":
-        """Return the answer by object; what is no vector has no rows. Others have their turn meanwhile."""
-        samples = value.samples if isinstance(value, Vector) else ()
+    async def rows(self, value: Value) -> "WideRows | None":
+        """Return the answer by object; None for what is no vector. Others have their turn meanwhile."""
+        if not isinstance(value, Vector):
+            return None
         found: dict[str, dict[str, VectorSample]] = {}
         several: set[tuple[str, str]] = set()
-        for number, sample in enumerate(samples):
+        for number, sample in enumerate(value.samples):
             if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             namespace = sample.labels.get(self.namespace_label or "", "")

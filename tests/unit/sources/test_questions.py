@@ -9,7 +9,7 @@ from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.evaluate import instant
 from gpuscale.series.store import SeriesStore
-from gpuscale.series.values import Scalar, Vector, VectorSample
+from gpuscale.series.values import Matrix, Scalar, Vector, VectorSample
 from gpuscale.sources.catalogue import Catalogue
 from gpuscale.sources.freshness import AgeLimit
 from gpuscale.sources.plan import plan_custom
@@ -181,6 +181,14 @@ async def test_nothing_is_widened_where_the_user_says_so(source):
     questions = Questions(source, Sharing(freshness_ms=1000, widens=False))
     await ask_all(questions, "abcdefgh")
     assert len(source.asked) == 8
+
+
+async def test_what_is_no_vector_stays_what_it_is(source):
+    questions = Questions(source, Sharing(freshness_ms=1000))
+    ranges = rules("<<.Series>>{<<.LabelMatchers>>}[1m]")
+    for namespace in "abcdefgh":
+        value = await questions.custom(plan(namespace, catalogue=ranges), NOW)
+        assert isinstance(value, Matrix)
 
 
 async def test_a_widened_query_that_is_refused_is_left_alone_for_a_while(source):
