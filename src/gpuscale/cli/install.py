@@ -57,6 +57,9 @@ def install(
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take over fields that others have set since.")
     ] = False,
+    adapt: Annotated[
+        bool, typer.Option(help="Fit the values to what the cluster has already.")
+    ] = True,
     timeout: Timeout = "5m",
 ) -> None:
     """Apply what a values file asks for, wait until it works, and tell what was changed.
@@ -74,7 +77,7 @@ def install(
         is_dry_run=dry_run is DryRun.SERVER,
         wait_s=_seconds(timeout),
     )
-    changes = _run(_install(values, settings, kubeconfig, context))
+    changes = _run(_install(values, settings, kubeconfig, context, adapts=adapt))
     if settings.is_dry_run:
         print("dry run: nothing was changed")
     _show(changes)
@@ -101,7 +104,12 @@ def uninstall(
 
 
 async def _install(
-    values: "Values", settings: "ApplySettings", kubeconfig: Path, context: str | None
+    values: "Values",
+    settings: "ApplySettings",
+    kubeconfig: Path,
+    context: str | None,
+    *,
+    adapts: bool,
 ) -> "list[Change]":
     from gpuscale.core.clock import WallClock
     from gpuscale.install.cluster.apply import Installer
@@ -109,12 +117,24 @@ async def _install(
     from gpuscale.install.render import Inputs, needs_certificate, render
 
     clock = WallClock()
-    async with _client(kubeconfig, context) as client:
+    async with open_client(kubeconfig, context) as client:
+        if adapts:
+            values = await _fitted(values, client)
         inputs = Inputs()
         if needs_certificate(values):
             inputs = Inputs(await certificate_for(client, values, clock.now_ms()))
         installer = Installer(client, clock, _tell, settings)
         return await installer.install(values.metadata.name, render(values, inputs))
+
+
+async def _fitted(values: "Values", client: "WritingClient") -> "Values":
+    from gpuscale.install.cluster.detect import detect
+    from gpuscale.install.fit import fit
+
+    fitted = fit(values, await detect(client))
+    for line in fitted.lines:
+        _tell(line)
+    return fitted.values
 
 
 async def _uninstall(
@@ -123,20 +143,25 @@ async def _uninstall(
     from gpuscale.core.clock import WallClock
     from gpuscale.install.cluster.remove import Remover
 
-    async with _client(kubeconfig, context) as client:
+    async with open_client(kubeconfig, context) as client:
         return await Remover(client, WallClock(), _tell, wait_s).remove(name)
 
 
-def _client(kubeconfig: Path, context: str | None) -> "WritingClient":
+def open_client(kubeconfig: Path, context: str | None) -> "WritingClient":
+    """Return a client of the cluster that a kubeconfig names.
+
+    Raises:
+        UsageError: there is no usable kubeconfig, or a Python package is missing.
+    """
     try:
+        from gpuscale.install.cluster.client import PatientClient
         from gpuscale.kube.settings import KubeSettings
-        from gpuscale.kube.writing import WritingClient
     except ImportError as error:
         raise UsageError(
             f"found no Python package {error.name}, expected gpuscale's optional ones; "
             "install gpuscale[kubernetes]"
         ) from error
-    return WritingClient(KubeSettings("", kubeconfig, context, timeout_s=30.0))
+    return PatientClient(KubeSettings("", kubeconfig, context, timeout_s=30.0))
 
 
 def _run(work: Coroutine[object, object, T]) -> T:

@@ -9,7 +9,9 @@ from typer.core import TyperGroup
 from gpuscale import __version__
 from gpuscale.cli import (
     decide,
+    doctor,
     exporter,
+    init,
     install,
     lint,
     metrics_api,
@@ -49,9 +51,11 @@ app.command("decide")(decide.decide)
 app.command("exporter", cls=exporter.ExporterCommand)(exporter.exporter)
 app.add_typer(metrics_api.app, name="metrics-api")
 app.command("lint")(lint.lint)
+app.command("init")(init.init)
 app.command("render")(render.render)
 app.command("install")(install.install)
 app.command("uninstall")(install.uninstall)
+app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)
 
 

@@ -130,12 +130,14 @@ class Installer:
         after = await self._patch(step.body, forces=step.is_foreign)
         self._outcomes[step.reference] = _outcome(step, after)
 
-    async def _take_over(self, body: Object, before: Mapping[str, Any]) -> None:
+    async def _take_over(
+        self, body: Object, before: Mapping[str, Any], **options: str
+    ) -> Mapping[str, Any]:
         """Write an object over another's, whose fields would else stay beside ours."""
-        path = f"{path_of(body)}?{urlencode({'fieldManager': f'{FIELD_MANAGER}-replace'})}"
+        query = {"fieldManager": f"{FIELD_MANAGER}-replace", **options}
         new = with_way_back(body, before)
         new["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
-        await self._client.replace(path, new)
+        return await self._client.replace(f"{path_of(body)}?{urlencode(query)}", new)
 
     async def _patch(
         self, body: Object, *, forces: bool = False, **options: str
@@ -168,7 +170,10 @@ class Installer:
         changes = [Change(each, Outcome.KEPT) for each in plan.kept]
         for step in plan.steps:
             body = _moved(step.body) if step.reference.namespace in made else step.body
-            after = await self._patch(body, forces=step.is_foreign, dryRun="All")
+            if step.is_foreign and step.before is not None:
+                after = await self._take_over(body, step.before, dryRun="All")
+            else:
+                after = await self._patch(body, dryRun="All")
             changes.append(Change(step.reference, _outcome(step, after)))
         surplus = [Change(reference(body), Outcome.REMOVED) for body in plan.surplus]
         return [*changes, *surplus]

@@ -1,0 +1,208 @@
+"""`gpuscale init`: a values file, from flags, questions, and what a cluster shows."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from gpuscale.cli.install import open_client
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.install.cluster.detect import Detected, FoundWorkload
+    from gpuscale.install.fit import Answers
+
+
+class Autoscaler(Enum):
+    """What scales."""
+
+    HPA = "hpa"
+    KEDA = "keda"
+
+
+def init(
+    *,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[KIND/][NAMESPACE/]NAME",
+            help="What to scale, such as vision-api or statefulset/ml/llm.",
+        ),
+    ] = None,
+    provider: Annotated[str | None, typer.Option(help="aks, eks, ack, gke or generic.")] = None,
+    signal: Annotated[
+        str, typer.Option(help="What to scale on; docs/install.md lists the signals.")
+    ] = "gpu-utilization",
+    target: Annotated[
+        float | None,
+        typer.Option(help="Per pod, in the signal's unit.", show_default="the signal's"),
+    ] = None,
+    min_replicas: Annotated[int, typer.Option(help="Fewest pods.")] = 1,
+    max_replicas: Annotated[int, typer.Option(help="Most pods.")] = 10,
+    autoscaler: Annotated[Autoscaler, typer.Option(help="What scales.")] = Autoscaler.HPA,
+    namespace: Annotated[
+        str | None, typer.Option(help="Of the installation.", show_default="gpuscale")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="REPOSITORY:TAG", help="The image that you built.")
+    ] = None,
+    prometheus_url: Annotated[
+        str | None, typer.Option(help="Of a Prometheus that is there, as pods see it.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of the cluster, to propose what fits it.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="Context of the kubeconfig, instead of its current one.")
+    ] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="- prints it.")
+    ] = "values.yaml",
+    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+) -> None:
+    """Write a values file: from flags, on a terminal from questions too, and from what the cluster shows.
+
+    Example:  gpuscale init --workload vision-api --provider eks --target 60 --max-replicas 12
+    """
+    from gpuscale.install.cluster.detect import Detected
+    from gpuscale.install.fit import Answers, proposed, reasons
+
+    path = None if output == "-" else Path(output)
+    if path is not None and path.exists() and not force:
+        raise UsageError(
+            f"{output} is there already; --force writes over it, --output names another"
+        )
+    found = asyncio.run(_detected(kubeconfig, context)) if kubeconfig else Detected()
+    for line in reasons(found):
+        print(f"gpuscale: found {line}", file=sys.stderr)
+    answers = Answers(
+        workload=None if workload is None else _workload(workload),
+        signal=_one_of("--signal", signal, _signals()),
+        target=target,
+        min_replicas=min_replicas,
+        max_replicas=max_replicas,
+        provider=None if provider is None else _one_of("--provider", provider, _providers()),
+        autoscaler=autoscaler.value,
+        namespace=namespace,
+        image=image,
+        prometheus_url=prometheus_url,
+    )
+    answers = _asked(answers, found) if sys.stdin.isatty() else _complete(answers, found)
+    _write(proposed(answers, found), path)
+
+
+async def _detected(kubeconfig: Path, context: str | None) -> "Detected":
+    from gpuscale.install.cluster.detect import detect
+
+    async with open_client(kubeconfig, context) as client:
+        return await detect(client)
+
+
+def _signals() -> Sequence[str]:
+    from gpuscale.install.signals import SignalName
+
+    return get_args(SignalName)
+
+
+def _providers() -> Sequence[str]:
+    from gpuscale.install.values import Provider
+
+    return get_args(Provider)
+
+
+def _one_of(flag: str, text: str, known: Sequence[str]) -> Any:  # noqa: ANN401 - one of a Literal's values
+    if text not in known:
+        raise UsageError(f"{flag}: found {text!r}, expected one of: {', '.join(known)}")
+    return text
+
+
+def _workload(text: str) -> "FoundWorkload":
+    from gpuscale.install.cluster.detect import FoundWorkload
+
+    kinds = {"deployment": "Deployment", "statefulset": "StatefulSet"}
+    parts = text.split("/")
+    kind = (
+        kinds[parts.pop(0).lower()]
+        if parts[0].lower() in kinds and len(parts) > 1
+        else "Deployment"
+    )
+    if len(parts) > 2 or not all(parts):
+        raise UsageError(f"--workload: found {text!r}, expected [KIND/][NAMESPACE/]NAME")
+    *namespaces, name = parts
+    return FoundWorkload(kind, namespaces[0] if namespaces else "default", name)
+
+
+def _complete(answers: "Answers", found: "Detected") -> "Answers":
+    """Return the answers with what the cluster leaves no doubt about.
+
+    Raises:
+        UsageError: something is missing that nobody is there to be asked for.
+    """
+    workload = answers.workload
+    if workload is None and len(found.workloads) == 1:
+        workload = found.workloads[0]
+    missing = []
+    if workload is None:
+        missing.append(f"--workload: expected what to scale{_seen(found)}")
+    if answers.provider is None and found.provider is None:
+        missing.append(f"--provider: expected one of: {', '.join(_providers())}")
+    if missing:
+        raise UsageError("\n".join(missing))
+    return replace(answers, workload=workload)
+
+
+def _seen(found: "Detected") -> str:
+    names = [f"{each.kind.lower()}/{each.namespace}/{each.name}" for each in found.workloads]
+    return f", such as {', '.join(names[:5])}" if names else ""
+
+
+def _asked(answers: "Answers", found: "Detected") -> "Answers":
+    """Return the answers with what was asked for on the terminal."""
+    from gpuscale.install.signals import SIGNALS
+
+    first = found.workloads[0] if found.workloads else None
+    suggestion = f"{first.kind.lower()}/{first.namespace}/{first.name}" if first else None
+    workload = answers.workload or _workload(_ask(f"What to scale{_seen(found)}", suggestion))
+    provider = answers.provider or found.provider
+    provider = provider or _one_of("provider", _ask("Provider", "generic"), _providers())
+    signal = SIGNALS[answers.signal]
+    target = answers.target
+    if target is None:
+        target = typer.prompt(
+            f"Target of {answers.signal} ({signal.unit})", signal.target, type=float, err=True
+        )
+    most = typer.prompt("Most pods", answers.max_replicas, type=int, err=True)
+    return replace(answers, workload=workload, provider=provider, target=target, max_replicas=most)
+
+
+def _ask(question: str, suggestion: str | None) -> str:
+    answer: str = typer.prompt(question, suggestion, err=True)
+    return answer
+
+
+def _write(data: dict[str, Any], path: Path | None) -> None:
+    """Check the values as a file would be, and write them.
+
+    Raises:
+        ConfigError: they are wrong.
+        UsageError: the file can't be written.
+    """
+    from gpuscale.core.documents import dump_documents
+    from gpuscale.install.values import parse_values
+
+    text = dump_documents([data])
+    parse_values(text, "what was given")
+    text = f"# Every other field has a default: gpuscale schema values\n{text}"
+    if path is None:
+        print(text, end="")
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output: can't write {path}: {error.strerror}") from error
+    print(f"gpuscale: wrote {path}; next: gpuscale render {path}", file=sys.stderr)

@@ -1,0 +1,179 @@
+"""What a cluster has already that an installation has to fit in with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from gpuscale.install.cluster.kinds import KINDS, NODES
+from gpuscale.install.cluster.ownership import owner
+from gpuscale.install.values import HpaVersion, Provider
+from gpuscale.kube.writing import WritingClient
+from gpuscale.scheduling.resources import GPU_RESOURCES
+
+_PROVIDERS: dict[str, Provider] = {"azure": "aks", "aws": "eks", "gce": "gke", "alicloud": "ack"}
+"""By the scheme of a node's provider id."""
+_OPERATED = "operated-prometheus"
+_PROMETHEUS_PORTS = (9090, 80)
+_DAEMON_SETS, _DEPLOYMENTS = (
+    next(kind for kind in KINDS if kind.name == name) for name in ("DaemonSet", "Deployment")
+)
+_STATEFUL_SETS = "/apis/apps/v1/statefulsets"
+_API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPrometheus:
+    """A Prometheus, and how it is told what to scrape."""
+
+    is_operated: bool
+    url: str
+    release: str | None = None
+    """Value of the label `release` by which it selects monitors; None where it takes any."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundWorkload:
+    """A workload that asks for GPUs."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """What is there. Names are `namespace/name`."""
+
+    provider: Provider | None = None
+    hpa_version: HpaVersion | None = None
+    """The newest that the cluster serves."""
+    prometheus: FoundPrometheus | None = None
+    dcgm_exporter: str | None = None
+    device_plugin: str | None = None
+    has_gpu_operator: bool = False
+    has_keda: bool = False
+    runtime_class: str | None = None
+    """`nvidia`, where the cluster has a class of that name."""
+    custom_metrics_by: str | None = None
+    """Service that serves custom.metrics.k8s.io, where that is somebody else's."""
+    external_metrics_by: str | None = None
+    resource_metrics_by: str | None = None
+    workloads: tuple[FoundWorkload, ...] = ()
+
+
+async def detect(client: WritingClient) -> Detected:
+    """Return what the cluster has.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    daemon_sets = await _items(client, _DAEMON_SETS.everywhere)
+    services = {each["metadata"]["name"]: each for each in await _items(client, _API_SERVICES)}
+    return Detected(
+        provider=_provider(await _items(client, NODES.everywhere)),
+        hpa_version=await _hpa_version(client),
+        prometheus=await _prometheus(client),
+        dcgm_exporter=_first(daemon_sets, "dcgm-exporter"),
+        device_plugin=_first(daemon_sets, "k8s-device-plugin", "nvidia-device-plugin"),
+        has_gpu_operator=await client.find("/apis/nvidia.com/v1") is not None,
+        has_keda=await client.find("/apis/keda.sh/v1alpha1") is not None,
+        runtime_class=await _runtime_class(client),
+        custom_metrics_by=_server(services, "custom.metrics.k8s.io"),
+        external_metrics_by=_server(services, "external.metrics.k8s.io"),
+        resource_metrics_by=_server(services, ".metrics.k8s.io"),
+        workloads=await _workloads(client),
+    )
+
+
+async def _items(
+    client: WritingClient, path: str, selector: str | None = None
+) -> Sequence[Mapping[str, Any]]:
+    listed = await client.get(path, {"labelSelector": selector} if selector else None)
+    items: Sequence[Mapping[str, Any]] = listed.get("items") or []
+    return items
+
+
+def _provider(nodes: Sequence[Mapping[str, Any]]) -> Provider | None:
+    for node in nodes:
+        identity = node["spec"].get("providerID", "")
+        scheme = identity.split("://", 1)[0] if "://" in identity else ""
+        if scheme in _PROVIDERS:
+            return _PROVIDERS[scheme]
+        if any(key.startswith("alibabacloud.com/") for key in node["metadata"].get("labels", {})):
+            return "ack"
+    return None
+
+
+async def _hpa_version(client: WritingClient) -> HpaVersion | None:
+    group = await client.find("/apis/autoscaling") or {}
+    served = {each["groupVersion"] for each in group.get("versions", [])}
+    return next((each for each in get_args(HpaVersion) if each in served), None)
+
+
+async def _prometheus(client: WritingClient) -> FoundPrometheus | None:
+    path = "/apis/monitoring.coreos.com/v1/prometheuses"
+    if await client.find(path) is not None:
+        for body in await _items(client, path):
+            metadata, spec = body["metadata"], body["spec"]
+            selector = spec.get("serviceMonitorSelector") or {}
+            release = selector.get("matchLabels", {}).get("release")
+            url = f"http://prometheus-operated.{metadata['namespace']}.svc:9090"
+            return FoundPrometheus(is_operated=True, url=url, release=release)
+    for selector in ("app.kubernetes.io/name=prometheus", "app=prometheus"):
+        for service in await _items(client, "/api/v1/services", selector):
+            port = _prometheus_port(service)
+            if port is not None and owner(service) is None:
+                metadata = service["metadata"]
+                url = f"http://{metadata['name']}.{metadata['namespace']}.svc:{port}"
+                return FoundPrometheus(is_operated=False, url=url)
+    return None
+
+
+def _prometheus_port(service: Mapping[str, Any]) -> int | None:
+    if _OPERATED in service["metadata"].get("labels", {}):
+        return None
+    ports = [each["port"] for each in service["spec"].get("ports", [])]
+    return next((port for port in _PROMETHEUS_PORTS if port in ports), None)
+
+
+def _first(bodies: Sequence[Mapping[str, Any]], *names: str) -> str | None:
+    """Return the first of others' DaemonSets that has one of these names in its own or an image's."""
+    for body in bodies:
+        metadata = body["metadata"]
+        containers = body["spec"]["template"]["spec"]["containers"]
+        texts = [metadata["name"], *(each.get("image", "") for each in containers)]
+        if owner(body) is None and any(name in text for name in names for text in texts):
+            return f"{metadata['namespace']}/{metadata['name']}"
+    return None
+
+
+async def _runtime_class(client: WritingClient) -> str | None:
+    found = await client.find("/apis/node.k8s.io/v1/runtimeclasses/nvidia")
+    return None if found is None else "nvidia"
+
+
+def _server(services: Mapping[str, Mapping[str, Any]], group: str) -> str | None:
+    """Return the Service behind an API group; a group that begins with a dot has a version before it only."""
+    for name, body in services.items():
+        _, _, rest = name.partition(".")
+        service = body["spec"].get("service")
+        if rest == group.removeprefix(".") and service and owner(body) is None:
+            return f"{service['namespace']}/{service['name']}"
+    return None
+
+
+async def _workloads(client: WritingClient) -> tuple[FoundWorkload, ...]:
+    found = []
+    for kind, path in (("Deployment", _DEPLOYMENTS.everywhere), ("StatefulSet", _STATEFUL_SETS)):
+        for body in await _items(client, path):
+            containers = body["spec"]["template"]["spec"]["containers"]
+            if any(_asks_for_gpus(each) for each in containers):
+                metadata = body["metadata"]
+                found.append(FoundWorkload(kind, metadata["namespace"], metadata["name"]))
+    return tuple(found)
+
+
+def _asks_for_gpus(container: Mapping[str, Any]) -> bool:
+    limits = container.get("resources", {}).get("limits", {})
+    return any(name in GPU_RESOURCES or name.startswith("nvidia.com/") for name in limits)
