@@ -9,7 +9,6 @@ from typer.core import TyperGroup
 from gpuscale import __version__
 from gpuscale.cli import (
     decide,
-    doctor,
     exporter,
     init,
     install,
@@ -55,7 +54,6 @@ app.command("init")(init.init)
 app.command("render")(render.render)
 app.command("install")(install.install)
 app.command("uninstall")(install.uninstall)
-app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)
 
 
