@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from gpuscale import __version__
 from gpuscale.cli import (
     decide,
+    doctor,
     exporter,
     init,
     install,
@@ -54,6 +55,7 @@ app.command("init")(init.init)
 app.command("render")(render.render)
 app.command("install")(install.install)
 app.command("uninstall")(install.uninstall)
+app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)
 
 

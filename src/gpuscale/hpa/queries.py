@@ -22,22 +22,43 @@ _RESOURCE = "/apis/metrics.k8s.io/v1beta1"
 
 def metric_command(spec: MetricSpec, namespace: str, selector: str) -> str:
     """Return the command that reads a metric as the controller does."""
+    path, asked = metric_path(spec, namespace, selector)
+    return f"kubectl get --raw '{path}{'?' if asked else ''}{urlencode(asked)}'"
+
+
+def metric_path(
+    spec: MetricSpec, namespace: str, selector: str, custom: str = _CUSTOM
+) -> tuple[str, dict[str, str]]:
+    """Return the path and the parameters that the controller reads a metric with.
+
+    Args:
+        spec: the metric.
+        namespace: of the HPA.
+        selector: of the target's pods, as text.
+        custom: path of the custom metrics API's version.
+    """
     match spec:
         case PodsMetric():
-            path = f"{_place(_CUSTOM, namespace)}/pods/*/{quote(spec.name)}"
+            path = f"{_place(custom, namespace)}/pods/*/{quote(spec.name)}"
             asked = {"labelSelector": selector, "metricLabelSelector": _text(spec.selector)}
         case ObjectMetric():
             described = spec.described_object
             thing = f"{_resource(described)}/{quote(described.name)}"
-            path = f"{_place(_CUSTOM, namespace)}/{thing}/{quote(spec.name)}"
+            path = f"{_place(custom, namespace)}/{thing}/{quote(spec.name)}"
             asked = {"metricLabelSelector": _text(spec.selector)}
         case ExternalMetric():
             path = f"{_place(_EXTERNAL, namespace)}/{quote(spec.name)}"
             asked = {"labelSelector": _text(spec.selector)}
         case _:
             path, asked = f"{_place(_RESOURCE, namespace)}/pods", {"labelSelector": selector}
-    query = urlencode({key: text for key, text in asked.items() if text})
-    return f"kubectl get --raw '{path}{'?' if query else ''}{query}'"
+    return path, {key: text for key, text in asked.items() if text}
+
+
+def scale_path(target: CrossVersionObjectReference, namespace: str) -> str:
+    """Return the path of a target's scale, its plural guessed as clients without discovery do."""
+    group = target.api_version
+    base = f"/apis/{group}" if "/" in group else f"/api/{group or 'v1'}"
+    return f"{_place(base, namespace)}/{quote(_plural(target.kind.lower()))}/{quote(target.name)}/scale"
 
 
 def pods_command(namespace: str, selector: str) -> str:

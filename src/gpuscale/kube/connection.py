@@ -75,6 +75,16 @@ class KubeConnection:
         async with self._answer(path, params or {}, accept, seconds) as answer:
             return self._object(path, await self._body(path, answer))
 
+    async def text(self, path: str) -> str:
+        """Return what is at a path, such as what a pod answers by way of the API server.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        async with self._answer(path, {}, "text/plain, */*", self._settings.timeout_s) as answer:
+            return (await self._body(path, answer)).decode(errors="replace")
+
     @asynccontextmanager
     async def watch(
         self, path: str, params: Mapping[str, str]

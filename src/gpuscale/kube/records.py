@@ -70,7 +70,7 @@ class NodeRecord:
 
 def read_pod_record(body: dict[str, object], keeps_label: Callable[[str], bool]) -> PodRecord:
     """Return what is kept of a Pod."""
-    fields = _fields(body)
+    fields = fields_of(body)
     meta, spec, status = fields.child("metadata"), fields.child("spec"), fields.child("status")
     labels = meta.labels("labels")
     return PodRecord(
@@ -90,7 +90,7 @@ def read_pod_record(body: dict[str, object], keeps_label: Callable[[str], bool])
 
 def read_controller(body: dict[str, object]) -> Controller | None:
     """Return what controls an object; None where nothing does."""
-    for each in _fields(body).child("metadata").items("ownerReferences"):
+    for each in fields_of(body).child("metadata").items("ownerReferences"):
         if each.boolean("controller"):
             return Controller(
                 each.text("apiVersion"), each.text("kind"), each.text("name"), each.text("uid")
@@ -100,7 +100,7 @@ def read_controller(body: dict[str, object]) -> Controller | None:
 
 def read_node_record(body: dict[str, object]) -> NodeRecord:
     """Return what is kept of a Node."""
-    status = _fields(body).child("status")
+    status = fields_of(body).child("status")
     return NodeRecord(
         _extended(status.quantities("capacity")), _extended(status.quantities("allocatable"))
     )
@@ -111,7 +111,7 @@ def read_slice_devices(body: dict[str, object]) -> dict[DeviceKey, str]:
 
     Up to `v1beta1` a device's attributes stand below `basic`.
     """
-    spec = _fields(body).child("spec")
+    spec = fields_of(body).child("spec")
     driver, pool = spec.text("driver"), spec.child("pool").text("name")
     found = {}
     for device in spec.items("devices"):
@@ -128,8 +128,8 @@ def _identity(attributes: Fields, driver: str) -> str:
     return ""
 
 
-def _fields(body: dict[str, object]) -> Fields:
-    """Return an object's fields; what is noted of them is of no interest."""
+def fields_of(body: dict[str, object]) -> Fields:
+    """Return the fields of an object of the API server; what is noted of them is of no interest."""
     return Fields(Document("the API server", 0, body, {}), body)
 
 

@@ -1,0 +1,145 @@
+"""`gpuscale doctor`: what is wrong with a live cluster's GPU autoscaling, and its fix."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuscale.cli.extras import missing_extra
+from gpuscale.cli.texts import Output, printable
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.doctor.findings import Finding, Report
+    from gpuscale.doctor.gather import GatherSettings
+
+
+def doctor(
+    *,
+    kubeconfig: Annotated[
+        Path, typer.Option(metavar="FILE", help="Of the cluster; no other place is looked for one.")
+    ],
+    context: Annotated[
+        str | None, typer.Option(help="Context of the kubeconfig, instead of its current one.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Look at the HPAs of this one only.")
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="json prints one document.")
+    ] = Output.TEXT,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Apply the fixes that restart nothing, each after asking.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
+    prometheus_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Past the API server, such as after kubectl port-forward."
+        ),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE=URL", help="A node's agent, past the API server; may come again."
+        ),
+    ] = None,
+) -> None:
+    """Walk the chain from GPU nodes to replicas on a live cluster, and name everything that is wrong.
+
+    Only reads, unless --fix. Exit code 0: healthy; 1: something was found; 2: the input is wrong.
+
+    Example:  gpuscale doctor --kubeconfig ~/.kube/config
+    """
+    if yes and not fix:
+        raise UsageError("--yes: expected --fix beside it")
+    if fix and not yes and output is Output.JSON:
+        raise UsageError("--fix: expected --yes beside --output json, where nobody can be asked")
+    if fix and not yes and not sys.stdin.isatty():
+        raise UsageError("--fix: expected a terminal to ask at, or --yes")
+    try:
+        from gpuscale.doctor.gather import GatherSettings
+        from gpuscale.lint.findings import Severity
+    except ImportError as error:
+        raise missing_extra(error, "kubernetes") from error
+    settings = GatherSettings(namespace, _address(prometheus_url), _agents(agent or ()))
+    report, fixed = asyncio.run(
+        _examine(kubeconfig, context, settings, output, fixes=fix, asks=not yes)
+    )
+    if output is Output.JSON:
+        _print_json(report, fixed)
+    else:
+        for finding in fixed:
+            print(printable(f"fixed: [{finding.check.id}] {finding.about}"))
+    done = {each.fix.command for each in fixed}
+    left = [each for each in report.findings if each.fix.command not in done]
+    if any(each.check.severity is not Severity.NOTE for each in left):
+        raise typer.Exit(1)
+
+
+async def _examine(
+    kubeconfig: Path,
+    context: str | None,
+    settings: "GatherSettings",
+    output: Output,
+    *,
+    fixes: bool,
+    asks: bool,
+) -> "tuple[Report, list[Finding]]":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.doctor.diagnose import diagnose
+    from gpuscale.doctor.gather import Gatherer
+    from gpuscale.doctor.repair import repair
+    from gpuscale.kube.settings import KubeSettings
+    from gpuscale.kube.writing import WritingClient
+
+    async with WritingClient(KubeSettings("", kubeconfig, context, timeout_s=30.0)) as client:
+        report = diagnose(await Gatherer(client, WallClock(), settings).snapshot())
+        if output is Output.TEXT:
+            _print_text(report)
+        if not fixes:
+            return report, []
+        return report, await repair(client, report.findings, _ask if asks else lambda _: True)
+
+
+def _print_text(report: "Report") -> None:
+    from gpuscale.doctor.report import text_lines
+
+    for line in text_lines(report):
+        print(printable(line))
+
+
+def _print_json(report: "Report", fixed: "Sequence[Finding]") -> None:
+    from gpuscale.doctor.report import document
+
+    told = [{"id": each.check.id, "about": each.about} for each in fixed]
+    print(json.dumps({**document(report), "fixed": told}))
+
+
+def _ask(finding: "Finding") -> bool:
+    print(printable(f"[{finding.check.id}] {finding.about}: {finding.fix.say}"))
+    print(printable(f"  {finding.fix.command}"))
+    return typer.confirm("Do it?", default=False)
+
+
+def _address(url: str | None) -> str | None:
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus-url: found {url!r}, expected http://... or https://...")
+    return url
+
+
+def _agents(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        node, equals, url = each.partition("=")
+        if not node or not equals or not url.startswith(("http://", "https://")):
+            raise UsageError(
+                f"--agent: found {each!r}, expected a node and its agent's address, "
+                "such as gpu-1=http://127.0.0.1:9400"
+            )
+        found[node] = url
+    return found

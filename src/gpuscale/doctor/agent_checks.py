@@ -1,0 +1,307 @@
+"""The node agents: one on each GPU node, that reads every GPU, now, and knows whose it is."""
+
+import json
+from collections.abc import Iterator
+
+from gpuscale.doctor import facts
+from gpuscale.doctor.facts import UTILIZATION, found
+from gpuscale.doctor.findings import Finding, Fix
+from gpuscale.doctor.node_checks import tolerate
+from gpuscale.doctor.snapshot import AgentLook, Snapshot
+from gpuscale.exposition.families import Family
+from gpuscale.objects.fields import Fields
+from gpuscale.scheduling.taints import untolerated
+
+MAX_READING_AGE_S = 60
+"""dcgm-exporter reads every 30 s by default."""
+_OWN = "gpuscale_exporter_"
+_INSTALL = "gpuscale install values.yaml --kubeconfig FILE"
+_POD_LABELS = ("pod", "exported_pod", "PodName", "pod_name")
+_KILLED = (137, 143)
+"""Exit codes of a process that got SIGKILL or SIGTERM."""
+
+
+def agent_findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Return what is wrong with the agents and their readings."""
+    nodes = facts.gpu_nodes(snapshot)
+    pods = facts.agent_pods(snapshot)
+    if nodes and not pods and not facts.agent_sets(snapshot) and not snapshot.hides("pods"):
+        yield found(
+            "no-node-agent",
+            "daemonsets",
+            "Nobody measures the GPUs.",
+            f"{len(nodes)} GPU nodes; neither gpuscale's node agent nor dcgm-exporter",
+            Fix("Install the node agent.", _INSTALL),
+        )
+    else:
+        for node in nodes:
+            yield from _on_node(snapshot, node, pods)
+    for pod in pods:
+        yield from _probe(pod)
+    for look in snapshot.agents:
+        yield from _answers(snapshot, look)
+
+
+def _on_node(snapshot: Snapshot, node: Fields, pods: tuple[Fields, ...]) -> Iterator[Finding]:
+    name = facts.name(node)
+    here = [pod for pod in pods if facts.spec_of(pod).node_name == name]
+    if not here:
+        yield _missing(snapshot, node)
+    for pod in here:
+        if not facts.is_ready(pod):
+            yield found(
+                "agent-not-ready",
+                f"pod/{facts.full_name(pod)}",
+                f"The agent on node {name} is not ready.",
+                f"{pod.child('status').text('phase')}; {_state(pod)}",
+                Fix(
+                    "See what it says.",
+                    f"kubectl logs -n {facts.namespace(pod)} {facts.name(pod)}",
+                ),
+            )
+
+
+def _missing(snapshot: Snapshot, node: Fields) -> Finding:
+    about, what = f"node/{facts.name(node)}", "No agent measures the node's GPUs."
+    for body in facts.agent_sets(snapshot):
+        taint = untolerated(facts.taints(node), facts.template_of(body).tolerations)
+        if taint is not None:
+            evidence = f"DaemonSet {facts.full_name(body)} does not tolerate its taint {taint}"
+            return found(
+                "node-without-agent", about, what, evidence, tolerate("daemonset", body, taint)
+            )
+    sets = ", ".join(facts.full_name(body) for body in facts.agent_sets(snapshot))
+    return found(
+        "node-without-agent",
+        about,
+        what,
+        f"no pod of DaemonSet {sets} is on it; labels: {', '.join(sorted(facts.labels(node)))}",
+        Fix(
+            "Give the node a label that the DaemonSet's affinity asks for.",
+            f"kubectl get daemonset -A -o yaml; kubectl label node {facts.name(node)} KEY=VALUE",
+        ),
+    )
+
+
+def _state(pod: Fields) -> str:
+    for each in pod.child("status").items("containerStatuses"):
+        waiting = each.child("state").child("waiting")
+        if waiting.data:
+            return f"{waiting.text('reason')} {waiting.text('message')}".strip()
+    return f"{_restarts(pod)} restarts"
+
+
+def _restarts(pod: Fields) -> int:
+    statuses = pod.child("status").items("containerStatuses")
+    return sum(each.integer("restartCount") or 0 for each in statuses)
+
+
+def _probe(pod: Fields) -> Iterator[Finding]:
+    containers = {each.text("name"): each for each in pod.child("spec").items("containers")}
+    for status in pod.child("status").items("containerStatuses"):
+        name = status.text("name")
+        container = containers.get(name)
+        ended = status.child("lastState").child("terminated")
+        was_killed = ended.integer("exitCode") in _KILLED and ended.text("reason") != "OOMKilled"
+        if container is None or not was_killed or not status.integer("restartCount"):
+            continue
+        if "livenessProbe" not in container or "startupProbe" in container:
+            continue
+        probe = container.child("livenessProbe")
+        startup = {**probe.data, "initialDelaySeconds": 0, "periodSeconds": 5}
+        startup |= {"failureThreshold": 60}
+        kind, owner = facts.owner_kind(pod)
+        containers_patch = [{"name": name, "startupProbe": startup}]
+        patch = {"spec": {"template": {"spec": {"containers": containers_patch}}}}
+        yield found(
+            "probe-too-early",
+            f"pod/{facts.full_name(pod)}",
+            f"Its liveness probe kills container {name} before it has started.",
+            f"{status.integer('restartCount')} restarts, last exit code "
+            f"{ended.integer('exitCode')}; first probe after "
+            f"{probe.integer('initialDelaySeconds', 0)} s, and no startupProbe",
+            Fix(
+                "Give it a startupProbe, which waits for as long as starting takes.",
+                facts.quoted(
+                    *("kubectl", "patch", kind.lower(), owner, "-n", facts.namespace(pod)),
+                    *("-p", json.dumps(patch)),
+                ),
+            ),
+        )
+
+
+# What agents answer
+
+
+def _answers(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+    about = f"pod/{look.pod}"
+    if look.fault:
+        yield found(
+            "agent-unreachable",
+            about,
+            "The agent's metrics can't be read from here, so nothing is told of its readings.",
+            look.fault,
+            Fix(
+                "Allow `get` on pods/proxy, or forward its port and name it.",
+                f"kubectl port-forward -n {look.pod.replace('/', ' ')} 9400  "
+                f"# and: gpuscale doctor --agent {look.node}=http://127.0.0.1:9400",
+            ),
+        )
+        return
+    if _one(look, "collect_up") == 0:
+        yield found(
+            "driver-unreadable",
+            about,
+            f"The agent on node {look.node} can read no GPU.",
+            f"{_OWN}collect_up 0",
+            Fix(
+                "Its /readyz says why: no driver, or no access to it (agent.deviceAccess, "
+                "agent.runtimeClass).",
+                f"kubectl get --raw '/api/v1/namespaces/{_namespace(look)}/pods/"
+                f"{_pod(look)}:9400/proxy/readyz?verbose'",
+            ),
+        )
+        return
+    yield from _dark_gpus(look)
+    yield from _age(snapshot, look)
+    yield from _utilization(look)
+    yield from _owners(snapshot, look)
+    yield from _count(snapshot, look)
+
+
+def _namespace(look: AgentLook) -> str:
+    return look.pod.partition("/")[0]
+
+
+def _pod(look: AgentLook) -> str:
+    return look.pod.partition("/")[2]
+
+
+def _one(look: AgentLook, metric: str) -> float | None:
+    family = look.families.get(_OWN + metric)
+    return family.samples[0].value if family is not None and family.samples else None
+
+
+def _dark_gpus(look: AgentLook) -> Iterator[Finding]:
+    family = look.families.get(f"{_OWN}gpu_up", Family("", "", "", ()))
+    dark = [dict(each.labels) for each in family.samples if each.value == 0]
+    for gpu in dark:
+        who = gpu.get("UUID") or gpu.get("gpu", "")
+        yield found(
+            "gpu-unreadable",
+            f"pod/{look.pod}",
+            f"GPU {who} of node {look.node} can't be read.",
+            f"{_OWN}gpu_up 0",
+            Fix(
+                "Look for XID errors; a lost GPU takes a reboot.", "nvidia-smi -q; dmesg | grep Xid"
+            ),
+        )
+
+
+def _age(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+    newest = _one(look, "newest_reading_timestamp_seconds")
+    if newest is None:
+        return
+    age_s = snapshot.now_ms / 1000 - newest
+    if age_s > MAX_READING_AGE_S:
+        yield found(
+            "old-reading",
+            f"pod/{look.pod}",
+            f"The readings of node {look.node} are {age_s:.0f} s old.",
+            f"{_OWN}newest_reading_timestamp_seconds {newest:.3f}",
+            Fix(
+                "Lower its --collect-interval, or see why collecting hangs.",
+                f"kubectl logs -n {_namespace(look)} {_pod(look)}",
+            ),
+        )
+
+
+def _utilization(look: AgentLook) -> Iterator[Finding]:
+    if UTILIZATION in look.families and look.families[UTILIZATION].samples:
+        return
+    names = sorted(name for name in look.families if name.startswith("DCGM_"))
+    has_mig = any(
+        dict(sample.labels).get("GPU_I_PROFILE")
+        for name in names
+        for sample in look.families[name].samples
+    )
+    if not names:
+        return
+    fix = Fix(
+        f"Add the row `{UTILIZATION}, gauge, GPU utilization (in %).` to the counters file.",
+        f"kubectl exec -n {_namespace(look)} {_pod(look)} -- "
+        "cat /etc/dcgm-exporter/default-counters.csv",
+    )
+    if has_mig:
+        fix = Fix(
+            "Scale on DCGM_FI_PROF_GR_ENGINE_ACTIVE, a ratio: a MIG instance has no utilization.",
+            "gpuscale schema values  # signal: graphics-engine",
+        )
+    yield found(
+        "no-gpu-util",
+        f"pod/{look.pod}",
+        f"The agent on node {look.node} serves no {UTILIZATION}.",
+        f"it serves {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}",
+        fix,
+    )
+
+
+def _owners(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+    if _one(look, "attribution_up") == 0:
+        yield found(
+            "attribution-lost",
+            f"pod/{look.pod}",
+            f"The agent on node {look.node} can't tell which pods have its GPUs.",
+            f"{_OWN}attribution_up 0",
+            Fix(
+                "Mount the kubelet's folder pod-resources (agent.podResourcesPath), as root.",
+                f"kubectl logs -n {_namespace(look)} {_pod(look)}",
+            ),
+        )
+        return
+    family = look.families.get(UTILIZATION)
+    users = [
+        facts.full_name(pod)
+        for pod in facts.active_pods(snapshot)
+        if facts.spec_of(pod).node_name == look.node
+        and facts.is_ready(pod)
+        and facts.wanted_gpus(facts.spec_of(pod)) > 0
+    ]
+    if family is None or not family.samples or not users:
+        return
+    named = [each for each in family.samples if any(dict(each.labels).get(k) for k in _POD_LABELS)]
+    if not named and not _are_shared(snapshot, look):
+        yield found(
+            "no-pod-labels",
+            f"pod/{look.pod}",
+            f"GPUs of node {look.node} are in use, and their series name no pod.",
+            f"{', '.join(users[:3])} have GPUs; {UTILIZATION} has labels "
+            f"{', '.join(name for name, _ in family.samples[0].labels)}",
+            Fix(
+                "Run the agent with --kubernetes (agent.attribution: allocations); "
+                "dcgm-exporter with DCGM_EXPORTER_KUBERNETES=true.",
+                _INSTALL,
+            ),
+        )
+
+
+def _are_shared(snapshot: Snapshot, look: AgentLook) -> bool:
+    nodes = (node for node in snapshot.all("nodes") if facts.name(node) == look.node)
+    return any(facts.shares_gpus(node) for node in nodes)
+
+
+def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+    family = look.families.get(UTILIZATION)
+    node = next((one for one in snapshot.all("nodes") if facts.name(one) == look.node), None)
+    if family is None or node is None or facts.shares_gpus(node):
+        return
+    read = len({dict(each.labels).get("UUID") for each in family.samples})
+    gives = facts.capacity(node)
+    if 0 < read < gives:
+        yield found(
+            "fewer-gpus-read",
+            f"pod/{look.pod}",
+            f"The agent reads {read} of the {gives} GPUs of node {look.node}.",
+            f"{UTILIZATION} has {read} UUIDs; the node has {gives} of {facts.GPU}",
+            Fix("Give it all GPUs: NVIDIA_VISIBLE_DEVICES=all.", _INSTALL),
+        )

@@ -1,0 +1,141 @@
+"""Each HPA with what it scales, what it is told, and whether its controller may ask.
+
+Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go (requests); how a path becomes the
+    attributes of an access review: k8s.io/apiserver pkg/endpoints/request/requestinfo.go.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from gpuscale.core.documents import Document
+from gpuscale.core.errors import ConfigError, GpuscaleError
+from gpuscale.doctor.api_checks import HPA_ACCOUNT, group_of
+from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot, Value
+from gpuscale.hpa.queries import metric_command, metric_path, scale_path
+from gpuscale.kube.api import ApiClient
+from gpuscale.kube.errors import ApiStatusError
+from gpuscale.metricsapi.groups import CUSTOM_GROUP
+from gpuscale.metricsapi.why.page import PARAMETER
+from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec, ObjectMetric
+from gpuscale.objects.manifests import read_manifest
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_NOT_FOUND = 404
+_MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+
+
+class HpaReader:
+    """Reads HPAs and asks what their controller asks.
+
+    Args:
+        client: to the API server.
+        custom: path of the version of the custom metrics API to ask.
+        namespace: whose HPAs are read; None for all.
+    """
+
+    def __init__(self, client: ApiClient, custom: str, namespace: str | None) -> None:
+        self._client = client
+        self._custom = custom
+        self._namespace = namespace
+
+    async def read(self, seen: Snapshot) -> tuple[HpaLook, ...]:
+        """Return each HPA; one that can't be read is left out."""
+        found = []
+        for item in seen.looks["hpas"].items:
+            hpa = _hpa(item)
+            if hpa is not None and self._namespace in (None, hpa.metadata.namespace):
+                found.append(await self._look(hpa, item))
+        return tuple(found)
+
+    async def _look(self, hpa: HorizontalPodAutoscaler, item: Mapping[str, Any]) -> HpaLook:
+        body = {**item, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+        selector, fault, is_absent = await self._selector(hpa)
+        metrics = [await self._metric(spec, hpa, selector) for spec in hpa.metrics]
+        return HpaLook(hpa, body, selector, fault, is_absent, tuple(metrics))
+
+    async def _selector(self, hpa: HorizontalPodAutoscaler) -> tuple[str, str, bool]:
+        try:
+            scale = await self._client.get(scale_path(hpa.target, hpa.metadata.namespace))
+        except ApiStatusError as error:
+            return "", str(error), error.code == _NOT_FOUND
+        except GpuscaleError as error:
+            return "", str(error), False
+        return str((scale.get("status") or {}).get("selector") or ""), "", False
+
+    async def _metric(
+        self, spec: MetricSpec, hpa: HorizontalPodAutoscaler, selector: str
+    ) -> MetricLook:
+        namespace = hpa.metadata.namespace
+        command = metric_command(spec, namespace, selector)
+        if group_of(spec) is None:
+            return MetricLook(spec, command)
+        allowed, denied_why = await self._review(spec, namespace)
+        path, params = metric_path(spec, namespace, selector, self._custom)
+        try:
+            values = _values(await self._client.get(path, params))
+            fault = ""
+        except GpuscaleError as error:
+            values, fault = (), str(error)
+        explanation = None if values else await self._why(path, params)
+        return MetricLook(spec, command, values, fault, explanation, allowed, denied_why)
+
+    async def _why(self, path: str, params: Mapping[str, str]) -> Mapping[str, Any] | None:
+        """Return the explanation of who serves the metric, if that is gpuscale."""
+        try:
+            answer = await self._client.get(path, {**params, PARAMETER: "json"})
+        except GpuscaleError:
+            return None
+        return answer if answer.get("kind") == "MetricExplanation" else None
+
+    async def _review(self, spec: MetricSpec, namespace: str) -> tuple[bool | None, str]:
+        account_namespace, account = HPA_ACCOUNT
+        groups = ["serviceaccounts", f"serviceaccounts:{account_namespace}", "authenticated"]
+        question = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": f"system:serviceaccount:{account_namespace}:{account}",
+                "groups": [f"system:{group}" for group in groups],
+                "resourceAttributes": {"namespace": namespace, **_attributes(spec)},
+            },
+        }
+        try:
+            status = (await self._client.ask(_REVIEWS, question)).get("status") or {}
+        except GpuscaleError:
+            return None, ""
+        return status.get("allowed") is True, str(status.get("reason") or "")
+
+
+def _hpa(item: Mapping[str, Any]) -> HorizontalPodAutoscaler | None:
+    typed = {**item, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    try:
+        found = read_manifest(Document("the API server", 0, typed, {}))
+    except ConfigError:
+        return None
+    return found if isinstance(found, HorizontalPodAutoscaler) else None
+
+
+def _attributes(spec: MetricSpec) -> dict[str, str]:
+    group = group_of(spec) or ""
+    if group != CUSTOM_GROUP:
+        return {"group": group, "version": "v1beta1", "verb": "list", "resource": spec.name}
+    resource, name = "pods", "*"
+    if isinstance(spec, ObjectMetric):
+        kind = scale_path(spec.described_object, "-").split("/")[-3]
+        resource, name = kind, spec.described_object.name
+    attributes = {"resource": resource, "subresource": spec.name, "name": name}
+    return {"group": group, "version": "v1beta2", "verb": "get", **attributes}
+
+
+def _values(answer: Mapping[str, Any]) -> tuple[Value, ...]:
+    try:
+        return tuple(
+            Value(
+                str((each.get("describedObject") or {}).get("name", "")),
+                round(datetime.fromisoformat(str(each["timestamp"])).timestamp() * 1000),
+            )
+            for each in answer.get("items") or ()
+        )
+    except _MALFORMED:
+        return ()

@@ -1,0 +1,188 @@
+"""Room for the replicas: quotas, pods that wait for GPUs, and who adds nodes.
+
+Source: kubernetes/autoscaler cluster-autoscaler clusterstate/utils/status.go (status ConfigMap, as YAML from
+    1.30 and as text before) and core/scaleup (event NotTriggerScaleUp); karpenter.sh/v1 NodePool.
+"""
+
+from collections.abc import Iterator
+
+from gpuscale.core.quantity import Quantity
+from gpuscale.doctor import facts
+from gpuscale.doctor.facts import found
+from gpuscale.doctor.findings import Finding, Fix
+from gpuscale.doctor.node_checks import adds_nodes
+from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.kube.records import fields_of
+from gpuscale.objects.fields import Fields
+
+MAX_WAIT_MS = 900_000
+"""Cluster Autoscaler's --max-node-provision-time; an A100 node on AKS takes about 14 minutes."""
+_REQUESTS = "requests."
+_NO_GPU = "Insufficient nvidia.com/gpu"
+_RENDER = "gpuscale render values.yaml"
+
+
+def capacity_findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Return what keeps replicas from getting GPUs."""
+    yield from _quotas(snapshot)
+    yield from _waiting(snapshot)
+    yield from _autoscaler_status(snapshot)
+    yield from _node_pools(snapshot)
+
+
+def _quotas(snapshot: Snapshot) -> Iterator[Finding]:
+    for quota in snapshot.all("resourcequotas"):
+        hard = quota.child("status").quantities("hard") or quota.child("spec").quantities("hard")
+        used = quota.child("status").quantities("used")
+        for key, most in hard.items():
+            if facts.gpus({key.removeprefix(_REQUESTS): 1}):
+                yield from _quota(snapshot, quota, key, _whole(most), _whole(used.get(key)))
+
+
+def _whole(amount: Quantity | None) -> int:
+    return 0 if amount is None else amount.nano // 1_000_000_000
+
+
+def _quota(snapshot: Snapshot, quota: Fields, key: str, hard: int, used: int) -> Iterator[Finding]:
+    looks = [look for look in snapshot.hpas if look.namespace == facts.namespace(quota)]
+    at_most = sum(look.hpa.max_replicas * _per_pod(snapshot, look) for look in looks)
+    if at_most <= hard:
+        return
+    about, evidence = f"resourcequota/{facts.full_name(quota)}", f"{key}: {used} of {hard} used"
+    fix = Fix(
+        f"Raise it to {at_most}, or lower maxReplicas.",
+        f"kubectl patch resourcequota -n {facts.namespace(quota)} {facts.name(quota)} "
+        f"""--type=merge -p '{{"spec":{{"hard":{{"{key}":"{at_most}"}}}}}}'""",
+    )
+    wanting = [look for look in looks if _wants_more(look)]
+    if used >= hard and wanting:
+        what = f"All {hard} GPUs of the quota are used, and {wanting[0].about} wants more."
+        yield found("quota-full", about, what, evidence, fix)
+    else:
+        what = f"The quota has {hard} GPUs, and the HPAs at maxReplicas take {at_most}."
+        yield found("quota-below-max", about, what, evidence, fix)
+
+
+def _per_pod(snapshot: Snapshot, look: HpaLook) -> int:
+    workload = facts.workload_of(snapshot, look)
+    return 0 if workload is None else facts.wanted_gpus(facts.template_of(workload))
+
+
+def _wants_more(look: HpaLook) -> bool:
+    status = fields_of(dict(look.body)).child("status")
+    return (status.integer("desiredReplicas") or 0) > (status.integer("currentReplicas") or 0)
+
+
+def _waiting(snapshot: Snapshot) -> Iterator[Finding]:
+    waiting = facts.waiting_pods(snapshot)
+    if not waiting or (not facts.gpu_nodes(snapshot) and not adds_nodes(snapshot)):
+        return  # Without nodes and who adds them, that is told already.
+    if not adds_nodes(snapshot):
+        if not snapshot.hides("autoscaler-status"):
+            yield _alone(waiting)
+        return
+    refused = _refused(snapshot)
+    if refused:
+        yield _template(snapshot, refused)
+        return
+    long = [pod for pod in waiting if snapshot.now_ms - _since_ms(pod) > MAX_WAIT_MS]
+    if long:
+        yield found(
+            "pods-wait-long",
+            f"pod/{facts.full_name(long[0])}",
+            f"{len(long)} pods have waited for GPUs for over 15 minutes.",
+            facts.why_waiting(long[0]),
+            Fix(
+                "See what the node autoscaler says: no stock, the pool's maximum, or the quota of "
+                "the cloud.",
+                f"kubectl describe pod -n {facts.namespace(long[0])} {facts.name(long[0])}",
+            ),
+        )
+
+
+def _alone(waiting: tuple[Fields, ...]) -> Finding:
+    return found(
+        "no-node-autoscaler",
+        f"pod/{facts.full_name(waiting[0])}",
+        f"{len(waiting)} pods wait for GPUs, and nothing adds nodes.",
+        f"{facts.why_waiting(waiting[0])}; neither ConfigMap kube-system/cluster-autoscaler-status "
+        "nor a Karpenter NodePool",
+        Fix("Switch on the pool's autoscaling, or add nodes; see `nodePool`.", _RENDER),
+    )
+
+
+def _refused(snapshot: Snapshot) -> Fields | None:
+    """Return an event in which Cluster Autoscaler says that no pool has the GPU."""
+    waiting = {facts.full_name(pod) for pod in facts.waiting_pods(snapshot)}
+    for event in snapshot.all("events"):
+        about = facts.service_fields(event.child("involvedObject"))
+        if _NO_GPU in event.text("message") and facts.full_name(about) in waiting:
+            return event
+    return None
+
+
+def _template(snapshot: Snapshot, event: Fields) -> Finding:
+    about = facts.service_fields(event.child("involvedObject"))
+    nodes = len(facts.gpu_nodes(snapshot))
+    return found(
+        "template-without-gpu",
+        f"pod/{facts.full_name(about)}",
+        "Cluster Autoscaler adds no node for it, as it knows of no GPU in any pool's template.",
+        f"{event.text('message')}; {nodes} GPU nodes",
+        Fix(
+            "Tell it what a node of the pool would have. EKS: the tag on the Auto Scaling group; "
+            "others: a pool of a GPU type, with the provider's label.",
+            "aws autoscaling create-or-update-tags --tags ResourceId=GROUP,"
+            "ResourceType=auto-scaling-group,PropagateAtLaunch=true,"
+            f"Key=k8s.io/cluster-autoscaler/node-template/resources/{facts.GPU},Value=1",
+        ),
+    )
+
+
+def _since_ms(pod: Fields) -> int:
+    return pod.child("metadata").time_ms("creationTimestamp") or 0
+
+
+def _autoscaler_status(snapshot: Snapshot) -> Iterator[Finding]:
+    for body in snapshot.all("autoscaler-status"):
+        text = body.child("data").text("status")
+        lines = [line.strip() for line in text.splitlines()]
+        ill = [
+            line
+            for line in lines
+            if line.lower().startswith(("health:", "status:", "scaleup:"))
+            and any(word in line for word in ("Unhealthy", "Backoff"))
+        ]
+        if ill:
+            yield found(
+                "autoscaler-unhealthy",
+                f"configmap/{facts.full_name(body)}",
+                "Cluster Autoscaler says that it is not healthy, or waits after a failure.",
+                "; ".join(ill[:3]),
+                Fix(
+                    "See which pool it is, and whether the cloud has stock and quota.",
+                    f"kubectl get configmap -n {facts.namespace(body)} {facts.name(body)} -o yaml",
+                ),
+            )
+
+
+def _node_pools(snapshot: Snapshot) -> Iterator[Finding]:
+    waiting = facts.waiting_pods(snapshot)
+    for pool in snapshot.all("nodepools"):
+        limits = pool.child("spec").quantities("limits")
+        has = pool.child("status").quantities("resources")
+        for key, most in limits.items():
+            if not waiting or not facts.gpus({key: 1}) or _whole(has.get(key)) < _whole(most):
+                continue
+            more = _whole(most) + len(waiting)
+            yield found(
+                "node-pool-limit",
+                f"nodepool/{facts.name(pool)}",
+                f"Its limit of {_whole(most)} {key} is reached, and {len(waiting)} pods wait.",
+                f"{facts.full_name(waiting[0])}: {facts.why_waiting(waiting[0])}",
+                Fix(
+                    "Raise the limit.",
+                    f"kubectl patch nodepool {facts.name(pool)} --type=merge "
+                    f"""-p '{{"spec":{{"limits":{{"{key}":"{more}"}}}}}}'""",
+                ),
+            )

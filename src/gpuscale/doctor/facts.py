@@ -1,0 +1,290 @@
+"""What objects are, read off their fields: GPU nodes, agents, device plugins, who serves an API."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import get_args
+
+from gpuscale.doctor.findings import CHECKS, Finding, Fix
+from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.install.parts import agent, metrics_api
+from gpuscale.install.providers import NodeLabel, gpu_node_labels
+from gpuscale.install.values import Provider
+from gpuscale.kube.records import read_node_record
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.nodes import Taint, read_taint
+from gpuscale.objects.pods import PodSpec, read_pod_spec
+from gpuscale.objects.selectors import parse_selector
+
+GPU = "nvidia.com/gpu"
+UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
+_GPU_PREFIXES = (GPU, "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
+_LABELS: tuple[NodeLabel, ...] = tuple(
+    dict.fromkeys(label for provider in get_args(Provider) for label in gpu_node_labels(provider))
+)
+_SERVERS = (
+    ("gpuscale", "gpuscale"),
+    ("keda", "KEDA"),
+    ("prometheus-adapter", "prometheus-adapter"),
+    ("metrics-server", "metrics-server"),
+)
+"""A word in names and labels, and whose it is."""
+_PLUGINS = re.compile(
+    r"k8s-device-plugin|nvidia-device-plugin|nvidia-gpu-device-plugin|gpu-operator"
+)
+
+
+def found(check: str, about: str, what: str, evidence: str, fix: Fix) -> Finding:
+    """Return the finding of a check."""
+    return Finding(CHECKS[check], about, what, evidence, fix)
+
+
+# Names
+
+
+def name(body: Fields) -> str:
+    """Return an object's name."""
+    return body.child("metadata").text("name")
+
+
+def namespace(body: Fields) -> str:
+    """Return an object's namespace."""
+    return body.child("metadata").text("namespace")
+
+
+def labels(body: Fields) -> dict[str, str]:
+    """Return an object's labels."""
+    return body.child("metadata").labels("labels")
+
+
+def full_name(body: Fields) -> str:
+    """Return `namespace/name`."""
+    return f"{namespace(body)}/{name(body)}"
+
+
+def quoted(*words: str) -> str:
+    """Return words as a shell takes them, whatever is in them."""
+    return shlex.join(words)
+
+
+# GPUs
+
+
+def gpus(amounts: dict[str, int]) -> int:
+    """Return how many GPUs some amounts of resources hold."""
+    return sum(count for key, count in amounts.items() if key.startswith(_GPU_PREFIXES))
+
+
+def capacity(node: Fields) -> int:
+    """Return how many GPUs a node has."""
+    return gpus(dict(read_node_record(node.data).capacity))
+
+
+def allocatable(node: Fields) -> int:
+    """Return how many GPUs a node gives."""
+    return gpus(dict(read_node_record(node.data).allocatable))
+
+
+def has_gpu_label(node: Fields) -> bool:
+    """Return whether a label says that a node has GPUs."""
+    given = labels(node)
+    return any(
+        label.key in given and (not label.values or given[label.key] in label.values)
+        for label in _LABELS
+    )
+
+
+def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the nodes that have GPUs, or should."""
+    return tuple(
+        node for node in snapshot.all("nodes") if capacity(node) > 0 or has_gpu_label(node)
+    )
+
+
+def shares_gpus(node: Fields) -> bool:
+    """Return whether one GPU of a node counts as several."""
+    given = labels(node)
+    return any("replicas" in key or "sharing" in key or "mig" in key for key in given)
+
+
+def taints(node: Fields) -> tuple[Taint, ...]:
+    """Return a node's taints, less those that come and go with its health."""
+    listed = (read_taint(each) for each in node.child("spec").items("taints"))
+    return tuple(each for each in listed if not each.key.startswith("node.kubernetes.io/"))
+
+
+def is_ready(body: Fields) -> bool:
+    """Return whether the condition Ready of a node or pod holds."""
+    return condition(body, "Ready") == "True"
+
+
+def condition(body: Fields, kind: str) -> str:
+    """Return the status of a condition; empty where there is none."""
+    listed = body.child("status").items("conditions")
+    return next((each.text("status") for each in listed if each.text("type") == kind), "")
+
+
+# Pods
+
+
+def spec_of(body: Fields) -> PodSpec:
+    """Return the spec of a pod."""
+    return read_pod_spec(body.child("spec"))
+
+
+def template_of(body: Fields) -> PodSpec:
+    """Return the spec of the pods that a workload makes."""
+    return read_pod_spec(body.child("spec").child("template").child("spec"))
+
+
+def wanted_gpus(spec: PodSpec) -> int:
+    """Return how many GPUs a pod asks for."""
+    amounts = [
+        gpus({key: amount.nano // 1_000_000_000 for key, amount in each.limits.items()})
+        for each in spec.containers
+    ]
+    return sum(amounts)
+
+
+def active_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the pods that have not ended."""
+    ended = ("Succeeded", "Failed")
+    return tuple(
+        pod for pod in snapshot.all("pods") if pod.child("status").text("phase") not in ended
+    )
+
+
+def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the pods that want GPUs and found no node."""
+    return tuple(
+        pod
+        for pod in active_pods(snapshot)
+        if wanted_gpus(spec_of(pod)) > 0 and condition(pod, "PodScheduled") == "False"
+    )
+
+
+def why_waiting(pod: Fields) -> str:
+    """Return what the scheduler says of a pod."""
+    listed = pod.child("status").items("conditions")
+    return next((one.text("message") for one in listed if one.text("type") == "PodScheduled"), "")
+
+
+def owner_kind(pod: Fields) -> tuple[str, str]:
+    """Return kind and name of what controls a pod."""
+    for each in pod.child("metadata").items("ownerReferences"):
+        if each.boolean("controller"):
+            return each.text("kind"), each.text("name")
+    return "Pod", name(pod)
+
+
+def pods_of(snapshot: Snapshot, look: HpaLook) -> tuple[Fields, ...]:
+    """Return the pods that an HPA scales."""
+    if not look.selector:
+        return ()
+    selector = parse_selector(look.selector)
+    return tuple(
+        pod
+        for pod in active_pods(snapshot)
+        if namespace(pod) == look.namespace and selector.matches(labels(pod))
+    )
+
+
+def workload_of(snapshot: Snapshot, look: HpaLook) -> Fields | None:
+    """Return what an HPA scales, where it is a Deployment or a StatefulSet."""
+    target = look.hpa.target
+    plural = {"Deployment": "deployments", "StatefulSet": "statefulsets"}.get(target.kind, "")
+    return next(
+        (
+            body
+            for body in snapshot.all(plural)
+            if namespace(body) == look.namespace and name(body) == target.name
+        ),
+        None,
+    )
+
+
+# Parts
+
+
+def _images(spec: PodSpec) -> str:
+    return " ".join(each.image for each in spec.containers)
+
+
+def _is_part(given: dict[str, str], part: str) -> bool:
+    is_ours = given.get("app.kubernetes.io/name") == "gpuscale"
+    return is_ours and given.get("app.kubernetes.io/component") == part
+
+
+def is_own_agent(body: Fields) -> bool:
+    """Return whether a pod or DaemonSet is gpuscale's node agent."""
+    return _is_part(labels(body), agent.PART)
+
+
+def is_agent(body: Fields, spec: PodSpec) -> bool:
+    """Return whether something runs an agent: gpuscale's or dcgm-exporter."""
+    return is_own_agent(body) or "dcgm-exporter" in f"{_images(spec)} {name(body)}"
+
+
+def agent_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the agents' pods."""
+    return tuple(pod for pod in active_pods(snapshot) if is_agent(pod, spec_of(pod)))
+
+
+def agent_sets(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the agents' DaemonSets."""
+    return tuple(body for body in snapshot.all("daemonsets") if is_agent(body, template_of(body)))
+
+
+def plugin_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the pods of device plugins."""
+    return tuple(pod for pod in active_pods(snapshot) if _is_plugin(pod, spec_of(pod)))
+
+
+def plugin_sets(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the DaemonSets of device plugins."""
+    return tuple(body for body in snapshot.all("daemonsets") if _is_plugin(body, template_of(body)))
+
+
+def _is_plugin(body: Fields, spec: PodSpec) -> bool:
+    return _PLUGINS.search(f"{_images(spec)} {name(body)}") is not None
+
+
+def metrics_servers(snapshot: Snapshot) -> Iterator[tuple[Fields, PodSpec, dict[str, str]]]:
+    """Yield the Deployments of metrics APIs on Prometheus, with their pods' spec and flags."""
+    for body in snapshot.all("deployments"):
+        spec = template_of(body)
+        is_server = _is_part(labels(body), metrics_api.PART)
+        if is_server or "prometheus-adapter" in f"{_images(spec)} {name(body)}":
+            yield body, spec, flags_of(body)
+
+
+def flags_of(body: Fields) -> dict[str, str]:
+    """Return the flags of a workload's containers."""
+    given: dict[str, str] = {}
+    for each in body.child("spec").child("template").child("spec").items("containers"):
+        words = (*each.texts("command"), *each.texts("args"))
+        for word, following in zip(words, (*words[1:], ""), strict=True):
+            key, equals, value = word.partition("=")
+            if key.startswith("--"):
+                given[key] = value if equals or following.startswith("--") else following
+    return given
+
+
+def server_of(api_service: Fields) -> str:
+    """Return who serves an API: gpuscale, KEDA, prometheus-adapter, metrics-server, or its Service."""
+    service = full_name(service_fields(api_service.child("spec").child("service")))
+    for text in (service, " ".join(labels(api_service).values())):
+        for word, server in _SERVERS:
+            if word in text.lower():
+                return server
+    return f"Service {service}"
+
+
+def service_fields(service: Fields) -> Fields:
+    """Return a reference to a Service in the shape of an object, for its names."""
+    return Fields(service.document, {"metadata": service.data})
+
+
+def has_own_server(snapshot: Snapshot) -> bool:
+    """Return whether gpuscale's metrics API is installed."""
+    return any(_is_part(labels(each), metrics_api.PART) for each in snapshot.all("services"))

@@ -1,0 +1,162 @@
+"""One look at a cluster: everything that is judged, fetched with reads alone.
+
+What can't be read is part of the result, with the reason: a doctor without rights to one thing still looks
+at the others.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.doctor import facts
+from gpuscale.doctor.agents import AgentReader
+from gpuscale.doctor.autoscalers import HpaReader
+from gpuscale.doctor.kinds import KINDS, Listed
+from gpuscale.doctor.prometheus import PrometheusReader
+from gpuscale.doctor.snapshot import Look, Snapshot
+from gpuscale.kube.api import ApiClient
+from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.errors import ApiStatusError
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.objects.fields import Fields
+
+_PAGE = "500"
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class GatherSettings:
+    """What to look at, and ways past the API server."""
+
+    namespace: str | None = None
+    """Whose HPAs are looked at; None for all."""
+    prometheus_url: str | None = None
+    """None: found by the metrics server's flags, and asked by way of the API server."""
+    agent_urls: Mapping[str, str] = field(default_factory=dict)
+    """By node; others are asked by way of the API server."""
+
+
+class Gatherer:
+    """Looks at a cluster.
+
+    Args:
+        client: to the API server.
+        clock: for ages.
+        settings: what to look at.
+    """
+
+    def __init__(self, client: ApiClient, clock: Clock, settings: GatherSettings) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+
+    async def snapshot(self) -> Snapshot:
+        """Return what there is to see.
+
+        Raises:
+            ApiUnreachableError: the API server does not answer at all.
+            ApiStatusError: it does not let us ask for its version.
+        """
+        minor = _minor(await self._client.get("/version"))
+        looks = {kind.plural: await self._list(kind) for kind in KINDS}
+        seen = Snapshot(self._clock.now_ms(), minor, looks)
+        agents = AgentReader(self._client, self._settings.agent_urls)
+        prometheus = PrometheusReader(self._client, self._settings.prometheus_url)
+        hpas = HpaReader(self._client, self._custom_version(seen), self._settings.namespace)
+        return Snapshot(
+            now_ms=seen.now_ms,
+            minor=minor,
+            looks=looks,
+            agents=await agents.read(seen),
+            prometheus=await prometheus.read(seen, self._clock.now_ms()),
+            served=await self._discovered(seen),
+            bundles=await self._bundles(seen),
+            hpas=await hpas.read(seen),
+            rule_maps=await self._rule_maps(seen),
+        )
+
+    async def _list(self, kind: Listed) -> Look:
+        params = {"limit": _PAGE}
+        if kind.field_selector:
+            params["fieldSelector"] = kind.field_selector
+        items: list[JsonObject] = []
+        try:
+            while True:
+                page = await self._client.get(kind.path, params)
+                items.extend(page.get("items") or ())
+                params["continue"] = str((page.get("metadata") or {}).get("continue") or "")
+                if not params["continue"]:
+                    return Look(items)
+        except ApiStatusError as error:
+            if error.code == _NOT_FOUND:
+                return Look()
+            return Look(fault=str(error), needs=kind.needs)
+        except GpuscaleError as error:
+            return Look(fault=str(error), needs=kind.needs)
+
+    def _custom_version(self, seen: Snapshot) -> str:
+        """Return the path of the newest custom metrics API that is registered."""
+        names = {facts.name(body) for body in seen.all("apiservices")}
+        newest = f"v1beta2.{CUSTOM_GROUP}" in names
+        return f"/apis/{CUSTOM_GROUP}/{'v1beta2' if newest else 'v1beta1'}"
+
+    async def _discovered(self, seen: Snapshot) -> dict[str, Look]:
+        groups = {body.child("spec").text("group") for body in seen.all("apiservices")}
+        paths = {
+            CUSTOM_GROUP: self._custom_version(seen),
+            EXTERNAL_GROUP: f"/apis/{EXTERNAL_GROUP}/v1beta1",
+        }
+        found = {}
+        for group in groups & paths.keys():
+            try:
+                answer = await self._client.get(paths[group])
+                found[group] = Look(answer.get("resources") or ())
+            except GpuscaleError as error:
+                found[group] = Look(fault=str(error))
+        return found
+
+    async def _bundles(self, seen: Snapshot) -> dict[str, str]:
+        """Return the CA that each server of ours has in its Secret."""
+        found = {}
+        for body in seen.all("apiservices"):
+            if facts.server_of(body) != "gpuscale":
+                continue
+            service = facts.service_fields(body.child("spec").child("service"))
+            path = (
+                f"/api/v1/namespaces/{facts.namespace(service)}/secrets/{facts.name(service)}-tls"
+            )
+            secret = await self._maybe(path)
+            bundle = (secret.get("data") or {}).get("ca.crt")
+            if isinstance(bundle, str):
+                found[facts.name(body)] = bundle
+        return found
+
+    async def _rule_maps(self, seen: Snapshot) -> Sequence[JsonObject]:
+        """Return the ConfigMaps that metrics servers mount, and those of their labels."""
+        wanted: dict[str, None] = {}
+        for body, _, _ in facts.metrics_servers(seen):
+            for name in _mounted(body):
+                wanted[f"/api/v1/namespaces/{facts.namespace(body)}/configmaps/{name}"] = None
+        found = [await self._maybe(path) for path in wanted]
+        return [
+            {**body, "apiVersion": "v1", "kind": "ConfigMap"} for body in found if body.get("data")
+        ]
+
+    async def _maybe(self, path: str) -> JsonObject:
+        """Return an object that makes findings better, or nothing."""
+        try:
+            return await self._client.get(path)
+        except GpuscaleError:
+            return {}
+
+
+def _mounted(body: Fields) -> list[str]:
+    volumes = body.child("spec").child("template").child("spec").items("volumes")
+    return [name for each in volumes if (name := each.child("configMap").text("name"))]
+
+
+def _minor(version: JsonObject) -> int | None:
+    found = re.match(r"\d+", str(version.get("minor", "")))
+    return int(found[0]) if found else None

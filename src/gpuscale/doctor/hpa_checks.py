@@ -1,0 +1,255 @@
+"""The autoscalers: what they are told, what they say of themselves, and whether their targets make sense."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuscale.core.documents import dump_documents
+from gpuscale.core.errors import ConfigError
+from gpuscale.doctor import facts
+from gpuscale.doctor.facts import found
+from gpuscale.doctor.findings import AUTOSCALER, LINT, Check, Finding, Fix
+from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
+from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
+from gpuscale.install.signals import SIGNALS
+from gpuscale.kube.records import fields_of
+from gpuscale.lint.findings import Severity
+from gpuscale.lint.lint import lint
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.hpa import ContainerResourceMetric, PodsMetric, ResourceMetric
+
+MAX_VALUE_AGE_MS = 120_000
+"""dcgm-exporter's 30 s, a scrape's and a rule's period, twice."""
+_REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
+"""The minor version from which an API version is not served."""
+_GPU_METRICS = {signal.metric for signal in SIGNALS.values()}
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_ADDED = ("status",)
+_ADDED_META = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
+_NEEDS_RULES = frozenset({"unknown-metric", "misspelled-metric", "metric-not-for-resource"})
+
+
+def hpa_findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Return what is wrong with autoscalers and what they are told."""
+    for look in snapshot.hpas:
+        yield from _version(snapshot, look)
+        yield from _target(snapshot, look)
+        for metric in look.metrics:
+            yield from _value(snapshot, look, metric)
+        yield from _conditions(look)
+        yield from _limits(look)
+    yield from _lint(snapshot)
+
+
+def _version(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
+    body = fields_of(dict(look.body))
+    metadata = body.child("metadata")
+    used = [each.text("apiVersion") for each in metadata.items("managedFields")]
+    used.append(_applied_version(metadata.labels("annotations").get(_LAST_APPLIED, "")))
+    for version in dict.fromkeys(used):
+        removed = _REMOVED.get(version)
+        if removed is None or snapshot.minor is None or snapshot.minor < removed:
+            continue
+        place = f"-n {look.namespace} {look.hpa.metadata.name}"
+        yield found(
+            "old-api-version",
+            look.about,
+            f"Its manifest is {version}, which this cluster refuses: it can't be applied again.",
+            f"version 1.{snapshot.minor}; not served since 1.{removed}",
+            Fix(
+                "Write the manifest anew as autoscaling/v2; metricName becomes metric.name, and "
+                "targetAverageValue becomes target.averageValue.",
+                f"kubectl get hpa.v2.autoscaling {place} -o yaml",
+            ),
+        )
+
+
+def _applied_version(text: str) -> str:
+    try:
+        manifest = json.loads(text)
+    except ValueError:
+        return ""
+    return str(manifest.get("apiVersion", "")) if isinstance(manifest, dict) else ""
+
+
+def _target(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
+    target = look.hpa.target
+    if look.target_is_absent:
+        yield found(
+            "no-scale-target",
+            look.about,
+            f"There is no {target.kind} {look.namespace}/{target.name} to scale.",
+            look.target_fault,
+            Fix(
+                "Correct scaleTargetRef, or make what it names.",
+                f"kubectl edit hpa -n {look.namespace} {look.hpa.metadata.name}",
+            ),
+        )
+    workload = facts.workload_of(snapshot, look)
+    if workload is None or facts.wanted_gpus(facts.template_of(workload)) > 0:
+        return
+    for metric in look.metrics:
+        if isinstance(metric.spec, PodsMetric) and metric.spec.name in _GPU_METRICS:
+            yield found(
+                "no-gpu-request",
+                look.about,
+                f"It is scaled by {metric.spec.name}, and no container of it asks for a GPU.",
+                f"{target.kind} {look.namespace}/{target.name} has no limit of {facts.GPU}",
+                Fix(
+                    "Give the container a limit: only so a GPU is known to be the pod's.",
+                    f"kubectl set resources -n {look.namespace} {target.kind.lower()} "
+                    f"{target.name} --limits={facts.GPU}=1",
+                ),
+            )
+
+
+# Values
+
+
+def _value(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iterator[Finding]:
+    if isinstance(metric.spec, ResourceMetric | ContainerResourceMetric) or not look.selector:
+        return
+    name = metric.spec.name
+    if not metric.values:
+        said, fix = _explained(metric)
+        yield found("no-value", look.about, f"Its metric {name} has no value.", said, fix)
+        return
+    yield from _pods_without(snapshot, look, metric)
+    oldest = min(value.measured_ms for value in metric.values)
+    age_ms = snapshot.now_ms - oldest
+    if age_ms > MAX_VALUE_AGE_MS:
+        yield found(
+            "old-value",
+            look.about,
+            f"Its metric {name} was measured {age_ms // 1000} s ago.",
+            metric.command,
+            Fix(
+                "See which hop is late.",
+                f"gpuscale metrics-api why 'pods/{look.namespace}/*' {name}",
+            ),
+        )
+
+
+def _explained(metric: MetricLook) -> tuple[str, Fix]:
+    said = metric.fault or "the answer has no items"
+    for hop in (metric.explanation or {}).get("hops", ()):
+        if hop.get("state") == "failed":
+            return f"{hop.get('hop')}: {hop.get('said')}", Fix(str(hop.get("fix")), metric.command)
+    fix = "See which rule gives the metric, and of which series and labels."
+    if "could not find the metric" in said:
+        fix = "Correct the metric's name in the HPA, or add a rule that gives it."
+    return said, Fix(fix, metric.command)
+
+
+def _pods_without(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iterator[Finding]:
+    if not isinstance(metric.spec, PodsMetric):
+        return
+    valued = {value.of for value in metric.values}
+    ready = [pod for pod in facts.pods_of(snapshot, look) if facts.is_ready(pod)]
+    without = [facts.name(pod) for pod in ready if facts.name(pod) not in valued]
+    if without:
+        yield found(
+            "pods-without-value",
+            look.about,
+            f"{len(without)} of {len(ready)} ready pods have no value of {metric.spec.name}.",
+            ", ".join(without[:5]),
+            Fix(
+                "See which hop loses them; the node agent of their nodes is the first to look at.",
+                f"gpuscale metrics-api why pods/{look.namespace}/{without[0]} {metric.spec.name}",
+            ),
+        )
+
+
+# What the HPA says of itself
+
+
+def _conditions(look: HpaLook) -> Iterator[Finding]:
+    for kind in (ABLE_TO_SCALE, SCALING_ACTIVE):
+        condition = _condition(look, kind)
+        if condition is None or condition.text("status") != "False":
+            continue
+        if condition.text("reason") == "ScalingDisabled":
+            continue
+        yield found(
+            "not-scaling",
+            look.about,
+            f"{kind} is False: {condition.text('reason')}.",
+            condition.text("message"),
+            Fix(
+                "Set right what else is found here; it looks again every 15 s.",
+                f"kubectl describe hpa -n {look.namespace} {look.hpa.metadata.name}",
+            ),
+        )
+
+
+def _condition(look: HpaLook, kind: str) -> Fields | None:
+    listed = fields_of(dict(look.body)).child("status").items("conditions")
+    return next((each for each in listed if each.text("type") == kind), None)
+
+
+def _limits(look: HpaLook) -> Iterator[Finding]:
+    least, most = look.hpa.min_replicas, look.hpa.max_replicas
+    place = f"-n {look.namespace} {look.hpa.metadata.name}"
+    patch = f"""kubectl patch hpa {place} -p '{{"spec":{{"maxReplicas":{most + 1}}}}}'"""
+    if least == most:
+        yield found(
+            "min-is-max",
+            look.about,
+            f"minReplicas and maxReplicas are both {most}, so nothing scales.",
+            f"minReplicas: {least}, maxReplicas: {most}",
+            Fix("Raise maxReplicas.", patch),
+        )
+        return
+    limited = _condition(look, SCALING_LIMITED)
+    if limited is not None and limited.text("reason") == "TooManyReplicas":
+        yield found(
+            "at-max",
+            look.about,
+            f"More than its {most} replicas are wanted.",
+            limited.text("message"),
+            Fix("Raise maxReplicas, as far as quota and node pools go.", patch),
+        )
+
+
+# What lint says
+
+
+def _lint(snapshot: Snapshot) -> Iterator[Finding]:
+    """Return lint's findings over the live objects; notes are left to `gpuscale lint`."""
+    texts = [(look.about, _manifest(look.body)) for look in snapshot.hpas]
+    if not texts:
+        return
+    texts += [_workload_text(body) for body in _targets(snapshot)]
+    rules = [_manifest(body) for body in snapshot.rule_maps]
+    texts += [(f"configmap/{index}", text) for index, text in enumerate(rules)]
+    try:
+        report = lint(texts)
+    except ConfigError:
+        return  # Something that lint does not read, such as a rule file that its server refuses too.
+    for each in report.findings:
+        if each.check.severity is Severity.NOTE or not each.place.file.startswith("hpa/"):
+            continue
+        if not rules and each.check.id in _NEEDS_RULES:
+            continue
+        check = Check(LINT + each.check.id, AUTOSCALER, each.check.severity, each.check.meaning)
+        evidence = "; ".join(filter(None, (each.place.field, *each.evidence.splitlines())))
+        yield Finding(check, each.place.file, each.what, evidence, Fix(each.fix))
+
+
+def _targets(snapshot: Snapshot) -> Iterator[Fields]:
+    for look in snapshot.hpas:
+        body = facts.workload_of(snapshot, look)
+        if body is not None and look.hpa.target.kind == "Deployment":
+            yield body
+
+
+def _workload_text(body: Fields) -> tuple[str, str]:
+    typed = {"apiVersion": "apps/v1", "kind": "Deployment", **body.data}
+    return f"deployment/{facts.full_name(body)}", _manifest(typed)
+
+
+def _manifest(body: Mapping[str, Any]) -> str:
+    """Return an object as its author would have written it."""
+    metadata = {key: each for key, each in body["metadata"].items() if key not in _ADDED_META}
+    rest = {key: each for key, each in body.items() if key not in _ADDED}
+    return dump_documents([{**rest, "metadata": metadata}])

@@ -1,0 +1,81 @@
+"""What Prometheus knows of the agents, by way of the API server or at an address of its own."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gpuscale.core.errors import GpuscaleError, UpstreamError
+from gpuscale.doctor import facts
+from gpuscale.doctor.direct import fetch
+from gpuscale.doctor.facts import UTILIZATION
+from gpuscale.doctor.prometheus_checks import service_in
+from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
+from gpuscale.kube.connection import KubeConnection
+
+_TARGETS = "up"
+_NAMES = 'count by (__name__) ({__name__=~"DCGM_.+"})'
+_MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+
+
+class PrometheusReader:
+    """Asks Prometheus of targets and GPU series.
+
+    Args:
+        connection: to the API server, which passes requests on to Services.
+        url: where it is asked directly; None asks where the metrics server is told to.
+    """
+
+    def __init__(self, connection: KubeConnection, url: str | None) -> None:
+        self._connection = connection
+        self._url = url
+
+    async def read(self, seen: Snapshot, now_ms: int) -> PrometheusLook:
+        """Return what it answers; why, where it does not; nothing where none is known."""
+        address = self._url or self._told(seen)
+        if address is None:
+            return PrometheusLook()
+        try:
+            return PrometheusLook(
+                address,
+                targets=await self._rows(address, _TARGETS),
+                names=await self._rows(address, _NAMES),
+                usage=await self._usage(address, now_ms),
+            )
+        except GpuscaleError as error:
+            return PrometheusLook(address, fault=str(error))
+
+    def _told(self, seen: Snapshot) -> str | None:
+        """Return the address that a metrics server has, if it means a Service that is there."""
+        services = {(facts.namespace(each), facts.name(each)) for each in seen.all("services")}
+        for _, _, flags in facts.metrics_servers(seen):
+            address = flags.get("--prometheus-url", "")
+            found = service_in(address)
+            if found is not None and found[:2] in services:
+                return address
+        return None
+
+    async def _usage(self, address: str, now_ms: int) -> list[Row]:
+        """Return the utilization's series with the seconds since their samples."""
+        rows = await self._rows(address, f"timestamp({UTILIZATION})")
+        return [(labels, now_ms / 1000 - value) for labels, value in rows]
+
+    async def _rows(self, address: str, query: str) -> list[Row]:
+        answer = await self._ask(address, {"query": query})
+        try:
+            return [
+                (dict(row["metric"]), float(row["value"][1])) for row in answer["data"]["result"]
+            ]
+        except _MALFORMED as error:
+            raise UpstreamError(f"{address} answered {query} with no vector") from error
+
+    async def _ask(self, address: str, params: Mapping[str, str]) -> Mapping[str, Any]:
+        service = service_in(address)
+        if self._url is None and service is not None:
+            namespace, name, port = service
+            base = f"/api/v1/namespaces/{namespace}/services/{name}:{port}/proxy"
+            return await self._connection.get(f"{base}/api/v1/query", params)
+        try:
+            found = json.loads(await fetch(address, "/api/v1/query", params))
+        except (ValueError, RecursionError) as error:
+            raise UpstreamError(f"{address} answered with no JSON") from error
+        return found if isinstance(found, dict) else {}

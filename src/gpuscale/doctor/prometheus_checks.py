@@ -1,0 +1,223 @@
+"""Prometheus: who is told of it, whether it scrapes the agents, and what became of their labels."""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from yarl import URL
+
+from gpuscale.doctor import facts
+from gpuscale.doctor.facts import UTILIZATION, found
+from gpuscale.doctor.findings import Finding, Fix
+from gpuscale.doctor.snapshot import Row, Snapshot
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.hpa import ObjectMetric, PodsMetric
+
+MAX_SERIES_AGE_S = 120
+_AGENT_WORDS = ("node-agent", "dcgm", "gpu")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def prometheus_findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Return what is wrong between the agents and those who ask Prometheus."""
+    yield from _addresses(snapshot)
+    look = snapshot.prometheus
+    if look.fault:
+        yield found(
+            "prometheus-unreachable",
+            f"prometheus/{look.address}",
+            "Prometheus can't be asked from here, so nothing is told of targets and series.",
+            look.fault,
+            Fix(
+                "Allow `get` on services/proxy, or forward its port and name it.",
+                "gpuscale doctor --prometheus-url http://127.0.0.1:9090",
+            ),
+        )
+    elif look.address:
+        yield from _scraping(snapshot)
+        yield from _labels(snapshot)
+        yield from _age(snapshot)
+
+
+def service_in(address: str) -> tuple[str, str, int] | None:
+    """Return namespace, name and port of the Service that an address means; None for none."""
+    try:
+        url = URL(address)
+        port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
+    except ValueError:
+        return None
+    match (url.host or "").split("."):
+        case [name, namespace] | [name, namespace, "svc", *_]:
+            return namespace, name, port
+        case _:
+            return None
+
+
+def _addresses(snapshot: Snapshot) -> Iterator[Finding]:
+    services = {
+        (facts.namespace(each), facts.name(each)): each for each in snapshot.all("services")
+    }
+    if snapshot.hides("services"):
+        return
+    for body, _, flags in facts.metrics_servers(snapshot):
+        address = flags.get("--prometheus-url", "")
+        wanted = service_in(address)
+        if wanted is None:
+            continue
+        namespace, name, port = wanted
+        service = services.get((namespace, name))
+        ports = [] if service is None else [*_ports(service)]
+        if service is not None and port in ports:
+            continue
+        evidence = f"--prometheus-url={address}; "
+        evidence += (
+            f"there is no Service {namespace}/{name}"
+            if service is None
+            else f"Service {namespace}/{name} has port {', '.join(map(str, ports))}"
+        )
+        known = [*_prometheuses(services, same=service)]
+        yield found(
+            "wrong-prometheus-address",
+            f"deployment/{facts.full_name(body)}",
+            "The metrics server asks for its values where no Prometheus is.",
+            evidence,
+            Fix(
+                f"Set --prometheus-url={known[0] if known else 'http://SERVICE.NAMESPACE.svc:PORT'}"
+                + (f" (there is also {', '.join(known[1:])})" if known[1:] else ""),
+                f"kubectl edit deployment -n {facts.namespace(body)} {facts.name(body)}",
+            ),
+        )
+
+
+def _ports(service: Fields) -> Iterator[int]:
+    for each in service.child("spec").items("ports"):
+        yield each.integer("port") or 0
+
+
+def _prometheuses(services: Mapping[tuple[str, str], Fields], same: Fields | None) -> Iterator[str]:
+    """Yield addresses that may be right: the same Service's, else those called prometheus."""
+    for (namespace, name), service in services.items():
+        is_named = "prometheus" in name and not any(
+            word in name for word in ("adapter", "alertmanager", "exporter", "operator")
+        )
+        if service is same or (same is None and is_named):
+            yield from (f"http://{name}.{namespace}.svc:{port}" for port in _ports(service))
+
+
+# Targets and series
+
+
+def _is_agents(row: Row, snapshot: Snapshot) -> bool:
+    labels, _ = row
+    pods = {facts.name(pod) for pod in facts.agent_pods(snapshot)}
+    jobs = {usage.get("job") for usage, _ in snapshot.prometheus.usage}
+    text = f"{labels.get('job', '')} {labels.get('service', '')}"
+    return (
+        labels.get("pod") in pods
+        or labels.get("job") in jobs
+        or labels.get("instance", "").endswith(":9400")
+        or any(word in text for word in _AGENT_WORDS)
+    )
+
+
+def _scraping(snapshot: Snapshot) -> Iterator[Finding]:
+    look = snapshot.prometheus
+    about = f"prometheus/{look.address}"
+    targets = [row for row in look.targets if _is_agents(row, snapshot)]
+    if not targets and not look.usage and facts.agent_pods(snapshot):
+        yield found(
+            "no-scrape-target",
+            about,
+            "Prometheus does not scrape the agents.",
+            f"{len(look.targets)} targets, none of them an agent",
+            Fix(
+                "Add a scrape job, or a ServiceMonitor with the label `release` that the operator's "
+                "Prometheus selects (prometheus.release).",
+                "gpuscale install values.yaml --kubeconfig FILE",
+            ),
+        )
+    for labels, value in targets:
+        if value == 0:
+            yield found(
+                "target-down",
+                about,
+                f"Prometheus can't scrape the agent at {labels.get('instance', '')}.",
+                ", ".join(f"{key}={text}" for key, text in sorted(labels.items())),
+                Fix(
+                    "Its page /targets says why; a NetworkPolicy that keeps it out is one reason.",
+                    "kubectl get networkpolicy -A",
+                ),
+            )
+    if any(value == 1 for _, value in targets) and not look.usage:
+        names = ", ".join(labels.get("__name__", "") for labels, _ in look.names[:5])
+        yield found(
+            "no-series",
+            about,
+            f"The agents are scraped, and there are no series {UTILIZATION}.",
+            f"there are {names}" if names else "there are no series DCGM_*",
+            Fix(
+                "See what an agent serves; a metricRelabeling may drop it.",
+                "kubectl get servicemonitor -A -o yaml",
+            ),
+        )
+
+
+def _labels(snapshot: Snapshot) -> Iterator[Finding]:
+    renamed = [labels for labels, _ in snapshot.prometheus.usage if labels.get("exported_pod")]
+    blind = [
+        look
+        for look in snapshot.hpas
+        for metric in look.metrics
+        if isinstance(metric.spec, PodsMetric | ObjectMetric) and not metric.values
+    ]
+    if not renamed or not blind:
+        return
+    first = renamed[0]
+    yield found(
+        "pod-is-exported-pod",
+        f"prometheus/{snapshot.prometheus.address}",
+        "The label pod is the agent's own; that of the workload is exported_pod, and rules for "
+        "pod find nothing.",
+        f"pod={first.get('pod', '')}, exported_pod={first['exported_pod']}; "
+        f"{blind[0].about} has no value",
+        _honor_labels(snapshot),
+    )
+
+
+def _honor_labels(snapshot: Snapshot) -> Fix:
+    say = (
+        "Set honorLabels: true where the agents are scraped, or map exported_pod and "
+        "exported_namespace in the rules' resources.overrides."
+    )
+    for monitor in snapshot.all("servicemonitors"):
+        ends = [*monitor.child("spec").items("endpoints")]
+        words = f"{facts.name(monitor)} {' '.join(facts.labels(monitor).values())}"
+        is_agents = any(word in words for word in _AGENT_WORDS)
+        if is_agents and not all(end.boolean("honorLabels") for end in ends):
+            patch = [
+                {"op": "add", "path": f"/spec/endpoints/{index}/honorLabels", "value": True}
+                for index in range(len(ends))
+            ]
+            place = ("-n", facts.namespace(monitor), "--type=json", "-p", json.dumps(patch))
+            return Fix(
+                say,
+                facts.quoted("kubectl", "patch", "servicemonitor", facts.name(monitor), *place),
+            )
+    return Fix(say, "honor_labels: true")
+
+
+def _age(snapshot: Snapshot) -> Iterator[Finding]:
+    old = [
+        (age_s, labels) for labels, age_s in snapshot.prometheus.usage if age_s > MAX_SERIES_AGE_S
+    ]
+    if old:
+        age_s, labels = max(old, key=lambda each: each[0])
+        yield found(
+            "old-series",
+            f"prometheus/{snapshot.prometheus.address}",
+            f"{len(old)} series of {UTILIZATION} are older than {MAX_SERIES_AGE_S} s.",
+            f"{age_s:.0f} s: {', '.join(f'{k}={v}' for k, v in sorted(labels.items()))}",
+            Fix(
+                "Lower the scrape interval, or see whether the target is still there.",
+                "kubectl get servicemonitor -A -o yaml",
+            ),
+        )

@@ -1,0 +1,51 @@
+"""Fixes that add something or correct a field, and restart or take away nothing."""
+
+from collections.abc import Callable, Sequence
+
+from gpuscale.doctor.findings import Change, Finding
+from gpuscale.kube.errors import ApiStatusError
+from gpuscale.kube.writing import CONFLICT, WritingClient
+
+
+def repairable(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings whose fix may be done without a thought, each fix once."""
+    found: dict[tuple[Change, ...] | str, Finding] = {}
+    for finding in findings:
+        if finding.fix.changes:
+            found.setdefault(finding.fix.command, finding)
+    return tuple(found.values())
+
+
+async def repair(
+    client: WritingClient, findings: Sequence[Finding], confirm: Callable[[Finding], bool]
+) -> list[Finding]:
+    """Return the findings whose fix was applied.
+
+    Args:
+        client: to the API server.
+        findings: those of a report.
+        confirm: whether a fix may be applied.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    done = []
+    for finding in repairable(findings):
+        if confirm(finding):
+            for change in finding.fix.changes:
+                await _apply(client, change)
+            done.append(finding)
+    return done
+
+
+async def _apply(client: WritingClient, change: Change) -> None:
+    if not change.creates:
+        await client.patch(change.path, change.body)
+        return
+    try:
+        await client.create(change.path, change.body)
+    except ApiStatusError as error:
+        if error.code != CONFLICT:
+            raise
+        await client.patch(f"{change.path}/{change.body['metadata']['name']}", change.body)

@@ -1,0 +1,134 @@
+"""What was seen of a cluster at one moment; judges get nothing else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuscale.exposition.families import Family
+from gpuscale.kube.records import fields_of
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was asked of the API server, and what came."""
+
+    items: Sequence[Mapping[str, Any]] = ()
+    fault: str = ""
+    """Why nothing can be seen; empty where it can, also where there is nothing to see."""
+    needs: str = ""
+    """The right that it takes, as `--resource` of kubectl create clusterrole names it."""
+
+    @property
+    def each(self) -> tuple[Fields, ...]:
+        """Return the objects, to be read field by field."""
+        return tuple(fields_of(dict(item)) for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLook:
+    """What one agent answers."""
+
+    node: str
+    pod: str
+    """`namespace/name`."""
+    families: Mapping[str, Family] = field(default_factory=dict)
+    fault: str = ""
+
+
+Row = tuple[Mapping[str, str], float]
+"""Labels and value of one row of a query's answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusLook:
+    """What Prometheus knows of the agents."""
+
+    address: str = ""
+    """Empty where none was found to ask."""
+    fault: str = ""
+    targets: Sequence[Row] = ()
+    """`up` of every target."""
+    names: Sequence[Row] = ()
+    """How many series there are of each `DCGM_` name."""
+    usage: Sequence[Row] = ()
+    """`DCGM_FI_DEV_GPU_UTIL`: its labels, and the seconds since its last sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One item of a metrics API's answer."""
+
+    of: str
+    """The object's name; empty for an external metric."""
+    measured_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLook:
+    """What the API server answers to an HPA's question."""
+
+    spec: MetricSpec
+    command: str
+    """That asks the same."""
+    values: Sequence[Value] = ()
+    fault: str = ""
+    """Why there is no answer."""
+    explanation: Mapping[str, Any] | None = None
+    """gpuscale's own, where there is no value."""
+    allowed: bool | None = None
+    """Whether the HPA controller may ask; None where that can't be told."""
+    denied_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HpaLook:
+    """An HPA with what it scales and what it is told."""
+
+    hpa: HorizontalPodAutoscaler
+    body: Mapping[str, Any]
+    selector: str = ""
+    """Of its target's pods."""
+    target_fault: str = ""
+    """Why its target can't be seen."""
+    target_is_absent: bool = False
+    metrics: Sequence[MetricLook] = ()
+
+    @property
+    def about(self) -> str:
+        """Return what it is called in findings."""
+        return f"hpa/{self.namespace}/{self.hpa.metadata.name}"
+
+    @property
+    def namespace(self) -> str:
+        """Return where it is."""
+        return self.hpa.metadata.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the judges get."""
+
+    now_ms: int
+    minor: int | None = None
+    """Of the cluster's version 1.x; None where it is not told."""
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    """By plural name, such as `nodes`; see `gather.KINDS`."""
+    agents: Sequence[AgentLook] = ()
+    prometheus: PrometheusLook = PrometheusLook()
+    served: Mapping[str, Look] = field(default_factory=dict)
+    """By API group: the resources that its discovery lists."""
+    bundles: Mapping[str, str] = field(default_factory=dict)
+    """By APIService: the CA of its server's Secret, in base64, as far as there is one."""
+    hpas: Sequence[HpaLook] = ()
+    rule_maps: Sequence[Mapping[str, Any]] = ()
+    """ConfigMaps with the rules of metrics servers."""
+
+    def all(self, plural: str) -> tuple[Fields, ...]:
+        """Return the objects of a kind; none where they can't be seen."""
+        return self.looks.get(plural, Look()).each
+
+    def hides(self, plural: str) -> bool:
+        """Return whether objects of a kind can't be seen, so that there is no telling that there are none."""
+        return bool(self.looks.get(plural, Look()).fault)
