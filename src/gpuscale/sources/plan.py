@@ -19,6 +19,7 @@ from gpuscale.sources.query import custom_query, external_query
 from gpuscale.sources.resources import ResourceMapper, ResourceType, UnknownResourceError
 
 _MAX_INT64 = (1 << 63) - 1
+_SAFE_FLOAT = float(1 << 62)
 
 
 class MetricNotFoundError(NotFoundError):
@@ -97,10 +98,9 @@ class CustomPlan:
             FetchError: the query gave no vector.
         """
         rows = self._rows(value)
+        found = [(name, rows[name]) for name in self.names if name in rows]
         return tuple(
-            MetricValue(name, to_milli(rows[name].value), rows[name].measured_ms)
-            for name in self.names
-            if name in rows
+            [MetricValue(name, to_milli(row.value), row.measured_ms) for name, row in found]
         )
 
     def answer_one(self, value: Value) -> MetricValue:
@@ -267,6 +267,8 @@ def to_milli(value: float) -> int:
     fit a quantity's 64 bits becomes the largest that does.
     """
     product = value * 1000.0
+    if -_SAFE_FLOAT < product < _SAFE_FLOAT:
+        return int(product)
     if math.isinf(product):
         return _MAX_INT64 if product > 0 else -_MAX_INT64
     return max(-_MAX_INT64, min(_MAX_INT64, int(product)))
