@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import aiohttp
 from aiohttp import web
 
 from gpuscale.core.clock import WallClock
@@ -38,6 +37,7 @@ from gpuscale.sim.recorder import Recorder
 from gpuscale.sim.setup import Setup
 from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.http import HttpSession
 from gpuscale.sources.metrics_client import MetricsClient
 from gpuscale.sources.resources import KUBERNETES
 from gpuscale.views.live import add_routes as add_page
@@ -131,14 +131,14 @@ class LiveLoop:
         try:
             await self._agents.follow_nodes()
             on_ready()
-            async with aiohttp.ClientSession() as session, MetricsClient(self.url) as client:
+            async with HttpSession() as session, MetricsClient(self.url) as client:
                 await self._run_tasks(session, client, stop)
         finally:
             await self._agents.stop()
             await runner.cleanup()
 
     async def _run_tasks(
-        self, session: aiohttp.ClientSession, client: MetricsClient, stop: asyncio.Event
+        self, session: HttpSession, client: MetricsClient, stop: asyncio.Event
     ) -> None:
         hpas = LiveHpas(self._present, self._controller, client, KUBERNETES)
         pipeline = self._setup.pipeline
@@ -162,7 +162,7 @@ class LiveLoop:
             for task in tasks:
                 task.cancel()
 
-    async def _look_once(self, session: aiohttp.ClientSession) -> None:
+    async def _look_once(self, session: HttpSession) -> None:
         """Let every hop look once as it starts, before it falls into its own pace."""
         await self._clock.sleep(_FIRST_LOOK_S)
         await self._scraper.scrape_all(session)

@@ -3,17 +3,21 @@
 import asyncio
 import logging
 
-import aiohttp
+from yarl import URL
 
 from gpuscale.core.clock import Clock
+from gpuscale.core.errors import UpstreamError
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.present import Present
 from gpuscale.series.scrape import ScrapeTarget
 from gpuscale.series.store import SeriesStore
 from gpuscale.sim.pipeline import target_labels
+from gpuscale.sources.feeds.scraper import SCRAPE_FAULTS, scrape_once
+from gpuscale.sources.http import HttpSession
 
 _log = logging.getLogger(__name__)
-_TIMEOUT = aiohttp.ClientTimeout(total=5)
+_TIMEOUT_S = 5.0
+"""In the machine's seconds."""
 
 
 class Scraper:
@@ -28,25 +32,23 @@ class Scraper:
         self._clock = clock
         self._targets: dict[str, ScrapeTarget] = {}
 
-    async def scrape_all(self, session: aiohttp.ClientSession) -> None:
+    async def scrape_all(self, session: HttpSession) -> None:
         """Scrape every node that is there, and end the series of those that left."""
         for node in self._targets.keys() - self._agents.ports.keys():
             self._targets.pop(node).gone(self._clock.now_ms())
         await asyncio.gather(*(self._scrape(session, node) for node in tuple(self._agents.ports)))
 
-    async def _scrape(self, session: aiohttp.ClientSession, node: str) -> None:
+    async def _scrape(self, session: HttpSession, node: str) -> None:
+        if node not in self._agents.ports:
+            return  # it left since the round began; the next one ends its series
         target = self._target(node)
-        started_ms = self._clock.now_ms()
+        url = URL(self._agents.url(node))
         try:
-            async with session.get(self._agents.url(node), timeout=_TIMEOUT) as response:
-                response.raise_for_status()
-                text = await response.text()
-        except (aiohttp.ClientError, TimeoutError, KeyError):
-            target.failed(started_ms)
-            return
-        result = target.ingest(text, started_ms)
-        if result.problem is not None:
-            _log.warning("scraping %s failed: %s", self._agents.url(node), result.problem)
+            await scrape_once(session, url, target, self._clock, _TIMEOUT_S)
+        except UpstreamError as error:
+            _log.warning("scraping %s failed: %s", url, error)
+        except SCRAPE_FAULTS as error:
+            _log.debug("scraping %s failed: %s", url, error)
 
     def _target(self, node: str) -> ScrapeTarget:
         if node not in self._targets:

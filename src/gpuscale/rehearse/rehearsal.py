@@ -15,8 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import aiohttp
-
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError
 from gpuscale.kube.settings import KubeSettings
@@ -48,6 +46,7 @@ from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms, utilization
 from gpuscale.sim.recorder import Recorder
 from gpuscale.sim.setup import Setup
 from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.http import HttpSession
 
 _PUMP_S = 0.05
 _UP_S = 120.0
@@ -170,7 +169,7 @@ class Rehearsal:
 
     async def _open(self, client: WritingClient, stack: AsyncExitStack) -> "_Stage":
         folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
-        session = await stack.enter_async_context(aiohttp.ClientSession())
+        session = await stack.enter_async_context(HttpSession())
         stack.push_async_callback(self._agents.stop)
         kubelet = await stack.enter_async_context(
             SimulatedKubelet(client, lambda pod: pod_times(self._site, pod), self._mark.selector)
@@ -295,7 +294,7 @@ class _Stage:
 
     client: WritingClient
     actor: Actor
-    session: aiohttp.ClientSession
+    session: HttpSession
     api: MetricsApi
 
 

@@ -17,7 +17,8 @@ _LOG = logging.getLogger(__name__)
 _LONGEST_S = 10.0
 """How long a scrape may take, in the machine's seconds."""
 _ACCEPT = [("Accept", "text/plain;version=0.0.4")]
-_FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError)
+SCRAPE_FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError)
+"""What `scrape_once` raises."""
 
 
 async def scrape_once(
@@ -38,7 +39,7 @@ async def scrape_once(
         if status != 200:
             raise UpstreamError(f"answered {status}")
         text = body.decode()
-    except _FAULTS:
+    except SCRAPE_FAULTS:
         series.failed(started_ms, (clock.now_ms() - started_ms) / 1000)
         raise
     result = series.ingest(text, started_ms, (clock.now_ms() - started_ms) / 1000)
@@ -95,7 +96,7 @@ class Scraper:
         limit_s = min(self._interval_s, _LONGEST_S)
         try:
             added = await scrape_once(self._http, self._url, self._series, self._clock, limit_s)
-        except _FAULTS as error:
+        except SCRAPE_FAULTS as error:
             reason = str(error) or type(error).__name__
             if state.error is None:
                 _LOG.warning("scraping %s failed: %s", self._url, reason)
