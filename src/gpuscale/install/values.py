@@ -237,12 +237,13 @@ class ValuesSpec(Model):
 
     def _scale_faults(self) -> list[str]:
         faults: list[str] = []
-        seen: set[Workload] = set()
+        seen: set[tuple[str, str]] = set()
         for index, scale in enumerate(self.scale):
             where = f"scale[{index}]"
-            if scale.workload in seen:
-                faults.append(f"found {where}.workload twice, expected each workload once")
-            seen.add(scale.workload)
+            name = (scale.workload.namespace, scale.workload.name)
+            if name in seen:
+                faults.append(f"found {where}.workload twice, expected each name once per namespace")
+            seen.add(name)
             faults += [f"found {where}: {fault}" for fault in self._faults_of(scale)]
         return faults
 

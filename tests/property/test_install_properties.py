@@ -1,0 +1,136 @@
+"""Values files of any content are read or refused; what is read renders to objects that fit together."""
+
+import json
+from contextlib import suppress
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from gpuscale.core.documents import load_documents
+from gpuscale.core.errors import ConfigError
+from gpuscale.install.cluster.kinds import KINDS, kind_of, path_of
+from gpuscale.install.notes import notes
+from gpuscale.install.parts.common import INSTALL_LABEL
+from gpuscale.install.pools.render import pool_files
+from gpuscale.install.render import KIND_ORDER, manifest, render
+from gpuscale.install.signals import SIGNALS
+from gpuscale.install.values import Values, parse_values
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+KEYS = (
+    "provider",
+    "scale",
+    "agent",
+    "metricsApi",
+    "prometheus",
+    "devicePlugin",
+    "samples",
+    "taint",
+)
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}[a-z0-9]", fullmatch=True)
+SCALES = st.fixed_dictionaries(
+    {
+        "workload": st.fixed_dictionaries(
+            {
+                "name": NAMES,
+                "namespace": NAMES,
+                "kind": st.sampled_from(("Deployment", "StatefulSet")),
+            }
+        ),
+        "signal": st.sampled_from(sorted(SIGNALS)),
+        "target": st.floats(0.001, 1).map(lambda number: round(number, 3)),
+        "minReplicas": st.integers(1, 5),
+        "maxReplicas": st.integers(5, 500),
+        "autoscaler": st.sampled_from(("hpa", "keda")),
+    }
+)
+POOLS = st.none() | st.fixed_dictionaries(
+    {
+        "cluster": NAMES,
+        "region": NAMES,
+        "resourceGroup": NAMES,
+        "networks": st.lists(NAMES, min_size=1, max_size=2),
+        "instanceType": NAMES,
+        "gpu": NAMES,
+        "gpus": st.integers(1, 16),
+        "spot": st.booleans(),
+    }
+)
+SPECS = st.fixed_dictionaries(
+    {
+        "provider": st.sampled_from(("aks", "eks", "ack", "gke")),
+        "namespace": NAMES,
+        "scale": st.lists(
+            SCALES,
+            max_size=3,
+            unique_by=lambda each: (each["workload"]["namespace"], each["workload"]["name"]),
+        ),
+        "agent": st.just({"attribution": "processes", "style": "both"}),
+        "devicePlugin": st.fixed_dictionaries(
+            {"enabled": st.booleans(), "replicas": st.integers(1, 64)}
+        ),
+        "nodePool": POOLS,
+    }
+)
+
+
+def told_or_read(text):
+    with suppress(ConfigError):
+        parse_values(text, "values.yaml")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused(text):
+    told_or_read(text)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4))
+def test_any_content_of_known_fields_is_read_or_refused(spec):
+    told_or_read(yaml.safe_dump({"spec": spec}))
+    told_or_read(json.dumps({"spec": spec}))
+
+
+@given(SPECS)
+def test_what_is_read_renders_to_objects_that_fit_together(spec):
+    values = Values.model_validate({"spec": spec})
+    objects = render(values)
+    assert objects == render(values)
+    paths = [path_of(each) for each in objects]
+    assert len(set(paths)) == len(paths)
+    assert {kind_of(each) for each in objects} <= set(KINDS)
+    places = [KIND_ORDER.index(each["kind"]) for each in objects]
+    assert places == sorted(places)
+    assert all(each["metadata"]["labels"][INSTALL_LABEL] == "gpuscale" for each in objects)
+    assert [each.data for each in load_documents(manifest(objects), "out")] == list(objects)
+
+
+@given(SPECS)
+def test_pools_and_notes_follow_from_any_values(spec):
+    values = Values.model_validate({"spec": spec})
+    assert bool(pool_files(values)) == (spec["nodePool"] is not None)
+    for text in notes(values):
+        assert "None" not in text
+
+
+@given(SPECS)
+def test_a_values_file_is_read_back_as_it_was(spec):
+    values = Values.model_validate({"spec": spec})
+    text = yaml.safe_dump(values.model_dump(mode="json", by_alias=True))
+    assert parse_values(text, "values.yaml") == values
+
+
+@given(st.sampled_from(("provider", "namespace", "recordingRules")), JSON)
+def test_a_field_of_the_wrong_kind_never_renders(field, value):
+    try:
+        values = Values.model_validate({"spec": {field: value}})
+    except ValidationError:
+        return
+    assert render(values)
