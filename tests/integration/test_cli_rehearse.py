@@ -81,4 +81,4 @@ def test_an_api_server_that_is_away_is_an_error_and_nothing_more(tmp_path):
 
 
 def test_the_help_has_an_example():
-    assert "gpuscale rehearse --kubeconfig kind.yaml ack-bert" in run("--help").stdout
+    assert "gpuscale rehearse --kubeconfig cluster.yaml ack-bert" in run("--help").stdout

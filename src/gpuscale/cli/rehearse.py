@@ -61,7 +61,7 @@ def rehearse(
 
     It makes a namespace, nodes and an APIService of its own, and removes them at the end; Ctrl-C ends it.
 
-    Example:  gpuscale rehearse --kubeconfig kind.yaml ack-bert
+    Example:  gpuscale rehearse --kubeconfig cluster.yaml ack-bert
     """
     if output not in {"text", "json"}:
         raise typer.BadParameter(f"found {output!r}, expected text or json", param_hint="--output")
