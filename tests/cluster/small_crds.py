@@ -42,6 +42,9 @@ SERVICE_MONITOR = fields(
         fields(
             port=TEXT,
             honorLabels=BOOL,
+            scheme=choice("http", "https"),
+            bearerTokenFile=TEXT,
+            tlsConfig=fields(serverName=TEXT, ca=fields(secret=fields("key", name=TEXT, key=TEXT))),
             interval={
                 "type": "string",
                 "pattern": "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?"

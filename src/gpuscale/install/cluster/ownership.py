@@ -9,6 +9,8 @@ from gpuscale.install.parts.common import INSTALL_LABEL
 REPLACED = "gpuscale.dev/replaced"
 """Annotation with the object that was there before, as JSON: the way back."""
 _MANAGED = ("app.kubernetes.io/managed-by", "app.kubernetes.io/name", "app")
+_HELM_RELEASE = "meta.helm.sh/release-name"
+"""Annotation that Helm puts on all that it made; the chart's objects have our label too."""
 _OF_SERVER = (
     "uid",
     "resourceVersion",
@@ -20,13 +22,18 @@ _OF_SERVER = (
 
 
 def owner(body: Mapping[str, Any]) -> str | None:
-    """Return the name of the installation that an object belongs to; None for somebody else's."""
+    """Return the name of the installation that an object belongs to; None for somebody else's, as Helm's."""
+    if _release(body) is not None:
+        return None
     found: str | None = _labels(body).get(INSTALL_LABEL)
     return found
 
 
 def described(body: Mapping[str, Any]) -> str:
     """Return what can be said of who else an object belongs to."""
+    release = _release(body)
+    if release is not None:
+        return f"of Helm's release {release}"
     service = body.get("spec", {}).get("service") if body["kind"] == "APIService" else None
     if service:
         return f"served by Service {service['namespace']}/{service['name']}"
@@ -60,6 +67,11 @@ def replaced(body: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     original: dict[str, Any] = json.loads(text)
     return original
+
+
+def _release(body: Mapping[str, Any]) -> str | None:
+    found: str | None = (body["metadata"].get("annotations") or {}).get(_HELM_RELEASE)
+    return found
 
 
 def _labels(body: Mapping[str, Any]) -> Mapping[str, Any]:

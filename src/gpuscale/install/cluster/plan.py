@@ -146,7 +146,8 @@ async def objects_of(client: WritingClient, name: str) -> list[dict[str, Any]]:
         listed = await client.get(kind.everywhere, {"labelSelector": f"{INSTALL_LABEL}={name}"})
         for item in listed.get("items") or []:
             body = {**item, "apiVersion": kind.api_version, "kind": kind.name}
-            if reference(body) not in seen and "ownerReferences" not in body["metadata"]:
+            is_new = reference(body) not in seen and "ownerReferences" not in body["metadata"]
+            if is_new and owner(body) == name:
                 seen.add(reference(body))
                 found.append(body)
     return found
