@@ -1,7 +1,7 @@
 """The node agents: one on each GPU node, that reads every GPU, now, and knows whose it is."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpuscale.doctor import facts
 from gpuscale.doctor.facts import UTILIZATION, found
@@ -38,8 +38,9 @@ def agent_findings(snapshot: Snapshot) -> Iterator[Finding]:
             yield from _on_node(snapshot, node, pods)
     for pod in pods:
         yield from _probe(pod)
+    users = _gpu_users(snapshot)
     for look in snapshot.agents:
-        yield from _answers(snapshot, look)
+        yield from _answers(snapshot, look, users.get(look.node, []))
 
 
 def _on_node(snapshot: Snapshot, node: Fields, pods: tuple[Fields, ...]) -> Iterator[Finding]:
@@ -133,7 +134,17 @@ def _probe(pod: Fields) -> Iterator[Finding]:
 # What agents answer
 
 
-def _answers(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+def _gpu_users(snapshot: Snapshot) -> dict[str, list[str]]:
+    """Return the ready pods that have GPUs, by node."""
+    users: dict[str, list[str]] = {}
+    for pod in facts.active_pods(snapshot):
+        spec = facts.spec_of(pod)
+        if facts.is_ready(pod) and facts.wanted_gpus(spec) > 0:
+            users.setdefault(spec.node_name, []).append(facts.full_name(pod))
+    return users
+
+
+def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[Finding]:
     about = f"pod/{look.pod}"
     if look.fault:
         yield found(
@@ -165,7 +176,7 @@ def _answers(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
     yield from _dark_gpus(look)
     yield from _age(snapshot, look)
     yield from _utilization(look)
-    yield from _owners(snapshot, look)
+    yield from _owners(snapshot, look, users)
     yield from _count(snapshot, look)
 
 
@@ -246,7 +257,7 @@ def _utilization(look: AgentLook) -> Iterator[Finding]:
     )
 
 
-def _owners(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[Finding]:
     if _one(look, "attribution_up") == 0:
         yield found(
             "attribution-lost",
@@ -260,13 +271,6 @@ def _owners(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
         )
         return
     family = look.families.get(UTILIZATION)
-    users = [
-        facts.full_name(pod)
-        for pod in facts.active_pods(snapshot)
-        if facts.spec_of(pod).node_name == look.node
-        and facts.is_ready(pod)
-        and facts.wanted_gpus(facts.spec_of(pod)) > 0
-    ]
     if family is None or not family.samples or not users:
         return
     named = [each for each in family.samples if any(dict(each.labels).get(k) for k in _POD_LABELS)]

@@ -28,7 +28,13 @@ class AgentReader:
 
     async def read(self, seen: Snapshot) -> tuple[AgentLook, ...]:
         """Return what each answers; why, where one does not."""
-        pods = [pod for pod in facts.agent_pods(seen) if facts.is_ready(pod)]
+        nodes = {facts.name(node) for node in seen.all("nodes")}
+        pods = [
+            pod
+            for pod in facts.agent_pods(seen)
+            if facts.is_ready(pod)
+            and (seen.hides("nodes") or pod.child("spec").text("nodeName") in nodes)
+        ]
         return tuple([await self._look(pod) for pod in pods])
 
     async def _look(self, pod: Fields) -> AgentLook:

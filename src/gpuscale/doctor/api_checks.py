@@ -26,6 +26,8 @@ _RBAC = "rbac.authorization.k8s.io"
 _ROLE = "gpuscale-hpa-reads-metrics"
 HPA_ACCOUNT = ("kube-system", "horizontal-pod-autoscaler")
 """Namespace and name of the service account that the HPA controller asks with."""
+_HAS_NO_SUCH_API = ": 404"
+"""prometheus-adapter without rules for a group does not serve the group."""
 _UNAVAILABLE = {
     "ServiceNotFound": "Install the server again, or delete the APIService that it left behind.",
     "ServiceAccessError": "Install the server again, or delete the APIService that it left behind.",
@@ -105,6 +107,9 @@ def _availability(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
                 _bundle(snapshot, body),
             )
             continue
+        if _HAS_NO_SUCH_API in message:
+            yield _without_metrics(facts.server_of(body), name, evidence)
+            continue
         usual = "See what the server says; a NetworkPolicy or a firewall may keep it off."
         service = facts.service_fields(body.child("spec").child("service"))
         yield found(
@@ -168,7 +173,7 @@ def _end(bundle: str) -> datetime | None:
 
 
 def _owner(snapshot: Snapshot) -> Iterator[Finding]:
-    if not facts.has_own_server(snapshot):
+    if not facts.own_services(snapshot):
         return
     for body in _services(snapshot, CUSTOM_GROUP):
         server = facts.server_of(body)
@@ -210,16 +215,21 @@ def _empty(snapshot: Snapshot) -> Iterator[Finding]:
         are_up = any(facts.condition(body, "Available") == "True" for body in services)
         if look.fault or look.items or not asking or not are_up:
             continue
-        yield found(
-            "api-without-metrics",
-            f"apiservice/{group}",
-            f"{facts.server_of(services[0])} answers, and serves no metric at all.",
-            f"/apis/{group} lists no resources",
-            Fix(
-                "Give it rules, and see that its --prometheus-url is right and Prometheus has series.",
-                "gpuscale lint rules.yaml",
-            ),
-        )
+        server = facts.server_of(services[0])
+        yield _without_metrics(server, group, f"/apis/{group} lists no resources")
+
+
+def _without_metrics(server: str, name: str, evidence: str) -> Finding:
+    return found(
+        "api-without-metrics",
+        f"apiservice/{name}",
+        f"{server} answers, and serves no metric at all.",
+        evidence,
+        Fix(
+            "Give it rules, and see that its --prometheus-url is right and Prometheus has series.",
+            "gpuscale lint rules.yaml",
+        ),
+    )
 
 
 def _rights(snapshot: Snapshot) -> Iterator[Finding]:

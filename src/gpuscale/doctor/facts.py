@@ -159,7 +159,7 @@ def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     return tuple(
         pod
         for pod in active_pods(snapshot)
-        if wanted_gpus(spec_of(pod)) > 0 and condition(pod, "PodScheduled") == "False"
+        if condition(pod, "PodScheduled") == "False" and wanted_gpus(spec_of(pod)) > 0
     )
 
 
@@ -272,12 +272,12 @@ def flags_of(body: Fields) -> dict[str, str]:
 
 def server_of(api_service: Fields) -> str:
     """Return who serves an API: gpuscale, KEDA, prometheus-adapter, metrics-server, or its Service."""
-    service = full_name(service_fields(api_service.child("spec").child("service")))
-    for text in (service, " ".join(labels(api_service).values())):
+    service = service_fields(api_service.child("spec").child("service"))
+    for text in (name(service), " ".join(labels(api_service).values()), namespace(service)):
         for word, server in _SERVERS:
             if word in text.lower():
                 return server
-    return f"Service {service}"
+    return f"Service {full_name(service)}"
 
 
 def service_fields(service: Fields) -> Fields:
@@ -285,6 +285,8 @@ def service_fields(service: Fields) -> Fields:
     return Fields(service.document, {"metadata": service.data})
 
 
-def has_own_server(snapshot: Snapshot) -> bool:
-    """Return whether gpuscale's metrics API is installed."""
-    return any(_is_part(labels(each), metrics_api.PART) for each in snapshot.all("services"))
+def own_services(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the Services of gpuscale's metrics API; none where it is not installed."""
+    return tuple(
+        each for each in snapshot.all("services") if _is_part(labels(each), metrics_api.PART)
+    )

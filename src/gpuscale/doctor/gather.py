@@ -4,7 +4,6 @@ What can't be read is part of the result, with the reason: a doctor without righ
 at the others.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -57,17 +56,18 @@ class Gatherer:
 
         Raises:
             ApiUnreachableError: the API server does not answer at all.
-            ApiStatusError: it does not let us ask for its version.
+            ApiStatusError: it does not let us ask which APIs it has.
         """
-        minor = _minor(await self._client.get("/version"))
+        autoscaling = await self._client.get("/apis/autoscaling")
+        versions = [each["groupVersion"] for each in autoscaling.get("versions") or ()]
         looks = {kind.plural: await self._list(kind) for kind in KINDS}
-        seen = Snapshot(self._clock.now_ms(), minor, looks)
+        seen = Snapshot(self._clock.now_ms(), versions, looks)
         agents = AgentReader(self._client, self._settings.agent_urls)
         prometheus = PrometheusReader(self._client, self._settings.prometheus_url)
         hpas = HpaReader(self._client, self._custom_version(seen), self._settings.namespace)
         return Snapshot(
             now_ms=seen.now_ms,
-            minor=minor,
+            hpa_versions=versions,
             looks=looks,
             agents=await agents.read(seen),
             prometheus=await prometheus.read(seen, self._clock.now_ms()),
@@ -85,7 +85,7 @@ class Gatherer:
         try:
             while True:
                 page = await self._client.get(kind.path, params)
-                items.extend(page.get("items") or ())
+                items.extend(each for each in page.get("items") or () if isinstance(each, dict))
                 params["continue"] = str((page.get("metadata") or {}).get("continue") or "")
                 if not params["continue"]:
                     return Look(items)
@@ -134,11 +134,14 @@ class Gatherer:
         return found
 
     async def _rule_maps(self, seen: Snapshot) -> Sequence[JsonObject]:
-        """Return the ConfigMaps that metrics servers mount, and those of their labels."""
+        """Return the ConfigMaps with rules: those that metrics servers mount, and gpuscale's own."""
         wanted: dict[str, None] = {}
         for body, _, _ in facts.metrics_servers(seen):
             for name in _mounted(body):
                 wanted[f"/api/v1/namespaces/{facts.namespace(body)}/configmaps/{name}"] = None
+        for body in facts.own_services(seen):
+            place = f"{facts.namespace(body)}/configmaps/{facts.name(body)}"
+            wanted[f"/api/v1/namespaces/{place}"] = None
         found = [await self._maybe(path) for path in wanted]
         return [
             {**body, "apiVersion": "v1", "kind": "ConfigMap"} for body in found if body.get("data")
@@ -155,8 +158,3 @@ class Gatherer:
 def _mounted(body: Fields) -> list[str]:
     volumes = body.child("spec").child("template").child("spec").items("volumes")
     return [name for each in volumes if (name := each.child("configMap").text("name"))]
-
-
-def _minor(version: JsonObject) -> int | None:
-    found = re.match(r"\d+", str(version.get("minor", "")))
-    return int(found[0]) if found else None

@@ -20,8 +20,6 @@ from gpuscale.objects.hpa import ContainerResourceMetric, PodsMetric, ResourceMe
 
 MAX_VALUE_AGE_MS = 120_000
 """dcgm-exporter's 30 s, a scrape's and a rule's period, twice."""
-_REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
-"""The minor version from which an API version is not served."""
 _GPU_METRICS = {signal.metric for signal in SIGNALS.values()}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ADDED = ("status",)
@@ -47,15 +45,15 @@ def _version(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
     used = [each.text("apiVersion") for each in metadata.items("managedFields")]
     used.append(_applied_version(metadata.labels("annotations").get(_LAST_APPLIED, "")))
     for version in dict.fromkeys(used):
-        removed = _REMOVED.get(version)
-        if removed is None or snapshot.minor is None or snapshot.minor < removed:
+        is_hpas = version.startswith("autoscaling/")
+        if not is_hpas or not snapshot.hpa_versions or version in snapshot.hpa_versions:
             continue
         place = f"-n {look.namespace} {look.hpa.metadata.name}"
         yield found(
             "old-api-version",
             look.about,
             f"Its manifest is {version}, which this cluster refuses: it can't be applied again.",
-            f"version 1.{snapshot.minor}; not served since 1.{removed}",
+            f"it serves {', '.join(snapshot.hpa_versions)}",
             Fix(
                 "Write the manifest anew as autoscaling/v2; metricName becomes metric.name, and "
                 "targetAverageValue becomes target.averageValue.",
@@ -132,8 +130,9 @@ def _value(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iterator[Fi
 
 def _explained(metric: MetricLook) -> tuple[str, Fix]:
     said = metric.fault or "the answer has no items"
-    for hop in (metric.explanation or {}).get("hops", ()):
-        if hop.get("state") == "failed":
+    hops = (metric.explanation or {}).get("hops")
+    for hop in hops if isinstance(hops, list) else ():
+        if isinstance(hop, dict) and hop.get("state") == "failed":
             return f"{hop.get('hop')}: {hop.get('said')}", Fix(str(hop.get("fix")), metric.command)
     fix = "See which rule gives the metric, and of which series and labels."
     if "could not find the metric" in said:

@@ -106,23 +106,27 @@ def _prometheuses(services: Mapping[tuple[str, str], Fields], same: Fields | Non
 # Targets and series
 
 
-def _is_agents(row: Row, snapshot: Snapshot) -> bool:
-    labels, _ = row
+def _agents_targets(snapshot: Snapshot) -> list[Row]:
+    """Return the targets that are agents, as far as their labels tell."""
     pods = {facts.name(pod) for pod in facts.agent_pods(snapshot)}
     jobs = {usage.get("job") for usage, _ in snapshot.prometheus.usage}
-    text = f"{labels.get('job', '')} {labels.get('service', '')}"
-    return (
-        labels.get("pod") in pods
-        or labels.get("job") in jobs
-        or labels.get("instance", "").endswith(":9400")
-        or any(word in text for word in _AGENT_WORDS)
-    )
+
+    def is_agents(labels: Mapping[str, str]) -> bool:
+        text = f"{labels.get('job', '')} {labels.get('service', '')}"
+        return (
+            labels.get("pod") in pods
+            or labels.get("job") in jobs
+            or labels.get("instance", "").endswith(":9400")
+            or any(word in text for word in _AGENT_WORDS)
+        )
+
+    return [(labels, value) for labels, value in snapshot.prometheus.targets if is_agents(labels)]
 
 
 def _scraping(snapshot: Snapshot) -> Iterator[Finding]:
     look = snapshot.prometheus
     about = f"prometheus/{look.address}"
-    targets = [row for row in look.targets if _is_agents(row, snapshot)]
+    targets = _agents_targets(snapshot)
     if not targets and not look.usage and facts.agent_pods(snapshot):
         yield found(
             "no-scrape-target",

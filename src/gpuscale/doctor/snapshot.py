@@ -111,8 +111,8 @@ class Snapshot:
     """All that the judges get."""
 
     now_ms: int
-    minor: int | None = None
-    """Of the cluster's version 1.x; None where it is not told."""
+    hpa_versions: Sequence[str] = ()
+    """API versions of HPAs that the cluster serves, such as `autoscaling/v2`."""
     looks: Mapping[str, Look] = field(default_factory=dict)
     """By plural name, such as `nodes`; see `gather.KINDS`."""
     agents: Sequence[AgentLook] = ()

@@ -1,0 +1,618 @@
+"""Every check over a snapshot: none on a healthy cluster, each trouble by its id and with its fix."""
+
+import base64
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gpuscale.core.documents import Document
+from gpuscale.doctor.diagnose import diagnose
+from gpuscale.doctor.findings import CHECKS, HOPS, LINT
+from gpuscale.doctor.report import document, text_lines
+from gpuscale.doctor.snapshot import (
+    AgentLook,
+    HpaLook,
+    Look,
+    MetricLook,
+    PrometheusLook,
+    Snapshot,
+    Value,
+)
+from gpuscale.exposition.families import Family, Sample
+from gpuscale.metricsapi.certificates import make_ca
+from gpuscale.objects.manifests import read_manifest
+
+NOW_MS = 1_790_000_000_000
+GPU = "nvidia.com/gpu"
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+AGENT_LABELS = {"app.kubernetes.io/name": "gpuscale", "app.kubernetes.io/component": "node-agent"}
+API_LABELS = {"app.kubernetes.io/name": "gpuscale", "app.kubernetes.io/component": "metrics-api"}
+API = "v1beta1.custom.metrics.k8s.io"
+ANY = [{"operator": "Exists"}]
+
+
+def meta(name, namespace=None, **more):
+    place = {} if namespace is None else {"namespace": namespace}
+    return {"metadata": {"name": name, **place, **more}}
+
+
+def ready(status="True", **more):
+    return {"conditions": [{"type": "Ready", "status": status, **more}]}
+
+
+def node(name="gpu-1", gives=2, has=2, labels=None, taints=(), status=None):
+    amounts = {"capacity": {GPU: str(has)}, "allocatable": {GPU: str(gives)}}
+    labels = {"nvidia.com/gpu.present": "true"} if labels is None else labels
+    return {
+        **meta(name, labels=labels),
+        "spec": {"taints": list(taints)},
+        "status": {**amounts, **(status or ready())},
+    }
+
+
+def container(gpus=0, image="model", **more):
+    limits = {"resources": {"limits": {GPU: str(gpus)}}} if gpus else {}
+    return {"name": "main", "image": image, **limits, **more}
+
+
+def pod(name, namespace="default", on="gpu-1", labels=None, status=None, tolerations=(), **box):
+    spec = {"containers": [container(**box)], "tolerations": list(tolerations)}
+    spec |= {"nodeName": on} if on else {}
+    found = {**meta(name, namespace, labels=labels or {}), "spec": spec}
+    return {**found, "status": status or {"phase": "Running", **ready()}}
+
+
+def waiting_pod(age_s=60, **more):
+    reason = f"0/1 nodes are available: 1 Insufficient {GPU}."
+    condition = {"type": "PodScheduled", "status": "False", "message": reason}
+    status = {"phase": "Pending", "conditions": [condition]}
+    found = pod("web-2", on=None, status=status, gpus=1, **more)
+    created = datetime.fromtimestamp(NOW_MS / 1000 - age_s, UTC).isoformat()
+    found["metadata"]["creationTimestamp"] = created
+    return found
+
+
+def workload(name, namespace="default", labels=None, tolerations=(), **box):
+    spec = {"containers": [container(**box)], "tolerations": list(tolerations)}
+    selector = {"matchLabels": {"app": name}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    return {
+        **meta(name, namespace, labels=labels or {}),
+        "spec": {"replicas": 1, "selector": selector, "template": template},
+    }
+
+
+def service(name, namespace, port, labels=None):
+    return {**meta(name, namespace, labels=labels or {}), "spec": {"ports": [{"port": port}]}}
+
+
+def api_service(name=API, server="gpuscale-metrics-api", status="True", **more):
+    version, _, group = name.partition(".")
+    reference = {"name": server, "namespace": "gpuscale", "port": 443}
+    condition = {"type": "Available", "status": status, **more.pop("condition", {})}
+    return {
+        **meta(name),
+        "spec": {"group": group, "version": version, "service": reference, **more},
+        "status": {"conditions": [condition]},
+    }
+
+
+def hpa_body(name="web", metric=UTIL, target="60", least=1, most=2, status=None, **more):
+    value = {"type": "AverageValue", "averageValue": target}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        **meta(name, "default", **more),
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": least,
+            "maxReplicas": most,
+            "metrics": [{"type": "Pods", "pods": {"metric": {"name": metric}, "target": value}}],
+        },
+        "status": status or {},
+    }
+
+
+YOUNG = (Value("web-1", NOW_MS - 5_000),)
+
+
+def look(body=None, values=YOUNG, **more):
+    body = body or hpa_body()
+    hpa = read_manifest(Document("test", 0, body, {}))
+    fields = {key: more.pop(key) for key in ("selector", "target_is_absent") if key in more}
+    metric = MetricLook(hpa.metrics[0], "kubectl get --raw /x", values, allowed=True)
+    metric = replace(metric, **more)
+    return HpaLook(hpa, body, **{"selector": "app=web", **fields}, metrics=(metric,))
+
+
+def family(name, *rows):
+    samples = tuple(Sample(tuple(labels.items()), value) for labels, value in rows)
+    return name, Family(name, "gauge", "", samples)
+
+
+def agent(**changed):
+    own = "gpuscale_exporter_"
+    families = {
+        "util": family(
+            UTIL, ({"UUID": "GPU-0", "pod": "web-1"}, 40), ({"UUID": "GPU-1", "pod": ""}, 0)
+        ),
+        "up": family(f"{own}collect_up", ({}, 1)),
+        "gpus": family(f"{own}gpu_up", ({"UUID": "GPU-0"}, 1), ({"UUID": "GPU-1"}, 1)),
+        "pods": family(f"{own}attribution_up", ({}, 1)),
+        "age": family(f"{own}newest_reading_timestamp_seconds", ({}, NOW_MS / 1000 - 2)),
+        **changed,
+    }
+    return (AgentLook("gpu-1", "gpuscale/agent-1", dict(filter(None, families.values()))),)
+
+
+JOB = {"job": "node-agent", "instance": "10.0.0.1:9400"}
+PROMETHEUS = PrometheusLook(
+    "http://prometheus.monitoring.svc:9090",
+    targets=(({"job": "other", "instance": "10.0.0.9:80"}, 0.0), (JOB, 1.0)),
+    names=(({"__name__": UTIL}, 2.0),),
+    usage=(({**JOB, "pod": "web-1", "namespace": "default"}, 3.0),),
+)
+URL = "--prometheus-url=http://prometheus.monitoring.svc:9090"
+OBJECTS = {
+    "nodes": [node(), node("cpu-1", 0, 0, labels={})],
+    "pods": [
+        pod("web-1", labels={"app": "web"}, gpus=1),
+        pod("agent-1", "gpuscale", labels=AGENT_LABELS),
+    ],
+    "services": [
+        service("prometheus", "monitoring", 9090),
+        service("gpuscale-metrics-api", "gpuscale", 443, API_LABELS),
+    ],
+    "daemonsets": [workload("agent", "gpuscale", AGENT_LABELS, ANY)],
+    "deployments": [
+        workload("web", gpus=1),
+        workload("api", "gpuscale", API_LABELS, args=[URL]),
+    ],
+    "apiservices": [api_service()],
+}
+
+
+def cluster(hpas=None, agents=None, **changed):
+    plain = {key: changed.pop(key) for key in list(changed) if key in Snapshot.__slots__}
+    looks = {kind: Look(items) for kind, items in {**OBJECTS, **changed}.items()}
+    fields = {
+        "hpa_versions": ("autoscaling/v1", "autoscaling/v2"),
+        "looks": looks,
+        "agents": agent() if agents is None else agents,
+        "prometheus": PROMETHEUS,
+        "served": {"custom.metrics.k8s.io": Look([{"name": f"pods/{UTIL}"}])},
+        "hpas": (look(),) if hpas is None else hpas,
+        **plain,
+    }
+    return Snapshot(NOW_MS, **fields)
+
+
+def both(kind, *more, without=None):
+    return [each for each in OBJECTS[kind] if each["metadata"]["name"] != without] + list(more)
+
+
+def quota(used):
+    hard = {f"requests.{GPU}": "1"}
+    status = {"hard": hard, "used": {f"requests.{GPU}": used}}
+    return [{**meta("gpus", "default"), "status": status}]
+
+
+def condition(kind, reason, status="False"):
+    listed = [{"type": kind, "status": status, "reason": reason, "message": "because"}]
+    return {"conditions": listed, "currentReplicas": 1, "desiredReplicas": 2}
+
+
+def status_map(text="autoscalerStatus: Running"):
+    return [{**meta("cluster-autoscaler-status", "kube-system"), "data": {"status": text}}]
+
+
+TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+TAINTED = [node(taints=[TAINT])]
+EKS = {"eks.amazonaws.com/nodegroup": "gpus", "node.kubernetes.io/instance-type": "g5.xlarge"}
+BARE = [node(gives=0, has=0)]
+PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+KILLED = {"terminated": {"exitCode": 137, "reason": "Error"}}
+RESTARTED = {"name": "main", "restartCount": 7, "lastState": KILLED}
+PROBED = pod(
+    "dcgm-exporter-1",
+    status={"phase": "Running", **ready(), "containerStatuses": [RESTARTED]},
+    image="dcgm-exporter",
+    livenessProbe={"initialDelaySeconds": 5, "httpGet": {"path": "/health", "port": 9400}},
+)
+EVENT = {
+    **meta("e", "default"),
+    "involvedObject": {"kind": "Pod", "name": "web-2", "namespace": "default"},
+    "message": f"pod didn't trigger scale-up: 1 Insufficient {GPU}",
+}
+POOL = {
+    **meta("gpu"),
+    "spec": {"limits": {GPU: "2"}},
+    "status": {"resources": {GPU: "2"}},
+}
+SCALED = {**meta("batch", "default"), "spec": {}}
+EXTERNAL = "v1beta1.external.metrics.k8s.io"
+PENDING = both("pods", waiting_pod())
+RENAMED = replace(PROMETHEUS, usage=(({**JOB, "pod": "agent-1", "exported_pod": "web-1"}, 3.0),))
+ADAPTER_ELSEWHERE = [
+    workload("web", gpus=1),
+    workload("prometheus-adapter", "m", args=["--prometheus-url", "http://prom.m.svc:80"]),
+]
+MIG = family("DCGM_FI_DEV_FB_USED", ({"UUID": "GPU-0", "GPU_I_PROFILE": "1g.5gb"}, 1))
+ENDED_MS = NOW_MS - 10 * 366 * 86_400_000
+
+
+def bundle():
+    return base64.b64encode(make_ca(ENDED_MS).certificate).decode()
+
+
+CASES = [
+    ("cannot-see", {"looks": {"nodes": Look(fault="403", needs="nodes")}}, "--resource=nodes"),
+    ("no-gpu-nodes", {"nodes": [], "pods": [waiting_pod()], "agents": ()}, "gpuscale render"),
+    ("gpu-node-not-ready", {"nodes": [node(status=ready("False"))]}, "kubectl describe node"),
+    ("gpu-node-unlabelled", {"nodes": [node(labels={})]}, "kubectl label node gpu-1 gpuscale.dev"),
+    (
+        "accelerator-label-missing",
+        {"nodes": [node(labels=EKS)], "autoscaler-status": status_map()},
+        "k8s.amazonaws.com/accelerator",
+    ),
+    ("no-device-plugin", {"nodes": BARE}, "devicePlugin.enabled"),
+    (
+        "device-plugin-taint",
+        {
+            "nodes": [node(gives=0, has=0, taints=[TAINT])],
+            "daemonsets": both("daemonsets", workload("plugin", image=PLUGIN)),
+        },
+        '"key": "sku"',
+    ),
+    (
+        "device-plugin-not-ready",
+        {
+            "nodes": BARE,
+            "pods": both("pods", pod("p", status={"phase": "Pending"}, image=PLUGIN)),
+        },
+        "kubectl logs -n default p",
+    ),
+    (
+        "no-allocatable-gpu",
+        {"nodes": BARE, "pods": both("pods", pod("p", image=PLUGIN))},
+        "kubectl logs -n default p",
+    ),
+    ("gpus-unhealthy", {"nodes": [node(gives=1)]}, "kubectl describe node gpu-1"),
+    ("taint-not-tolerated", {"nodes": TAINTED}, "kubectl patch deployment web -n default"),
+    (
+        "no-node-agent",
+        {"pods": both("pods", without="agent-1"), "daemonsets": [], "agents": ()},
+        "Install",
+    ),
+    (
+        "node-without-agent",
+        {
+            "nodes": TAINTED,
+            "pods": both("pods", without="agent-1"),
+            "daemonsets": [workload("agent", "gpuscale", AGENT_LABELS)],
+            "agents": (),
+        },
+        "kubectl patch daemonset agent -n gpuscale",
+    ),
+    (
+        "agent-not-ready",
+        {
+            "pods": both(
+                "pods",
+                pod("agent-1", "gpuscale", labels=AGENT_LABELS, status={"phase": "Pending"}),
+                without="agent-1",
+            ),
+            "agents": (),
+        },
+        "kubectl logs -n gpuscale agent-1",
+    ),
+    ("probe-too-early", {"pods": both("pods", PROBED)}, "startupProbe"),
+    (
+        "agent-unreachable",
+        {"agents": (AgentLook("gpu-1", "gpuscale/agent-1", fault="refused"),)},
+        "--agent gpu-1=http://127.0.0.1:9400",
+    ),
+    (
+        "driver-unreadable",
+        {"agents": agent(up=family("gpuscale_exporter_collect_up", ({}, 0)))},
+        "/proxy/readyz?verbose",
+    ),
+    (
+        "gpu-unreadable",
+        {"agents": agent(gpus=family("gpuscale_exporter_gpu_up", ({"UUID": "GPU-1"}, 0)))},
+        "XID",
+    ),
+    (
+        "fewer-gpus-read",
+        {"agents": agent(util=family(UTIL, ({"UUID": "GPU-0", "pod": "web-1"}, 4)))},
+        "NVIDIA_VISIBLE_DEVICES=all",
+    ),
+    (
+        "old-reading",
+        {
+            "agents": agent(
+                age=family(
+                    "gpuscale_exporter_newest_reading_timestamp_seconds",
+                    ({}, NOW_MS / 1000 - 61),
+                )
+            )
+        },
+        "--collect-interval",
+    ),
+    (
+        "no-gpu-util",
+        {"agents": agent(util=family("DCGM_FI_DEV_GPU_TEMP", ({"UUID": "GPU-0"}, 4)))},
+        f"{UTIL}, gauge",
+    ),
+    ("no-gpu-util", {"agents": agent(util=MIG)}, "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
+    (
+        "attribution-lost",
+        {"agents": agent(pods=family("gpuscale_exporter_attribution_up", ({}, 0)))},
+        "pod-resources",
+    ),
+    (
+        "no-pod-labels",
+        {"agents": agent(util=family(UTIL, ({"UUID": "GPU-0"}, 4), ({"UUID": "GPU-1"}, 4)))},
+        "--kubernetes",
+    ),
+    (
+        "wrong-prometheus-address",
+        {"deployments": ADAPTER_ELSEWHERE},
+        "--prometheus-url=http://prometheus.monitoring.svc:9090",
+    ),
+    (
+        "prometheus-unreachable",
+        {"prometheus": PrometheusLook("http://p", fault="refused")},
+        "--prometheus-url",
+    ),
+    (
+        "no-scrape-target",
+        {"prometheus": replace(PROMETHEUS, targets=PROMETHEUS.targets[:1], usage=())},
+        "ServiceMonitor",
+    ),
+    (
+        "target-down",
+        {"prometheus": replace(PROMETHEUS, targets=((JOB, 0.0),))},
+        "NetworkPolicy",
+    ),
+    ("no-series", {"prometheus": replace(PROMETHEUS, usage=())}, "metricRelabeling"),
+    (
+        "pod-is-exported-pod",
+        {
+            "prometheus": RENAMED,
+            "hpas": (look(values=()),),
+            "servicemonitors": [{**meta("gpu", "m"), "spec": {"endpoints": [{"port": "x"}]}}],
+        },
+        "kubectl patch servicemonitor gpu -n m --type=json",
+    ),
+    (
+        "old-series",
+        {"prometheus": replace(PROMETHEUS, usage=((JOB, 121.0),))},
+        "scrape interval",
+    ),
+    ("no-metrics-api", {"apiservices": []}, "Install the metrics API."),
+    (
+        "api-unavailable",
+        {"apiservices": [api_service(status="False", condition={"reason": "MissingEndpoints"})]},
+        "no pod behind",
+    ),
+    (
+        "api-certificate",
+        {
+            "apiservices": [api_service(status="False", condition={"message": "x509: unknown"})],
+            "bundles": {API: "Q0E="},
+        },
+        '"caBundle":"Q0E="',
+    ),
+    ("api-certificate-ends", {"apiservices": [api_service(caBundle=bundle())]}, "certificates"),
+    (
+        "api-not-verified",
+        {"apiservices": [api_service(insecureSkipTLSVerify=True)]},
+        "kubectl patch apiservice",
+    ),
+    (
+        "api-of-somebody-else",
+        {"apiservices": [api_service(server="prometheus-adapter")]},
+        "--replace",
+    ),
+    (
+        "keda-conflict",
+        {
+            "apiservices": both("apiservices", api_service(EXTERNAL, "prometheus-adapter")),
+            "scaledobjects": [SCALED],
+        },
+        "keda-operator-metrics-apiserver",
+    ),
+    ("api-without-metrics", {"served": {"custom.metrics.k8s.io": Look()}}, "gpuscale lint"),
+    (
+        "hpa-not-allowed",
+        {"hpas": (look(allowed=False),)},
+        "--serviceaccount=kube-system:horizontal-pod-autoscaler",
+    ),
+    (
+        "old-api-version",
+        {"hpas": (look(hpa_body(managedFields=[{"apiVersion": "autoscaling/v2beta1"}])),)},
+        "metric.name",
+    ),
+    ("no-scale-target", {"hpas": (look(target_is_absent=True, selector=""),)}, "scaleTargetRef"),
+    (
+        "no-gpu-request",
+        {"deployments": [workload("web")]},
+        f"kubectl set resources -n default deployment web --limits={GPU}=1",
+    ),
+    (
+        "no-value",
+        {"hpas": (look(values=(), fault="404: the server could not find the metric"),)},
+        "Correct the metric's name",
+    ),
+    (
+        "no-value",
+        {
+            "hpas": (
+                look(
+                    values=(),
+                    explanation={
+                        "hops": [
+                            {"hop": "rule", "state": "ok", "said": "", "fix": ""},
+                            {"hop": "labels", "state": "failed", "said": "no", "fix": "map it"},
+                        ]
+                    },
+                ),
+            )
+        },
+        "map it",
+    ),
+    (
+        "pods-without-value",
+        {"pods": both("pods", pod("web-3", labels={"app": "web"}))},
+        "gpuscale metrics-api why pods/default/web-3",
+    ),
+    (
+        "old-value",
+        {"hpas": (look(values=(Value("web-1", NOW_MS - 120_001),)),)},
+        "gpuscale metrics-api why",
+    ),
+    (
+        "not-scaling",
+        {"hpas": (look(hpa_body(status=condition("ScalingActive", "FailedGetPodsMetric"))),)},
+        "kubectl describe hpa",
+    ),
+    (
+        "at-max",
+        {"hpas": (look(hpa_body(status=condition("ScalingLimited", "TooManyReplicas", "True"))),)},
+        '"maxReplicas":3',
+    ),
+    ("min-is-max", {"hpas": (look(hpa_body(least=2)),)}, '"maxReplicas":3'),
+    (
+        "quota-full",
+        {
+            "resourcequotas": quota("1"),
+            "hpas": (look(hpa_body(status=condition("Any", "Any"))),),
+        },
+        f'"requests.{GPU}":"2"',
+    ),
+    ("quota-below-max", {"resourcequotas": quota("0")}, f'"requests.{GPU}":"2"'),
+    ("no-node-autoscaler", {"pods": PENDING}, "nodePool"),
+    (
+        "template-without-gpu",
+        {
+            "nodes": [],
+            "agents": (),
+            "pods": [waiting_pod()],
+            "autoscaler-status": status_map(),
+            "events": [EVENT],
+        },
+        "node-template/resources/nvidia.com/gpu",
+    ),
+    (
+        "autoscaler-unhealthy",
+        {"autoscaler-status": status_map("scaleUp:\n  status: Backoff\n")},
+        "kubectl get configmap",
+    ),
+    ("node-pool-limit", {"pods": PENDING, "nodepools": [POOL]}, f'"{GPU}":"3"'),
+    (
+        "pods-wait-long",
+        {"pods": both("pods", waiting_pod(901)), "autoscaler-status": status_map()},
+        "kubectl describe pod -n default web-2",
+    ),
+    (
+        "lint/unreachable-target",
+        {"hpas": (look(hpa_body(target="100")),)},
+        "Choose a target below",
+    ),
+]
+
+
+def findings_of(snapshot):
+    return {finding.check.id: finding for finding in diagnose(snapshot).findings}
+
+
+def test_a_healthy_cluster_gives_nothing():
+    assert findings_of(cluster()) == {}
+
+
+@pytest.mark.parametrize(
+    ("check", "changed", "fix"),
+    [pytest.param(*case, id=f"{number}-{case[0]}") for number, case in enumerate(CASES)],
+)
+def test_a_trouble_has_its_name_and_its_fix(check, changed, fix):
+    found = findings_of(cluster(**changed))
+    assert check in found
+    assert fix in f"{found[check].fix.say} {found[check].fix.command}"
+
+
+def test_every_check_has_a_case_and_every_hop_a_check():
+    assert {check for check, *_ in CASES if not check.startswith(LINT)} == set(CHECKS)
+    assert {check.hop for check in CHECKS.values()} == set(HOPS)
+
+
+# What must not be taken for a trouble
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"nodes": [], "pods": [], "agents": (), "hpas": ()}, id="pool-at-zero"),
+        pytest.param(
+            {
+                "nodes": [],
+                "agents": (),
+                "pods": [waiting_pod(899)],
+                "autoscaler-status": status_map(),
+            },
+            id="node-on-its-way",
+        ),
+        pytest.param(
+            {"nodes": [node(has=8, gives=8, labels={"nvidia.com/gpu.replicas": "4"})]},
+            id="shared-gpus-are-more-than-are-read",
+        ),
+        pytest.param(
+            {"nodes": [node(taints=[{"key": "node.kubernetes.io/x", "effect": "NoSchedule"}])]},
+            id="taint-of-the-moment",
+        ),
+        pytest.param(
+            {"prometheus": replace(PROMETHEUS, usage=RENAMED.usage)}, id="renamed-and-mapped"
+        ),
+        pytest.param(
+            {"hpas": (look(values=(Value("web-1", NOW_MS - 120_000),)),)}, id="just-young-enough"
+        ),
+        pytest.param({"prometheus": PrometheusLook()}, id="without-a-prometheus"),
+    ],
+)
+def test_what_is_well_gives_nothing(changed):
+    labels = {"nvidia.com/gpu.present": "true"}
+    for each in changed.get("nodes", ()):
+        each["metadata"]["labels"] |= labels
+    assert findings_of(cluster(**changed)) == {}
+
+
+def test_all_troubles_are_told_and_not_only_the_first():
+    snapshot = cluster(
+        nodes=[node(gives=1)], apiservices=[], hpas=(look(hpa_body(least=2), values=()),)
+    )
+    assert set(findings_of(snapshot)) == {
+        "gpus-unhealthy",
+        "no-metrics-api",
+        "no-value",
+        "min-is-max",
+    }
+
+
+def test_a_report_names_hops_findings_and_fixes():
+    report = diagnose(cluster(nodes=[node(labels={})], hpas=(look(hpa_body(least=2)),)))
+    lines = list(text_lines(report))
+    assert "nodes: 1 warning" in lines
+    assert "  warning [gpu-node-unlabelled] node/gpu-1" in lines
+    assert "       kubectl label node gpu-1 gpuscale.dev/gpu=true" in lines
+    assert lines[-1] == ("2 warnings; looked at 1 nodes, 1 GPU nodes, 1 agents, 1 HPAs, 1 metrics")
+    told = json.loads(json.dumps(document(report)))
+    assert [each["safe"] for each in told["findings"]] == [True, False]
+    assert not told["healthy"]
+
+
+def test_notes_leave_a_cluster_healthy():
+    report = diagnose(cluster(apiservices=[api_service(insecureSkipTLSVerify=True)]))
+    assert report.findings
+    assert report.is_healthy
