@@ -187,11 +187,11 @@ def _needed_by(rule: Rule) -> frozenset[str] | None:
 
 def _shapes(series: Sequence[Mapping[str, str]]) -> tuple[SeriesShape, ...]:
     """Return each distinct shape, in the order of its first series."""
-    found = {
-        SeriesShape(labels[METRIC_NAME], frozenset(labels) - {METRIC_NAME}): None
-        for labels in series
-        if METRIC_NAME in labels
+    # Series by the thousand have the same few lists of label names, which are quick to tell apart.
+    lists = {
+        (labels[METRIC_NAME], tuple(labels)): None for labels in series if METRIC_NAME in labels
     }
+    found = {SeriesShape(name, frozenset(names) - {METRIC_NAME}): None for name, names in lists}
     return tuple(found)
 
 
