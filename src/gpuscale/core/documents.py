@@ -155,7 +155,7 @@ def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
     return Problem(source, line, None, reason, "YAML text")
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """Writes texts of several lines as blocks, and the same object twice instead of by reference."""
 
     def ignore_aliases(self, data: object) -> bool:
@@ -163,7 +163,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

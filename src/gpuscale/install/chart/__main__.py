@@ -1,0 +1,21 @@
+"""`python -m gpuscale.install.chart FOLDER`: write the Helm chart."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from gpuscale.install.chart.chart import chart_files
+
+
+def main() -> None:
+    """Write the chart to a folder, and nothing else stays in it."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "charts/gpuscale")
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, text in chart_files().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

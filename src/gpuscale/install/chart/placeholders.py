@@ -1,0 +1,162 @@
+"""Fields of the values file that are passed through: rendered as marks, then turned into expressions.
+
+A mark is a text or number that occurs nowhere else. Where rendering makes something of a field (a duration's
+text, a port out of an address), the mark is made into the same, and that is what is looked for.
+"""
+
+import base64
+import json
+import re
+from typing import Any
+
+from gpuscale.core.durations import format_duration
+from gpuscale.install.certificates import ServingCertificate
+from gpuscale.install.values import (
+    Agent,
+    DevicePlugin,
+    Image,
+    Metadata,
+    MetricsApi,
+    Prometheus,
+    Samples,
+    Scale,
+    Taint,
+    Values,
+    ValuesSpec,
+    Workload,
+)
+
+V = "$.Values"
+_TEXT = "xq{}qx"
+_URL_PORT = 45_781
+_COLLECT_MS, _SCRAPE_MS = 7_001_013, 8_002_017
+_URL = f"http://xqurlqx:{_URL_PORT}"
+_URL_PORT_EXPRESSION = (
+    f'regexFind "[0-9]+$" (urlParse {V}.spec.prometheus.url).host | default '
+    f'(ternary 443 80 (hasPrefix "https:" {V}.spec.prometheus.url)) | int'
+)
+_CERTIFICATE = ServingCertificate("xqcaqx", "xqcertificateqx", "xqkeyqx")
+
+
+def _mark(name: str) -> str:
+    return _TEXT.format(name)
+
+
+TEXTS: dict[str, str] = {
+    _mark("name"): f"{V}.metadata.name",
+    _mark("namespace"): "$.Release.Namespace",
+    _mark("repository"): f"{V}.spec.image.repository",
+    _mark("tag"): f"{V}.spec.image.tag",
+    _mark("pullpolicy"): f"{V}.spec.image.pullPolicy",
+    _mark("pullsecret"): f"{V}.spec.image.pullSecret",
+    _mark("runtimeclass"): f"{V}.spec.agent.runtimeClass",
+    _mark("podresources"): f"{V}.spec.agent.podResourcesPath",
+    format_duration(_COLLECT_MS): f"{V}.spec.agent.collectInterval",
+    format_duration(_SCRAPE_MS): f"{V}.spec.prometheus.scrapeInterval",
+    _mark("issuer"): f"{V}.spec.metricsApi.issuer",
+    _mark("rules"): f"{V}.spec.metricsApi.rules",
+    "xqexternalqx": f"{V}.spec.metricsApi.externalName",
+    _URL: f"{V}.spec.prometheus.url",
+    _mark("release"): f"{V}.spec.prometheus.release",
+    _mark("prometheusimage"): f"{V}.spec.prometheus.image",
+    _mark("pluginimage"): f"{V}.spec.devicePlugin.image",
+    _mark("samples"): f"{V}.spec.samples.namespace",
+    _mark("vision"): f"{V}.spec.samples.visionImage",
+    _mark("taintkey"): f"{V}.spec.taint.key",
+    _mark("taintvalue"): f"{V}.spec.taint.value",
+    _mark("tainteffect"): f"{V}.spec.taint.effect",
+    "xq[.]workloadqx": '$scale.workload.name | replace "." "[.]"',
+    "xq.workloadqx": "$scale.workload.name",
+    _mark("workloadnamespace"): "$scale.workload.namespace",
+    "345678": "$scale.target",
+    base64.b64encode(b"xqcaqx").decode(): "$ca",
+    base64.b64encode(b"xqcertificateqx").decode(): "$certificate",
+    base64.b64encode(b"xqkeyqx").decode(): "$key",
+}
+"""Marks in texts, longest names first where one could be part of another."""
+NUMBERS: dict[int, str] = {
+    45_001: f"{V}.spec.metricsApi.replicas | int",
+    45_002: f"{V}.spec.metricsApi.port | int",
+    45_003: f"{V}.spec.samples.mnistJobs | int",
+    45_004: f"{V}.spec.devicePlugin.replicas | int",
+    45_005: "$scale.minReplicas | int",
+    45_006: "$scale.maxReplicas | int",
+    45_007: "$scale.scaleDownStabilizationSeconds | int",
+    _URL_PORT: _URL_PORT_EXPRESSION,
+}
+_FOUND = re.compile("|".join(re.escape(mark) for mark in TEXTS))
+_FOUND_NUMBER = re.compile(r"\b450\d\d\b")
+
+
+def marked_values() -> Values:
+    """Return values with a mark in every field that is passed through, and everything switched on.
+
+    They are not checked: no mark is a port or a label's value.
+    """
+    workload = Workload.model_construct(
+        kind="Deployment", name="xq.workloadqx", namespace=_mark("workloadnamespace")
+    )
+    scale = Scale.model_construct(
+        workload=workload,
+        target=345_678.0,
+        min_replicas=45_005,
+        max_replicas=45_006,
+        scale_down_stabilization_seconds=45_007,
+    )
+    spec = ValuesSpec.model_construct(
+        namespace=_mark("namespace"),
+        image=Image.model_construct(
+            repository=_mark("repository"), tag=_mark("tag"), pull_policy=_mark("pullpolicy")
+        ),
+        scale=(scale,),
+        taint=Taint.model_construct(
+            key=_mark("taintkey"), value=_mark("taintvalue"), effect=_mark("tainteffect")
+        ),
+        agent=Agent.model_construct(
+            collect_interval=_COLLECT_MS, pod_resources_path=_mark("podresources")
+        ),
+        metrics_api=MetricsApi.model_construct(replicas=45_001, port=45_002),
+        prometheus=Prometheus.model_construct(
+            url=_URL, scrape_interval=_SCRAPE_MS, image=_mark("prometheusimage")
+        ),
+        device_plugin=DevicePlugin.model_construct(
+            enabled=True, image=_mark("pluginimage"), replicas=45_004
+        ),
+        samples=Samples.model_construct(namespace=_mark("samples")),
+    )
+    return Values.model_construct(metadata=Metadata.model_construct(name=_mark("name")), spec=spec)
+
+
+def marked_certificate() -> ServingCertificate:
+    """Return a certificate that is marks."""
+    return _CERTIFICATE
+
+
+def mark(name: str) -> str:
+    """Return the mark of an optional field."""
+    return _mark(name)
+
+
+def scalar(value: Any, indent: int) -> str:  # noqa: ANN401 - any YAML scalar
+    """Return a scalar as YAML, its marks as template expressions; texts of several lines as a block."""
+    if isinstance(value, int) and not isinstance(value, bool) and value in NUMBERS:
+        return f"{{{{ {NUMBERS[value]} }}}}"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if value in TEXTS:
+        return f"{{{{ {TEXTS[value]} | toString | toJson }}}}"
+    if "\n" in value:
+        return _block(value, indent)
+    return _expressed(json.dumps(value, ensure_ascii=False))
+
+
+def _block(text: str, indent: int) -> str:
+    lines = _expressed(text).splitlines()
+    return "\n".join(["|", *(f"{' ' * indent}{line}" if line else "" for line in lines)])
+
+
+def _expressed(text: str) -> str:
+    """Return a text whose marks are expressions and whose braces mean nothing to a template."""
+    safe = text.replace("{{", '{{ "{{" }}')
+    with_texts = _FOUND.sub(lambda found: f"{{{{ {TEXTS[found[0]]} }}}}", safe)
+    return _FOUND_NUMBER.sub(lambda found: f"{{{{ {NUMBERS[int(found[0])]} }}}}", with_texts)
