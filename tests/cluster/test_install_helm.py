@@ -1,0 +1,75 @@
+"""The Helm chart on a real Kubernetes: installed, upgraded, left alone by `gpuscale`, and removed."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuscale.testing.cluster import wait_until
+
+BIN = Path(sys.executable).parent
+HELM = shutil.which("helm", path=f"{BIN}:/usr/local/bin:/usr/bin")
+CHART = Path(__file__).parents[2] / "charts" / "gpuscale"
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(HELM is None, reason="needs helm, of the package helm-binary"),
+]
+SECRET = ("secret", "gpuscale-metrics-api-tls", "--namespace=gpuscale")
+
+
+def values(**spec):
+    scale = {"workload": {"name": "vision-api"}, "target": 60, "maxReplicas": 4}
+    # A metrics API where nothing listens: no pod of the chart is asked for anything here.
+    api = {"externalName": "localhost", "port": 1}
+    return json.dumps({"spec": {"scale": [scale], "metricsApi": api, **spec}})
+
+
+@pytest.fixture
+def helm(plane, tmp_path):
+    def run(*arguments, text=None):
+        command = [HELM, f"--kubeconfig={plane.admin}", "--namespace=gpuscale", *arguments]
+        if text is not None:
+            (tmp_path / "values.yaml").write_text(text)
+            command += [CHART, f"--values={tmp_path / 'values.yaml'}"]
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=240
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def gpuscale(plane, name, *arguments):
+    command = [BIN / "gpuscale", name, *arguments, f"--kubeconfig={plane.admin}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+def test_the_chart_installs_upgrades_and_goes(plane, helm, tmp_path):
+    helm("install", "gpu", "--create-namespace", text=values())
+    certificate = plane.get(*SECRET)["data"]["tls.crt"]
+    service = plane.get("apiservice", "v1beta2.custom.metrics.k8s.io")
+    assert service["spec"]["caBundle"] == plane.get(*SECRET)["data"]["ca.crt"]
+    assert plane.get("hpa", "vision-api-gpu")["spec"]["maxReplicas"] == 4
+
+    helm("upgrade", "gpu", text=values(networkPolicies=False))
+    assert plane.get(*SECRET)["data"]["tls.crt"] == certificate
+    assert plane.get("networkpolicies", "--namespace=gpuscale")["items"] == []
+
+    (tmp_path / "mine.yaml").write_text(values())
+    refused = gpuscale(plane, "install", tmp_path / "mine.yaml")
+    assert refused.returncode == 2
+    assert "is there already, of Helm's release gpu" in refused.stderr
+    assert gpuscale(plane, "uninstall").stdout == "there is no installation gpuscale\n"
+
+    helm("uninstall", "gpu")
+    everywhere = ("--all-namespaces", "--selector=gpuscale.dev/install=gpuscale")
+    kinds = "hpa,deployments,daemonsets,configmaps,secrets,services,apiservices,clusterroles,pods"
+    wait_until(lambda: not plane.get(kinds, *everywhere)["items"], "everything to be gone", 60)
+    plane.kubectl("delete", "namespace", "gpuscale")
