@@ -1,5 +1,7 @@
 """Values that fit what is there: what is changed, what is proposed, and what is said of it."""
 
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -156,3 +158,26 @@ def test_a_file_is_written_once(tmp_path):
 def test_wrong_answers_are_refused(tmp_path, flags, message):
     done = init(tmp_path, *flags)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_on_a_terminal_it_asks_for_what_was_not_said(tmp_path):
+    terminal, theirs = pty.openpty()
+    os.write(terminal, b"statefulset/ml/llm\neks\n45\n6\n")
+    process = subprocess.Popen(
+        [GPUSCALE, "init"],
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, said = process.communicate(timeout=60)
+    os.close(terminal)
+    os.close(theirs)
+    assert process.returncode == 0, said
+    assert "Target of gpu-utilization (%) [60" in said
+    (document,) = load_documents((tmp_path / "values.yaml").read_text(), "values.yaml")
+    spec = document.data["spec"]
+    (given,) = spec["scale"]
+    assert given["workload"] == {"kind": "StatefulSet", "namespace": "ml", "name": "llm"}
+    assert (spec["provider"], given["target"], given["maxReplicas"]) == ("eks", 45, 6)
