@@ -242,7 +242,9 @@ class ValuesSpec(Model):
             where = f"scale[{index}]"
             name = (scale.workload.namespace, scale.workload.name)
             if name in seen:
-                faults.append(f"found {where}.workload twice, expected each name once per namespace")
+                faults.append(
+                    f"found {where}.workload twice, expected each name once per namespace"
+                )
             seen.add(name)
             faults += [f"found {where}: {fault}" for fault in self._faults_of(scale)]
         return faults
