@@ -27,7 +27,8 @@ def render(
             "--output-dir",
             "-o",
             metavar="FOLDER",
-            help="Write one file per object and those of the node pool; - prints the objects.",
+            help="Write one file per object, and beside them those of the node pool (node-pool), rule "
+            "files (rules) and dashboards (dashboards); - prints the objects.",
         ),
     ] = _STDOUT,
 ) -> None:
@@ -77,6 +78,8 @@ def rendered(values: "Values") -> "tuple[Object, ...]":
 
 
 def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> None:
+    from gpuscale.install.boards.catalogue import board_files
+    from gpuscale.install.parts.scraping import rule_texts
     from gpuscale.install.pools.render import pool_files
     from gpuscale.install.render import manifest
 
@@ -85,6 +88,8 @@ def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> Non
         for number, each in enumerate(objects, 1)
     }
     texts |= {f"node-pool/{each.name}": each.text for each in pool_files(values)}
+    texts |= {f"rules/{name}": text for name, text in rule_texts(values).items()}
+    texts |= {f"dashboards/{name}": text for name, text in board_files(values).items()}
     try:
         for name, text in texts.items():
             path = folder / name

@@ -1,9 +1,10 @@
 """Values to Kubernetes objects: pure, in the order in which they are applied."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.documents import dump_documents
+from gpuscale.install.boards.catalogue import dashboard_objects
 from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.parts.agent import agent_objects
 from gpuscale.install.parts.autoscaling import autoscaling_objects
@@ -50,8 +51,6 @@ class Inputs:
 
     certificate: ServingCertificate | None = None
     """Of the metrics API; None where cert-manager makes it."""
-    alert_groups: Sequence[Mapping[str, object]] = ()
-    """Rule groups with alerts, beside the recording rules."""
 
 
 _PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
@@ -59,7 +58,8 @@ _PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
     lambda values, _: device_plugin_objects(values),
     lambda values, _: agent_objects(values),
     lambda values, _: prometheus_objects(values),
-    lambda values, inputs: scraping_objects(values, inputs.alert_groups),
+    lambda values, _: scraping_objects(values),
+    lambda values, _: dashboard_objects(values),
     lambda values, _: rule_file_objects(values),
     lambda values, inputs: metrics_api_objects(values, inputs.certificate),
     lambda values, _: network_objects(values),

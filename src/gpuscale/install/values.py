@@ -157,6 +157,33 @@ class DevicePlugin(Model):
     mig_strategy: Literal["none", "single", "mixed"] = "none"
 
 
+class Alerts(Model):
+    """Alert rules, beside the recording rules."""
+
+    enabled: bool = True
+    idle: PositiveDuration = 1_800_000
+    """How long a GPU may do nothing for the pod that has it."""
+    node_start: PositiveDuration = 900_000
+    """How long a pod may wait for a GPU: a little longer than a node takes."""
+    docs_url: Word = "docs/alerts.md"
+    """Where the page about alerts is for you; each alert leads to its section there."""
+
+
+class Dashboards(Model):
+    """Grafana's dashboards, as ConfigMaps that its sidecar loads."""
+
+    enabled: bool = True
+    namespace: Label | None = None
+    """Where Grafana looks for them; absent: the installation's."""
+    label: str = Field(default="grafana_dashboard", pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$")
+    """Label that the sidecar selects by; its value is 1."""
+    folder: str = Field(default="gpuscale", pattern=r"^[^\x00-\x1f]+$", max_length=64)
+    """Folder in Grafana, where the sidecar is told to heed the annotation `grafana_folder`."""
+    gpu_hour_price: float = Field(default=2.5, ge=0, le=MAX_TARGET)
+    """What a GPU costs per hour; the dashboard's own variable can be changed there."""
+    currency: Literal["USD", "EUR", "GBP", "JPY", "KRW", "CNY", "INR"] = "USD"
+
+
 class Samples(Model):
     """Workloads to try it with."""
 
@@ -225,6 +252,8 @@ class ValuesSpec(Model):
     device_plugin: DevicePlugin = DevicePlugin()
     recording_rules: bool = True
     """The `_AVG` series."""
+    alerts: Alerts = Alerts()
+    dashboards: Dashboards = Dashboards()
     network_policies: bool = True
     samples: Samples = Samples()
     node_pool: NodePool | None = None

@@ -64,6 +64,8 @@ class FakeInstance:
     busy_percent: Scripted = 0
     used_mib: int = 12
     processes: list[FakeProcess] = field(default_factory=list)
+    tensor_percent: Scripted | None = None
+    """None is a driver that does not measure it."""
 
 
 @dataclass(slots=True)

@@ -24,6 +24,8 @@ ALL_OFF = {
     "metricsApi": {"enabled": False},
     "prometheus": PLAIN,
     "recordingRules": False,
+    "alerts": {"enabled": False},
+    "dashboards": {"enabled": False},
     "networkPolicies": False,
 }
 
@@ -161,16 +163,20 @@ def test_a_rule_file_of_the_users_own_is_used_as_it_is():
 def test_prometheus_takes_its_configuration_and_rules(tmp_path, honor_labels):
     objects = rendered(values(prometheus={"honorLabels": honor_labels}))
     config = data_of(objects, "ConfigMap", "prometheus", "prometheus.yml")
-    config["rule_files"] = ["recording.yaml"]
-    (job,) = config["scrape_configs"]
-    del job["kubernetes_sd_configs"]  # Debian's promtool is built without it
+    config["rule_files"] = ["*.yaml"]
+    for job in config["scrape_configs"]:
+        del job["kubernetes_sd_configs"]  # Debian's promtool is built without it
+    _, api = config["scrape_configs"]
+    api["authorization"]["credentials_file"] = api["tls_config"]["ca_file"] = "there"
+    (tmp_path / "there").touch()
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-    rules = one(objects, "ConfigMap", "monitoring")["data"]["recording.yaml"]
-    (tmp_path / "recording.yaml").write_text(rules)
+    for name, rules in one(objects, "ConfigMap", "monitoring")["data"].items():
+        (tmp_path / name).write_text(rules)
     command = ["promtool", "check", "config", tmp_path / "prometheus.yml"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "1 rules found" in result.stdout
+    assert "recording.yaml\n  SUCCESS: 1 rules found" in result.stdout
+    assert "alerts.yaml\n  SUCCESS: 22 rules found" in result.stdout
 
 
 PODS = {  # two pods of one Deployment, one of a StatefulSet, one GPU that nobody has
@@ -233,7 +239,7 @@ def _mean(**labels):
 
 
 def test_an_operators_monitor_keeps_the_workloads_labels():
-    found = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor")
+    found = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor", "node-agent")
     assert found["metadata"]["labels"]["release"] == "kps"
     (endpoint,) = found["spec"]["endpoints"]
     assert endpoint["honorLabels"] is True
@@ -246,8 +252,55 @@ def test_a_plain_prometheus_finds_the_agents_by_annotation_and_gets_its_job_read
     objects = rendered(values(prometheus=PLAIN))
     annotations = one(objects, "Service", "node-agent")["metadata"]["annotations"]
     assert annotations["prometheus.io/port"] == "9400"
-    (job,) = data_of(objects, "ConfigMap", "monitoring", "scrape-config.yaml")
-    assert job["honor_labels"] is True
+    agents, _ = data_of(objects, "ConfigMap", "monitoring", "scrape-config.yaml")
+    assert agents["honor_labels"] is True
+
+
+def test_whoever_scrapes_the_metrics_api_says_who_it_is_and_knows_whom_it_asks():
+    """The token must not go to a server that merely listens there, where the CA can be had."""
+    host = "gpuscale-metrics-api.gpuscale.svc"
+    monitor = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor", "metrics-api")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    ca = {"secret": {"name": "gpuscale-metrics-api-tls", "key": "ca.crt"}}
+    assert endpoint["tlsConfig"] == {"ca": ca, "serverName": host}
+    objects = rendered(values())
+    job = data_of(objects, "ConfigMap", "prometheus", "prometheus.yml")["scrape_configs"][1]
+    deployment = one(objects, "Deployment", "prometheus")
+    (mount,) = [
+        each["mountPath"]
+        for each in container(deployment)["volumeMounts"]
+        if each["name"] == "metrics-api-ca"
+    ]
+    assert job["tls_config"] == {"ca_file": f"{mount}/ca.crt", "server_name": host}
+    assert one(objects, "ClusterRole", "prometheus-metrics")["rules"] == [
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    ]
+
+
+@pytest.mark.parametrize("api", [{"enabled": False}, {"externalName": "laptop.example.com"}])
+def test_a_metrics_api_without_pods_is_not_scraped_and_not_missed(api):
+    objects = rendered(values(metricsApi=api))
+    config = data_of(objects, "ConfigMap", "prometheus", "prometheus.yml")
+    assert [each["job_name"] for each in config["scrape_configs"]] == ["gpuscale-node-agent"]
+    groups = data_of(objects, "ConfigMap", "monitoring", "alerts.yaml")["groups"]
+    alerts = {rule["alert"] for group in groups for rule in group["rules"]}
+    assert "GpuMetricsApiDown" not in alerts
+    assert "GpuMetricsApiUnavailable" in alerts
+
+
+def test_dashboards_are_labelled_for_grafanas_sidecar_where_it_looks():
+    dashboards = {"namespace": "monitoring", "label": "dash", "folder": "GPUs"}
+    objects = rendered(values(dashboards=dashboards, prometheus=OPERATOR))
+    found = [each for each in objects if "dash" in each["metadata"]["labels"]]
+    names = ["gpus", "autoscaling", "cost"]
+    assert [each["metadata"]["name"] for each in found] == [
+        f"gpuscale-dashboard-{name}" for name in names
+    ]
+    for each, name in zip(found, names, strict=True):
+        assert each["metadata"]["namespace"] == "monitoring"
+        assert each["metadata"]["labels"]["dash"] == "1"
+        assert each["metadata"]["annotations"] == {"grafana_folder": "GPUs"}
+        assert list(each["data"]) == [f"gpuscale-{name}.json"]
 
 
 HPA_VERSIONS = ["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
@@ -336,11 +389,17 @@ def test_the_agent_finds_gpu_nodes_by_the_providers_labels(provider, label):
     assert found["tolerations"] == [{"operator": "Exists"}]
 
 
-def test_alert_groups_that_are_given_go_where_the_recording_rules_go():
-    found = values(prometheus=OPERATOR)
-    group = {"name": "alerts", "rules": [{"alert": "A", "expr": "vector(1)"}]}
-    rule = one(render(found, Inputs(alert_groups=(group,))), "PrometheusRule")
-    assert [each["name"] for each in rule["spec"]["groups"]] == ["gpuscale-means", "alerts"]
+@pytest.mark.parametrize(
+    ("changes", "groups"),
+    [
+        ({}, ["gpuscale-means", "gpuscale-gpus", "gpuscale-scaling"]),
+        ({"recordingRules": False}, ["gpuscale-gpus", "gpuscale-scaling"]),
+        ({"alerts": {"enabled": False}}, ["gpuscale-means"]),
+    ],
+)
+def test_an_operator_gets_recording_rules_and_alerts_in_one_object(changes, groups):
+    rule = one(rendered(values(prometheus=OPERATOR, **changes)), "PrometheusRule")
+    assert [each["name"] for each in rule["spec"]["groups"]] == groups
 
 
 def test_samples_tolerate_the_installations_taint():

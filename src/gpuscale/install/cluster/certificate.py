@@ -6,7 +6,7 @@ import binascii
 from gpuscale.install.certificates import ServingCertificate, is_usable, make_certificate
 from gpuscale.install.cluster.kinds import KINDS
 from gpuscale.install.cluster.ownership import owner
-from gpuscale.install.parts.metrics_api import secret_name
+from gpuscale.install.parts.common import metrics_api_secret
 from gpuscale.install.values import Values
 from gpuscale.kube.writing import WritingClient
 
@@ -20,7 +20,7 @@ async def certificate_for(client: WritingClient, values: Values, now_ms: int) ->
         ApiUnreachableError: no answer, or not now.
         ApiStatusError: refused.
     """
-    path = _SECRETS.path(secret_name(values), values.spec.namespace)
+    path = _SECRETS.path(metrics_api_secret(values), values.spec.namespace)
     secret = await client.find(path)
     if secret is not None and owner(secret) == values.metadata.name:
         found = _read(secret.get("data") or {})

@@ -20,6 +20,17 @@ def part_name(values: Values, part: str) -> str:
     return f"{values.metadata.name}-{part}"
 
 
+def metrics_api_secret(values: Values) -> str:
+    """Return the name of the Secret with the metrics API's serving certificate."""
+    return part_name(values, "metrics-api-tls")
+
+
+def has_api_pods(values: Values) -> bool:
+    """Return whether the metrics API runs as pods of the installation."""
+    api = values.spec.metrics_api
+    return api.enabled and api.external_name is None
+
+
 def selector(values: Values, part: str) -> dict[str, str]:
     """Return the labels that tell a part's pods from all others."""
     return {

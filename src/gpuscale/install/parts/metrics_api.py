@@ -15,6 +15,7 @@ from gpuscale.install.parts.common import (
     http_probe,
     image_reference,
     metadata,
+    metrics_api_secret,
     part_name,
     pull_secrets,
     restrained,
@@ -113,11 +114,6 @@ def _subject(values: Values) -> Object:
     }
 
 
-def secret_name(values: Values) -> str:
-    """Return the name of the Secret with the serving certificate."""
-    return part_name(values, "metrics-api-tls")
-
-
 def _certificate(values: Values, certificate: ServingCertificate | None) -> list[Object]:
     if values.spec.metrics_api.certificates == "cert-manager":
         return _asked_of_cert_manager(values)
@@ -132,7 +128,7 @@ def _certificate(values: Values, certificate: ServingCertificate | None) -> list
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": metadata(values, PART, name=secret_name(values)),
+            "metadata": metadata(values, PART, name=metrics_api_secret(values)),
             "type": "kubernetes.io/tls",
             "data": {
                 name: base64.b64encode(text.encode()).decode() for name, text in files.items()
@@ -165,13 +161,13 @@ def _serving(values: Values, issuer: Object) -> Object:
     name = part_name(values, PART)
     host = f"{name}.{values.spec.namespace}.svc"
     spec = {
-        "secretName": secret_name(values),
+        "secretName": metrics_api_secret(values),
         "dnsNames": [host, f"{host}.cluster.local"],
         "privateKey": {"algorithm": "ECDSA", "size": 256},
         "usages": ["digital signature", "server auth"],
         "issuerRef": issuer,
     }
-    return _cert_manager(values, "Certificate", secret_name(values), spec)
+    return _cert_manager(values, "Certificate", metrics_api_secret(values), spec)
 
 
 def _cert_manager(values: Values, kind: str, name: str, spec: Object) -> Object:
@@ -215,7 +211,10 @@ def _pod_spec(values: Values) -> Object:
         "containers": [_container(values)],
         "volumes": [
             {"name": "rules", "configMap": {"name": part_name(values, PART)}},
-            {"name": "tls", "secret": {"secretName": secret_name(values), "defaultMode": 0o440}},
+            {
+                "name": "tls",
+                "secret": {"secretName": metrics_api_secret(values), "defaultMode": 0o440},
+            },
         ],
         "securityContext": {"fsGroup": USER_ID},
     }
@@ -291,7 +290,7 @@ def _api_service(values: Values, certificate: ServingCertificate | None, name: s
     found = cluster_metadata(values, PART, name=name)
     trust: Object = {}
     if values.spec.metrics_api.certificates == "cert-manager":
-        found["annotations"] = {INJECT: f"{values.spec.namespace}/{secret_name(values)}"}
+        found["annotations"] = {INJECT: f"{values.spec.namespace}/{metrics_api_secret(values)}"}
     elif certificate is not None:
         trust = {"caBundle": base64.b64encode(certificate.ca.encode()).decode()}
     service = {

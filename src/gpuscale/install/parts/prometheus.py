@@ -5,14 +5,16 @@ from gpuscale.install.parts import scraping
 from gpuscale.install.parts.common import (
     USER_ID,
     Object,
+    cluster_metadata,
     duration,
+    has_api_pods,
     http_probe,
     metadata,
+    metrics_api_secret,
     part_name,
     restrained,
     service_account,
 )
-from gpuscale.install.parts.rules import RECORDING_FILE
 from gpuscale.install.parts.workloads import config_map, service, workload
 from gpuscale.install.values import Values
 
@@ -60,14 +62,35 @@ def _rights(values: Values) -> list[Object]:
             "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
             "subjects": [subject],
         },
+        *(_api_rights(values, subject) if has_api_pods(values) else ()),
+    ]
+
+
+def _api_rights(values: Values, subject: Object) -> list[Object]:
+    """Return what the metrics API asks of whoever scrapes it."""
+    name = part_name(values, "prometheus-metrics")
+    return [
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": cluster_metadata(values, PART, name=name),
+            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": cluster_metadata(values, PART, name=name),
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
+        },
     ]
 
 
 def _configuration(values: Values) -> Object:
     found: Object = {
         "global": {"scrape_interval": duration(values.spec.prometheus.scrape_interval)},
-        "rule_files": [f"/etc/prometheus/rules/{RECORDING_FILE}"],
-        "scrape_configs": [scraping.scrape_config(values)] if values.spec.agent.enabled else [],
+        "rule_files": ["/etc/prometheus/rules/*.yaml"],
+        "scrape_configs": scraping.scrape_configs(values),
     }
     return config_map(values, PART, {"prometheus.yml": dump_documents([found])})
 
@@ -105,6 +128,7 @@ def _container(values: Values) -> Object:
             {"name": "config", "mountPath": "/etc/prometheus/config", "readOnly": True},
             {"name": "rules", "mountPath": "/etc/prometheus/rules", "readOnly": True},
             {"name": "data", "mountPath": "/prometheus"},
+            *_api_mounts(values),
         ],
     }
 
@@ -115,4 +139,26 @@ def _volumes(values: Values) -> list[Object]:
         {"name": "config", "configMap": {"name": part_name(values, PART)}},
         {"name": "rules", "configMap": rules},
         {"name": "data", "emptyDir": {"sizeLimit": "2Gi"}},
+        *_api_volumes(values),
     ]
+
+
+def _api_mounts(values: Values) -> list[Object]:
+    mount = {
+        "name": "metrics-api-ca",
+        "mountPath": scraping.API_CA_FOLDER,
+        "readOnly": True,
+    }
+    return [mount] if has_api_pods(values) else []
+
+
+def _api_volumes(values: Values) -> list[Object]:
+    if not has_api_pods(values):
+        return []
+    # The CA alone: the Secret has the server's key too. cert-manager may make it later than this pod.
+    secret = {
+        "secretName": metrics_api_secret(values),
+        "optional": True,
+        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+    }
+    return [{"name": "metrics-api-ca", "secret": secret}]

@@ -9,6 +9,7 @@ from gpuscale.install.values import Values
 PART = METRICS_API
 RULE_FILE = "rules.yaml"
 RECORDING_FILE = "recording.yaml"
+ALERTS_FILE = "alerts.yaml"
 _HASH = "[bcdfghjklmnpqrstvwxz2456789]"
 """The letters of generated names. Source: k8s.io/apimachinery pkg/util/rand (alphanums)."""
 _OF_DEPLOYMENT = f"(.+)-{_HASH}{{1,10}}-{_HASH}{{5}}"

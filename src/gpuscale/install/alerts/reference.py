@@ -1,0 +1,88 @@
+"""The page about alerts, made of the alerts themselves.
+
+`python -m gpuscale.install.alerts.reference > docs/alerts.md` writes the page.
+"""
+
+import sys
+from collections.abc import Iterable
+
+from gpuscale.core.durations import format_duration
+from gpuscale.install.alerts.alert import Alert, AlertSettings
+from gpuscale.install.alerts.gpus import gpu_alerts
+from gpuscale.install.alerts.groups import anchor
+from gpuscale.install.alerts.scaling import scaling_alerts
+
+_INTRO = """# Alerts
+
+What the alert rules of an installation look for, and what to do. They come with `gpuscale render` and
+`gpuscale install`: as a PrometheusRule where the Prometheus Operator is, else as a file in a ConfigMap.
+`render --output-dir FOLDER` writes them as `rules/alerts.yaml` too, for `promtool` and for a Prometheus of
+any other kind. An Alertmanager is not installed.
+
+```yaml
+spec:
+  alerts:
+    enabled: true      # the switch
+    idle: 30m          # how long a pod may leave its GPU unused
+    nodeStart: 15m     # how long a pod may wait for a node with a GPU
+    docsUrl: docs/alerts.md  # where this page is for you; part of each alert's runbook_url
+```
+
+*critical*: scaling does not work, or a GPU is broken. *warning*: money is lost, or more may follow.
+
+An alert without the series that it needs stays silent. The node agents and the metrics API are scraped by
+what the installation brings. kube-state-metrics is needed for what only Kubernetes knows: the conditions of
+HPAs, requests, pending pods. `aggregator_unavailable_apiservice` is the API server's; clouds that hide the
+control plane hide it too, and then `GpuMetricsApiDown` and `GpuHpaBlind` have to do.
+
+HPAs are looked at if they have a metric with `gpu` or `DCGM_` in its name. Names are those of dcgm-exporter
+up to 4.8.
+
+XIDs: the gauge keeps the latest one, so the same XID a second time is not seen.
+`DCGM_EXP_XID_ERRORS_TOTAL`, which a counters file can switch on, counts all of them. Double-bit errors
+count where the counters file has `DCGM_FI_DEV_ECC_DBE_VOL_TOTAL`; remapped rows always do, from Ampere on.
+
+"""
+_HEAD = """| alert | severity | fires after | needs |
+| --- | --- | --- | --- |
+"""
+_END = """
+This page is generated: `python -m gpuscale.install.alerts.reference > docs/alerts.md` writes it anew.
+"""
+
+
+def alerts_markdown() -> str:
+    """Return the page, with the alerts of an installation with default values."""
+    settings = AlertSettings()
+    alerts = (*gpu_alerts(settings), *scaling_alerts(settings))
+    sections = "".join(_section(alert) for alert in alerts)
+    return f"{_INTRO}{_table(alerts)}{sections}{_END}"
+
+
+def _table(alerts: Iterable[Alert]) -> str:
+    return _HEAD + "".join(_row(each) for each in alerts)
+
+
+def _row(alert: Alert) -> str:
+    link = f"[{alert.name}](#{anchor(alert.name)})"
+    return f"| {link} | {alert.severity} | {_held(alert)} | {', '.join(alert.sources)} |\n"
+
+
+def _held(alert: Alert) -> str:
+    return format_duration(alert.hold_ms) if alert.hold_ms else "at once"
+
+
+def _section(alert: Alert) -> str:
+    return (
+        f"\n## {alert.name}\n\n{alert.meaning}\n\n**What to do.** {alert.action}\n\n"
+        f"```\n{alert.expr}\n```\n"
+    )
+
+
+def main() -> None:
+    """Print the page."""
+    sys.stdout.write(alerts_markdown())
+
+
+if __name__ == "__main__":
+    main()

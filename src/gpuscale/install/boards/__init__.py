@@ -1,0 +1,1 @@
+"""Grafana dashboards, made by code: panels and queries as values, put as JSON for Grafana 10 and later."""
