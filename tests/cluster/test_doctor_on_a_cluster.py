@@ -50,6 +50,7 @@ pytestmark = [
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 LIMIT_S = 60.0
+ROLE = Path(__file__).parents[2] / "docs" / "examples" / "doctor-role.yaml"
 TAINT = Taint("sku", "gpu")
 TOLERATIONS = [{"key": "sku", "operator": "Exists", "effect": "NoSchedule"}]
 ACCOUNT = "system:serviceaccount:gpuscale:gpuscale-metrics-api"
@@ -317,7 +318,7 @@ def test_a_healthy_cluster_gives_no_finding(cluster):
     cluster.healthy()
     code, told = cluster.run()
     assert (code, told.count("nothing wrong")) == (0, 8), told
-    assert "looked at 1 nodes, 1 GPU nodes, 1 agents, 1 HPAs, 1 metrics" in told
+    assert "looked at nodes 1, GPU nodes 1, agents 1, HPAs 1, metrics 1" in told
 
 
 # Broken and repaired, one after another
@@ -595,7 +596,7 @@ TROUBLES = [
     (hpa_of_nothing, "no-scale-target", "404", "scaleTargetRef"),
     (hpa_written_for_old_clusters, "old-api-version", "autoscaling/v1", "autoscaling/v2"),
     (external_metric, "no-metrics-api", "hpa/default/batch", "metricsApi.external"),
-    (taint_without_toleration, "taint-not-tolerated", "1 GPU nodes", '"key": "sku"'),
+    (taint_without_toleration, "taint-not-tolerated", "1 GPU node", '"key": "sku"'),
     (hpa_controller_without_rights, "hpa-not-allowed", "", "kubectl create clusterrolebinding"),
     (api_service_without_a_service, "api-unavailable", "ServiceNotFound", "-n gpuscale"),
     (api_service_of_prometheus_adapter, "api-of-somebody-else", "monitoring/", "--replace"),
@@ -642,6 +643,25 @@ def test_what_may_not_be_read_is_told_with_the_right_that_it_takes(cluster):
     assert {"nodes", "pods", "hpas", "apiservices"} <= hidden.keys()
     assert "--resource=horizontalpodautoscalers.autoscaling" in hidden["hpas"].fix.command
     assert {finding.check.id for finding in found} <= {"cannot-see", "prometheus-unreachable"}
+
+
+def test_the_role_of_the_docs_is_enough(cluster):
+    cluster.plane.apply(ROLE.read_text())
+    binding = ("clusterrolebinding", "gpuscale-doctor")
+    cluster.plane.kubectl("create", *binding, "--clusterrole=gpuscale-doctor", "--user=reader")
+    try:
+        reader = cluster.plane.kubeconfig("reader")
+        wait_until(
+            lambda: not cluster.report(kubeconfig=reader).findings,
+            "a reader to find nothing",
+            LIMIT_S,
+        )
+        with unknown_metric(cluster):
+            finding = cluster.named("no-value", kubeconfig=reader)
+        assert finding.evidence.startswith("rule: ")
+    finally:
+        cluster.plane.kubectl("delete", *binding)
+        cluster.plane.kubectl("delete", "clusterrole", "gpuscale-doctor")
 
 
 def test_agents_without_utilization_or_pods_are_told(cluster):

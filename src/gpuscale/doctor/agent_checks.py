@@ -30,7 +30,7 @@ def agent_findings(snapshot: Snapshot) -> Iterator[Finding]:
             "no-node-agent",
             "daemonsets",
             "Nobody measures the GPUs.",
-            f"{len(nodes)} GPU nodes; neither gpuscale's node agent nor dcgm-exporter",
+            f"{facts.counted(nodes, 'GPU node')}; neither gpuscale's node agent nor dcgm-exporter",
             Fix("Install the node agent.", _INSTALL),
         )
     else:

@@ -85,7 +85,7 @@ def _missing(snapshot: Snapshot) -> Iterator[Finding]:
             yield found(
                 "no-metrics-api",
                 f"apiservice/{group}",
-                f"Nobody serves {group}, which {len(asking)} HPAs ask.",
+                f"Nobody serves {group}, which {facts.counted(asking, 'HPA')} asked for.",
                 f"{asking[0].about} is one of them",
                 Fix(f"Install the metrics API{option}.", _INSTALL),
             )
@@ -199,7 +199,7 @@ def _keda(snapshot: Snapshot) -> Iterator[Finding]:
             yield found(
                 "keda-conflict",
                 f"apiservice/{facts.name(body)}",
-                f"{len(scaled)} ScaledObjects wait for KEDA's answers, and {server} serves them.",
+                f"KEDA can't answer for {facts.counted(scaled, 'ScaledObject')}: {server} serves the group.",
                 f"ScaledObject {facts.full_name(scaled[0])}; a cluster has one server per group",
                 Fix(
                     "Give the group back to KEDA (metricsApi.external: false, or no externalRules).",

@@ -4,13 +4,13 @@ Source: kubernetes/autoscaler cluster-autoscaler clusterstate/utils/status.go (s
     1.30 and as text before) and core/scaleup (event NotTriggerScaleUp); karpenter.sh/v1 NodePool.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpuscale.core.quantity import Quantity
 from gpuscale.doctor import facts
 from gpuscale.doctor.facts import found
 from gpuscale.doctor.findings import Finding, Fix
-from gpuscale.doctor.node_checks import adds_nodes
+from gpuscale.doctor.node_checks import adds_nodes, kept_off_by
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.kube.records import fields_of
 from gpuscale.objects.fields import Fields
@@ -74,8 +74,14 @@ def _wants_more(look: HpaLook) -> bool:
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[Finding]:
-    waiting = facts.waiting_pods(snapshot)
-    if not waiting or (not facts.gpu_nodes(snapshot) and not adds_nodes(snapshot)):
+    nodes = facts.gpu_nodes(snapshot)
+    # One that the taints of all GPU nodes keep off is told of there; more nodes would not help it.
+    waiting = [
+        pod
+        for pod in facts.waiting_pods(snapshot)
+        if not (nodes and kept_off_by(facts.spec_of(pod), nodes))
+    ]
+    if not waiting or (not nodes and not adds_nodes(snapshot)):
         return  # Without nodes and who adds them, that is told already.
     if not adds_nodes(snapshot):
         if not snapshot.hides("autoscaler-status"):
@@ -90,7 +96,7 @@ def _waiting(snapshot: Snapshot) -> Iterator[Finding]:
         yield found(
             "pods-wait-long",
             f"pod/{facts.full_name(long[0])}",
-            f"{len(long)} pods have waited for GPUs for over 15 minutes.",
+            f"Waited for GPUs for over 15 minutes: {facts.counted(long, 'pod')}.",
             facts.why_waiting(long[0]),
             Fix(
                 "See what the node autoscaler says: no stock, the pool's maximum, or the quota of "
@@ -100,11 +106,11 @@ def _waiting(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _alone(waiting: tuple[Fields, ...]) -> Finding:
+def _alone(waiting: Sequence[Fields]) -> Finding:
     return found(
         "no-node-autoscaler",
         f"pod/{facts.full_name(waiting[0])}",
-        f"{len(waiting)} pods wait for GPUs, and nothing adds nodes.",
+        f"Nothing adds nodes, and {facts.counted(waiting, 'pod')} can't start for want of GPUs.",
         f"{facts.why_waiting(waiting[0])}; neither ConfigMap kube-system/cluster-autoscaler-status "
         "nor a Karpenter NodePool",
         Fix("Switch on the pool's autoscaling, or add nodes; see `nodePool`.", _RENDER),
@@ -178,7 +184,7 @@ def _node_pools(snapshot: Snapshot) -> Iterator[Finding]:
             yield found(
                 "node-pool-limit",
                 f"nodepool/{facts.name(pool)}",
-                f"Its limit of {_whole(most)} {key} is reached, and {len(waiting)} pods wait.",
+                f"Its limit of {_whole(most)} {key} is reached; {facts.counted(waiting, 'pod')} can't start.",
                 f"{facts.full_name(waiting[0])}: {facts.why_waiting(waiting[0])}",
                 Fix(
                     "Raise the limit.",

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import get_args
 
 from gpuscale.doctor.findings import CHECKS, Finding, Fix
@@ -37,6 +37,11 @@ _PLUGINS = re.compile(
 def found(check: str, about: str, what: str, evidence: str, fix: Fix) -> Finding:
     """Return the finding of a check."""
     return Finding(CHECKS[check], about, what, evidence, fix)
+
+
+def counted(things: Sized, word: str) -> str:
+    """Return how many there are, in words; the plural takes an s."""
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
 
 
 # Names

@@ -66,7 +66,7 @@ def _no_nodes(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[Finding]:
     yield found(
         "no-gpu-nodes",
         "nodes",
-        f"{len(waiting)} pods want GPUs, and none of {len(snapshot.all('nodes'))} nodes has one.",
+        f"No node has a GPU, and {facts.counted(waiting, 'pod')} can't start for want of one.",
         f"{facts.full_name(waiting[0])}: {facts.why_waiting(waiting[0])}",
         Fix(
             "Add a pool of GPU nodes; gpuscale writes the provider's command from `nodePool`.",
@@ -191,18 +191,18 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[Finding]:
         return
     for kind, plural in (("deployment", "deployments"), ("statefulset", "statefulsets")):
         for body in snapshot.all(plural):
-            taint = _kept_off_by(facts.template_of(body), nodes)
+            taint = kept_off_by(facts.template_of(body), nodes)
             if taint is not None:
                 yield found(
                     "taint-not-tolerated",
                     f"{kind}/{facts.full_name(body)}",
                     f"It wants GPUs, and no GPU node takes its pods, for the taint {taint}.",
-                    f"{len(nodes)} GPU nodes, all with taints that it does not tolerate",
+                    f"{facts.counted(nodes, 'GPU node')}, all with taints that it does not tolerate",
                     tolerate(kind, body, taint),
                 )
     for pod in facts.waiting_pods(snapshot):
         kind, name = facts.owner_kind(pod)
-        taint = _kept_off_by(facts.spec_of(pod), nodes)
+        taint = kept_off_by(facts.spec_of(pod), nodes)
         if taint is not None and kind in ("Pod", "Job"):
             yield found(
                 "taint-not-tolerated",
@@ -222,7 +222,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[Finding]:
             )
 
 
-def _kept_off_by(spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
+def kept_off_by(spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
     """Return a taint of the last node where all nodes have one that keeps a pod off."""
     if facts.wanted_gpus(spec) == 0:
         return None

@@ -132,7 +132,7 @@ def _scraping(snapshot: Snapshot) -> Iterator[Finding]:
             "no-scrape-target",
             about,
             "Prometheus does not scrape the agents.",
-            f"{len(look.targets)} targets, none of them an agent",
+            f"{facts.counted(look.targets, 'target')}, none of them an agent",
             Fix(
                 "Add a scrape job, or a ServiceMonitor with the label `release` that the operator's "
                 "Prometheus selects (prometheus.release).",

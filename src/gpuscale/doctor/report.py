@@ -14,7 +14,7 @@ def text_lines(report: Report) -> Iterator[str]:
         for finding in findings:
             yield from _finding_lines(finding)
     yield ""
-    seen = ", ".join(f"{count} {what}" for what, count in report.seen.items())
+    seen = ", ".join(f"{what} {count}" for what, count in report.seen.items())
     yield f"{_summary(report.findings)}; looked at {seen}"
 
 

@@ -588,6 +588,11 @@ def test_what_is_well_gives_nothing(changed):
     assert findings_of(cluster(**changed)) == {}
 
 
+def test_a_pod_that_taints_keep_off_is_no_reason_for_more_nodes():
+    pods = both("pods", waiting_pod())
+    assert "no-node-autoscaler" not in findings_of(cluster(nodes=TAINTED, pods=pods))
+
+
 def test_all_troubles_are_told_and_not_only_the_first():
     snapshot = cluster(
         nodes=[node(gives=1)], apiservices=[], hpas=(look(hpa_body(least=2), values=()),)
@@ -606,7 +611,7 @@ def test_a_report_names_hops_findings_and_fixes():
     assert "nodes: 1 warning" in lines
     assert "  warning [gpu-node-unlabelled] node/gpu-1" in lines
     assert "       kubectl label node gpu-1 gpuscale.dev/gpu=true" in lines
-    assert lines[-1] == ("2 warnings; looked at 1 nodes, 1 GPU nodes, 1 agents, 1 HPAs, 1 metrics")
+    assert lines[-1] == ("2 warnings; looked at nodes 1, GPU nodes 1, agents 1, HPAs 1, metrics 1")
     told = json.loads(json.dumps(document(report)))
     assert [each["safe"] for each in told["findings"]] == [True, False]
     assert not told["healthy"]

@@ -1,0 +1,63 @@
+"""`gpuscale doctor` as users run it, without a cluster: what it refuses, and that it says why."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gpuscale.testing.cluster.ports import free_ports
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "gpuscale.cli.main", "doctor", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    (port,) = free_ports(1)
+    server = {"server": f"http://127.0.0.1:{port}"}
+    path = tmp_path / "kubeconfig.json"
+    config = {
+        "clusters": [{"name": "c", "cluster": server}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--yes"], "--yes: expected --fix beside it"),
+        (["--fix"], "--fix: expected a terminal to ask at, or --yes"),
+        (["--fix", "--output=json"], "--fix: expected --yes beside --output json"),
+        (["--prometheus-url=p:9090"], "--prometheus-url: found 'p:9090', expected http://"),
+        (["--agent=gpu-1"], "--agent: found 'gpu-1', expected a node and its agent's address"),
+    ],
+)
+def test_what_can_not_be_is_refused(kubeconfig, arguments, told):
+    done = run(f"--kubeconfig={kubeconfig}", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"gpuscale: {told}")
+
+
+def test_a_cluster_that_does_not_answer_is_no_healthy_one(kubeconfig):
+    done = run(f"--kubeconfig={kubeconfig}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("gpuscale: the API server at http://127.0.0.1:")
+
+
+def test_a_kubeconfig_that_was_not_named_is_not_used():
+    done = run()
+    assert done.returncode == 2
+    assert "--kubeconfig" in done.stderr
