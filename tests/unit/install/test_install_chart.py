@@ -164,7 +164,7 @@ def fold(names, build):
     switches = [Dimension(name, (f".{name}", f"not .{name}")) for name in names]
     bits = [tuple(number >> i & 1 for i in range(len(names))) for number in range(2 ** len(names))]
     cases = [Case(each, build(*(not bit for bit in each))) for each in bits]
-    return Folder(switches, lambda value, _: json.dumps(value)).document(cases)
+    return Folder(switches, lambda value, _: json.dumps(value), str.upper).document(cases)
 
 
 def test_what_is_the_same_is_written_once():
@@ -199,7 +199,22 @@ def test_items_of_a_list_come_and_go_by_themselves():
     ]
 
 
+def test_lines_of_a_text_come_and_go_by_themselves():
+    def build(a, b):
+        return {"x": "first\n" + ("only a\n" if a else "") + "last\n"}
+
+    assert fold("ab", build) == [
+        "---",
+        "x: |",
+        "  FIRST",
+        "{{- if .a }}",
+        "  ONLY A",
+        "{{- end }}",
+        "  LAST",
+    ]
+
+
 def test_an_option_that_was_forgotten_is_an_error():
     given = [Case((0,), {"x": 1}), Case((0,), {"x": 2})]
     with pytest.raises(ValueError, match="differ by none of: a"):
-        Folder([Dimension("a", ("y", "n"))], lambda value, _: str(value)).document(given)
+        Folder([Dimension("a", ("y", "n"))], lambda value, _: str(value), str).document(given)

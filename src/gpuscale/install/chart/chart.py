@@ -9,7 +9,7 @@ from gpuscale import __version__
 from gpuscale.core.documents import dump_documents
 from gpuscale.install.chart import dimensions as d
 from gpuscale.install.chart.fold import Case, Folder
-from gpuscale.install.chart.placeholders import marked_certificate, scalar
+from gpuscale.install.chart.placeholders import expressed, marked_certificate, scalar
 from gpuscale.install.parts.agent import agent_objects
 from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.common import Object
@@ -148,7 +148,7 @@ def _template(part: _Part) -> list[str]:
 
 def _documents(part: _Part) -> list[list[str]]:
     """Return the lines of each object of a part, in the order of the objects."""
-    folder = Folder([option.dimension for option in part.options], scalar)
+    folder = Folder([option.dimension for option in part.options], scalar, expressed)
     rendered = [(indices, part.build(values)) for indices, values in d.combinations(part.options)]
     names = list(dict.fromkeys(_identity(body) for _, bodies in rendered for body in bodies))
     return [

@@ -7,6 +7,8 @@ smallest part that differs, on the fewest options that decide it.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any
 
 Combination = tuple[int, ...]
@@ -38,11 +40,18 @@ class Folder:
     Args:
         dimensions: of the combinations.
         scalar: writes a scalar as YAML on one line, or as a block with this indentation below its key.
+        line: writes one line of a text.
     """
 
-    def __init__(self, dimensions: Sequence[Dimension], scalar: Callable[[Any, int], str]) -> None:
+    def __init__(
+        self,
+        dimensions: Sequence[Dimension],
+        scalar: Callable[[Any, int], str],
+        line: Callable[[str], str],
+    ) -> None:
         self._dimensions = dimensions
         self._scalar = scalar
+        self._line = line
 
     def document(self, cases: Sequence[Case]) -> list[str]:
         """Return the lines of a document that is there in some combinations: a value of None is none."""
@@ -74,11 +83,26 @@ class Folder:
                 return [head, *self._mapping(some, indent + _STEP)]
             if isinstance(value, list) and value:
                 return self._list(head, some, indent)
+            if all(_is_foldable(case.value) for case in some):
+                return [f"{head} |", *self._text(some, indent + _STEP)]
             return self._branches(
                 some, lambda same: [f"{head} {self._scalar(same[0].value, indent + _STEP)}"]
             )
 
         return self._branches(cases, write, _shape)
+
+    def _text(self, cases: Sequence[Case], indent: int) -> list[str]:
+        """Return the lines of a text; those that some variants don't have are branches."""
+        variants = list(dict.fromkeys(str(case.value) for case in cases))
+        lines: list[str] = []
+        for owners, group in groupby(_aligned(variants), key=lambda each: each[1]):
+            shown = [f"{' ' * indent}{self._line(line)}" for line, _ in group]
+            given = [
+                Case(case.combination, None if variants.index(case.value) in owners else _MISSING)
+                for case in cases
+            ]
+            lines += self._present(given, lambda _, shown=shown: shown)  # type: ignore[misc]
+        return lines
 
     def _list(self, head: str, cases: Sequence[Case], indent: int) -> list[str]:
         lists = [[_key(item) for item in case.value] for case in cases]
@@ -199,6 +223,31 @@ def _merged(lists: Sequence[Sequence[str]]) -> list[str]:
                 found.insert(at, item)
                 at += 1
     return found
+
+
+def _aligned(variants: Sequence[str]) -> list[tuple[str, frozenset[int]]]:
+    """Return the lines of all variants in one order, each with the variants that have it there."""
+    merged: list[tuple[str, frozenset[int]]] = []
+    for number, variant in enumerate(variants):
+        own = [(line, frozenset({number})) for line in variant.splitlines()]
+        old, new = [line for line, _ in merged], [line for line, _ in own]
+        result: list[tuple[str, frozenset[int]]] = []
+        for tag, a, b, c, d in SequenceMatcher(None, old, new).get_opcodes():
+            if tag == "equal":
+                result += [(line, owners | {number}) for line, owners in merged[a:b]]
+            else:
+                result += [*merged[a:b], *own[c:d]]
+        merged = result
+    return merged
+
+
+def _is_foldable(value: object) -> bool:
+    """Return whether a text can be cut into lines: a condition eats the blanks before it."""
+    if not isinstance(value, str) or not value.endswith("\n"):
+        return False
+    return value.count("\n") > 1 and all(
+        line == line.rstrip() and line for line in value.splitlines()
+    )
 
 
 def _is_in_order(items: Sequence[str], order: Sequence[str]) -> bool:

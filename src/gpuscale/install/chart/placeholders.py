@@ -147,15 +147,15 @@ def scalar(value: Any, indent: int) -> str:  # noqa: ANN401 - any YAML scalar
         return f"{{{{ {TEXTS[value]} | toString | toJson }}}}"
     if "\n" in value:
         return _block(value, indent)
-    return _expressed(json.dumps(value, ensure_ascii=False))
+    return expressed(json.dumps(value, ensure_ascii=False))
 
 
 def _block(text: str, indent: int) -> str:
-    lines = _expressed(text).splitlines()
+    lines = expressed(text).splitlines()
     return "\n".join(["|", *(f"{' ' * indent}{line}" if line else "" for line in lines)])
 
 
-def _expressed(text: str) -> str:
+def expressed(text: str) -> str:
     """Return a text whose marks are expressions and whose braces mean nothing to a template."""
     safe = text.replace("{{", '{{ "{{" }}')
     with_texts = _FOUND.sub(lambda found: f"{{{{ {TEXTS[found[0]]} }}}}", safe)
