@@ -16,6 +16,7 @@ from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.doctor.diagnose import diagnose
 from gpuscale.doctor.gather import Gatherer, GatherSettings
+from gpuscale.doctor.repair import repair
 from gpuscale.doctor.report import text_lines
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.certificates import make_certificate
@@ -133,6 +134,16 @@ class Cluster:
                 return await Gatherer(client, WallClock(), settings).snapshot()
 
         return diagnose(asyncio.run(look()))
+
+    def repaired(self, confirm):
+        """Return the findings whose fixes were applied."""
+        findings = self.report().findings
+
+        async def apply():
+            async with WritingClient(KubeSettings("", self.plane.admin)) as client:
+                return await repair(client, findings, confirm)
+
+        return asyncio.run(apply())
 
     def run(self, *arguments):
         """Return exit code and output of the command."""
@@ -689,6 +700,7 @@ def test_safe_fixes_are_applied_and_work(cluster):
     ):
         for check in ("hpa-not-allowed", "api-certificate", "gpu-node-unlabelled"):
             cluster.named(check)
+        assert cluster.repaired(confirm=lambda _: False) == []
         code, told = cluster.run("--fix", "--yes")
         assert code == 1, told
         fixed = [line for line in told.splitlines() if line.startswith("fixed: ")]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.doctor import facts
+from gpuscale.doctor.at_once import at_once
 from gpuscale.doctor.direct import fetch
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.parse import parse_text
@@ -35,7 +36,7 @@ class AgentReader:
             if facts.is_ready(pod)
             and (seen.hides("nodes") or pod.child("spec").text("nodeName") in nodes)
         ]
-        return tuple([await self._look(pod) for pod in pods])
+        return await at_once(self._look(pod) for pod in pods)
 
     async def _look(self, pod: Fields) -> AgentLook:
         node, name = pod.child("spec").text("nodeName"), facts.full_name(pod)

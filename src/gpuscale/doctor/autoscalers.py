@@ -11,6 +11,7 @@ from typing import Any
 from gpuscale.core.documents import Document
 from gpuscale.core.errors import ConfigError, GpuscaleError
 from gpuscale.doctor.api_checks import HPA_ACCOUNT, group_of
+from gpuscale.doctor.at_once import at_once
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot, Value
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
 from gpuscale.kube.api import ApiClient
@@ -41,12 +42,12 @@ class HpaReader:
 
     async def read(self, seen: Snapshot) -> tuple[HpaLook, ...]:
         """Return each HPA; one that can't be read is left out."""
-        found = []
-        for item in seen.looks["hpas"].items:
-            hpa = _hpa(item)
-            if hpa is not None and self._namespace in (None, hpa.metadata.namespace):
-                found.append(await self._look(hpa, item))
-        return tuple(found)
+        read = ((_hpa(item), item) for item in seen.looks["hpas"].items)
+        return await at_once(
+            self._look(hpa, item)
+            for hpa, item in read
+            if hpa is not None and self._namespace in (None, hpa.metadata.namespace)
+        )
 
     async def _look(self, hpa: HorizontalPodAutoscaler, item: Mapping[str, Any]) -> HpaLook:
         body = {**item, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}

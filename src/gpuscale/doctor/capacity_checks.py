@@ -4,7 +4,9 @@ Source: kubernetes/autoscaler cluster-autoscaler clusterstate/utils/status.go (s
     1.30 and as text before) and core/scaleup (event NotTriggerScaleUp); karpenter.sh/v1 NodePool.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from gpuscale.core.quantity import Quantity
 from gpuscale.doctor import facts
@@ -17,6 +19,9 @@ from gpuscale.objects.fields import Fields
 
 MAX_WAIT_MS = 900_000
 """Cluster Autoscaler's --max-node-provision-time; an A100 node on AKS takes about 14 minutes."""
+MAX_STATUS_AGE_MS = 600_000
+"""Cluster Autoscaler writes with every turn, and by its --max-inactivity counts as dead after 10 minutes."""
+_UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
 _REQUESTS = "requests."
 _NO_GPU = "Insufficient nvidia.com/gpu"
 _RENDER = "gpuscale render values.yaml"
@@ -151,6 +156,7 @@ def _since_ms(pod: Fields) -> int:
 
 def _autoscaler_status(snapshot: Snapshot) -> Iterator[Finding]:
     for body in snapshot.all("autoscaler-status"):
+        yield from _silence(snapshot, body)
         text = body.child("data").text("status")
         lines = [line.strip() for line in text.splitlines()]
         ill = [
@@ -170,6 +176,35 @@ def _autoscaler_status(snapshot: Snapshot) -> Iterator[Finding]:
                     f"kubectl get configmap -n {facts.namespace(body)} {facts.name(body)} -o yaml",
                 ),
             )
+
+
+def _silence(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
+    text = body.child("metadata").labels("annotations").get(_UPDATED, "")
+    written_ms = _go_time_ms(text)
+    if written_ms is not None and snapshot.now_ms - written_ms > MAX_STATUS_AGE_MS:
+        yield found(
+            "autoscaler-stopped",
+            f"configmap/{facts.full_name(body)}",
+            f"Cluster Autoscaler has written no status for "
+            f"{(snapshot.now_ms - written_ms) // 60_000} minutes.",
+            f"{_UPDATED}: {text}",
+            Fix(
+                "See whether it runs, and what it says.",
+                "kubectl get pods -n kube-system -l app=cluster-autoscaler",
+            ),
+        )
+
+
+def _go_time_ms(text: str) -> int | None:
+    """Return the time of a text such as `2026-01-02 03:04:05.678 +0000 UTC`; None of another."""
+    found = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\S* ([+-]\d{4})", text)
+    if found is None:
+        return None
+    try:
+        moment = datetime.strptime(f"{found[1]} {found[2]}", "%Y-%m-%d %H:%M:%S %z")
+    except ValueError:
+        return None
+    return round(moment.timestamp() * 1000)
 
 
 def _node_pools(snapshot: Snapshot) -> Iterator[Finding]:

@@ -177,6 +177,12 @@ CHECKS = _checks(
     ("no-node-autoscaler", CAPACITY, _E, "Pods wait for GPUs, and nothing adds nodes."),
     ("template-without-gpu", CAPACITY, _E, "A node autoscaler that knows of no GPU in its pools."),
     ("autoscaler-unhealthy", CAPACITY, _W, "Cluster Autoscaler says that it is not healthy."),
+    (
+        "autoscaler-stopped",
+        CAPACITY,
+        _E,
+        "Cluster Autoscaler has written no status for 10 minutes.",
+    ),
     ("node-pool-limit", CAPACITY, _E, "A Karpenter NodePool that is at its limit of GPUs."),
     ("pods-wait-long", CAPACITY, _W, "Pods that have waited for GPUs for over 15 minutes."),
 )

@@ -208,6 +208,14 @@ def status_map(text="autoscalerStatus: Running"):
     return [{**meta("cluster-autoscaler-status", "kube-system"), "data": {"status": text}}]
 
 
+def written(age_s):
+    moment = datetime.fromtimestamp(NOW_MS / 1000 - age_s, UTC)
+    (body,) = status_map()
+    text = f"{moment:%Y-%m-%d %H:%M:%S}.123456789 +0000 UTC"
+    body["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/last-updated": text}
+    return [body]
+
+
 TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 TAINTED = [node(taints=[TAINT])]
 EKS = {"eks.amazonaws.com/nodegroup": "gpus", "node.kubernetes.io/instance-type": "g5.xlarge"}
@@ -511,6 +519,7 @@ CASES = [
         {"autoscaler-status": status_map("scaleUp:\n  status: Backoff\n")},
         "kubectl get configmap",
     ),
+    ("autoscaler-stopped", {"autoscaler-status": written(601)}, "app=cluster-autoscaler"),
     ("node-pool-limit", {"pods": PENDING, "nodepools": [POOL]}, f'"{GPU}":"3"'),
     (
         "pods-wait-long",
@@ -578,6 +587,7 @@ def test_every_check_has_a_case_and_every_hop_a_check():
         pytest.param(
             {"hpas": (look(values=(Value("web-1", NOW_MS - 120_000),)),)}, id="just-young-enough"
         ),
+        pytest.param({"autoscaler-status": written(599)}, id="autoscaler-writes"),
         pytest.param({"prometheus": PrometheusLook()}, id="without-a-prometheus"),
     ],
 )
