@@ -97,6 +97,11 @@ SCALES = (
     [scale(signal="graphics-engine", target=0.7, autoscaler="keda")],
 )
 SAMPLES = ({}, {"bert": True, "namespace": "ml"}, {"visionImage": "v:1", "mnistJobs": 20})
+DASHBOARDS = (
+    {},
+    {"enabled": False},
+    {"namespace": "grafana", "label": "my_board", "gpuHourPrice": 1.25, "currency": "EUR"},
+)
 PROVIDERS = ("aks", "eks", "ack", "gke", "generic")
 
 
@@ -113,6 +118,8 @@ def spec(seed):
         "samples": choose(SAMPLES),
         "networkPolicies": choose((True, False)),
         "recordingRules": True,
+        "alerts": choose(({}, {"enabled": False}, {"idle": "1h", "docsUrl": "https://x/y"})),
+        "dashboards": choose(DASHBOARDS),
         "image": choose(({}, {"repository": "r.example.com/g", "tag": "1", "pullSecret": "s"})),
         "taint": {"key": "sku", "value": "gpu"},
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuscale import __version__
 from gpuscale.core.documents import dump_documents
+from gpuscale.install.boards.catalogue import dashboard_objects
 from gpuscale.install.chart import dimensions as d
 from gpuscale.install.chart.fold import Case, Folder
 from gpuscale.install.chart.placeholders import expressed, marked_certificate, scalar
@@ -74,7 +75,25 @@ _PARTS = (
         device_plugin_objects,
         (d.PLUGIN, d.PROVIDER, d.RUNTIME_CLASS, d.SHARES, d.MIG),
     ),
-    _Part("prometheus", prometheus_objects, (d.PROMETHEUS, d.AGENT, d.HONOR)),
+    _Part(
+        "prometheus",
+        prometheus_objects,
+        (
+            d.PROMETHEUS,
+            d.AGENT,
+            d.HONOR,
+            d.API,
+            d.EXTERNAL_NAME,
+            d.CERTIFICATES,
+            d.RECORDING,
+            d.ALERTS,
+        ),
+    ),
+    _Part(
+        "dashboards",
+        dashboard_objects,
+        (d.DASHBOARDS, d.DASHBOARD_NAMESPACE, d.HONOR, d.API, d.EXTERNAL_NAME),
+    ),
     _Part(
         "monitoring",
         scraping_objects,
@@ -84,6 +103,7 @@ _PARTS = (
             d.HONOR,
             d.RELEASE,
             d.RECORDING,
+            d.ALERTS,
             d.API,
             d.EXTERNAL_NAME,
             d.CERTIFICATES,

@@ -13,6 +13,8 @@ from gpuscale.core.durations import format_duration
 from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.values import (
     Agent,
+    Alerts,
+    Dashboards,
     DevicePlugin,
     Image,
     Metadata,
@@ -30,6 +32,7 @@ V = "$.Values"
 _TEXT = "xq{}qx"
 _URL_PORT = 45_781
 _COLLECT_MS, _SCRAPE_MS = 7_001_013, 8_002_017
+_IDLE_MS, _NODE_START_MS = 9_003_019, 10_004_023
 _URL = f"http://xqurlqx:{_URL_PORT}"
 _URL_PORT_EXPRESSION = (
     f'regexFind "[0-9]+$" (urlParse {V}.spec.prometheus.url).host | default '
@@ -60,6 +63,14 @@ TEXTS: dict[str, str] = {
     _mark("release"): f"{V}.spec.prometheus.release",
     _mark("prometheusimage"): f"{V}.spec.prometheus.image",
     _mark("pluginimage"): f"{V}.spec.devicePlugin.image",
+    format_duration(_IDLE_MS): f"{V}.spec.alerts.idle",
+    format_duration(_NODE_START_MS): f"{V}.spec.alerts.nodeStart",
+    _mark("docs"): f"{V}.spec.alerts.docsUrl",
+    _mark("dashboards"): f"{V}.spec.dashboards.namespace",
+    _mark("dashboardlabel"): f"{V}.spec.dashboards.label",
+    _mark("folder"): f"{V}.spec.dashboards.folder",
+    _mark("currency"): f"{V}.spec.dashboards.currency",
+    "345679": f"{V}.spec.dashboards.gpuHourPrice",
     _mark("samples"): f"{V}.spec.samples.namespace",
     _mark("vision"): f"{V}.spec.samples.visionImage",
     _mark("taintkey"): f"{V}.spec.taint.key",
@@ -121,6 +132,15 @@ def marked_values() -> Values:
         ),
         device_plugin=DevicePlugin.model_construct(
             enabled=True, image=_mark("pluginimage"), replicas=45_004
+        ),
+        alerts=Alerts.model_construct(
+            idle=_IDLE_MS, node_start=_NODE_START_MS, docs_url=_mark("docs")
+        ),
+        dashboards=Dashboards.model_construct(
+            label=_mark("dashboardlabel"),
+            folder=_mark("folder"),
+            currency=_mark("currency"),
+            gpu_hour_price=345_679.0,
         ),
         samples=Samples.model_construct(namespace=_mark("samples")),
     )
