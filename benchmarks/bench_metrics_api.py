@@ -322,13 +322,13 @@ class Phase:
     rounds: int = 3
 
 
-SATURATION = "1 000 HPAs of 10 pods, as fast as it goes"
+SATURATION = "HPAs of 10 pods, as fast as it goes"
 RATES = (500, 2_000)
 
 
 def at_rate(rate: int) -> str:
     """Return the name of the phase at a rate."""
-    return f"1 000 HPAs of 10 pods, {rate:,} requests/s"
+    return f"HPAs of 10 pods, {rate:,} requests/s"
 
 
 ONE, TEN, THOUSAND = "* of 1 pod", "* of 10 pods", "* of 1 000 pods"
