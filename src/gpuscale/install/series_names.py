@@ -11,6 +11,9 @@ GPU_RESOURCES = 'resource=~"nvidia_com_(gpu|mig_).*|amd_com_gpu"'
 GPU_METRICS = 'metric_name=~"(?i).*gpu.*|dcgm_.*"'
 """Matcher of the autoscalers of kube-state-metrics that look at a GPU."""
 
+API_SERVICES = 'name=~"v1beta[12].(custom|external).metrics.k8s.io"'
+"""Matcher of the metrics APIs among the API server's APIServices."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeriesNames:

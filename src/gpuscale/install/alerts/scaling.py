@@ -2,11 +2,10 @@
 
 from gpuscale.core.durations import format_duration
 from gpuscale.install.alerts.alert import Alert, AlertSettings
-from gpuscale.install.series_names import GPU_METRICS, GPU_RESOURCES
+from gpuscale.install.series_names import API_SERVICES, GPU_METRICS, GPU_RESOURCES
 
 _MINUTE_MS = 60_000
 _HPA = "namespace, horizontalpodautoscaler"
-_API_SERVICES = 'name=~"v1beta[12][.](custom|external)[.]metrics[.]k8s[.]io"'
 _LAG_S = 90
 """Scrape intervals of 15 s, an HPA that looks every 15 s, and as much again."""
 
@@ -22,7 +21,7 @@ def _api_unavailable() -> Alert:
         "GpuMetricsApiUnavailable",
         "critical",
         ("API server",),
-        f"max by (name) (aggregator_unavailable_apiservice{{{_API_SERVICES}}}) == 1",
+        f"max by (name) (aggregator_unavailable_apiservice{{{API_SERVICES}}}) == 1",
         5 * _MINUTE_MS,
         "APIService {{ $labels.name }} is unavailable",
         "The API server can't reach the metrics API. HPAs keep their replica counts, whatever the load is.",

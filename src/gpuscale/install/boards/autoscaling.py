@@ -11,13 +11,12 @@ from gpuscale.install.boards.model import (
     yes_or_no,
 )
 from gpuscale.install.boards.settings import BoardSettings
-from gpuscale.install.series_names import GPU_RESOURCES, SeriesNames
+from gpuscale.install.series_names import API_SERVICES, GPU_RESOURCES, SeriesNames
 
 _HPA = 'namespace="$namespace", horizontalpodautoscaler="$hpa"'
 _PODS = 'namespace="$namespace", pod=~"$workload-.*"'
 _KSM = "kube_horizontalpodautoscaler"
 _RIGHT = "percentunit"
-_API_SERVICES = 'name=~"v1beta[12][.](custom|external)[.]metrics[.]k8s[.]io"'
 
 
 def autoscaling_board(settings: BoardSettings) -> Board:
@@ -237,7 +236,7 @@ def _metrics_api(names: SeriesNames) -> tuple[Panel, ...]:
             "Available",
             (
                 Query(
-                    f"1 - max by (name) (aggregator_unavailable_apiservice{{{_API_SERVICES}}})",
+                    f"1 - max by (name) (aggregator_unavailable_apiservice{{{API_SERVICES}}})",
                     "{{name}}",
                 ),
                 Query(f"max by (instance) (up{{{job}}})", "scrape of {{instance}}"),

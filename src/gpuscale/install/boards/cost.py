@@ -37,7 +37,7 @@ def cost_board(settings: BoardSettings) -> Board:
             Row("Now", _now(settings)),
             Row("In the chosen time", _over_time(settings)),
             Row("Where it goes", _where(settings)),
-            Row("Idle GPUs", _idle(settings.names)),
+            Row("Which GPUs are idle", _idle(settings.names)),
         ),
     )
 

@@ -1,0 +1,34 @@
+"""The page about alerts is what the code would write, and every alert leads to its section."""
+
+import re
+from pathlib import Path
+
+from gpuscale.install.alerts.alert import AlertSettings
+from gpuscale.install.alerts.groups import alert_groups
+from gpuscale.install.alerts.reference import alerts_markdown, main
+from gpuscale.install.values import Alerts
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "alerts.md"
+
+
+def test_the_page_is_current():
+    fix = "python -m gpuscale.install.alerts.reference > docs/alerts.md"
+    assert PAGE.read_text() == alerts_markdown(), f"out of date: run {fix}"
+
+
+def test_the_page_is_what_the_command_prints(capsys):
+    main()
+    assert capsys.readouterr().out == alerts_markdown()
+
+
+def test_every_alert_says_what_to_do_and_where_more_is():
+    sections = {
+        heading.lower() for heading in re.findall(r"^## (\w+)$", PAGE.read_text(), re.MULTILINE)
+    }
+    for group in alert_groups(AlertSettings(docs_url=Alerts().docs_url)):
+        for rule in group["rules"]:
+            assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+            page, _, fragment = rule["annotations"]["runbook_url"].partition("#")
+            assert (ROOT / page) == PAGE
+            assert fragment in sections

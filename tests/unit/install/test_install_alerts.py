@@ -1,0 +1,495 @@
+"""Each alert fires when it should, with the right words, and is quiet when it should: asked of promtool.
+
+Values are in promtool's notation, one a minute: `0x9 1` is ten minutes of 0 and then 1, `_` is no sample.
+"""
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+
+import pytest
+
+from gpuscale.install.alerts.alert import AlertSettings
+from gpuscale.install.alerts.groups import alert_groups
+from gpuscale.install.series_names import SeriesNames
+
+AGENT = 'job="gpuscale-node-agent",instance="n1:9400"'
+API = 'job="gpuscale-metrics-api",instance="a:6443"'
+GPU = 'Hostname="n1",gpu="0",UUID="GPU-a"'
+POD = 'namespace="ml",pod="bert-0"'
+HPA = 'namespace="ml",horizontalpodautoscaler="bert"'
+OF_AGENT = {"job": "gpuscale-node-agent", "instance": "n1:9400"}
+OF_API = {"job": "gpuscale-metrics-api"}
+OF_GPU = {"Hostname": "n1", "gpu": "0", "UUID": "GPU-a"}
+OF_POD = {"namespace": "ml", "pod": "bert-0"}
+OF_HPA = {"namespace": "ml", "horizontalpodautoscaler": "bert"}
+EXPORTED = AlertSettings(SeriesNames("exported_namespace", "exported_pod", "exported_container"))
+EXPORTED_POD = 'namespace="gpuscale",pod="agent-1",exported_namespace="ml",exported_pod="bert-0"'
+
+UTIL, ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+SHARE = "gpuscale_container_gpu_utilization_percent"
+XID = "DCGM_FI_DEV_XID_ERRORS"
+ROWS, DOUBLE = "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
+NEWEST = "gpuscale_exporter_newest_reading_timestamp_seconds"
+ALLOCATABLE = "kube_node_status_allocatable"
+REQUESTS = f'kube_pod_container_resource_requests{{{POD},resource="nvidia_com_gpu",unit="integer"}}'
+RUNNING = f'kube_pod_status_phase{{{POD},phase="Running"}}'
+KNOWN = f"gpuscale_exporter_attribution_up{{{AGENT}}}"
+RUNS_WITH_A_GPU = {REQUESTS: "1x60", RUNNING: "1x60", KNOWN: "1x60"}
+UNAVAILABLE = "aggregator_unavailable_apiservice"
+HOP_LAG = "gpuscale_metrics_api_hop_lag_seconds"
+HPA_SERIES = "kube_horizontalpodautoscaler"
+LOOKS_AT_GPUS = {
+    f'{HPA_SERIES}_spec_target_metric{{{HPA},metric_name="DCGM_FI_DEV_GPU_UTIL"}}': "60x60",
+    f"{HPA_SERIES}_status_current_replicas{{{HPA}}}": "2x60",
+    f"{HPA_SERIES}_spec_min_replicas{{{HPA}}}": "1x60",
+    f"{HPA_SERIES}_spec_max_replicas{{{HPA}}}": "8x60",
+}
+
+
+def condition(kind, status):
+    return f'{HPA_SERIES}_status_condition{{{HPA},condition="{kind}",status="{status}"}}'
+
+
+BLIND = {condition("ScalingActive", "false"): "1x60", **LOOKS_AT_GPUS}
+DESIRED = f"{HPA_SERIES}_status_desired_replicas{{{HPA}}}"
+LIMITED = condition("ScalingLimited", "true")
+AT_MAXIMUM = {DESIRED: "8x60", LIMITED: "1x60", **LOOKS_AT_GPUS}
+UNSCHEDULED = f'kube_pod_status_scheduled{{{POD},condition="false"}}'
+
+
+def xid(code, message, **more):
+    labels = "".join(f',{name}="{value}"' for name, value in more.items())
+    return f'{XID}{{{GPU},err_code="{code}",err_msg="{message}"{labels}}}'
+
+
+NO_XID = xid(0, "No Error")
+LOST = xid(79, "GPU has fallen off the bus")
+PAGE_FAULT = xid(31, "GPU memory page fault")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series, and what is firing at a minute: the labels and the summary of one alert, or nothing."""
+
+    alert: str
+    series: dict
+    minute: int
+    labels: dict | None = None
+    summary: str = ""
+    settings: AlertSettings = field(default_factory=AlertSettings)
+
+
+def fires(alert, series, minute, labels, summary, settings=None, *, when=None):
+    case = Case(alert, series, minute, labels, summary, settings or AlertSettings())
+    return pytest.param(case, id=f"{alert} {when or ''}".strip())
+
+
+def quiet(alert, why, series, minute=59, settings=None):
+    case = Case(alert, series, minute, settings=settings or AlertSettings())
+    return pytest.param(case, id=f"{alert} {why}")
+
+
+FIRING = [
+    fires(
+        "GpuNodeAgentDown",
+        {f"up{{{AGENT}}}": "0x10"},
+        6,
+        OF_AGENT,
+        "Node agent n1:9400 can't be scraped",
+    ),
+    fires(
+        "GpuNodeAgentsAbsent",
+        {f'{ALLOCATABLE}{{node="n1",resource="nvidia_com_gpu",unit="integer"}}': "2x20"},
+        11,
+        {"job": "gpuscale-node-agent"},
+        "Prometheus has no target in the job gpuscale-node-agent",
+    ),
+    fires(
+        "GpuNodeAgentsAbsent",
+        {'up{job="other"}': "1x20"},
+        11,
+        {"job": "gpuscale-node-agent"},
+        "Prometheus has no target in the job gpuscale-node-agent",
+        when="without kube-state-metrics",
+    ),
+    fires(
+        "GpuReadingsStale",  # 12 min = 720 s, less 300 s
+        {f"{NEWEST}{{{AGENT}}}": "300x20"},
+        12,
+        OF_AGENT,
+        "Newest GPU reading of n1:9400 is 7m 0s old",
+    ),
+    fires(
+        "GpuReadingsFailing",
+        {f"gpuscale_exporter_collect_up{{{AGENT}}}": "0x10"},
+        6,
+        OF_AGENT,
+        "Node agent n1:9400 can read no GPU",
+    ),
+    fires(
+        "GpuUnreadable",
+        {f'gpuscale_exporter_gpu_up{{{AGENT},gpu="1",UUID="GPU-b"}}': "0x10"},
+        6,
+        {**OF_AGENT, "gpu": "1", "UUID": "GPU-b"},
+        "GPU 1 (GPU-b) of n1:9400 can't be read",
+    ),
+    fires(
+        "GpuAttributionLost",
+        {KNOWN: "0x10"},
+        6,
+        OF_AGENT,
+        "Node agent n1:9400 does not know which pods its GPUs belong to",
+    ),
+    fires(
+        "GpuUnattributed",
+        {f'gpuscale_exporter_unattributed{{{AGENT},reason="unknown_device_id"}}': "2x20"},
+        16,
+        {**OF_AGENT, "reason": "unknown_device_id"},
+        "2 devices or processes of n1:9400 have no pod: unknown_device_id",
+    ),
+    fires(
+        "GpuPodWithoutReading",
+        RUNS_WITH_A_GPU,
+        11,
+        OF_POD,
+        "Pod ml/bert-0 runs with a GPU, and no reading names it",
+    ),
+    fires(
+        "GpuPodWithoutReading",  # honorLabels is missing: the agent's pod hides the workload's
+        {**RUNS_WITH_A_GPU, f"{UTIL}{{{EXPORTED_POD}}}": "50x60"},
+        11,
+        OF_POD,
+        "Pod ml/bert-0 runs with a GPU, and no reading names it",
+        when="exported_pod",
+    ),
+    fires(
+        "GpuIdleWhileRequested",
+        {f"{UTIL}{{{GPU},{POD}}}": "0x60"},
+        31,
+        OF_POD,
+        "Pod ml/bert-0 has a GPU and does not use it",
+    ),
+    fires(
+        "GpuIdleWhileRequested",
+        {f'{ENGINE}{{{GPU},{POD},GPU_I_ID="7"}}': "0x60"},
+        31,
+        OF_POD,
+        "Pod ml/bert-0 has a GPU and does not use it",
+        when="MIG",
+    ),
+    fires(
+        "GpuIdleWhileRequested",
+        {f"{SHARE}{{{GPU},{POD}}}": "0x60", f"{UTIL}{{{GPU}}}": "80x60"},
+        31,
+        OF_POD,
+        "Pod ml/bert-0 has a GPU and does not use it",
+        when="on a GPU that others use",
+    ),
+    fires(
+        "GpuIdleWhileRequested",
+        {f"{UTIL}{{{GPU},{EXPORTED_POD}}}": "0x60"},
+        31,
+        OF_POD,
+        "Pod ml/bert-0 has a GPU and does not use it",
+        EXPORTED,
+        when="exported_pod",
+    ),
+    fires(
+        "GpuXidBroken",
+        {NO_XID: "0x9 stale", LOST: "_x9 79x80"},
+        15,
+        {**OF_GPU, "err_code": "79", "err_msg": "GPU has fallen off the bus"},
+        "GPU 0 of n1: XID 79, GPU has fallen off the bus",
+    ),
+    fires(
+        "GpuXid",
+        {PAGE_FAULT: "_x9 31x80"},
+        15,
+        {**OF_GPU, "err_code": "31", "err_msg": "GPU memory page fault"},
+        "GPU 0 of n1: XID 31, GPU memory page fault",
+    ),
+    fires(
+        "GpuEccUncorrectable",
+        {f"{ROWS}{{{GPU}}}": "3x9 5x20"},
+        12,
+        OF_GPU,
+        "GPU 0 of n1 had 2 uncorrectable memory errors in an hour",
+    ),
+    fires(
+        "GpuEccUncorrectable",
+        {
+            f'{DOUBLE}{{{GPU},pod="a"}}': "0x9 stale",
+            f'{DOUBLE}{{{GPU},pod="b"}}': "_x9 1x20",
+        },
+        12,
+        OF_GPU,
+        "GPU 0 of n1 had 1 uncorrectable memory errors in an hour",
+        when="while another pod takes the GPU",
+    ),
+    fires(
+        "GpuRowRemapFailed",
+        {f"DCGM_FI_DEV_ROW_REMAP_FAILURE{{{GPU}}}": "1x5"},
+        1,
+        OF_GPU,
+        "GPU 0 of n1 has no spare memory rows left",
+    ),
+    fires(
+        "GpuMetricsApiUnavailable",
+        {f'{UNAVAILABLE}{{name="v1beta2.custom.metrics.k8s.io"}}': "1x10"},
+        6,
+        {"name": "v1beta2.custom.metrics.k8s.io"},
+        "APIService v1beta2.custom.metrics.k8s.io is unavailable",
+    ),
+    fires(
+        "GpuMetricsApiDown",
+        {f"up{{{API}}}": "0x10", 'up{job="gpuscale-metrics-api",instance="b:6443"}': "0x10"},
+        6,
+        OF_API,
+        "No replica of gpuscale-metrics-api can be scraped",
+    ),
+    fires(
+        "GpuMetricsApiDown",
+        {},
+        6,
+        OF_API,
+        "No replica of gpuscale-metrics-api can be scraped",
+        when="without targets",
+    ),
+    fires(
+        "GpuMetricsApiSourceFailing",
+        {f'gpuscale_metrics_api_source_failures_total{{{API},endpoint="query"}}': "0+1x15"},
+        11,
+        OF_API,
+        "gpuscale-metrics-api gets no answers from Prometheus",
+    ),
+    fires(
+        "GpuMetricsApiRulesRefused",
+        {f'gpuscale_metrics_api_rule_source_last_reload_successful{{{API},source="ml/r"}}': "0x9"},
+        6,
+        {**OF_API, "source": "ml/r"},
+        "Rules of ml/r are refused",
+    ),
+    fires(
+        "GpuMetricLate",
+        {f'{HOP_LAG}{{{API},metric="{UTIL}",hop="total"}}': "120x20"},
+        11,
+        {**OF_API, "metric": UTIL},
+        f"Values of {UTIL} are 2m 0s old when they are served",
+    ),
+    fires(
+        "GpuMetricStale",
+        {f'gpuscale_metrics_api_stale_values_total{{{API},metric="{UTIL}"}}': "0+1x15"},
+        11,
+        {**OF_API, "metric": UTIL},
+        f"Values of {UTIL} are left out because they are too old",
+    ),
+    fires("GpuHpaBlind", BLIND, 11, OF_HPA, "HPA ml/bert gets no value and does not scale"),
+    fires("GpuHpaAtMaximum", AT_MAXIMUM, 16, OF_HPA, "HPA ml/bert wants more than its 8 replicas"),
+    fires(
+        "GpuPodsPending",
+        {UNSCHEDULED: "1x20", REQUESTS: "1x20"},
+        16,
+        OF_POD,
+        "Pod ml/bert-0 waits for a GPU for more than 15m",
+    ),
+]
+
+QUIET = [
+    quiet("GpuNodeAgentDown", "while it answers", {f"up{{{AGENT}}}": "1x60"}),
+    quiet("GpuNodeAgentDown", "for a short while", {f"up{{{AGENT}}}": "1x54 0x3 1"}, 58),
+    quiet("GpuNodeAgentsAbsent", "with a target", {f"up{{{AGENT}}}": "0x60"}),
+    quiet(
+        "GpuNodeAgentsAbsent",
+        "while the pool is at zero",
+        {f'{ALLOCATABLE}{{node="n0",resource="cpu",unit="core"}}': "4x60"},
+    ),
+    quiet("GpuReadingsStale", "with new readings", {f"{NEWEST}{{{AGENT}}}": "0+60x60"}),
+    quiet(
+        "GpuReadingsFailing",
+        "while it reads",
+        {f"gpuscale_exporter_collect_up{{{AGENT}}}": "1x60"},
+    ),
+    quiet(
+        "GpuUnreadable",
+        "with a good GPU",
+        {f'gpuscale_exporter_gpu_up{{{AGENT},gpu="1",UUID="GPU-b"}}': "1x60"},
+    ),
+    quiet("GpuAttributionLost", "while pods are known", {KNOWN: "1x60"}),
+    quiet("GpuAttributionLost", "where pods are not asked for", {f"up{{{AGENT}}}": "1x60"}),
+    quiet(
+        "GpuUnattributed",
+        "with processes of the host",
+        {f'gpuscale_exporter_unattributed{{{AGENT},reason="process_not_in_pod"}}': "3x60"},
+    ),
+    *(
+        quiet("GpuPodWithoutReading", why, {**RUNS_WITH_A_GPU, **more}, settings=settings)
+        for why, more, settings in (
+            ("with a GPU of its own", {f"{UTIL}{{{GPU},{POD}}}": "50x60"}, None),
+            ("with an instance", {f'{ENGINE}{{{GPU},{POD},GPU_I_ID="7"}}': "0.5x60"}, None),
+            ("with a part", {f"{SHARE}{{{GPU},{POD}}}": "5x60"}, None),
+            ("with exported labels", {f"{UTIL}{{{GPU},{EXPORTED_POD}}}": "50x60"}, EXPORTED),
+            ("before it runs", {RUNNING: "0x60"}, None),
+            ("while attribution is lost", {KNOWN: "0x60"}, None),
+        )
+    ),
+    *(
+        quiet("GpuIdleWhileRequested", why, series)
+        for why, series in (
+            (
+                "with a burst now and then",
+                {f"{UTIL}{{{GPU},{POD}}}": "0x9 40 0x9 40 0x9 40 0x9 40 0x9 40 0x9"},
+            ),
+            ("with a GPU that nobody has", {f"{UTIL}{{{GPU}}}": "0x60"}),
+            ("without readings", {f"{UTIL}{{{GPU},{POD}}}": "0x9 stale"}),
+            (
+                "on another GPU of the pod",
+                {
+                    f"{UTIL}{{{GPU},{POD}}}": "0x60",
+                    f'{UTIL}{{Hostname="n1",gpu="1",{POD}}}': "9x60",
+                },
+            ),
+        )
+    ),
+    quiet("GpuXidBroken", "without XIDs", {NO_XID: "0x60"}),
+    quiet("GpuXidBroken", "with a program's fault", {PAGE_FAULT: "_x9 31x60"}, 15),
+    quiet("GpuXidBroken", "an hour later", {LOST: "_x9 79x90"}, 75),
+    quiet(
+        "GpuXidBroken",
+        "when a pod takes the GPU after that",
+        {LOST: "79x70 stale", xid(79, "GPU has fallen off the bus", pod="b"): "_x70 79x20"},
+        75,
+    ),
+    quiet("GpuXid", "with a broken GPU", {LOST: "_x9 79x60"}, 15),
+    quiet("GpuXid", "without XIDs", {NO_XID: "0x60"}),
+    quiet("GpuEccUncorrectable", "with errors of long ago", {f"{ROWS}{{{GPU}}}": "3x90"}, 80),
+    quiet("GpuEccUncorrectable", "after the driver starts", {f"{DOUBLE}{{{GPU}}}": "3x9 0x60"}),
+    quiet(
+        "GpuRowRemapFailed", "with good rows", {f"DCGM_FI_DEV_ROW_REMAP_FAILURE{{{GPU}}}": "0x60"}
+    ),
+    quiet(
+        "GpuMetricsApiUnavailable",
+        "when another API is",
+        {
+            f'{UNAVAILABLE}{{name="v1beta1.metrics.k8s.io"}}': "1x60",
+            f'{UNAVAILABLE}{{name="v1beta1.custom.metrics.k8s.io"}}': "0x60",
+        },
+    ),
+    quiet(
+        "GpuMetricsApiDown",
+        "with one replica of two",
+        {f"up{{{API}}}": "0x60", 'up{job="gpuscale-metrics-api",instance="b:6443"}': "1x60"},
+    ),
+    quiet(
+        "GpuMetricsApiDown",
+        "where there is none",
+        {},
+        settings=AlertSettings(has_metrics_api=False),
+    ),
+    quiet(
+        "GpuMetricsApiSourceFailing",
+        "after a failure of long ago",
+        {f'gpuscale_metrics_api_source_failures_total{{{API},endpoint="query"}}': "7x60"},
+    ),
+    quiet(
+        "GpuMetricsApiRulesRefused",
+        "with good rules",
+        {f'gpuscale_metrics_api_rule_source_last_reload_successful{{{API},source="ml/r"}}': "1x60"},
+    ),
+    quiet(
+        "GpuMetricLate",
+        "with values of 20 s",
+        {f'{HOP_LAG}{{{API},metric="{UTIL}",hop="total"}}': "20x60"},
+    ),
+    quiet(
+        "GpuMetricStale",
+        "after it went by",
+        {f'gpuscale_metrics_api_stale_values_total{{{API},metric="{UTIL}"}}': "7x60"},
+    ),
+    *(
+        quiet("GpuHpaBlind", why, {**BLIND, **more})
+        for why, more in (
+            ("while it gets values", {condition("ScalingActive", "false"): "0x60"}),
+            ("at no replicas", {f"{HPA_SERIES}_status_current_replicas{{{HPA}}}": "0x60"}),
+        )
+    ),
+    quiet(
+        "GpuHpaBlind",
+        "that looks at no GPU",
+        {
+            condition("ScalingActive", "false"): "1x60",
+            f"{HPA_SERIES}_status_current_replicas{{{HPA}}}": "2x60",
+            f'{HPA_SERIES}_spec_target_metric{{{HPA},metric_name="cpu"}}': "60x60",
+        },
+    ),
+    *(
+        quiet("GpuHpaAtMaximum", why, {**AT_MAXIMUM, **more})
+        for why, more in (
+            ("on target", {LIMITED: "0x60"}),
+            ("held at its minimum", {DESIRED: "1x60"}),
+            ("that may not scale", {f"{HPA_SERIES}_spec_min_replicas{{{HPA}}}": "8x60"}),
+        )
+    ),
+    quiet("GpuPodsPending", "while a node starts", {UNSCHEDULED: "1x60", REQUESTS: "1x60"}, 14),
+    quiet("GpuPodsPending", "once it is on a node", {UNSCHEDULED: "0x60", REQUESTS: "1x60"}),
+    quiet("GpuPodsPending", "that wants no GPU", {UNSCHEDULED: "1x60"}),
+]
+
+
+def rules(settings):
+    """Return the rule groups as they are, less the annotations beside the summary."""
+    groups = json.loads(json.dumps(alert_groups(settings)))
+    for rule in (rule for group in groups for rule in group["rules"]):
+        rule["annotations"] = {"summary": rule["annotations"]["summary"]}
+    return groups
+
+
+def severity(case):
+    (found,) = [
+        rule["labels"]["severity"]
+        for group in alert_groups(AlertSettings())
+        for rule in group["rules"]
+        if rule["alert"] == case.alert
+    ]
+    return found
+
+
+def expected(case):
+    if case.labels is None:
+        return []
+    labels = {**case.labels, "severity": severity(case)}
+    return [{"exp_labels": labels, "exp_annotations": {"summary": case.summary}}]
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("case", [*FIRING, *QUIET])
+def test_alert(tmp_path, case):
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": rules(case.settings)}))
+    series = [{"series": name, "values": values} for name, values in case.series.items()]
+    alert = {
+        "eval_time": f"{case.minute}m",
+        "alertname": case.alert,
+        "exp_alerts": expected(case),
+    }
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": [alert]}
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "test.yaml").write_text(json.dumps(document))
+    command = ["promtool", "test", "rules", tmp_path / "test.yaml"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_alert_has_a_firing_and_a_quiet_case():
+    names = {rule["alert"] for group in alert_groups(AlertSettings()) for rule in group["rules"]}
+    assert {param.values[0].alert for param in FIRING} == names
+    assert {param.values[0].alert for param in QUIET} == names
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("settings", [AlertSettings(), EXPORTED], ids=["honor_labels", "exported"])
+def test_promtool_takes_all_texts(tmp_path, settings):
+    path = tmp_path / "alerts.yaml"
+    path.write_text(json.dumps({"groups": alert_groups(settings)}))
+    command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
