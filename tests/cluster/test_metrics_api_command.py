@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from aiohttp import web
@@ -24,6 +25,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.install.parts.prometheus import prometheus_objects
+from gpuscale.install.parts.scraping import scrape_configs
+from gpuscale.install.render import manifest
+from gpuscale.install.values import Values, ValuesSpec
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.store import SeriesStore
 from gpuscale.testing.cluster import SimulatedNode, aggregated_api, simulated_nodes, wait_until
@@ -441,6 +446,63 @@ def test_tokens_count_as_long_as_they_are_good(plane, server):
     # A review is remembered for ten seconds.
     with_token = {"Authorization": f"Bearer {token}"}
     wait_until(lambda: ask(*directly(server), **with_token)[0] == 401, "the token to end", 60.0)
+
+
+@pytest.mark.prometheus
+def test_the_installations_prometheus_may_scrape_it_and_nobody_else(plane, server, tmp_path):
+    """A real Prometheus with the rendered job, its rights and its CA; targets are named instead of found."""
+    objects = prometheus_objects(Values(spec=ValuesSpec(namespace="default")))
+    wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+    rights = manifest([each for each in objects if each["kind"] in wanted])
+    plane.apply(rights)
+    plane.kubectl("create", "serviceaccount", "nobody")
+    _, job = scrape_configs(Values(spec=ValuesSpec(namespace="default")))
+    jobs = [_of_account(plane, server, job, each, tmp_path) for each in SCRAPERS]
+    (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
+    (port,) = free_ports(1)
+    command = (
+        "prometheus",
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: _scraped(port) == SCRAPERS, "both to have scraped", 60.0)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+    plane.kubectl("delete", "serviceaccount", "nobody")
+    plane.kubectl("delete", "-f", "-", stdin=rights)
+
+
+# By service account, how a scrape ends.
+SCRAPERS = {"gpuscale-prometheus": "", "nobody": "server returned HTTP status 403 Forbidden"}
+
+
+def _of_account(plane, server, job, account, folder):
+    (folder / account).write_text(plane.kubectl("create", "token", account).strip())
+    (host, port), ca = directly(server)
+    return {
+        "job_name": account,
+        "scheme": job["scheme"],
+        "scrape_interval": "1s",
+        "authorization": {**job["authorization"], "credentials_file": str(folder / account)},
+        "tls_config": {**job["tls_config"], "ca_file": str(ca), "server_name": host},
+        "static_configs": [{"targets": [f"127.0.0.1:{port}"]}],
+    }
+
+
+def _scraped(port):
+    with (
+        suppress(OSError),
+        urlopen(f"http://127.0.0.1:{port}/api/v1/targets", timeout=20) as answer,
+    ):
+        targets = json.load(answer)["data"]["activeTargets"]
+        ended = [each for each in targets if each["health"] != "unknown"]
+        return {each["scrapePool"]: each["lastError"] for each in ended}
+    return {}
 
 
 def signed_anew(token, plane, earlier_s):
