@@ -208,7 +208,7 @@ def test_what_is_missing_or_somebody_elses_is_told_before_anything_is_changed(pl
     ]
     scale = {"workload": {"name": "a", "namespace": "ml"}, "target": 60, "maxReplicas": 4}
     assert command.install(values(scale=[scale]), code=2) == [
-        "gpuscale: found no namespace ml for the workload, expected it to be there"
+        "gpuscale: found no namespace ml, expected it to be there: workloads and dashboards go into it"
     ]
     assert everything(plane) == before
 

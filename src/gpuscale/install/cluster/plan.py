@@ -122,7 +122,7 @@ async def _missing_namespaces(
     there = made | {each.name for each in kept}
     wanted = {step.reference.namespace for step in steps} - there - {""}
     return [
-        f"found no namespace {name} for the workload, expected it to be there"
+        f"found no namespace {name}, expected it to be there: workloads and dashboards go into it"
         for name in sorted(wanted)
         if await client.find(f"/api/v1/namespaces/{name}") is None
     ]
