@@ -170,7 +170,7 @@ def _idle(names: SeriesNames) -> tuple[Panel, ...]:
             height=9,
             at_least=0,
             at_most=100,
-            thresholds=(Threshold(20, "orange"), Threshold(50, "green")),
+            thresholds=(Threshold(0, "red"), Threshold(20, "orange"), Threshold(50, "green")),
         ),
         Panel(
             "Idle GPUs with and without a pod",

@@ -61,8 +61,12 @@ def _links() -> Json:
     return {
         "title": "gpuscale",
         "type": "dashboards",
+        "icon": "external link",
+        "tooltip": "",
+        "url": "",
         "tags": ["gpuscale"],
         "asDropdown": True,
+        "targetBlank": False,
         "includeVars": False,
         "keepTime": True,
     }
