@@ -35,7 +35,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 test: check ## everything in check, then the tests; those on a control plane where its programs are built
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not cluster and not gpu"
 	@if $(BIN)/python -m gpuscale.testing.cluster.tools where >/dev/null 2>&1; then \
-		$(BIN)/python -m pytest -m cluster tests/cluster; \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster; \
 	elif [ -n "$$GPUSCALE_REQUIRE_CLUSTER" ]; then \
 		$(BIN)/python -m gpuscale.testing.cluster.tools where; exit 1; \
 	else \
@@ -46,7 +46,7 @@ cluster-tools: $(VENV)/.run ## build etcd, Kubernetes and prometheus-adapter for
 	@$(BIN)/python -m gpuscale.testing.cluster.tools build
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
-	@$(BIN)/python -m pytest -m cluster tests/cluster
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
 
 test-gpu: $(VENV)/.dev ## the tests on a real NVIDIA GPU; writes benchmarks/results/gpu_*.json
 	@$(BIN)/python -m pytest -c tests/gpu/pytest.ini -p no:cacheprovider tests/gpu
