@@ -50,12 +50,22 @@ CERTIFICATES = {
     "cert-manager": {"certificates": "cert-manager"},
     "issuer": {"certificates": "cert-manager", "issuer": "corp"},
 }
+SOURCES = {
+    "prometheus": {},
+    "streams": {"source": "streams", "rulesConfigMaps": "gpuscale.dev/rules=true"},
+}
 OTHERS = {
     "devicePlugin": {"enabled": True, "replicas": 4, "migStrategy": "mixed"},
     "samples": {"bert": True, "visionImage": "vision:1", "mnistJobs": 20},
     "image": {"pullSecret": "registry"},
 }
-COMBINATIONS = tuple(itertools.product(PROVIDERS, PROMETHEUS, SCALES, AGENTS, CERTIFICATES))
+RECORDED = ("object", "streams")
+"""The pair that is refused: nobody records means of streams."""
+COMBINATIONS = tuple(
+    each
+    for each in itertools.product(PROVIDERS, PROMETHEUS, SCALES, AGENTS, CERTIFICATES, SOURCES)
+    if (each[2], each[5]) != RECORDED
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +88,9 @@ def namespace(plane):
     plane.kubectl("delete", "namespace", "gpuscale")
 
 
-def rendered(provider, prometheus, scale, agent, certificates):
+def rendered(provider, prometheus, scale, agent, certificates, source):
     workload = {"workload": {"name": "vision-api"}, "maxReplicas": 8, **SCALES[scale]}
+    api = {"external": scale != "keda", **CERTIFICATES[certificates], **SOURCES[source]}
     values = Values.model_validate(
         {
             "spec": {
@@ -87,7 +98,7 @@ def rendered(provider, prometheus, scale, agent, certificates):
                 "scale": [workload],
                 "prometheus": PROMETHEUS[prometheus],
                 "agent": AGENTS[agent],
-                "metricsApi": {"external": scale != "keda", **CERTIFICATES[certificates]},
+                "metricsApi": api,
                 **OTHERS,
             }
         }
@@ -108,7 +119,7 @@ def dry_run(plane, folder, name, text):
 
 
 def test_there_are_as_many_combinations_as_options_make():
-    assert len(COMBINATIONS) == 5 * 3 * 4 * 2 * 3
+    assert len(COMBINATIONS) == 5 * 3 * (4 * 2 - 1) * 2 * 3
 
 
 def test_the_api_server_takes_every_combination(plane, kinds, namespace, tmp_path):

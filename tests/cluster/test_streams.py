@@ -17,6 +17,8 @@ from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.models import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.install.render import manifest, render
+from gpuscale.install.values import Values
 from gpuscale.metricsapi.server import MetricsApiServer
 from gpuscale.metricsapi.settings import read_settings
 
@@ -105,18 +107,23 @@ async def exporter(text):
         await runner.cleanup()
 
 
+FLAGS = {
+    "source": "streams",
+    "agent-service": "default/gpuscale-exporter",
+    "scrape-interval": "1s",
+}
+
+
 @asynccontextmanager
-async def metrics_api(plane, folder):
-    (folder / "rules.yaml").write_text(RULES)
+async def metrics_api(plane, folder, rules=RULES, user="streams", given=FLAGS):
+    (folder / "rules.yaml").write_text(rules)
     port = unused_port()
     flags = {
+        **given,
         "config": folder / "rules.yaml",
-        "source": "streams",
-        "agent-service": "default/gpuscale-exporter",
-        "lister-kubeconfig": await asyncio.to_thread(plane.kubeconfig, "streams"),
+        "lister-kubeconfig": await asyncio.to_thread(plane.kubeconfig, user),
         "secure-port": 0,
         "insecure-loopback-port": port,
-        "scrape-interval": "1s",
     }
     settings = read_settings({name: [str(value)] for name, value in flags.items()})
     stop, listening = asyncio.Event(), asyncio.Event()
@@ -133,13 +140,13 @@ async def metrics_api(plane, folder):
         await task
 
 
-def slice_of(node, port):
+def slice_of(node, port, service="gpuscale-exporter"):
     body = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
             "name": f"agents-{node}",
-            "labels": {"kubernetes.io/service-name": "gpuscale-exporter"},
+            "labels": {"kubernetes.io/service-name": service},
         },
         "addressType": "FQDN",
         "ports": [{"name": "metrics", "port": port}],
@@ -216,3 +223,60 @@ async def test_values_come_from_agents_that_the_cluster_names(plane, names_lead_
         await kubectl(
             "delete", "endpointslices", "-l", "kubernetes.io/service-name=gpuscale-exporter"
         )
+
+
+RIGHT_KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+TEAM_RULES = """
+rules:
+- seriesQuery: DCGM_FI_DEV_GPU_UTIL{pod!=""}
+  name: {as: teams_util}
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+
+
+def installed():
+    """What an installation in `default` renders for its metrics API: its rights, flags and rules."""
+    api = {"source": "streams", "rulesConfigMaps": "gpuscale.dev/rules=true"}
+    values = Values.model_validate({"spec": {"namespace": "default", "metricsApi": api}})
+    objects = [
+        each
+        for each in render(values)
+        if each["metadata"]["labels"]["app.kubernetes.io/component"] == "metrics-api"
+    ]
+    rights = [each for each in objects if each["kind"] in RIGHT_KINDS]
+    (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    pairs = (each.removeprefix("--").split("=", 1) for each in container["args"][1:])
+    flags = {name: text for name, text in pairs if not name.startswith("tls-")}
+    (rules,) = [each for each in objects if each["kind"] == "ConfigMap"]
+    return manifest(rights), flags, rules["data"]["rules.yaml"]
+
+
+async def test_an_installations_rights_flags_and_rules_are_enough(plane, names_lead_here, tmp_path):
+    rights, flags, rules = installed()
+    team = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "team", "labels": {"gpuscale.dev/rules": "true"}},
+        "data": {"rules.yaml": TEAM_RULES},
+    }
+    given = (rights, pod_of("bert-0"), json.dumps(team))
+    for text in given:
+        await asyncio.to_thread(plane.apply, text)
+    user = "system:serviceaccount:default:gpuscale-metrics-api"
+    service = "gpuscale-node-agent"
+    try:
+        async with (
+            agent("n3", "bert-0", 0.42) as port,
+            metrics_api(plane, tmp_path, rules, user, flags) as url,
+        ):
+            await asyncio.to_thread(plane.apply, slice_of("n3", port, service))
+            await until(lambda: values(url, "DCGM_FI_DEV_GPU_UTIL"), {"bert-0": "42"})
+            await until(lambda: values(url, "teams_util"), {"bert-0": "42"})
+    finally:
+        for text in (*given, slice_of("n3", 1, service)):
+            path = tmp_path / "given"
+            path.write_text(text)
+            remove = ("delete", "--ignore-not-found", "--force", "--grace-period=0")
+            await asyncio.to_thread(plane.kubectl, *remove, "-f", str(path))

@@ -55,7 +55,7 @@ def _beside(values: Values, found: Detected) -> list[str]:
             f"DaemonSet {found.dcgm_exporter} serves series of the same names as the agent: sums count "
             "GPUs twice while both are scraped; switch one of them off"
         )
-    if spec.prometheus.kind == "own" and found.prometheus is not None:
+    if spec.has_own_prometheus and found.prometheus is not None:
         lines.append(
             f"a Prometheus is there already, at {found.prometheus.url}; ours stays beside it"
         )

@@ -6,11 +6,12 @@ for each part. The same file is the values of the Helm chart. `gpuscale schema v
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gpuscale import __version__
 from gpuscale.core.models import Model, PositiveDuration, parse_file
 from gpuscale.install.signals import SIGNALS, SignalName
+from gpuscale.objects.selectors import parse_selector
 
 Provider = Literal["aks", "eks", "ack", "gke", "generic"]
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
@@ -25,6 +26,17 @@ Subdomain = Annotated[str, Field(pattern=_SUBDOMAIN, max_length=63)]
 """Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""
 Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
 """A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""
+
+
+def _selector(text: str) -> str:
+    parse_selector(text)
+    return text
+
+
+LabelSelector = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_./=!,() -]+$", max_length=512), AfterValidator(_selector)
+]
+"""As kubectl takes it with `--selector`."""
 
 
 class Metadata(Model):
@@ -109,6 +121,9 @@ class MetricsApi(Model):
 
     enabled: bool = True
     replicas: int = Field(default=2, ge=1, le=10)
+    source: Literal["prometheus", "streams"] = "prometheus"
+    """Where values come from. `prometheus`: queries; `streams`: the node agents themselves, as soon as
+    they read them, and without a Prometheus."""
     external: bool = False
     """Serves external.metrics.k8s.io too; a cluster has one server for it, and KEDA wants to be it."""
     certificates: Literal["generated", "cert-manager"] = "generated"
@@ -117,6 +132,8 @@ class MetricsApi(Model):
     """A ClusterIssuer of cert-manager; absent: a CA of the installation's own."""
     rules: str | None = Field(default=None, max_length=900_000)
     """Text of a prometheus-adapter rule file; absent: rules for all signals."""
+    rules_config_maps: LabelSelector | None = None
+    """Labels of ConfigMaps with rules of teams, such as `gpuscale.dev/rules=true`; absent: none are read."""
     external_name: Subdomain | None = None
     """Host on which a metrics API of yours runs instead of pods, to work on it beside a cluster."""
     port: int = Field(default=443, ge=1, le=65_535)
@@ -258,11 +275,28 @@ class ValuesSpec(Model):
     samples: Samples = Samples()
     node_pool: NodePool | None = None
 
+    @property
+    def has_streams(self) -> bool:
+        """Whether the metrics API follows the node agents' streams."""
+        return self.metrics_api.enabled and self.metrics_api.source == "streams"
+
+    @property
+    def has_own_prometheus(self) -> bool:
+        """Whether a Prometheus is installed: with streams, only alerts and dashboards want one."""
+        is_wanted = not self.has_streams or self.alerts.enabled or self.dashboards.enabled
+        return self.prometheus.kind == "own" and is_wanted
+
     @model_validator(mode="after")
     def _works_together(self) -> "ValuesSpec":
-        for fault in (*self._scale_faults(), *self._pool_faults()):
+        for fault in (*self._source_faults(), *self._scale_faults(), *self._pool_faults()):
             raise ValueError(fault)
         return self
+
+    def _source_faults(self) -> list[str]:
+        if self.has_streams and not self.agent.enabled:
+            text = "found metricsApi.source streams with agent.enabled false"
+            return [f"{text}, expected agent.enabled: true, because the streams are the agents'"]
+        return []
 
     def _scale_faults(self) -> list[str]:
         faults: list[str] = []
@@ -288,6 +322,12 @@ class ValuesSpec(Model):
             )
         if scale.metric == "object" and not self.recording_rules:
             faults.append("metric object without recordingRules, expected recordingRules: true")
+        if scale.metric == "object" and self.has_streams:
+            text = "metric object with metricsApi.source streams"
+            faults.append(f"{text}, expected metric: pods, because a Prometheus records the means")
+        if scale.autoscaler == "keda" and self._has_no_prometheus():
+            text = "autoscaler keda without a Prometheus"
+            faults.append(f"{text}, expected alerts or dashboards to be on, or prometheus.url")
         if self.agent.enabled and self.agent.attribution == "none":
             faults.append("agent.attribution none, expected one that ties GPUs to pods")
         wrong_style = "dcgm" if signal.is_alibabas else "ack"
@@ -297,6 +337,9 @@ class ValuesSpec(Model):
         if self.agent.enabled and signal.of_processes and self.agent.attribution != "processes":
             faults.append(f"signal {scale.signal}, expected agent.attribution: processes")
         return faults
+
+    def _has_no_prometheus(self) -> bool:
+        return self.prometheus.kind == "own" and not self.has_own_prometheus
 
     def _pool_faults(self) -> list[str]:
         pool = self.node_pool

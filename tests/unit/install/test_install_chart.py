@@ -74,6 +74,8 @@ APIS = (
     {"certificates": "cert-manager", "external": True},
     {"certificates": "cert-manager", "issuer": "corp", "replicas": 3},
     {"externalName": "api.example.com", "port": 8443},
+    {"source": "streams", "rulesConfigMaps": "rules in (a, b),!old"},
+    {"source": "streams", "externalName": "api.example.com"},
     {"rules": 'rules:\n- seriesQuery: "a{{b}}"\n'},
 )
 AGENTS = (
@@ -125,6 +127,10 @@ def spec(seed):
     }
     if any(each.get("autoscaler") == "keda" for each in found["scale"]):
         found["metricsApi"] = {**found["metricsApi"], "external": False}
+        found["alerts"] = {}
+    if found["metricsApi"].get("source") == "streams":
+        found["agent"] = AGENTS[0] if found["agent"] == {"enabled": False} else found["agent"]
+        found["scale"] = [{**each, "metric": "pods"} for each in found["scale"]]
     return found
 
 
@@ -132,6 +138,17 @@ def spec(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_helm_renders_the_same_objects(tmp_path, seed):
     given = spec(seed)
+    wanted = comparable(rendered(Values.model_validate({"spec": given})))
+    assert comparable(template(given, tmp_path)) == wanted
+
+
+@needs_helm
+@pytest.mark.parametrize("kind", [{}, {"kind": "plain", "url": URL}])
+@pytest.mark.parametrize("api", [{}, {"enabled": False}, {"source": "streams"}])
+@pytest.mark.parametrize("wishes", [(True, False), (False, True), (False, False)])
+def test_helm_has_a_prometheus_where_the_renderer_has_one(tmp_path, kind, api, wishes):
+    alerts, dashboards = ({"enabled": each} for each in wishes)
+    given = {"prometheus": kind, "metricsApi": api, "alerts": alerts, "dashboards": dashboards}
     wanted = comparable(rendered(Values.model_validate({"spec": given})))
     assert comparable(template(given, tmp_path)) == wanted
 

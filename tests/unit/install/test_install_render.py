@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from install_values import container, one, pod, rendered, scale, values
@@ -139,6 +140,79 @@ def test_the_metrics_api_takes_its_arguments(tmp_path):
     service = one(objects, "Service", "gpuscale-prometheus")
     assert service["metadata"]["namespace"] == "gpuscale"
     assert service["spec"]["ports"][0]["port"] == 9090
+
+
+STREAMS = {"source": "streams"}
+NOBODY_ASKS = {"alerts": {"enabled": False}, "dashboards": {"enabled": False}}
+
+
+def test_streams_are_those_behind_the_agents_service():
+    objects = rendered(values(metricsApi=STREAMS))
+    agents = one(objects, "Service", "node-agent")
+    given = arguments(one(objects, "Deployment", "metrics-api"))
+    assert "prometheus-url" not in given
+    given["config"] = str(Path(__file__))
+    plain = {name: [text] for name, text in given.items() if not name.startswith("tls-")}
+    feeds = metrics_api_settings(plain).feeds
+    place = agents["metadata"]
+    assert (feeds.agents.namespace, feeds.agents.service) == (place["namespace"], place["name"])
+    assert feeds.scrapes_pods is False
+
+
+def test_streams_need_no_right_beyond_the_agents_namespace_and_no_port_but_theirs():
+    def egress(**api):
+        policy = one(rendered(values(metricsApi=api)), "NetworkPolicy", "metrics-api")
+        return {each["port"] for each in policy["spec"]["egress"][0]["ports"]}
+
+    found = one(rendered(values(metricsApi=STREAMS)), "Role", "metrics-api-agents")
+    assert found["rules"] == [
+        {
+            "apiGroups": ["discovery.k8s.io"],
+            "resources": ["endpointslices"],
+            "verbs": ["list", "watch"],
+        }
+    ]
+    assert found["metadata"]["namespace"] == "gpuscale"
+    assert egress(**STREAMS) - egress() == {9400}
+    assert egress() - egress(**STREAMS) == {9090}
+
+
+# With streams nobody but alerts and dashboards asks a Prometheus; without, the metrics API does.
+@pytest.mark.parametrize(
+    ("source", "more", "has_one"),
+    [
+        ("streams", NOBODY_ASKS, False),
+        ("streams", {**NOBODY_ASKS, "alerts": {"enabled": True}}, True),
+        ("streams", {**NOBODY_ASKS, "dashboards": {"enabled": True}}, True),
+        ("prometheus", NOBODY_ASKS, True),
+    ],
+)
+def test_a_prometheus_is_there_for_those_who_ask_it(source, more, has_one):
+    objects = rendered(values(metricsApi={"source": source}, **more))
+    parts = {each["metadata"]["labels"]["app.kubernetes.io/component"] for each in objects}
+    assert ({"prometheus", "monitoring"} <= parts) == has_one
+    assert ({"prometheus", "monitoring"} & parts != set()) == has_one
+
+
+# Series of streams have the agents' own labels, whatever a Prometheus makes of them.
+def test_rules_for_streams_serve_every_signal_by_the_agents_labels():
+    objects = rendered(values(metricsApi=STREAMS, prometheus={"honorLabels": False}))
+    text = one(objects, "ConfigMap", "metrics-api")["data"]["rules.yaml"]
+    config = load_rules(text, "rules.yaml")
+    assert config.warnings == ()
+    assert len(config.rules) == len(SIGNALS)
+    assert "exported_" not in text
+
+
+def test_teams_rules_are_read_only_where_asked_for():
+    def config_maps(**api):
+        role = one(rendered(values(metricsApi=api)), "ClusterRole", "metrics-api-objects")
+        return [each["verbs"] for each in role["rules"] if each["resources"] == ["configmaps"]]
+
+    label = "gpuscale.dev/rules in (a, b)"
+    assert (config_maps(), config_maps(rulesConfigMaps=label)) == ([], [["list", "watch"]])
+    found = one(rendered(values(metricsApi={"rulesConfigMaps": label})), "Deployment", "api")
+    assert arguments(found)["rules-configmaps"] == label
 
 
 @pytest.mark.parametrize("honor_labels", [True, False])

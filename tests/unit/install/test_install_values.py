@@ -77,6 +77,30 @@ SCALED = (
         pytest.param(
             50, "", ", prometheus: {kind: plain, url: 'ftp://x'}", "expected http://", id="scheme"
         ),
+        pytest.param(
+            50,
+            "",
+            ", agent: {enabled: false}, metricsApi: {source: streams}",
+            "metricsApi.source streams with agent.enabled false, expected agent.enabled: true",
+            id="whose streams",
+        ),
+        pytest.param(
+            50,
+            "metric: object",
+            ", metricsApi: {source: streams}",
+            "expected metric: pods, because a Prometheus records the means",
+            id="who records",
+        ),
+        pytest.param(
+            50,
+            "autoscaler: keda",
+            ", metricsApi: {source: streams}, alerts: {enabled: false}, dashboards: {enabled: false}",
+            "expected alerts or dashboards to be on, or prometheus.url",
+            id="whom KEDA asks",
+        ),
+        pytest.param(
+            50, "", ", metricsApi: {rulesConfigMaps: 'a in b'}", "found ", id="teams' labels"
+        ),
         pytest.param(50, "", ", namespace: 'a b'", "should match pattern", id="name"),
         pytest.param(
             50, "", ", image: {repository: 'a;rm -rf /'}", "should match pattern", id="shell"

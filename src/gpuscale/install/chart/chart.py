@@ -16,7 +16,7 @@ from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.common import Object
 from gpuscale.install.parts.device_plugin import device_plugin_objects
 from gpuscale.install.parts.metrics_api import metrics_api_objects
-from gpuscale.install.parts.network import network_objects
+from gpuscale.install.parts.network import prometheus_policies, server_policies
 from gpuscale.install.parts.prometheus import prometheus_objects
 from gpuscale.install.parts.rules import rule_file_objects
 from gpuscale.install.parts.samples import sample_objects
@@ -78,16 +78,7 @@ _PARTS = (
     _Part(
         "prometheus",
         prometheus_objects,
-        (
-            d.PROMETHEUS,
-            d.AGENT,
-            d.HONOR,
-            d.API,
-            d.EXTERNAL_NAME,
-            d.CERTIFICATES,
-            d.RECORDING,
-            d.ALERTS,
-        ),
+        (d.AGENT, d.HONOR, d.API, d.EXTERNAL_NAME, d.CERTIFICATES, d.PROMETHEUS_IF_WANTED),
     ),
     _Part(
         "dashboards",
@@ -98,7 +89,6 @@ _PARTS = (
         "monitoring",
         scraping_objects,
         (
-            d.PROMETHEUS,
             d.AGENT,
             d.HONOR,
             d.RELEASE,
@@ -107,9 +97,10 @@ _PARTS = (
             d.API,
             d.EXTERNAL_NAME,
             d.CERTIFICATES,
+            d.PROMETHEUS_IF_WANTED,
         ),
     ),
-    _Part("rules", rule_file_objects, (d.API, d.RULES, d.HONOR)),
+    _Part("rules", rule_file_objects, (d.API, d.RULES, d.HONOR, d.SOURCE)),
     _Part(
         "metrics-api",
         lambda values: metrics_api_objects(values, marked_certificate()),
@@ -121,9 +112,16 @@ _PARTS = (
             d.EXTERNAL_NAME,
             d.PROMETHEUS,
             d.PULL_SECRET,
+            d.SOURCE,
+            d.TEAM_RULES,
         ),
     ),
-    _Part("network", network_objects, (d.NETWORK, d.AGENT, d.API, d.EXTERNAL_NAME, d.PROMETHEUS)),
+    _Part(
+        "network",
+        server_policies,
+        (d.NETWORK, d.AGENT, d.API, d.EXTERNAL_NAME, d.PROMETHEUS, d.SOURCE),
+    ),
+    _Part("network-prometheus", prometheus_policies, (d.NETWORK, d.PROMETHEUS_IF_WANTED)),
     _Part("samples", sample_objects, (d.BERT, d.VISION, d.MNIST)),
     _Part(
         "autoscaler",

@@ -20,6 +20,7 @@ class Option:
     path: tuple[str, ...]
     """Field names in Python, below `spec`; below a scale for those that begin with `scale`."""
     values: tuple[Any, ...]
+    """Where the path is empty: for each, what several fields are set to, by their paths."""
     dimension: Dimension
 
 
@@ -64,9 +65,38 @@ EXTERNAL = _switch("metrics_api", "external")
 CERTIFICATES = _enum(("metrics_api", "certificates"), "generated", "cert-manager")
 ISSUER = _given(("metrics_api", "issuer"), mark("issuer"))
 RULES = _given(("metrics_api", "rules"), mark("rules"))
+SOURCE = _enum(("metrics_api", "source"), "prometheus", "streams")
+TEAM_RULES = _given(("metrics_api", "rules_config_maps"), mark("teamrules"))
 EXTERNAL_NAME = _given(("metrics_api", "external_name"), "xqexternalqx")
 PROMETHEUS = _enum(("prometheus", "kind"), "own", "operator", "plain")
 RELEASE = _given(("prometheus", "release"), mark("release"))
+_WANTED = (
+    f'(or (not {V}.spec.metricsApi.enabled) (eq {V}.spec.metricsApi.source "prometheus") '
+    f"{V}.spec.alerts.enabled {V}.spec.dashboards.enabled)"
+)
+_KIND = ("prometheus", "kind")
+_UNWANTED = {
+    _KIND: "own",
+    ("metrics_api", "enabled"): True,
+    ("metrics_api", "source"): "streams",
+    ("alerts", "enabled"): False,
+    ("dashboards", "enabled"): False,
+}
+PROMETHEUS_IF_WANTED = Option(
+    (),
+    ({_KIND: "own"}, _UNWANTED, {_KIND: "operator"}, {_KIND: "plain"}),
+    Dimension(
+        "prometheus",
+        (
+            f'and (eq {V}.spec.prometheus.kind "own") {_WANTED}',
+            f'and (eq {V}.spec.prometheus.kind "own") (not {_WANTED})',
+            f'eq {V}.spec.prometheus.kind "operator"',
+            f'eq {V}.spec.prometheus.kind "plain"',
+        ),
+    ),
+)
+"""In place of `PROMETHEUS`, and last, because it sets fields of other options: one condition for the four
+fields that say whether the installation's own is there, as `ValuesSpec.has_own_prometheus` has it."""
 HONOR = _switch("prometheus", "honor_labels")
 RECORDING = _switch("recording_rules")
 ALERTS = _switch("alerts", "enabled")
@@ -106,7 +136,11 @@ def combinations(options: tuple[Option, ...]) -> Iterator[tuple[Combination, Val
         yield indices, values
 
 
-def _changed(values: Values, path: tuple[str, ...], value: object) -> Values:
+def _changed(values: Values, path: tuple[str, ...], value: Any) -> Values:  # noqa: ANN401 - of any field
+    if not path:
+        for each, inner in value.items():
+            values = _changed(values, each, inner)
+        return values
     spec = values.spec
     if path[0] == _SCALE:
         (scale,) = spec.scale

@@ -58,6 +58,7 @@ TEXTS: dict[str, str] = {
     format_duration(_SCRAPE_MS): f"{V}.spec.prometheus.scrapeInterval",
     _mark("issuer"): f"{V}.spec.metricsApi.issuer",
     _mark("rules"): f"{V}.spec.metricsApi.rules",
+    _mark("teamrules"): f"{V}.spec.metricsApi.rulesConfigMaps",
     "xqexternalqx": f"{V}.spec.metricsApi.externalName",
     _URL: f"{V}.spec.prometheus.url",
     _mark("release"): f"{V}.spec.prometheus.release",

@@ -6,7 +6,7 @@ The APIServices come last of all that is applied, so that requests move to serve
 import base64
 
 from gpuscale.install.certificates import ServingCertificate
-from gpuscale.install.parts import prometheus
+from gpuscale.install.parts import agent, prometheus
 from gpuscale.install.parts.common import (
     METRICS_API,
     USER_ID,
@@ -70,6 +70,8 @@ def _rights(values: Values) -> list[Object]:
         "resources": ["deployments", "statefulsets"],
         "verbs": ["get", "list", "watch"],
     }
+    api = values.spec.metrics_api
+    team_rules = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     objects = part_name(values, "metrics-api-objects")
     return [
         _binding(values, part_name(values, "metrics-api-delegator"), "system:auth-delegator"),
@@ -78,9 +80,35 @@ def _rights(values: Values) -> list[Object]:
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRole",
             "metadata": cluster_metadata(values, PART, name=objects),
-            "rules": [reads, scaled],
+            "rules": [reads, scaled, *([team_rules] if api.rules_config_maps else ())],
         },
         _binding(values, objects, objects),
+        *(_agent_finding(values) if values.spec.has_streams else ()),
+    ]
+
+
+def _agent_finding(values: Values) -> list[Object]:
+    """Return the right to see who stands behind the agents' Service, in their namespace only."""
+    name = part_name(values, "metrics-api-agents")
+    slices = {
+        "apiGroups": ["discovery.k8s.io"],
+        "resources": ["endpointslices"],
+        "verbs": ["list", "watch"],
+    }
+    return [
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "Role",
+            "metadata": metadata(values, PART, name=name),
+            "rules": [slices],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata(values, PART, name=name),
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+            "subjects": [_subject(values)],
+        },
     ]
 
 
@@ -243,16 +271,29 @@ def _container(values: Values) -> Object:
 
 def arguments(values: Values) -> list[str]:
     """Return the server's arguments."""
+    team_rules = values.spec.metrics_api.rules_config_maps
     return [
         "metrics-api",
         f"--config=/etc/gpuscale/rules/{RULE_FILE}",
-        f"--prometheus-url={prometheus.address(values)}",
+        *([f"--rules-configmaps={team_rules}"] if team_rules else ()),
+        *_source_arguments(values),
         f"--secure-port={PORT}",
         "--tls-cert-file=/etc/gpuscale/tls/tls.crt",
         "--tls-private-key-file=/etc/gpuscale/tls/tls.key",
         # A new workload's metrics are there within seconds, and stay while it has no pods for a moment.
         "--metrics-relist-interval=15s",
         "--metrics-max-age=10m",
+    ]
+
+
+def _source_arguments(values: Values) -> list[str]:
+    if not values.spec.has_streams:
+        return [f"--prometheus-url={prometheus.address(values)}"]
+    return [
+        "--source=streams",
+        f"--agent-service={values.spec.namespace}/{part_name(values, agent.PART)}",
+        # The rules are about agents' series; other exporters are at ports that no policy can name.
+        "--scrape-annotated-pods=false",
     ]
 
 

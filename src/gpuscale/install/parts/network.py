@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gpuscale.install.parts import agent, metrics_api, prometheus
-from gpuscale.install.parts.common import Object, metadata, selector
+from gpuscale.install.parts.common import Object, has_api_pods, metadata, selector
 from gpuscale.install.values import Values
 
 _DNS = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
@@ -15,22 +15,34 @@ _SCHEME_PORTS = {"http": 80, "https": 443}
 
 def network_objects(values: Values) -> list[Object]:
     """Return a policy for each part with pods."""
-    spec = values.spec
-    if not spec.network_policies:
+    return [*server_policies(values), *prometheus_policies(values)]
+
+
+def server_policies(values: Values) -> list[Object]:
+    """Return the policies of the node agents and of the metrics API."""
+    if not values.spec.network_policies:
         return []
     found: list[Object] = []
-    if spec.agent.enabled:
+    if values.spec.agent.enabled:
         found.append(_policy(values, agent.PART, _tcp(agent.PORT), []))
-    if spec.metrics_api.enabled and spec.metrics_api.external_name is None:
-        ports = _tcp(*_API_SERVER_PORTS, _prometheus_port(values))
+    if has_api_pods(values):
+        ports = _tcp(*_API_SERVER_PORTS, _source_port(values))
         found.append(_policy(values, metrics_api.PART, _tcp(metrics_api.PORT), [*_DNS, *ports]))
-    if spec.prometheus.kind == "own":
-        ports = _tcp(*_API_SERVER_PORTS, agent.PORT)
-        found.append(_policy(values, prometheus.PART, _tcp(prometheus.PORT), [*_DNS, *ports]))
     return found
 
 
-def _prometheus_port(values: Values) -> int:
+def prometheus_policies(values: Values) -> list[Object]:
+    """Return the policy of the installation's own Prometheus; none where there is none."""
+    if not values.spec.network_policies or not values.spec.has_own_prometheus:
+        return []
+    ports = _tcp(*_API_SERVER_PORTS, agent.PORT)
+    return [_policy(values, prometheus.PART, _tcp(prometheus.PORT), [*_DNS, *ports])]
+
+
+def _source_port(values: Values) -> int:
+    """Return where the metrics API gets its values."""
+    if values.spec.has_streams:
+        return agent.PORT
     parts = urlsplit(prometheus.address(values))
     return parts.port or _SCHEME_PORTS[parts.scheme]
 

@@ -31,8 +31,8 @@ def address(values: Values) -> str:
 
 
 def prometheus_objects(values: Values) -> list[Object]:
-    """Return the objects of the installation's own Prometheus; none where another is used."""
-    if values.spec.prometheus.kind != "own":
+    """Return the objects of the installation's own Prometheus; none where another is used, or none."""
+    if not values.spec.has_own_prometheus:
         return []
     return [
         service_account(values, PART),

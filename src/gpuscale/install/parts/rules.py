@@ -24,16 +24,25 @@ def rule_file_objects(values: Values) -> list[Object]:
     api = values.spec.metrics_api
     if not api.enabled:
         return []
-    text = api.rules or dump_documents(
-        [adapter_rules(honor_labels=values.spec.prometheus.honor_labels)]
-    )
+    text = api.rules or dump_documents([_rules(values)])
     return [config_map(values, PART, {RULE_FILE: text})]
+
+
+def _rules(values: Values) -> Object:
+    if values.spec.has_streams:
+        # The agents' labels arrive as they are, and nobody records means.
+        return {"rules": _pod_rules(honor_labels=True)}
+    return adapter_rules(honor_labels=values.spec.prometheus.honor_labels)
 
 
 def adapter_rules(*, honor_labels: bool) -> Object:
     """Return the rules for every signal, as prometheus-adapter reads them."""
-    per_pod = [_pod_rule(signal, honor_labels=honor_labels) for signal in SIGNALS.values()]
-    return {"rules": [*per_pod, *(_mean_rule(each) for each in _WORKLOADS), _service_rule()]}
+    means = [_mean_rule(each) for each in _WORKLOADS]
+    return {"rules": [*_pod_rules(honor_labels=honor_labels), *means, _service_rule()]}
+
+
+def _pod_rules(*, honor_labels: bool) -> list[Object]:
+    return [_pod_rule(signal, honor_labels=honor_labels) for signal in SIGNALS.values()]
 
 
 def _pod_rule(signal: Signal, *, honor_labels: bool) -> Object:

@@ -30,6 +30,8 @@ def scraping_objects(values: Values) -> list[Object]:
     """Return what makes Prometheus scrape the installation and evaluate the rules."""
     if values.spec.prometheus.kind == "operator":
         return [*_monitors(values), *_prometheus_rules(values)]
+    if values.spec.prometheus.kind == "own" and not values.spec.has_own_prometheus:
+        return []
     files = rule_texts(values)
     jobs = scrape_configs(values)
     if values.spec.prometheus.kind == "plain" and jobs:
