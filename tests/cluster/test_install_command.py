@@ -56,6 +56,18 @@ spec:
   versionPriority: 100
   insecureSkipTLSVerify: true
 """
+METRICS_SERVER = """
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1beta1.metrics.k8s.io, labels: {k8s-app: metrics-server}}
+spec:
+  group: metrics.k8s.io
+  version: v1beta1
+  service: {name: metrics-server, namespace: kube-system}
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  insecureSkipTLSVerify: true
+"""
 # Kinds in which Kubernetes itself makes and changes objects all the time.
 RESTLESS = {"events", "leases", "endpoints", "endpointslices", "nodes", "podmetrics"}
 
@@ -273,6 +285,20 @@ def _try(plane, *what):
 def served_by(plane):
     spec = plane.get("apiservice", FOREIGN)["spec"]
     return spec["service"]["name"], spec.get("insecureSkipTLSVerify", False)
+
+
+def test_metrics_servers_api_is_not_taken_unasked(plane, command):
+    plane.apply(METRICS_SERVER)
+    try:
+        api = {"resource": True, "replicas": 1}
+        kind = {"kind": "plain", "url": "http://127.0.0.1:1"}
+        refused = command.install(values(metricsApi=api, prometheus=kind), code=2)
+    finally:
+        plane.kubectl("delete", "apiservice/v1beta1.metrics.k8s.io")
+    assert refused == [
+        "gpuscale: APIService v1beta1.metrics.k8s.io is there already, served by Service "
+        "kube-system/metrics-server; --replace takes its place and keeps the way back"
+    ]
 
 
 def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_path):

@@ -90,7 +90,12 @@ def namespace(plane):
 
 def rendered(provider, prometheus, scale, agent, certificates, source):
     workload = {"workload": {"name": "vision-api"}, "maxReplicas": 8, **SCALES[scale]}
-    api = {"external": scale != "keda", **CERTIFICATES[certificates], **SOURCES[source]}
+    api = {
+        "external": scale != "keda",
+        "resource": source == "prometheus" and prometheus != "own",
+        **CERTIFICATES[certificates],
+        **SOURCES[source],
+    }
     values = Values.model_validate(
         {
             "spec": {

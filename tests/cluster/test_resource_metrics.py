@@ -7,6 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from gpuscale.core.documents import dump_documents
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.install.parts.resource_rules import resource_rules
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale.testing.cluster import (
     SimulatedNode,
@@ -104,6 +107,15 @@ def samples(pod: str):
         yield _sample("container_memory_working_set_bytes", at_s, 1.0, half)
         yield _sample("node_cpu_usage_seconds_total", at_s, 2.5 * passed_s, {"node": NODE})
         yield _sample("node_memory_working_set_bytes", at_s, 3072 * MIB, {"node": NODE})
+        yield from _cadvisor_only(pod, at_s, passed_s)
+
+
+def _cadvisor_only(pod: str, at_s: int, passed_s: int):
+    """Yield what cAdvisor has beside containers: the node as a whole, and a pod's sum."""
+    node, sums = {"id": "/", "node": NODE}, {"id": "/pod", "namespace": NAMESPACE, "pod": pod}
+    for labels, cores, mib in ((node, 2.5, 3072), (sums, 1.2, 576)):
+        yield _sample("container_cpu_usage_seconds_total", at_s, cores * passed_s, labels)
+        yield _sample("container_memory_working_set_bytes", at_s, mib * MIB, labels)
 
 
 def _sample(name, at_s, value, labels):
@@ -212,6 +224,27 @@ def test_it_answers_what_prometheus_adapter_answers(plane, world):
         "model": {"cpu": "900m", "memory": "512Mi"},
         "proxy": {"cpu": "300m", "memory": "64Mi"},
     }
+
+
+def _usage(given):
+    """Return usage in thousandths of a core, within one, and in MiB."""
+    cpu, memory = parse_quantity(given["cpu"]), parse_quantity(given["memory"])
+    return pytest.approx(cpu.milli_value(), abs=1), float(memory) / MIB
+
+
+def test_the_rules_of_an_installation_serve_what_cadvisor_tells(plane, world, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(dump_documents([resource_rules("operator")]))
+    admin = plane.client_certificate("admin", ["system:masters"])
+    _, url, *_ = world.given
+    with gpuscale_metrics_api(plane, url, rules, tmp_path) as api:
+        wait_until(lambda: _ask(api, admin, PODS)[1].get("items"), "its pods", 60)
+        wait_until(lambda: _ask(api, admin, f"{API}/nodes")[1].get("items"), "its nodes", 60)
+        (pod,) = _ask(api, admin, PODS)[1]["items"]
+        node = _ask(api, admin, f"{API}/nodes/{NODE}")[1]
+    usage = {each["name"]: _usage(each["usage"]) for each in pod["containers"]}
+    assert usage == {"model": (900, 512), "proxy": (300, 64)}
+    assert _usage(node["usage"]) == (2500, 3072)
 
 
 def test_kubectl_top_shows_pods_containers_and_nodes(plane, registered):

@@ -126,6 +126,8 @@ class MetricsApi(Model):
     they read them, and without a Prometheus."""
     external: bool = False
     """Serves external.metrics.k8s.io too; a cluster has one server for it, and KEDA wants to be it."""
+    resource: bool = False
+    """Serves metrics.k8s.io too, CPU and memory of pods and nodes, in metrics-server's place."""
     certificates: Literal["generated", "cert-manager"] = "generated"
     """`generated`: made when the manifests are; `cert-manager`: asked of it, and renewed by it."""
     issuer: Subdomain | None = None
@@ -296,6 +298,15 @@ class ValuesSpec(Model):
         if self.has_streams and not self.agent.enabled:
             text = "found metricsApi.source streams with agent.enabled false"
             return [f"{text}, expected agent.enabled: true, because the streams are the agents'"]
+        if not self.metrics_api.enabled or not self.metrics_api.resource:
+            return []
+        kubelets = "because CPU and memory are the kubelets' series"
+        if self.has_streams:
+            text = "found metricsApi.resource with metricsApi.source streams"
+            return [f"{text}, expected source: prometheus, {kubelets}"]
+        if self.prometheus.kind == "own":
+            text = "found metricsApi.resource with prometheus.kind own"
+            return [f"{text}, expected operator or plain, {kubelets}, which it does not scrape"]
         return []
 
     def _scale_faults(self) -> list[str]:

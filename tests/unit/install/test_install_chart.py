@@ -76,6 +76,8 @@ APIS = (
     {"externalName": "api.example.com", "port": 8443},
     {"source": "streams", "rulesConfigMaps": "rules in (a, b),!old"},
     {"source": "streams", "externalName": "api.example.com"},
+    {"resource": True, "external": True},
+    {"resource": True, "rules": "rules: []\n"},
     {"rules": 'rules:\n- seriesQuery: "a{{b}}"\n'},
 )
 AGENTS = (
@@ -128,6 +130,8 @@ def spec(seed):
     if any(each.get("autoscaler") == "keda" for each in found["scale"]):
         found["metricsApi"] = {**found["metricsApi"], "external": False}
         found["alerts"] = {}
+    if found["metricsApi"].get("resource") and found["prometheus"]["kind"] == "own":
+        found["prometheus"] = PROMETHEUS[-1]
     if found["metricsApi"].get("source") == "streams":
         found["agent"] = AGENTS[0] if found["agent"] == {"enabled": False} else found["agent"]
         found["scale"] = [{**each, "metric": "pods"} for each in found["scale"]]

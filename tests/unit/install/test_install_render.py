@@ -433,6 +433,41 @@ def test_external_metrics_are_left_to_others_unless_asked_for():
     assert names(external=True) == [*custom, "v1beta1.external.metrics.k8s.io"]
 
 
+def test_resource_metrics_are_left_to_metrics_server_unless_asked_for():
+    def found(**api):
+        objects = rendered(values(metricsApi=api, prometheus=PLAIN))
+        names = {each["metadata"]["name"] for each in objects if each["kind"] == "APIService"}
+        files = one(objects, "ConfigMap", "metrics-api")["data"]
+        configs = [each for each in args_of(objects) if each.startswith("--config=")]
+        return "v1beta1.metrics.k8s.io" in names, sorted(files), configs
+
+    folder = "--config=/etc/gpuscale/rules"
+    assert found() == (False, ["rules.yaml"], [f"{folder}/rules.yaml"])
+    assert found(resource=True) == (
+        True,
+        ["resource-rules.yaml", "rules.yaml"],
+        [f"{folder}/resource-rules.yaml", f"{folder}/rules.yaml"],
+    )
+
+
+def args_of(objects):
+    return container(one(objects, "Deployment", "metrics-api"))["args"]
+
+
+# The operator's kubelet Service gives `node`; Prometheus' discovery of nodes sets `instance` to the name.
+@pytest.mark.parametrize(("prometheus", "label"), [(OPERATOR, "node"), (PLAIN, "instance")])
+def test_nodes_are_found_by_the_label_that_each_prometheus_gives(prometheus, label):
+    objects = rendered(values(metricsApi={"resource": True}, prometheus=prometheus))
+    text = one(objects, "ConfigMap", "metrics-api")["data"]["resource-rules.yaml"]
+    config = load_rules(text, "resource-rules.yaml")
+    assert config.warnings == ()
+    assert config.resource_rules is not None
+    (document,) = load_documents(text, "resource-rules.yaml")
+    for name in ("cpu", "memory"):
+        overrides = document.data["resourceRules"][name]["resources"]["overrides"]
+        assert overrides[label] == {"resource": "node"}
+
+
 def test_time_slicing_multiplies_and_refuses_requests_for_two():
     plugin = {"enabled": True, "replicas": 4}
     config = data_of(rendered(values(devicePlugin=plugin)), "ConfigMap", "plugin", "config.yaml")

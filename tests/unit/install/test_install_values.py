@@ -99,6 +99,20 @@ SCALED = (
             id="whom KEDA asks",
         ),
         pytest.param(
+            50,
+            "",
+            ", metricsApi: {resource: true}",
+            "metricsApi.resource with prometheus.kind own, expected operator or plain",
+            id="who scrapes kubelets",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {resource: true, source: streams}",
+            "metricsApi.resource with metricsApi.source streams, expected source: prometheus",
+            id="agents know no CPU",
+        ),
+        pytest.param(
             50, "", ", metricsApi: {rulesConfigMaps: 'a in b'}", "found ", id="teams' labels"
         ),
         pytest.param(50, "", ", namespace: 'a b'", "should match pattern", id="name"),

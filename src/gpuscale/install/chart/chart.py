@@ -100,13 +100,16 @@ _PARTS = (
             d.PROMETHEUS_IF_WANTED,
         ),
     ),
-    _Part("rules", rule_file_objects, (d.API, d.RULES, d.HONOR, d.SOURCE)),
+    _Part(
+        "rules", rule_file_objects, (d.API, d.RULES, d.HONOR, d.SOURCE, d.RESOURCE, d.PROMETHEUS)
+    ),
     _Part(
         "metrics-api",
         lambda values: metrics_api_objects(values, marked_certificate()),
         (
             d.API,
             d.EXTERNAL,
+            d.RESOURCE,
             d.CERTIFICATES,
             d.ISSUER,
             d.EXTERNAL_NAME,

@@ -22,6 +22,7 @@ from gpuscale.install.parts.common import (
     selector,
     service_account,
 )
+from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
 from gpuscale.install.parts.rules import RULE_FILE
 from gpuscale.install.parts.workloads import service, workload
 from gpuscale.install.values import Values
@@ -30,6 +31,7 @@ PART = METRICS_API
 PORT = 6443
 CUSTOM = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io")
 EXTERNAL = ("v1beta1.external.metrics.k8s.io",)
+RESOURCE = ("v1beta1.metrics.k8s.io",)
 API_SERVICE = "apiregistration.k8s.io/v1"
 INJECT = "cert-manager.io/inject-ca-from"
 _RBAC = "rbac.authorization.k8s.io"
@@ -271,11 +273,13 @@ def _container(values: Values) -> Object:
 
 def arguments(values: Values) -> list[str]:
     """Return the server's arguments."""
-    team_rules = values.spec.metrics_api.rules_config_maps
+    api = values.spec.metrics_api
     return [
         "metrics-api",
+        # Before the other, so that a user's own resourceRules are taken instead.
+        *([f"--config=/etc/gpuscale/rules/{RESOURCE_RULE_FILE}"] if api.resource else ()),
         f"--config=/etc/gpuscale/rules/{RULE_FILE}",
-        *([f"--rules-configmaps={team_rules}"] if team_rules else ()),
+        *([f"--rules-configmaps={api.rules_config_maps}"] if api.rules_config_maps else ()),
         *_source_arguments(values),
         f"--secure-port={PORT}",
         "--tls-cert-file=/etc/gpuscale/tls/tls.crt",
@@ -319,7 +323,7 @@ def api_service_names(values: Values) -> tuple[str, ...]:
     api = values.spec.metrics_api
     if not api.enabled:
         return ()
-    return (*CUSTOM, *(EXTERNAL if api.external else ()))
+    return (*CUSTOM, *(EXTERNAL if api.external else ()), *(RESOURCE if api.resource else ()))
 
 
 def _api_services(values: Values, certificate: ServingCertificate | None) -> list[Object]:

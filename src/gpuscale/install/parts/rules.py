@@ -2,6 +2,7 @@
 
 from gpuscale.core.documents import dump_documents
 from gpuscale.install.parts.common import METRICS_API, Object
+from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE, resource_rules
 from gpuscale.install.parts.workloads import config_map
 from gpuscale.install.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.values import Values
@@ -20,12 +21,15 @@ _WORKLOADS = {"deployment": _OF_DEPLOYMENT, "statefulset": _OF_STATEFUL_SET}
 
 
 def rule_file_objects(values: Values) -> list[Object]:
-    """Return the ConfigMap with the metrics API's rule file; none where the API is off."""
+    """Return the ConfigMap with the metrics API's rule files; none where the API is off."""
     api = values.spec.metrics_api
     if not api.enabled:
         return []
     text = api.rules or dump_documents([_rules(values)])
-    return [config_map(values, PART, {RULE_FILE: text})]
+    files = {RULE_FILE: text}
+    if api.resource:
+        files[RESOURCE_RULE_FILE] = dump_documents([resource_rules(values.spec.prometheus.kind)])
+    return [config_map(values, PART, files)]
 
 
 def _rules(values: Values) -> Object:
