@@ -43,6 +43,12 @@ def kubeconfig(tmp_path):
         (["--fix", "--output=json"], "--fix: expected --yes beside --output json"),
         (["--prometheus-url=p:9090"], "--prometheus-url: found 'p:9090', expected http://"),
         (["--agent=gpu-1"], "--agent: found 'gpu-1', expected a node and its agent's address"),
+        (["--pulse-wait"], "--pulse-url, --pulse-wait, --pulse-hpa: expected --pulse beside them"),
+        (["--pulse"], "--pulse: expected either --pulse-url or --pulse-wait beside it"),
+        (["--pulse", "--pulse-wait", "--pulse-url=http://a"], "--pulse: expected either"),
+        (["--pulse", "--pulse-wait", "--fix", "--yes"], "--pulse: expected no --fix beside it"),
+        (["--pulse", "--pulse-url=web"], "--pulse-url: found 'web', expected http://"),
+        (["--pulse", "--pulse-wait", "--pulse-hpa=web"], "--pulse-hpa: found 'web', expected NAME"),
     ],
 )
 def test_what_can_not_be_is_refused(kubeconfig, arguments, told):

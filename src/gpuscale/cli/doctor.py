@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.cli.extras import missing_extra
+from gpuscale.cli.pulse import check_pulse, run_pulse
 from gpuscale.cli.texts import Output, printable
 from gpuscale.core.errors import UsageError
 
@@ -48,10 +49,41 @@ def doctor(
             metavar="NODE=URL", help="A node's agent, past the API server; may come again."
         ),
     ] = None,
+    pulse: Annotated[
+        bool,
+        typer.Option(
+            "--pulse",
+            help="Time every hop from load to a ready pod instead; needs --pulse-url or --pulse-wait. "
+            "All that it does to the cluster is that load, and the HPA's own scaling follows it.",
+        ),
+    ] = False,
+    pulse_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Make the load: GET this, again and again, until the end."
+        ),
+    ] = None,
+    pulse_wait: Annotated[
+        bool, typer.Option("--pulse-wait", help="Make no load; watch the one that you start.")
+    ] = False,
+    pulse_hpa: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME", help="Default: the only one on a custom or external metric."
+        ),
+    ] = None,
+    pulse_at_once: Annotated[
+        int, typer.Option(min=1, max=16, help="Requests of --pulse-url under way at a time.")
+    ] = 4,
+    pulse_for: Annotated[
+        float, typer.Option(min=5, max=900, metavar="SECONDS", help="End then, or at a ready pod.")
+    ] = 60,
 ) -> None:
     """Walk the chain from GPU nodes to replicas on a live cluster, and name everything that is wrong.
 
-    Only reads, unless --fix. Exit code 0: healthy; 1: something was found; 2: the input is wrong.
+    Only reads, unless --fix or --pulse-url.
+
+    Exit code 0: healthy; 1: something was found, or a hop of --pulse did not move; 2: the input is wrong.
 
     Example:  gpuscale doctor --kubeconfig ~/.kube/config
     """
@@ -61,12 +93,23 @@ def doctor(
         raise UsageError("--fix: expected --yes beside --output json, where nobody can be asked")
     if fix and not yes and not sys.stdin.isatty():
         raise UsageError("--fix: expected a terminal to ask at, or --yes")
+    check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
     try:
         from gpuscale.doctor.gather import GatherSettings
+        from gpuscale.doctor.pulse_watch import PulseSettings
+        from gpuscale.kube.settings import KubeSettings
         from gpuscale.lint.findings import Severity
     except ImportError as error:
         raise missing_extra(error, "kubernetes") from error
     settings = GatherSettings(namespace, _address(prometheus_url), _agents(agent or ()))
+    if pulse:
+        run_pulse(
+            KubeSettings("", kubeconfig, context, timeout_s=30.0),
+            settings,
+            PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for),
+            output,
+        )
+        return
     report, fixed = asyncio.run(
         _examine(kubeconfig, context, settings, output, fixes=fix, asks=not yes)
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuscale.core.documents import Document
 from gpuscale.core.errors import ConfigError, GpuscaleError
+from gpuscale.doctor import facts
 from gpuscale.doctor.api_checks import HPA_ACCOUNT, group_of
 from gpuscale.doctor.at_once import at_once
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot, Value
@@ -24,6 +25,13 @@ from gpuscale.objects.manifests import read_manifest
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _NOT_FOUND = 404
 _MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+
+
+def custom_path(seen: Snapshot) -> str:
+    """Return the path of the newest custom metrics API that is registered."""
+    names = {facts.name(body) for body in seen.all("apiservices")}
+    newest = f"v1beta2.{CUSTOM_GROUP}" in names
+    return f"/apis/{CUSTOM_GROUP}/{'v1beta2' if newest else 'v1beta1'}"
 
 
 class HpaReader:

@@ -11,7 +11,7 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.doctor import facts
 from gpuscale.doctor.agents import AgentReader
-from gpuscale.doctor.autoscalers import HpaReader
+from gpuscale.doctor.autoscalers import HpaReader, custom_path
 from gpuscale.doctor.kinds import KINDS, Listed
 from gpuscale.doctor.prometheus import PrometheusReader
 from gpuscale.doctor.snapshot import Look, Snapshot
@@ -64,7 +64,7 @@ class Gatherer:
         seen = Snapshot(self._clock.now_ms(), versions, looks)
         agents = AgentReader(self._client, self._settings.agent_urls)
         prometheus = PrometheusReader(self._client, self._settings.prometheus_url)
-        hpas = HpaReader(self._client, self._custom_version(seen), self._settings.namespace)
+        hpas = HpaReader(self._client, custom_path(seen), self._settings.namespace)
         return Snapshot(
             now_ms=seen.now_ms,
             hpa_versions=versions,
@@ -96,16 +96,10 @@ class Gatherer:
         except GpuscaleError as error:
             return Look(fault=str(error), needs=kind.needs)
 
-    def _custom_version(self, seen: Snapshot) -> str:
-        """Return the path of the newest custom metrics API that is registered."""
-        names = {facts.name(body) for body in seen.all("apiservices")}
-        newest = f"v1beta2.{CUSTOM_GROUP}" in names
-        return f"/apis/{CUSTOM_GROUP}/{'v1beta2' if newest else 'v1beta1'}"
-
     async def _discovered(self, seen: Snapshot) -> dict[str, Look]:
         groups = {body.child("spec").text("group") for body in seen.all("apiservices")}
         paths = {
-            CUSTOM_GROUP: self._custom_version(seen),
+            CUSTOM_GROUP: custom_path(seen),
             EXTERNAL_GROUP: f"/apis/{EXTERNAL_GROUP}/v1beta1",
         }
         found = {}

@@ -1,0 +1,171 @@
+"""How long each hop takes from load on a GPU to a ready pod: out of what was seen, no I/O.
+
+A hop has moved at the first sight in which its value is over all those before the load. What is absent is
+never a change: a value that was not there before the load has nothing to be compared with.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+GPU_RISE_PERCENT = 5.0
+"""By how much a GPU has to be busier than before, in points of utilization."""
+VALUE_RISE_RATIO = 0.05
+"""By how much a value has to rise, as a share of its target: half of what an HPA tolerates."""
+
+
+class Hop(Enum):
+    """What load goes through, in this order."""
+
+    GPU = "GPU at agent"
+    VALUE = "value served"
+    HPA = "HPA wants more"
+    CREATED = "pod created"
+    SCHEDULED = "pod scheduled"
+    READY = "pod ready"
+
+
+HOPS = tuple(Hop)
+
+
+class Stage(IntEnum):
+    """How far a pod has come."""
+
+    CREATED = 0
+    SCHEDULED = 1
+    READY = 2
+
+
+_STAGES = {Hop.CREATED: Stage.CREATED, Hop.SCHEDULED: Stage.SCHEDULED, Hop.READY: Stage.READY}
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What there was to see of the chain at one moment."""
+
+    at_ms: int
+    gpu_percent: float | None = None
+    """Of the busiest GPU that the agents give to the workload's pods; None where none is told of."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """The highest item of each metric, by its name; those without a value are left out."""
+    wanted: int | None = None
+    """Replicas that the HPA wants."""
+    pods: Mapping[str, Stage] = field(default_factory=dict)
+    """By UID."""
+    faults: Mapping[Hop, str] = field(default_factory=dict)
+    """What the cluster says of hops that can't be seen or don't move."""
+
+
+@dataclass(frozen=True, slots=True)
+class HopTime:
+    """When a hop moved."""
+
+    hop: Hop
+    after_ms: int | None
+    """Since the start; None where it was not seen to move."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCount:
+    """What came of the requests that made the load."""
+
+    answered: int = 0
+    failed: int = 0
+    fault: str = ""
+    """The last failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What became of one load."""
+
+    about: str
+    """The HPA, as `hpa/namespace/name`."""
+    times: tuple[HopTime, ...]
+    every_ms: int
+    """From one look to the next, which is how exact the times are."""
+    fault: str = ""
+    """What the cluster says of the hop that is stuck."""
+    fix: str = ""
+    """What likely helps there."""
+    load: LoadCount | None = None
+    """None where somebody else made it."""
+
+    @property
+    def stuck(self) -> Hop | None:
+        """Return the first hop after all those that moved; None where the load came through."""
+        return stuck_hop(self.times)
+
+
+class Observer:
+    """Compares what is seen with what was seen before the load.
+
+    Args:
+        before: at least one sight.
+        targets: of the metrics, by name, as far as they have one.
+    """
+
+    def __init__(self, before: Sequence[Sight], targets: Mapping[str, float]) -> None:
+        self._gpu = _highest(sight.gpu_percent for sight in before)
+        self._wanted = _highest(sight.wanted for sight in before)
+        self._pods = frozenset(uid for sight in before for uid in sight.pods)
+        names = {name for sight in before for name in sight.values}
+        self._limits = {
+            name: highest + VALUE_RISE_RATIO * abs(targets.get(name, highest))
+            for name in names
+            if (highest := _highest(sight.values.get(name) for sight in before)) is not None
+        }
+        self._moved: dict[Hop, int] = {}
+
+    def see(self, sight: Sight) -> None:
+        """Take note of the hops that have moved."""
+        for hop in HOPS:
+            if hop not in self._moved and self._has_moved(hop, sight):
+                self._moved[hop] = sight.at_ms
+
+    @property
+    def first_ms(self) -> int | None:
+        """Return when the first hop moved."""
+        return min(self._moved.values(), default=None)
+
+    @property
+    def is_through(self) -> bool:
+        """Return whether a new pod is ready."""
+        return Hop.READY in self._moved
+
+    def times(self, start_ms: int) -> tuple[HopTime, ...]:
+        """Return when each hop moved, since the start."""
+        return tuple(
+            HopTime(hop, self._moved[hop] - start_ms if hop in self._moved else None)
+            for hop in HOPS
+        )
+
+    def _has_moved(self, hop: Hop, sight: Sight) -> bool:
+        match hop:
+            case Hop.GPU:
+                seen, before = sight.gpu_percent, self._gpu
+                return seen is not None and before is not None and seen > before + GPU_RISE_PERCENT
+            case Hop.VALUE:
+                limits = self._limits
+                return any(limits.get(name, value) < value for name, value in sight.values.items())
+            case Hop.HPA:
+                wanted, usual = sight.wanted, self._wanted
+                return wanted is not None and usual is not None and wanted > usual
+            case _:
+                stage = _STAGES[hop]
+                new = sight.pods.keys() - self._pods
+                return any(sight.pods[uid] >= stage for uid in new)
+
+
+def stuck_hop(times: Sequence[HopTime]) -> Hop | None:
+    """Return the first hop after all those that moved; None where the last one did.
+
+    One that was not seen to move before one that did was passed all the same, as where an agent can't be
+    asked from here.
+    """
+    last = max((place for place, each in enumerate(times) if each.after_ms is not None), default=-1)
+    return times[last + 1].hop if last + 1 < len(times) else None
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

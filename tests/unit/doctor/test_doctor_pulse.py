@@ -1,0 +1,202 @@
+"""What was seen of a chain under load becomes the times of its hops, and names the one that is stuck."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpuscale.core.documents import Document
+from gpuscale.core.errors import UsageError
+from gpuscale.doctor.pulse import HOPS, Hop, HopTime, LoadCount, Observer, Pulse, Sight, Stage
+from gpuscale.doctor.pulse_report import fix_for, pulse_document, pulse_lines
+from gpuscale.doctor.pulse_watch import choose
+from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.objects.manifests import read_manifest
+
+START_MS = 10_000
+QUIET = Sight(START_MS, 20.0, {"gpu_util": 20.0}, 1, {"old": Stage.READY})
+BUSY = replace(QUIET, gpu_percent=90.0)
+SERVED = replace(BUSY, values={"gpu_util": 90.0})
+WANTED = replace(SERVED, wanted=2)
+CREATED = replace(WANTED, pods={"old": Stage.READY, "new": Stage.CREATED})
+SCHEDULED = replace(WANTED, pods={"old": Stage.READY, "new": Stage.SCHEDULED})
+READY = replace(WANTED, pods={"old": Stage.READY, "new": Stage.READY})
+
+
+def times(*sights, before=(QUIET,), targets=None):
+    """Return the seconds of each hop where there is one sight a second."""
+    observer = Observer(before, {"gpu_util": 60.0} if targets is None else targets)
+    for second, sight in enumerate(sights, 1):
+        observer.see(replace(sight, at_ms=START_MS + second * 1000))
+    found = observer.times(START_MS)
+    assert [each.hop for each in found] == list(HOPS)
+    return [None if each.after_ms is None else each.after_ms / 1000 for each in found]
+
+
+def test_each_hop_is_timed_at_its_first_change():
+    chain = (QUIET, BUSY, SERVED, WANTED, CREATED, SCHEDULED, READY)
+    assert times(*chain) == [2, 3, 4, 5, 6, 7]
+
+
+def test_what_moved_stays_moved():
+    assert times(WANTED, QUIET, QUIET) == [1, 1, 1, None, None, None]
+
+
+def test_hops_between_two_looks_have_the_same_time():
+    assert times(QUIET, READY) == [2] * 6
+
+
+@pytest.mark.parametrize(
+    ("sight", "moved"),
+    [
+        pytest.param(replace(QUIET, gpu_percent=25.0), 0, id="five points are no rise"),
+        pytest.param(replace(QUIET, gpu_percent=25.1), 1, id="more than five points are"),
+        # 5 % of the target of 60 are 3.
+        pytest.param(replace(BUSY, values={"gpu_util": 23.0}), 1, id="five percent of the target"),
+        pytest.param(replace(BUSY, values={"gpu_util": 23.1}), 2, id="more of it"),
+        pytest.param(replace(QUIET, wanted=0, gpu_percent=0.0), 0, id="less is no rise"),
+        pytest.param(Sight(START_MS), 0, id="what is absent has not moved"),
+    ],
+)
+def test_what_counts_as_a_rise(sight, moved):
+    assert sum(each is not None for each in times(sight)) == moved
+
+
+def test_without_a_target_a_rise_is_of_the_value_itself():
+    # 5 % of 20 is 1.
+    assert times(replace(QUIET, values={"gpu_util": 21.0}), targets={})[1] is None
+    assert times(replace(QUIET, values={"gpu_util": 21.1}), targets={})[1] == 1
+
+
+def test_a_rise_is_over_the_highest_of_all_looks_before():
+    before = (replace(QUIET, gpu_percent=80.0), QUIET)
+    assert times(replace(QUIET, gpu_percent=84.0), before=before)[0] is None
+
+
+def test_what_was_absent_before_the_load_is_never_a_rise():
+    assert times(SERVED, before=(Sight(START_MS, wanted=1, pods=QUIET.pods),)) == [None] * 6
+
+
+def test_a_pod_of_before_is_no_new_one():
+    before = (replace(QUIET, pods={"old": Stage.CREATED}),)
+    assert times(QUIET, before=before) == [None] * 6
+
+
+def pulse(*seconds, **more):
+    hops = zip(HOPS, (*seconds, *[None] * (len(HOPS) - len(seconds))), strict=True)
+    given = [HopTime(hop, None if at is None else at * 1000) for hop, at in hops]
+    return Pulse("hpa/default/web", tuple(given), 500, **more)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stuck"),
+    [
+        ((), Hop.GPU),
+        ((1, 2), Hop.HPA),
+        ((1, 2, 3, 4, 5), Hop.READY),
+        ((1, 2, 3, 4, 5, 6), None),
+        # The agent could not be asked, and the load went past it all the same.
+        ((None, 2), Hop.HPA),
+        ((None, 2, 3, 4, 5, 6), None),
+    ],
+)
+def test_stuck_is_the_first_hop_after_all_that_moved(seconds, stuck):
+    assert pulse(*seconds).stuck is stuck
+
+
+def test_the_waterfall_shows_each_hop_where_its_time_was():
+    # 40 columns for 20 s: two for each second.
+    found = pulse(1, 5, 10, 10, 12, 20, load=LoadCount(7, 1, "status 503"))
+    rows = [
+        ("", "at", "took", "", 0),
+        ("GPU at agent", "1.0", "+1.0", "##", 0),
+        ("value served", "5.0", "+4.0", "########", 2),
+        ("HPA wants more", "10.0", "+5.0", "##########", 10),
+        ("pod created", "10.0", "+0.0", "#", 20),
+        ("pod scheduled", "12.0", "+2.0", "####", 20),
+        ("pod ready", "20.0", "+8.0", "################", 24),
+    ]
+    assert list(pulse_lines(found)) == [
+        "hpa/default/web: seconds since the first request, to within 0.5 s or so",
+        *(
+            f"  {hop:14} {at:>7} {took:>7}  {' ' * skipped}{bar}".rstrip()
+            for hop, at, took, bar, skipped in rows
+        ),
+        "load: 7 requests answered, 1 failed",
+        "all hops moved",
+    ]
+
+
+def test_a_waterfall_that_is_stuck_says_where_why_and_what_to_do():
+    lines = list(pulse_lines(pulse(None, 5, fault="at its target", fix="Send more load.")))
+    assert lines[0].endswith("seconds since the first change, to within 0.5 s or so")
+    assert lines[2].split() == ["GPU", "at", "agent", "-", "-", "not", "seen"]
+    assert lines[-3:] == ["stuck at: HPA wants more", "  | at its target", "  -> Send more load."]
+
+
+def test_nothing_that_moved_at_once_breaks_no_bar():
+    row = list(pulse_lines(pulse(0)))[2]
+    assert row.split() == ["GPU", "at", "agent", "0.0", "+0.0", "#"]
+
+
+def test_the_document_has_seconds_and_nulls():
+    found = pulse_document(pulse(None, 5, 7, fault="why", fix="how", load=LoadCount(3)))
+    assert found["hops"][:4] == [
+        {"hop": "gpu", "after_s": None, "took_s": None},
+        {"hop": "value", "after_s": 5.0, "took_s": 5.0},
+        {"hop": "hpa", "after_s": 7.0, "took_s": 2.0},
+        {"hop": "created", "after_s": None, "took_s": None},
+    ]
+    assert (found["through"], found["stuck"]) == (False, "created")
+    assert (found["evidence"], found["fix"]) == ("why", "how")
+    assert found["load"] == {"answered": 3, "failed": 0}
+    assert pulse_document(pulse(1, 2, 3, 4, 5, 6))["load"] is None
+
+
+def look(name, *, kind="Pods", selector="app=web"):
+    target = {"type": "AverageValue", "averageValue": "60"}
+    metric = {"type": "Pods", "pods": {"metric": {"name": "gpu_util"}, "target": target}}
+    if kind == "Resource":
+        cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+        metric = {"type": "Resource", "resource": cpu}
+    body = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 3,
+            "metrics": [metric],
+        },
+    }
+    return HpaLook(read_manifest(Document("test", 0, body, {})), body, selector)
+
+
+def test_the_only_hpa_that_can_be_meant_is_chosen():
+    seen = Snapshot(0, hpas=[look("web"), look("cpu", kind="Resource")])
+    assert choose(seen, None).about == "hpa/default/web"
+    seen = Snapshot(0, hpas=[look("web"), look("batch")])
+    assert choose(seen, "default/batch").about == "hpa/default/batch"
+
+
+@pytest.mark.parametrize(
+    ("hpas", "wanted", "told"),
+    [
+        ([], None, "found: none in this cluster"),
+        (["web", "batch"], None, "found: default/web, default/batch; choose with --pulse-hpa"),
+        (["web"], "default/gone", "found 'default/gone', expected an HPA"),
+    ],
+)
+def test_what_can_not_be_chosen_is_refused(hpas, wanted, told):
+    with pytest.raises(UsageError, match=told):
+        choose(Snapshot(0, hpas=[look(name) for name in hpas]), wanted)
+
+
+def test_an_hpa_without_a_target_is_refused():
+    seen = Snapshot(0, hpas=[replace(look("web", selector=""), target_fault="404")])
+    with pytest.raises(UsageError, match=r"hpa/default/web: expected a target with pods.*: 404"):
+        choose(seen, None)
+
+
+@pytest.mark.parametrize("hop", HOPS)
+def test_each_hop_that_is_stuck_has_a_fix_with_a_command(hop):
+    assert "kubectl " in fix_for(hop, look("web"))
