@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 START_AND_WAIT = """
-import sys, time
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from gpuscale.testing.cluster import ControlPlane
 with ControlPlane() as plane:
     print(plane.folder, flush=True)
