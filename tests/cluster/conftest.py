@@ -1,4 +1,7 @@
-"""One control plane for all tests marked `cluster`, and what to do where its programs are not built."""
+"""A control plane for each file of tests marked `cluster`, and what to do where its programs are not built.
+
+One for all would show a file what another has left behind, such as pods that go at a time of their own.
+"""
 
 import os
 import shutil
@@ -41,7 +44,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     return report
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """A control plane that looks at HPAs every second."""
     with ControlPlane(Settings(hpa_sync_period_s=HPA_SYNC_PERIOD_S)) as running:

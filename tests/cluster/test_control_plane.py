@@ -105,7 +105,7 @@ def test_a_program_that_was_killed_comes_back_with_what_it_knew(plane, program):
     with simulated_nodes(plane, SimulatedNode(name, gpus=0)):
         plane.kubectl("create", "deployment", name, "--image=none")
         plane.wait(f"deployment/{name}", "jsonpath={.status.readyReplicas}=1", timeout_s=60)
-        plane.kubectl("delete", "deployment", name)
+        plane.kubectl("delete", "deployment", name, "--cascade=foreground")
 
 
 @pytest.mark.parametrize(

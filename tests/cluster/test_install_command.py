@@ -125,6 +125,8 @@ def everything(plane):
     found = {}
     for item in plane.get(",".join(names), "--all-namespaces")["items"]:
         metadata = item["metadata"]
+        if item["kind"] == "Pod" and "deletionTimestamp" in metadata:
+            continue  # on its way out, at a time of its own
         key = (item["kind"], metadata.get("namespace", ""), metadata["name"])
         found[key] = item.get("spec")
     return found
