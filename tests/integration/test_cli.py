@@ -214,3 +214,43 @@ def test_importing_the_package_loads_no_heavy_library():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout == "[]\n"
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"httpx2", "lightkube", "grpc", "pynvml", "amdsmi"}:
+            raise ModuleNotFoundError(f"no {name} here", name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+sys.argv = ["gpuscale", *sys.argv[1:]]
+from gpuscale.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["up", "--for", "1s", "--port", "0"],
+        ["simulate", "aks-mnist-jobs"],
+        ["exporter", "--help"],
+        ["metrics-api", "--help"],
+        ["decide", "--help"],
+        ["lint", "--help"],
+        ["render", "--help"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_the_plain_installation_is_enough(arguments):
+    """`make run` installs no extras; what needs one imports it when it is used."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

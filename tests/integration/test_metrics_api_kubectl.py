@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.kube.directory import ObjectRecord
+from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.usage import UsageProvider

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.kube.directory import ObjectRecord
+from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.field_selectors import parse_field_selector
 from gpuscale.metricsapi.team_rules import read_config_map
 from gpuscale.series.matchers import Matcher, MatchOp

@@ -15,6 +15,7 @@ from functools import lru_cache
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.kube.connection import JsonObject, KubeConnection
+from gpuscale.kube.records import ObjectRecord
 from gpuscale.kube.reflect import Reflector, ReflectorState
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.objects.selectors import Selector
@@ -61,16 +62,6 @@ class CopyState:
     collection: Collection
     objects: int
     state: ReflectorState
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectRecord:
-    """What is kept of an object."""
-
-    namespace: str
-    """Empty for an object that has none."""
-    name: str
-    labels: Mapping[str, str]
 
 
 class ObjectCopies:

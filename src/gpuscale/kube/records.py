@@ -22,6 +22,16 @@ DeviceKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectRecord:
+    """What is kept of an object."""
+
+    namespace: str
+    """Empty for an object that has none."""
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Controller:
     """What made an object, with what finding it takes."""
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.kube.api import AGGREGATED_DISCOVERY
 from gpuscale.kube.connection import JsonObject, KubeConnection
-from gpuscale.kube.directory import Collection, ObjectCopies, ObjectRecord
+from gpuscale.kube.directory import Collection, ObjectCopies
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.errors import ListError
 from gpuscale.objects.selectors import Selector
 from gpuscale.sources.resources import ResourceMapper, ResourceType

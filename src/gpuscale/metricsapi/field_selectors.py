@@ -7,7 +7,7 @@ DefaultMetaV1FieldSelectorConversion); metrics-server v0.7.1 pkg/api (filter.go)
 import re
 from dataclasses import dataclass
 
-from gpuscale.kube.directory import ObjectRecord
+from gpuscale.kube.records import ObjectRecord
 
 _TERM = re.compile(r"\s*([^=!\s]+)\s*(!=|==|=)\s*([^=!\s]*)\s*")
 _FIELDS = ("metadata.name", "metadata.namespace")

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.kube.directory import ObjectRecord
+from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.errors import ObjectNotFoundError
 from gpuscale.metricsapi.field_selectors import FieldSelector
 from gpuscale.metricsapi.groups import RESOURCE_GROUP

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuscale.core.durations import go_duration
 from gpuscale.core.quantity import Format, Quantity
-from gpuscale.kube.directory import ObjectRecord
+from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.bodies import Body, timestamp
 from gpuscale.metricsapi.groups import RESOURCE_GROUP
 from gpuscale.metricsapi.usage import Measured

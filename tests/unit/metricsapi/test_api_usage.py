@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.directory import ObjectRecord
+from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.cluster import NoObjects
 from gpuscale.metricsapi.field_selectors import parse_field_selector
