@@ -247,6 +247,107 @@ def test_our_namespace_stays_too_while_others_use_it(plane, nodes, command):
     plane.kubectl("delete", "namespace", "gpuscale")
 
 
+JOB = "samples-tf-mnist-demo"
+FOREIGN_JOB = f"""
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {JOB}}}
+spec:
+  suspend: true
+  template: {{spec: {{restartPolicy: Never, containers: [{{name: train, image: none}}]}}}}
+"""
+MADE_ANEW = (
+    f"gpuscale: Job default/{JOB} is made anew and its pods start over, because spec.completions "
+    "can't be changed"
+)
+
+
+def training(count):
+    """Values whose Job has so many completions."""
+    off = {"enabled": False}
+    return values(metricsApi=off, alerts=off, dashboards=off, samples={"mnistJobs": count})
+
+
+def job(plane):
+    found = plane.get("job", JOB)
+    return found["spec"]["completions"], found["metadata"]["uid"]
+
+
+def pods_of_job(plane):
+    return plane.get("pods", f"--selector=job-name={JOB}")["items"]
+
+
+def both(process):
+    """Return what a command printed on each of its streams."""
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, out + err
+    return out.splitlines(), err.splitlines()
+
+
+def test_a_job_that_can_not_be_changed_is_made_anew_and_that_is_told(plane, nodes, command):
+    made = len(command.install(training(2))) - 1
+    wait_until(lambda: len(pods_of_job(plane)) == 2, "the Job's pods")
+    first = job(plane)
+    changed = [f"Job default/{JOB} recreated"]
+    out, err = both(command.start("install", "--dry-run", "server", text=training(3)))
+    assert (out[1:-1], MADE_ANEW in err) == (changed, True)
+    assert job(plane) == first
+    out, err = both(command.start("install", text=training(3)))
+    assert (out, MADE_ANEW in err) == ([*changed, f"{made - 1} unchanged, 1 recreated"], True)
+    second = job(plane)
+    assert (second[0], second[1] != first[1]) == (3, True)
+    owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in pods_of_job(plane)}
+    assert first[1] not in owners
+    assert command.install(training(3)) == [f"{made} unchanged"]
+    assert job(plane) == second
+
+
+def test_a_job_is_as_it_was_when_it_can_not_be_made_anew(plane, nodes, command):
+    command.install(training(2))
+    wait_until(lambda: len(pods_of_job(plane)) == 2, "the Job's pods")
+    _, first = job(plane)
+    held = pods_of_job(plane)[0]["metadata"]["name"]
+    plane.kubectl("patch", "pod", held, "--type=merge", "-p", _finalizers(["test.dev/held"]))
+    try:
+        process = command.start("install", "--timeout", "3s", text=training(3))
+        wait_until(lambda: _is_ending(plane, held), "the pod to be told to go", 60)
+        time.sleep(4)  # longer than the command waits
+    finally:
+        plane.kubectl("patch", "pod", held, "--type=json", "-p", _WITHOUT_FINALIZERS)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 1, out + err
+    assert f"waited 3 s for Job default/{JOB} to be gone" in err
+    assert f"gpuscale: taken back: Job default/{JOB} as it was, and starts over" in err
+    completions, second = job(plane)
+    assert (completions, second != first) == (2, True)
+
+
+_WITHOUT_FINALIZERS = json.dumps([{"op": "remove", "path": "/metadata/finalizers"}])
+
+
+def _finalizers(names):
+    return json.dumps({"metadata": {"finalizers": names}})
+
+
+def _is_ending(plane, pod):
+    return "deletionTimestamp" in plane.get("pod", pod)["metadata"]
+
+
+def test_a_job_of_others_is_never_removed(plane, nodes, command):
+    plane.apply(FOREIGN_JOB)
+    before = everything(plane)
+    try:
+        for flags in ((), ("--replace",)):
+            *_, line = command.install(training(2), *flags, code=2)
+            assert line.startswith(f"gpuscale: Job default/{JOB} is there already, made by ")
+            assert line.endswith(
+                "; a Job can't be taken over: remove it, or set samples.namespace to another"
+            )
+        assert everything(plane) == before
+    finally:
+        plane.kubectl("delete", "job", JOB)
+
+
 @contextmanager
 def metrics_api(plane, folder, port):
     """Run the metrics API as its pods would: with the Secret's certificate and its account's rights."""

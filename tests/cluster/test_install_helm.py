@@ -34,7 +34,7 @@ def values(**spec):
 
 @pytest.fixture
 def helm(plane, tmp_path):
-    def run(*arguments, text=None):
+    def run(*arguments, text=None, code=0):
         command = [HELM, f"--kubeconfig={plane.admin}", "--namespace=gpuscale", *arguments]
         if text is not None:
             (tmp_path / "values.yaml").write_text(text)
@@ -43,8 +43,8 @@ def helm(plane, tmp_path):
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, timeout=240
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stderr if code else done.stdout
 
     return run
 
@@ -70,6 +70,13 @@ def test_the_chart_installs_upgrades_and_goes(plane, helm, tmp_path):
     assert refused.returncode == 2
     assert "is there already, of Helm's release gpu" in refused.stderr
     assert gpuscale(plane, "uninstall").stdout == "there is no installation gpuscale\n"
+
+    helm("upgrade", "gpu", text=values(samples={"mnistJobs": 2}))
+    more = values(samples={"mnistJobs": 3})
+    assert "field is immutable" in helm("upgrade", "gpu", text=more, code=1)
+    plane.kubectl("delete", "job", "samples-tf-mnist-demo")
+    helm("upgrade", "gpu", text=more)
+    assert plane.get("job", "samples-tf-mnist-demo")["spec"]["completions"] == 3
 
     helm("uninstall", "gpu")
     everywhere = ("--all-namespaces", "--selector=gpuscale.dev/install=gpuscale")

@@ -22,6 +22,7 @@ from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 from gpuscale.core.documents import load_documents
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.refusals import read_refusal
 from gpuscale.kube.settings import KubeSettings
 
 JsonObject = dict[str, Any]
@@ -152,20 +153,14 @@ class KubeConnection:
         return found
 
     def _refusal(self, path: str, code: int, body: bytes) -> Exception:
-        text = f"{self._who()} answered {path} with {code}: {_status_message(body)}"
-        return ApiUnreachableError(text) if code in _RETRY_CODES else ApiStatusError(code, text)
+        refusal = read_refusal(body)
+        text = f"{self._who()} answered {path} with {code}: {refusal.message}"
+        if code in _RETRY_CODES:
+            return ApiUnreachableError(text)
+        return ApiStatusError(code, text, refusal.immutable_fields)
 
     def _who(self) -> str:
         return f"the API server at {self.server}"
-
-
-def _status_message(body: bytes) -> str:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    message = found.get("message") if isinstance(found, dict) else None
-    return str(message)[:300] if message else "no reason given"
 
 
 def _read_config(settings: KubeSettings) -> SingleConfig:

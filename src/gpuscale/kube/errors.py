@@ -10,7 +10,9 @@ class ApiUnreachableError(UnavailableError):
 class ApiStatusError(UpstreamError):
     """The API server refused a request."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, immutable_fields: tuple[str, ...] = ()) -> None:
         self.code = code
         """HTTP status code."""
+        self.immutable_fields = immutable_fields
+        """Fields that the request would have changed, and that stay as they are while the object lives."""
         super().__init__(message)

@@ -2,7 +2,14 @@
 
 import pytest
 
-from gpuscale.install.cluster.ownership import described, essence, owner, replaced, with_way_back
+from gpuscale.install.cluster.ownership import (
+    creatable,
+    described,
+    essence,
+    owner,
+    replaced,
+    with_way_back,
+)
 
 LABEL = {"gpuscale.dev/install": "prod"}
 HELM = {"meta.helm.sh/release-name": "gpu"}
@@ -49,3 +56,25 @@ def test_what_was_replaced_is_remembered_without_what_the_server_adds():
     assert essence(before)["metadata"] == {"name": "a"}
     assert "status" not in essence(before)
     assert replaced(before) is None
+
+
+JOB_LABELS = {"batch.kubernetes.io/controller-uid": "u", "job-name": "a", "controller-uid": "u"}
+
+
+def job(**spec):
+    labels = {**LABEL, **JOB_LABELS}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": []}}
+    metadata = {"labels": labels}
+    return body("Job", metadata=metadata, spec={"template": template, "selector": {}, **spec})
+
+
+def test_a_job_can_be_made_again_without_what_its_controller_added():
+    found = creatable(essence(job()))
+    assert found["metadata"] == {"name": "a", "labels": LABEL}
+    template = {"metadata": {"labels": LABEL}, "spec": {"containers": []}}
+    assert found["spec"] == {"template": template}
+
+
+@pytest.mark.parametrize("given", [job(manualSelector=True), body(), body("APIService", **SERVICE)])
+def test_what_needs_nothing_taken_off_is_made_again_as_it_was(given):
+    assert creatable(given) == given

@@ -14,14 +14,14 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
 from gpuscale.install.cluster.applied import applied
 from gpuscale.install.cluster.kinds import Reference, path_of, reference
-from gpuscale.install.cluster.ownership import essence, replaced, with_way_back
+from gpuscale.install.cluster.ownership import creatable, essence, replaced, with_way_back
 from gpuscale.install.cluster.plan import Plan, Step, make_plan
+from gpuscale.install.cluster.server_side import FIELD_MANAGER, server_side_apply
 from gpuscale.install.cluster.waiting import Tell, Waiter
 from gpuscale.install.parts.common import Object
 from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.writing import APPLY, CONFLICT, WritingClient
+from gpuscale.kube.writing import CONFLICT, WritingClient
 
-FIELD_MANAGER = "gpuscale"
 _UNDO_S = 120.0
 """For each object that is removed again; namespaces take their time."""
 _SCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
@@ -34,6 +34,7 @@ class Outcome(Enum):
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
     REPLACED = "replaced"
+    RECREATED = "recreated"
     REMOVED = "removed"
     RESTORED = "restored"
     KEPT = "kept"
@@ -108,11 +109,15 @@ class Installer:
         return [*kept, *made, *await self._remove(plan.surplus)]
 
     async def _apply_all(self, plan: Plan) -> None:
-        """Apply servers first, then the APIs that they serve, then what asks these APIs."""
+        """Apply servers first, then the APIs that they serve, then what asks these APIs.
+
+        What has to be made anew comes last, so that no other step's failure costs it its pods.
+        """
         apis = [step for step in plan.steps if step.body["kind"] == "APIService"]
         scalers = [step for step in plan.steps if step.body["kind"] in _SCALERS]
-        first = [step for step in plan.steps if step not in apis and step not in scalers]
-        for steps in (first, apis, scalers):
+        anew = [step for step in plan.steps if step.immutable]
+        first = [step for step in plan.steps if step not in (*apis, *scalers, *anew)]
+        for steps in (first, apis, scalers, anew):
             for step in steps:
                 await self._apply(step)
             for step in steps:
@@ -127,8 +132,15 @@ class Installer:
         self._tried.append(step)
         if step.is_foreign and step.before is not None:
             await self._take_over(step.body, step.before)
+        if step.immutable:
+            await self._clear_away(step)
         after = await self._patch(step.body, forces=step.is_foreign)
         self._outcomes[step.reference] = _outcome(step, after)
+
+    async def _clear_away(self, step: Step) -> None:
+        """Remove our own object that can't be changed, and wait for its pods to leave their GPUs."""
+        self._tell(_made_anew(step))
+        await self._remove_whole(step, self._waiter, "Foreground")
 
     async def _take_over(
         self, body: Object, before: Mapping[str, Any], **options: str
@@ -143,15 +155,8 @@ class Installer:
         self, body: Object, *, forces: bool = False, **options: str
     ) -> Mapping[str, Any]:
         forced = forces or self._settings.forces
-        # Strict: a field that the cluster's version does not know is an error, and not left out.
-        query = {
-            "fieldManager": FIELD_MANAGER,
-            "fieldValidation": "Strict",
-            "force": str(forced).lower(),
-            **options,
-        }
         try:
-            return await self._client.patch(f"{path_of(body)}?{urlencode(query)}", body, APPLY)
+            return await server_side_apply(self._client, body, forces=forced, **options)
         except ApiStatusError as error:
             if error.code != CONFLICT:
                 raise
@@ -170,6 +175,10 @@ class Installer:
         changes = [Change(each, Outcome.KEPT) for each in plan.kept]
         for step in plan.steps:
             body = _moved(step.body) if step.reference.namespace in made else step.body
+            if step.immutable:
+                self._tell(_made_anew(step))
+                # Under another name, because this one is taken until it is done.
+                body = _renamed(body)
             if step.is_foreign and step.before is not None:
                 after = await self._take_over(body, step.before, dryRun="All")
             else:
@@ -197,25 +206,27 @@ class Installer:
         return "\n".join(lines) if lines else "nothing had been changed"
 
     async def _undo(self, step: Step) -> str:
+        if step.before is None or step.immutable:
+            await self._remove_whole(step, self._undoing, "Background")
         if step.before is None:
-            await self._remove_whole(step)
             return f"taken back: {step.reference} removed"
         earlier = None if step.is_foreign else applied(step.before, FIELD_MANAGER)
         if earlier is None:
             await put_back(self._client, step.before)
         else:
             await self._patch(earlier, forces=True)
-        return f"taken back: {step.reference} as it was"
+        again = ", and starts over" if step.immutable else ""
+        return f"taken back: {step.reference} as it was{again}"
 
-    async def _remove_whole(self, step: Step) -> None:
+    async def _remove_whole(self, step: Step, waiter: Waiter, propagation: str) -> None:
         """Remove an object and wait until it is gone, so that another run finds nothing that is ending."""
         path = path_of(step.body)
-        await self._client.delete(path, {"propagationPolicy": "Background"})
+        await self._client.delete(path, {"propagationPolicy": propagation})
 
         async def left() -> str | None:
             return None if await self._client.find(path) is None else "it is ending"
 
-        await self._undoing.until(f"{step.reference} to be gone", left)
+        await waiter.until(f"{step.reference} to be gone", left)
 
 
 async def put_back(client: WritingClient, before: Mapping[str, Any]) -> None:
@@ -228,7 +239,7 @@ async def put_back(client: WritingClient, before: Mapping[str, Any]) -> None:
     path, body = path_of(before), essence(before)
     now = await client.find(path)
     if now is None:
-        await client.create(path.rsplit("/", 1)[0], body)
+        await client.create(path.rsplit("/", 1)[0], creatable(body))
         return
     body["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"]
     await client.replace(path, body)
@@ -255,12 +266,25 @@ def _outcome(step: Step, after: Mapping[str, Any]) -> Outcome:
         return Outcome.CREATED
     if step.is_foreign:
         return Outcome.REPLACED
+    if step.immutable:
+        return Outcome.RECREATED
     is_same = essence(step.before) == essence(after)
     return Outcome.UNCHANGED if is_same else Outcome.CONFIGURED
 
 
 def _is_new_namespace(step: Step) -> bool:
     return step.body["kind"] == "Namespace" and step.before is None
+
+
+def _made_anew(step: Step) -> str:
+    fields = ", ".join(step.immutable)
+    return (
+        f"{step.reference} is made anew and its pods start over, because {fields} can't be changed"
+    )
+
+
+def _renamed(body: Object) -> Object:
+    return {**body, "metadata": {**body["metadata"], "name": f"{body['metadata']['name']}-anew"}}
 
 
 def _moved(body: Object) -> Object:

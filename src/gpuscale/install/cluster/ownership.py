@@ -11,6 +11,12 @@ REPLACED = "gpuscale.dev/replaced"
 _MANAGED = ("app.kubernetes.io/managed-by", "app.kubernetes.io/name", "app")
 _HELM_RELEASE = "meta.helm.sh/release-name"
 """Annotation that Helm puts on all that it made; the chart's objects have our label too."""
+_OF_JOB_CONTROLLER = (
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "controller-uid",
+    "job-name",
+)
 _OF_SERVER = (
     "uid",
     "resourceVersion",
@@ -50,6 +56,20 @@ def essence(body: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in body["metadata"].items() if key not in _OF_SERVER}
     rest = {key: value for key, value in body.items() if key not in ("metadata", "status")}
     return {**rest, "metadata": metadata}
+
+
+def creatable(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object's essence as it can be created: a Job without the selector that its controller made.
+
+    Source: kubernetes v1.36 pkg/registry/batch/job/strategy.go (generateSelector).
+    """
+    found: dict[str, Any] = json.loads(json.dumps(body))
+    if found["kind"] == "Job" and not found["spec"].get("manualSelector"):
+        found["spec"].pop("selector", None)
+        for metadata in (found["metadata"], found["spec"]["template"].get("metadata", {})):
+            for key in _OF_JOB_CONTROLLER:
+                metadata.get("labels", {}).pop(key, None)
+    return found
 
 
 def with_way_back(body: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """What applying would meet: read before anything is changed, and refused whole where it can't work."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.kinds import KINDS, Kind, Reference, kind_of, path_of, reference
 from gpuscale.install.cluster.ownership import described, owner
+from gpuscale.install.cluster.server_side import server_side_apply
 from gpuscale.install.parts.common import INSTALL_LABEL, Object
+from gpuscale.kube.errors import ApiStatusError
 from gpuscale.kube.writing import WritingClient
 
 _NEEDS = {
@@ -27,6 +29,8 @@ class Step:
     body: Object
     before: Mapping[str, Any] | None
     is_foreign: bool = False
+    immutable: tuple[str, ...] = ()
+    """Fields that have to change and can't while the object lives, so that it has to be made anew."""
 
     @property
     def reference(self) -> Reference:
@@ -69,6 +73,7 @@ async def make_plan(
     faults = [*await _missing_namespaces(client, steps, kept), *_foreign(steps, replaces=replaces)]
     if faults:
         raise UsageError("\n".join(faults))
+    steps = [await _tried(client, step) for step in steps]
     return Plan(tuple(steps), kept, tuple(await _surplus(client, name, objects)))
 
 
@@ -105,14 +110,33 @@ def _judged(step: Step, name: str) -> Step:
 
 
 def _foreign(steps: Sequence[Step], *, replaces: bool) -> list[str]:
-    if replaces:
-        return []
     return [
-        f"{step.reference} is there already, {described(step.before)}; --replace takes its place and "
-        "keeps the way back"
+        f"{step.reference} is there already, {described(step.before)}; {_way_out(step)}"
         for step in steps
-        if step.is_foreign and step.before is not None
+        if step.is_foreign and step.before is not None and not (replaces and not _is_job(step))
     ]
+
+
+def _way_out(step: Step) -> str:
+    if _is_job(step):
+        return "a Job can't be taken over: remove it, or set samples.namespace to another"
+    return "--replace takes its place and keeps the way back"
+
+
+def _is_job(step: Step) -> bool:
+    return reference(step.body).kind == "Job"
+
+
+async def _tried(client: WritingClient, step: Step) -> Step:
+    """Return a step with what the server says can't be changed; of our kinds, Jobs have such fields."""
+    if not _is_job(step) or step.before is None:
+        return step
+    try:
+        await server_side_apply(client, step.body, forces=True, dryRun="All")
+    except ApiStatusError as error:
+        # Whatever else it has against the object is told when it is applied.
+        return replace(step, immutable=error.immutable_fields)
+    return step
 
 
 async def _missing_namespaces(

@@ -1,0 +1,40 @@
+"""What the API server says when it refuses a request: a Status, of which little is certain.
+
+Source: k8s.io/apimachinery v0.36 pkg/apis/meta/v1/types.go (Status, StatusCause) and
+pkg/api/validation/objectmeta.go (FieldImmutableErrorMsg).
+"""
+
+import json
+from dataclasses import dataclass
+
+from gpuscale.kube.json_values import mapping_of, text_of
+
+_MAX_MESSAGE = 300
+"""Characters; a refused pod template is printed whole."""
+_IMMUTABLE = "field is immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request was refused."""
+
+    message: str
+    immutable_fields: tuple[str, ...] = ()
+    """Fields that it would have changed, and that stay as they are while the object lives."""
+
+
+def read_refusal(body: bytes) -> Refusal:
+    """Return what a refusing answer says; of one that is no Status, that no reason is given."""
+    try:
+        status = mapping_of(json.loads(body))
+    except (ValueError, RecursionError):
+        status = {}
+    message = text_of(status.get("message"))[:_MAX_MESSAGE]
+    causes = mapping_of(status.get("details")).get("causes")
+    found = [mapping_of(each) for each in (causes if isinstance(causes, list) else ())]
+    fields = (
+        text_of(cause.get("field"))
+        for cause in found
+        if text_of(cause.get("message")).endswith(_IMMUTABLE)
+    )
+    return Refusal(message or "no reason given", tuple(filter(None, fields)))
