@@ -16,7 +16,6 @@ from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.doctor.diagnose import diagnose
 from gpuscale.doctor.gather import Gatherer, GatherSettings
-from gpuscale.doctor.repair import repair
 from gpuscale.doctor.report import text_lines
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.certificates import make_certificate
@@ -41,6 +40,7 @@ from gpuscale.testing.prometheus import serve
 
 sys.path.insert(0, str(Path(__file__).parent))
 import small_crds
+from terminal import CTRL_C, CTRL_D, Terminal
 
 pytestmark = [
     pytest.mark.cluster,
@@ -135,25 +135,25 @@ class Cluster:
 
         return diagnose(asyncio.run(look()))
 
-    def repaired(self, confirm):
-        """Return the findings whose fixes were applied."""
-        findings = self.report().findings
-
-        async def apply():
-            async with WritingClient(KubeSettings("", self.plane.admin)) as client:
-                return await repair(client, findings, confirm)
-
-        return asyncio.run(apply())
-
     def run(self, *arguments):
         """Return exit code and output of the command."""
         self.sample()
-        command = [GPUSCALE, "doctor", f"--kubeconfig={self.plane.admin}"]
-        command += [f"--prometheus-url={self.prometheus.url}", f"--agent=gpu-1={self.agent_url}"]
         done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
+            self.command(*arguments), capture_output=True, text=True, timeout=120, check=False
         )
         return done.returncode, done.stdout + done.stderr
+
+    def command(self, *arguments, kubeconfig=None):
+        return [
+            *(GPUSCALE, "doctor", f"--kubeconfig={kubeconfig or self.plane.admin}"),
+            *(f"--prometheus-url={self.prometheus.url}", f"--agent=gpu-1={self.agent_url}"),
+            *arguments,
+        ]
+
+    def asked(self, *arguments, **more):
+        """Return a run of the command with `--fix` at a terminal."""
+        self.sample()
+        return Terminal(*self.command("--fix", *arguments), **more)
 
     def named(self, check, about="", **more):
         """Return the finding of a check once the doctor names it."""
@@ -700,7 +700,6 @@ def test_safe_fixes_are_applied_and_work(cluster):
     ):
         for check in ("hpa-not-allowed", "api-certificate", "gpu-node-unlabelled"):
             cluster.named(check)
-        assert cluster.repaired(confirm=lambda _: False) == []
         code, told = cluster.run("--fix", "--yes")
         assert code == 1, told
         fixed = [line for line in told.splitlines() if line.startswith("fixed: ")]
@@ -718,6 +717,169 @@ def test_safe_fixes_are_applied_and_work(cluster):
         wait_until(left, "the fixes to work", LIMIT_S)
     for kind in ("clusterrole", "clusterrolebinding"):
         cluster.plane.kubectl("delete", kind, "gpuscale-hpa-reads-metrics-custom")
+
+
+# Asked at a terminal
+
+ORDER = ("gpu-node-unlabelled", "api-certificate", "hpa-not-allowed")
+QUESTION = "Do it? [y/N]:"
+
+
+@contextmanager
+def three_troubles(cluster):
+    """Have three troubles with safe fixes, and the agent of the node that comes with one of them."""
+    with (
+        hpa_controller_without_rights(cluster),
+        api_service_with_another_ca(cluster),
+        node_without_label(cluster),
+    ):
+        for check in ORDER:
+            cluster.named(check)
+        try:
+            yield f"--agent=gpu-3={cluster.agent_url}"
+        finally:
+            for kind in ("clusterrole", "clusterrolebinding"):
+                name = "gpuscale-hpa-reads-metrics-custom"
+                cluster.plane.kubectl("delete", kind, name, "--ignore-not-found")
+
+
+def fixes_applied(cluster):
+    """Return which of the three fixes the cluster shows."""
+    labels = cluster.plane.get("node/gpu-3")["metadata"]["labels"]
+    bundle = cluster.plane.get(f"apiservice/{API}")["spec"]["caBundle"]
+    roles = cluster.plane.get("clusterroles")["items"]
+    has = {
+        "gpu-node-unlabelled": "gpuscale.dev/gpu" in labels,
+        "api-certificate": base64.b64decode(bundle).decode() == cluster.certificate.ca,
+        "hpa-not-allowed": any(
+            role["metadata"]["name"] == "gpuscale-hpa-reads-metrics-custom" for role in roles
+        ),
+    }
+    return {check for check, is_there in has.items() if is_there}
+
+
+def fixed_lines(text):
+    return [line.split("[")[1].split("]")[0] for line in text.splitlines() if "fixed: [" in line]
+
+
+def test_only_what_was_agreed_to_is_repaired_and_then_all_is_well(cluster):
+    with three_troubles(cluster) as agent:
+        with cluster.asked(agent) as terminal:
+            for count, answer in enumerate(("y\r", "\r", "n\r"), 1):
+                terminal.wait_for(QUESTION, count)
+                terminal.type(answer)
+            code, shown = terminal.end()
+        assert (code, fixed_lines(shown)) == (1, ["gpu-node-unlabelled"]), shown
+        assert shown.index("kubectl label node gpu-3") < shown.index(QUESTION)
+        assert fixes_applied(cluster) == {"gpu-node-unlabelled"}
+
+        # A word that is no answer is asked again.
+        with cluster.asked(agent) as terminal:
+            for count, answer in enumerate(("perhaps\r", "y\r", "yes\r"), 1):
+                terminal.wait_for(QUESTION, count)
+                terminal.type(answer)
+            code, shown = terminal.end()
+        assert fixed_lines(shown) == [*ORDER[1:]], shown
+        assert fixes_applied(cluster) == set(ORDER)
+
+        def is_clean():
+            code, told = cluster.run(agent)
+            return code == 0 and told.count("nothing wrong") == 8
+
+        wait_until(is_clean, "a second run to find nothing", LIMIT_S)
+
+
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["Ctrl-C", "Ctrl-D"])
+def test_breaking_off_repairs_nothing_more_and_tells_what_was(cluster, key):
+    with three_troubles(cluster) as agent:
+        with cluster.asked(agent) as terminal:
+            terminal.wait_for(QUESTION)
+            terminal.type("y\r")
+            terminal.wait_for(QUESTION, 2)
+            terminal.type(key)
+            code, shown = terminal.end()
+        assert (code, fixed_lines(shown)) == (1, ["gpu-node-unlabelled"]), shown
+        assert "Traceback" not in shown
+        assert shown.count(QUESTION) == 2
+        assert fixes_applied(cluster) == {"gpu-node-unlabelled"}
+
+
+def test_the_terminal_goes_away_while_it_asks(cluster):
+    with three_troubles(cluster) as agent:
+        with cluster.asked(agent) as terminal:
+            terminal.wait_for(QUESTION)
+            terminal.hang_up()
+            terminal.end()
+        assert fixes_applied(cluster) == set()
+
+
+def test_questions_stay_at_the_terminal_when_the_report_goes_to_a_file(cluster):
+    report = cluster.folder / "report.txt"
+    with three_troubles(cluster) as agent, report.open("w") as file:
+        with cluster.asked(agent, output=file.fileno()) as terminal:
+            for count in (1, 2, 3):
+                terminal.wait_for(QUESTION, count)
+                terminal.type("n\r")
+            code, shown = terminal.end()
+        assert code == 1
+        assert "kubectl label node gpu-3" in shown
+        assert fixes_applied(cluster) == set()
+    assert QUESTION not in report.read_text()
+    assert "[gpu-node-unlabelled]" in report.read_text()
+
+
+def test_without_a_terminal_nothing_is_asked_and_nothing_done(cluster):
+    with three_troubles(cluster) as agent:
+        done = subprocess.run(
+            cluster.command("--fix", agent),
+            input="y\ny\ny\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "expected a terminal to ask at, or --yes" in done.stderr
+        assert fixes_applied(cluster) == set()
+
+
+def test_a_fix_that_is_refused_does_not_keep_others_from_being_done(cluster):
+    cluster.plane.apply(ROLE.read_text())
+    labeller = [
+        *("create", "clusterrole", "gpuscale-labeller"),
+        *("--verb=patch", "--resource=apiservices.apiregistration.k8s.io"),
+    ]
+    cluster.plane.kubectl(*labeller)
+    bindings = {"gpuscale-doctor": "gpuscale-doctor", "gpuscale-labeller": "gpuscale-labeller"}
+    for binding, role in bindings.items():
+        cluster.plane.kubectl(
+            *("create", "clusterrolebinding", binding, f"--clusterrole={role}", "--user=some")
+        )
+    secret = ("create", "role", "ca", "-n=gpuscale", "--verb=get", "--resource=secrets")
+    cluster.plane.kubectl(*secret)
+    cluster.plane.kubectl(
+        *("create", "rolebinding", "ca", "-n=gpuscale", "--role=ca"), "--user=some"
+    )
+    try:
+        with three_troubles(cluster) as agent:
+            command = cluster.command(
+                "--fix", "--yes", agent, kubeconfig=cluster.plane.kubeconfig("some")
+            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode == 1
+            assert fixed_lines(done.stdout) == ["api-certificate"], done.stdout + done.stderr
+            assert fixes_applied(cluster) == {"api-certificate"}
+            lines = done.stderr.splitlines()
+            assert [line.split()[3] for line in lines] == [
+                "[gpu-node-unlabelled]",
+                "[hpa-not-allowed]",
+            ]
+            assert all("403" in line for line in lines)
+    finally:
+        for binding in bindings:
+            cluster.plane.kubectl("delete", "clusterrolebinding", binding)
+            cluster.plane.kubectl("delete", "clusterrole", bindings[binding])
+        cluster.plane.kubectl("delete", "role,rolebinding", "ca", "-n=gpuscale")
 
 
 def test_one_document_for_programs(cluster):

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.errors import UnavailableError
 from gpuscale.rehearse.comparison import NODES, REPLICAS, changes
 from gpuscale.rehearse.mark import LABEL
 from gpuscale.sim.simulate import simulate
 from gpuscale.testing.cluster import ControlPlane, Settings, wait_until
+
+sys.path.insert(0, str(Path(__file__).parent))
+from terminal import wait_for_text
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(400)]
 
@@ -86,16 +88,7 @@ class Process:
 
     def wait_for(self, text, times=1):
         """Return once standard error holds a text so often."""
-
-        def look():
-            found = self.said.count(text) >= times
-            assert found or self.is_running, self.said
-            return found
-
-        try:
-            wait_until(look, f"{times} times the text {text!r}", LAST_S)
-        except UnavailableError as error:
-            raise AssertionError(f"{error}; it said\n{self.said}") from error
+        wait_for_text(self._process, lambda: self.said, text, times, LAST_S)
 
     def signal(self, number):
         self._process.send_signal(number)

@@ -17,6 +17,7 @@ from gpuscale.core.errors import UsageError
 if TYPE_CHECKING:
     from gpuscale.doctor.findings import Finding, Report
     from gpuscale.doctor.gather import GatherSettings
+    from gpuscale.kube.settings import KubeSettings
 
 
 def doctor(
@@ -102,51 +103,66 @@ def doctor(
     except ImportError as error:
         raise missing_extra(error, "kubernetes") from error
     settings = GatherSettings(namespace, _address(prometheus_url), _agents(agent or ()))
+    cluster = KubeSettings("", kubeconfig, context, timeout_s=30.0)
     if pulse:
         run_pulse(
-            KubeSettings("", kubeconfig, context, timeout_s=30.0),
-            settings,
-            PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for),
-            output,
+            cluster, settings, PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for), output
         )
         return
-    report, fixed = asyncio.run(
-        _examine(kubeconfig, context, settings, output, fixes=fix, asks=not yes)
-    )
+    report = asyncio.run(_examine(cluster, settings))
+    if output is Output.TEXT:
+        _print_text(report)
+    fixed = _repaired(cluster, report, output, asks=not yes) if fix else []
     if output is Output.JSON:
         _print_json(report, fixed)
-    else:
-        for finding in fixed:
-            print(printable(f"fixed: [{finding.check.id}] {finding.about}"))
     done = {each.fix.command for each in fixed}
     left = [each for each in report.findings if each.fix.command not in done]
     if any(each.check.severity is not Severity.NOTE for each in left):
         raise typer.Exit(1)
 
 
-async def _examine(
-    kubeconfig: Path,
-    context: str | None,
-    settings: "GatherSettings",
-    output: Output,
-    *,
-    fixes: bool,
-    asks: bool,
-) -> "tuple[Report, list[Finding]]":
+async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Report":
     from gpuscale.core.clock import WallClock
     from gpuscale.doctor.diagnose import diagnose
     from gpuscale.doctor.gather import Gatherer
+    from gpuscale.kube.api import ApiClient
+
+    async with ApiClient(cluster) as client:
+        return diagnose(await Gatherer(client, WallClock(), settings).snapshot())
+
+
+def _repaired(
+    cluster: "KubeSettings", report: "Report", output: Output, *, asks: bool
+) -> "list[Finding]":
+    """Return the findings whose fix was applied; each is told at once, for the next answer may be Ctrl-C.
+
+    Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
+    """
+    from gpuscale.doctor.repair import repairable
+    from gpuscale.kube.errors import ApiStatusError
+
+    done = []
+    for finding in repairable(report.findings):
+        if asks and not _ask(finding):
+            continue
+        name = f"[{finding.check.id}] {finding.about}"
+        try:
+            asyncio.run(_repair(cluster, finding))
+        except ApiStatusError as error:
+            print(printable(f"gpuscale: not fixed: {name}: {error}"), file=sys.stderr)
+            continue
+        done.append(finding)
+        if output is Output.TEXT:
+            print(printable(f"fixed: {name}"), flush=True)
+    return done
+
+
+async def _repair(cluster: "KubeSettings", finding: "Finding") -> None:
     from gpuscale.doctor.repair import repair
-    from gpuscale.kube.settings import KubeSettings
     from gpuscale.kube.writing import WritingClient
 
-    async with WritingClient(KubeSettings("", kubeconfig, context, timeout_s=30.0)) as client:
-        report = diagnose(await Gatherer(client, WallClock(), settings).snapshot())
-        if output is Output.TEXT:
-            _print_text(report)
-        if not fixes:
-            return report, []
-        return report, await repair(client, report.findings, _ask if asks else lambda _: True)
+    async with WritingClient(cluster) as client:
+        await repair(client, finding)
 
 
 def _print_text(report: "Report") -> None:
@@ -164,9 +180,12 @@ def _print_json(report: "Report", fixed: "Sequence[Finding]") -> None:
 
 
 def _ask(finding: "Finding") -> bool:
-    print(printable(f"[{finding.check.id}] {finding.about}: {finding.fix.say}"))
-    print(printable(f"  {finding.fix.command}"))
-    return typer.confirm("Do it?", default=False)
+    """Return whether somebody at the terminal agrees; the report may go elsewhere."""
+    sys.stdout.flush()
+    question = f"[{finding.check.id}] {finding.about}: {finding.fix.say}"
+    print(printable(question), file=sys.stderr)
+    print(printable(f"  {finding.fix.command}"), file=sys.stderr)
+    return typer.confirm("Do it?", default=False, err=True)
 
 
 def _address(url: str | None) -> str | None:

@@ -1,6 +1,6 @@
 """Fixes that add something or correct a field, and restart or take away nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gpuscale.doctor.findings import Change, Finding
 from gpuscale.kube.errors import ApiStatusError
@@ -16,27 +16,15 @@ def repairable(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-async def repair(
-    client: WritingClient, findings: Sequence[Finding], confirm: Callable[[Finding], bool]
-) -> list[Finding]:
-    """Return the findings whose fix was applied.
-
-    Args:
-        client: to the API server.
-        findings: those of a report.
-        confirm: whether a fix may be applied.
+async def repair(client: WritingClient, finding: Finding) -> None:
+    """Apply the fix of a finding.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
-        ApiStatusError: refused.
+        ApiStatusError: refused; what comes before it in the fix is applied.
     """
-    done = []
-    for finding in repairable(findings):
-        if confirm(finding):
-            for change in finding.fix.changes:
-                await _apply(client, change)
-            done.append(finding)
-    return done
+    for change in finding.fix.changes:
+        await _apply(client, change)
 
 
 async def _apply(client: WritingClient, change: Change) -> None:
