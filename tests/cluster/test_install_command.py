@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.core.documents import dump_documents
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.testing.cluster import SimulatedNode, simulated_nodes, wait_until
+from gpuscale.install.cluster.ownership import essence
+from gpuscale.install.parts.resource_rules import resource_rules
+from gpuscale.testing.cluster import (
+    SimulatedNode,
+    aggregated_api,
+    simulated_nodes,
+    wait_until,
+)
+from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
 from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.prometheus import serve
 
@@ -309,15 +318,11 @@ def test_a_job_is_as_it_was_when_it_can_not_be_made_anew(plane, nodes, command):
     held = pods_of_job(plane)[0]["metadata"]["name"]
     plane.kubectl("patch", "pod", held, "--type=merge", "-p", _finalizers(["test.dev/held"]))
     try:
-        process = command.start("install", "--timeout", "3s", text=training(3))
-        wait_until(lambda: _is_ending(plane, held), "the pod to be told to go", 60)
-        time.sleep(4)  # longer than the command waits
+        lines = command.install(training(3), "--timeout", "3s", code=1)
     finally:
         plane.kubectl("patch", "pod", held, "--type=json", "-p", _WITHOUT_FINALIZERS)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 1, out + err
-    assert f"waited 3 s for Job default/{JOB} to be gone" in err
-    assert f"gpuscale: taken back: Job default/{JOB} as it was, and starts over" in err
+    assert f"waited 3 s for Job default/{JOB} to be gone" in "\n".join(lines)
+    assert f"gpuscale: taken back: Job default/{JOB} as it was, and starts over" in lines
     completions, second = job(plane)
     assert (completions, second != first) == (2, True)
 
@@ -327,10 +332,6 @@ _WITHOUT_FINALIZERS = json.dumps([{"op": "remove", "path": "/metadata/finalizers
 
 def _finalizers(names):
     return json.dumps({"metadata": {"finalizers": names}})
-
-
-def _is_ending(plane, pod):
-    return "deletionTimestamp" in plane.get("pod", pod)["metadata"]
 
 
 def test_a_job_of_others_is_never_removed(plane, nodes, command):
@@ -357,9 +358,10 @@ def metrics_api(plane, folder, port):
         (folder / name).write_bytes(base64.b64decode(text))
     wait_until(lambda: _try(plane, "configmap", "gpuscale-metrics-api"), "the rules", 60)
     rules = plane.get("configmap", "gpuscale-metrics-api", "--namespace=gpuscale")["data"]
-    (folder / "rules.yaml").write_text(rules["rules.yaml"])
+    for name, text in rules.items():
+        (folder / name).write_text(text)
     arguments = [
-        f"--config={folder / 'rules.yaml'}",
+        *(f"--config={folder / name}" for name in sorted(rules)),
         f"--prometheus-url={folder.joinpath('url').read_text()}",
         f"--lister-kubeconfig={plane.kubeconfig(ACCOUNT)}",
         f"--secure-port={port}",
@@ -385,8 +387,8 @@ def _try(plane, *what):
         return None
 
 
-def served_by(plane):
-    spec = plane.get("apiservice", FOREIGN)["spec"]
+def served_by(plane, name=FOREIGN):
+    spec = plane.get("apiservice", name)["spec"]
     return spec["service"]["name"], spec.get("insecureSkipTLSVerify", False)
 
 
@@ -402,6 +404,97 @@ def test_metrics_servers_api_is_not_taken_unasked(plane, command):
         "gpuscale: APIService v1beta1.metrics.k8s.io is there already, served by Service "
         "kube-system/metrics-server; --replace takes its place and keeps the way back"
     ]
+
+
+RESOURCE = "v1beta1.metrics.k8s.io"
+
+
+def usage(pod):
+    """Yield the kubelet's series around now: 0.9 cores and 512 MiB of a container, and those of its node."""
+    start_s = int(time.time()) - 360
+    container = {"id": "/pod", "namespace": "default", "pod": pod, "container": "model"}
+    node = {"id": "/", "instance": "gpu-installed"}
+    cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
+    for at_s in range(start_s, start_s + 900, 5):
+        for labels, cores, mib in ((container, 0.9, 512), (node, 2.5, 3072)):
+            yield {"__name__": cpu, **labels}, at_s * 1000, cores * (at_s - start_s)
+            yield {"__name__": memory, **labels}, at_s * 1000, mib * 1024.0 * 1024.0
+
+
+@contextmanager
+def metrics_server(plane, url, folder):
+    """Stand in for metrics-server: another server of the group, registered as its manifests have it."""
+    folder.mkdir()
+    rules = folder / "rules.yaml"
+    rules.write_text(dump_documents([resource_rules("plain")]))
+    group, service = ["metrics.k8s.io/v1beta1"], "metrics-server"
+    with (
+        gpuscale_metrics_api(plane, url, rules, folder) as theirs,
+        aggregated_api(plane, group, theirs.port, service=service),
+    ):
+        yield
+
+
+def test_metrics_servers_api_is_taken_when_asked_and_given_back(plane, nodes, command, tmp_path):
+    plane.apply(WORKLOAD)
+    plane.apply(VIEWER)
+    wait_until(lambda: _running(plane, "app=vision-api"), "the workload to run", 60)
+    (pod,) = _running(plane, "app=vision-api")
+    used = (pod, "512Mi", True)
+    (tmp_path / "prometheus").mkdir()
+    with (
+        serve(usage(pod), tmp_path / "prometheus") as prometheus,
+        metrics_server(plane, prometheus.url, tmp_path / "theirs"),
+    ):
+        (tmp_path / "url").write_text(prometheus.url)
+        (port,) = free_ports(1)
+        api = {"externalName": "localhost", "port": port, "resource": True}
+        text = values(metricsApi=api, prometheus={"kind": "plain", "url": prometheus.url})
+        before = plane.get("apiservice", RESOURCE)
+        assert top(plane) == used
+        process = command.start("install", "--replace", text=text)
+        with metrics_api(plane, tmp_path, port):
+            out, _ = both(process)
+            assert f"APIService {RESOURCE} replaced" in out
+            assert served_by(plane, RESOURCE) == ("gpuscale-metrics-api", False)
+            assert top(plane) == used
+            wait_until(lambda: top(plane, "--as=viewer") == used, "who may view to see it", 60)
+            # The way back outlasts another run, which may do without --replace.
+            assert command.install(text)[-1].endswith(" unchanged")
+            assert f"APIService {RESOURCE} restored" in command.run("uninstall")
+        after = plane.get("apiservice", RESOURCE)
+        assert essence(after) == essence(before)
+        plane.wait(f"apiservice/{RESOURCE}", "condition=Available", timeout_s=60)
+        assert top(plane) == used
+        wait_until(lambda: top(plane, "--as=viewer") is None, "our role to be gone", 60)
+    plane.kubectl("delete", "deployment/vision-api", "rolebinding/viewer")
+
+
+VIEWER = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: viewer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: User, name: viewer, apiGroup: rbac.authorization.k8s.io}]
+"""
+
+
+def top(plane, *flags):
+    """Return the workload's pod, its memory, and whether it has 900m of CPU; None if forbidden."""
+    try:
+        shown = plane.kubectl("top", "pods", "--selector=app=vision-api", "--no-headers", *flags)
+    except GpuscaleError as error:
+        if "Forbidden" not in str(error):
+            raise
+        return None
+    pod, cpu, memory = shown.split()
+    # A rate is not exact to the last bit.
+    return pod, memory, cpu in ("899m", "900m", "901m")
+
+
+def _running(plane, selector):
+    pods = plane.get("pods", f"--selector={selector}")["items"]
+    return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running"]
 
 
 def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_path):

@@ -165,6 +165,15 @@ def pod_of(name, annotations=None):
     return json.dumps(body)
 
 
+async def annotated_pod(plane, name, port):
+    """Make a pod that is to be scraped at a port of this machine."""
+    annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)}
+    await asyncio.to_thread(plane.apply, pod_of(name, annotations))
+    status = {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+    patch = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    await asyncio.to_thread(plane.kubectl, "patch", "pod", name, *patch)
+
+
 async def values(url, metric):
     path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/{metric}"
     async with aiohttp.ClientSession() as session, session.get(url + path) as answer:
@@ -208,13 +217,7 @@ async def test_values_come_from_agents_that_the_cluster_names(plane, names_lead_
             await until(lambda: values(url, "gpu_util"), {"bert-0": "23"})
             await apply(slice_of("n2", second))
             await until(lambda: values(url, "gpu_util"), {"bert-0": "23", "bert-1": "71"})
-            annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(queue)}
-            await apply(pod_of("vllm-0", annotations))
-            status = {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
-            patch = json.dumps({"status": status})
-            await kubectl(
-                "patch", "pod", "vllm-0", "--subresource=status", "--type=merge", "-p", patch
-            )
+            await annotated_pod(plane, "vllm-0", queue)
             await until(lambda: values(url, "waiting"), {"vllm-0": "4"})
             await kubectl("delete", "endpointslice", "agents-n1")
             await until(lambda: values(url, "gpu_util"), {"bert-1": "71"})
@@ -237,7 +240,11 @@ rules:
 
 def installed():
     """What an installation in `default` renders for its metrics API: its rights, flags and rules."""
-    api = {"source": "streams", "rulesConfigMaps": "gpuscale.dev/rules=true"}
+    api = {
+        "source": "streams",
+        "scrapePods": True,
+        "rulesConfigMaps": "gpuscale.dev/rules=true",
+    }
     values = Values.model_validate({"spec": {"namespace": "default", "metricsApi": api}})
     objects = [
         each
@@ -269,13 +276,17 @@ async def test_an_installations_rights_flags_and_rules_are_enough(plane, names_l
     try:
         async with (
             agent("n3", "bert-0", 0.42) as port,
+            exporter("vllm:num_requests_waiting 7\n") as queue,
             metrics_api(plane, tmp_path, rules, user, flags) as url,
         ):
             await asyncio.to_thread(plane.apply, slice_of("n3", port, service))
             await until(lambda: values(url, "DCGM_FI_DEV_GPU_UTIL"), {"bert-0": "42"})
             await until(lambda: values(url, "teams_util"), {"bert-0": "42"})
+            await annotated_pod(plane, "vllm-1", queue)
+            # By the preset: no rule of the installation's own file is about model servers.
+            await until(lambda: values(url, "vllm_num_requests_waiting"), {"vllm-1": "7"})
     finally:
-        for text in (*given, slice_of("n3", 1, service)):
+        for text in (*given, pod_of("vllm-1"), slice_of("n3", 1, service)):
             path = tmp_path / "given"
             path.write_text(text)
             remove = ("delete", "--ignore-not-found", "--force", "--grace-period=0")

@@ -124,6 +124,9 @@ class MetricsApi(Model):
     source: Literal["prometheus", "streams"] = "prometheus"
     """Where values come from. `prometheus`: queries; `streams`: the node agents themselves, as soon as
     they read them, and without a Prometheus."""
+    scrape_pods: bool = False
+    """With `streams`: also scrapes pods annotated `prometheus.io/scrape: "true"`, such as model servers, and
+    serves their queues. Who may annotate pods may then name any pod as the one that a series is of."""
     external: bool = False
     """Serves external.metrics.k8s.io too; a cluster has one server for it, and KEDA wants to be it."""
     resource: bool = False
@@ -294,10 +297,18 @@ class ValuesSpec(Model):
             raise ValueError(fault)
         return self
 
+    @property
+    def scrapes_pods(self) -> bool:
+        """Whether the metrics API scrapes annotated pods."""
+        return self.has_streams and self.metrics_api.scrape_pods
+
     def _source_faults(self) -> list[str]:
         if self.has_streams and not self.agent.enabled:
             text = "found metricsApi.source streams with agent.enabled false"
             return [f"{text}, expected agent.enabled: true, because the streams are the agents'"]
+        if self.metrics_api.scrape_pods and self.metrics_api.source != "streams":
+            text = "found metricsApi.scrapePods with metricsApi.source prometheus"
+            return [f"{text}, expected source: streams, because a Prometheus scrapes by itself"]
         if not self.metrics_api.enabled or not self.metrics_api.resource:
             return []
         kubelets = "because CPU and memory are the kubelets' series"

@@ -177,6 +177,34 @@ def test_streams_need_no_right_beyond_the_agents_namespace_and_no_port_but_their
     assert egress() - egress(**STREAMS) == {9090}
 
 
+# Annotations may name any port of any pod; the right to list pods is there for `*` anyway.
+def test_annotated_pods_are_scraped_only_where_asked_for():
+    def found(**more):
+        objects = rendered(values(metricsApi={**STREAMS, **more}))
+        roles = [
+            (each["metadata"]["name"], each["rules"])
+            for each in objects
+            if each["kind"].endswith("Role")
+        ]
+        policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
+        names = {each["metadata"]["name"] for each in policies}
+        return arguments(one(objects, "Deployment", "metrics-api")), roles, names, policies
+
+    off, roles_off, names_off, _ = found()
+    on, roles_on, names_on, policies = found(scrapePods=True)
+    assert roles_on == roles_off
+    assert set(on.items()) - set(off.items()) == {
+        ("scrape-annotated-pods", "true"),
+        ("preset", "on"),
+    }
+    assert names_on - names_off == {"gpuscale-scraped-pods"}
+    policy = one(policies, "NetworkPolicy", "scraped-pods")["spec"]
+    assert policy["egress"] == [{"to": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP"}]}]
+    api = one(policies, "NetworkPolicy", "metrics-api")["spec"]
+    assert policy["podSelector"] == api["podSelector"]
+    assert policy["policyTypes"] == ["Egress"]
+
+
 # With streams nobody but alerts and dashboards asks a Prometheus; without, the metrics API does.
 @pytest.mark.parametrize(
     ("source", "more", "has_one"),
@@ -448,6 +476,26 @@ def test_resource_metrics_are_left_to_metrics_server_unless_asked_for():
         ["resource-rules.yaml", "rules.yaml"],
         [f"{folder}/resource-rules.yaml", f"{folder}/rules.yaml"],
     )
+
+
+def test_who_may_view_pods_may_see_what_they_use():
+    def readers(**api):
+        objects = rendered(values(metricsApi=api, prometheus=PLAIN))
+        return [each for each in objects if each["metadata"]["name"].endswith("metrics-reader")]
+
+    assert readers() == []
+    (role,) = readers(resource=True)
+    aggregated = "rbac.authorization.k8s.io/aggregate-to-"
+    labels = role["metadata"]["labels"]
+    found = [key.removeprefix(aggregated) for key in labels if key.startswith(aggregated)]
+    assert sorted(found) == ["admin", "edit", "view"]
+    assert role["rules"] == [
+        {
+            "apiGroups": ["metrics.k8s.io"],
+            "resources": ["pods", "nodes"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ]
 
 
 def args_of(objects):

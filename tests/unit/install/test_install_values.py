@@ -113,6 +113,13 @@ SCALED = (
             id="agents know no CPU",
         ),
         pytest.param(
+            50,
+            "",
+            ", metricsApi: {scrapePods: true}",
+            "metricsApi.scrapePods with metricsApi.source prometheus, expected source: streams",
+            id="who scrapes pods",
+        ),
+        pytest.param(
             50, "", ", metricsApi: {rulesConfigMaps: 'a in b'}", "found ", id="teams' labels"
         ),
         pytest.param(50, "", ", namespace: 'a b'", "should match pattern", id="name"),

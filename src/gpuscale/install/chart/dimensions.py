@@ -67,6 +67,7 @@ CERTIFICATES = _enum(("metrics_api", "certificates"), "generated", "cert-manager
 ISSUER = _given(("metrics_api", "issuer"), mark("issuer"))
 RULES = _given(("metrics_api", "rules"), mark("rules"))
 SOURCE = _enum(("metrics_api", "source"), "prometheus", "streams")
+SCRAPE_PODS = _switch("metrics_api", "scrape_pods")
 TEAM_RULES = _given(("metrics_api", "rules_config_maps"), mark("teamrules"))
 EXTERNAL_NAME = _given(("metrics_api", "external_name"), "xqexternalqx")
 PROMETHEUS = _enum(("prometheus", "kind"), "own", "operator", "plain")

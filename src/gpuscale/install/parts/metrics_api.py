@@ -86,7 +86,28 @@ def _rights(values: Values) -> list[Object]:
         },
         _binding(values, objects, objects),
         *(_agent_finding(values) if values.spec.has_streams else ()),
+        *([_usage_reader(values)] if api.resource else ()),
     ]
+
+
+def _usage_reader(values: Values) -> Object:
+    """Return the right to `kubectl top` for all who may view pods, as metrics-server brings it.
+
+    Source: kubernetes-sigs/metrics-server v0.8 manifests/base/rbac.yaml (system:aggregated-metrics-reader).
+    """
+    found = cluster_metadata(values, PART, name=part_name(values, "resource-metrics-reader"))
+    aggregated = {f"{_RBAC}/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")}
+    usage = {
+        "apiGroups": ["metrics.k8s.io"],
+        "resources": ["pods", "nodes"],
+        "verbs": ["get", "list", "watch"],
+    }
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {**found, "labels": {**found["labels"], **aggregated}},
+        "rules": [usage],
+    }
 
 
 def _agent_finding(values: Values) -> list[Object]:
@@ -296,9 +317,15 @@ def _source_arguments(values: Values) -> list[str]:
     return [
         "--source=streams",
         f"--agent-service={values.spec.namespace}/{part_name(values, agent.PART)}",
-        # The rules are about agents' series; other exporters are at ports that no policy can name.
-        "--scrape-annotated-pods=false",
+        *_pod_scraping(values),
     ]
+
+
+def _pod_scraping(values: Values) -> list[str]:
+    if not values.spec.scrapes_pods:
+        return ["--scrape-annotated-pods=false"]
+    # The preset has rules for model servers; the rules of the file come before it.
+    return ["--scrape-annotated-pods=true", "--preset=on"]
 
 
 def _probe(path: str, **periods: int) -> Object:

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gpuscale.install.parts import agent, metrics_api, prometheus
-from gpuscale.install.parts.common import Object, has_api_pods, metadata, selector
+from gpuscale.install.parts.common import (
+    Object,
+    has_api_pods,
+    metadata,
+    part_name,
+    selector,
+)
 from gpuscale.install.values import Values
 
 _DNS = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
@@ -28,7 +34,25 @@ def server_policies(values: Values) -> list[Object]:
     if has_api_pods(values):
         ports = _tcp(*_API_SERVER_PORTS, _source_port(values))
         found.append(_policy(values, metrics_api.PART, _tcp(metrics_api.PORT), [*_DNS, *ports]))
+        found += [_scraping(values)] if values.spec.scrapes_pods else []
     return found
+
+
+def _scraping(values: Values) -> Object:
+    """Return what lets the metrics API go to annotated pods, beside what its other policy allows.
+
+    Annotations name any port, and policies can't select by them: it is all pods, and nothing outside.
+    """
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(values, metrics_api.PART, name=part_name(values, "scraped-pods")),
+        "spec": {
+            "podSelector": {"matchLabels": selector(values, metrics_api.PART)},
+            "policyTypes": ["Egress"],
+            "egress": [{"to": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP"}]}],
+        },
+    }
 
 
 def prometheus_policies(values: Values) -> list[Object]:
