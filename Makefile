@@ -42,7 +42,7 @@ test: check ## everything in check, then the tests; those on a control plane whe
 		echo "the tests on a control plane were left out: 'make cluster-tools' builds its programs"; \
 	fi
 
-cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter for the cluster tests (5-10 min, once)
+cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
 	@$(BIN)/python -m gpuscale.testing.cluster.tools build
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane

@@ -39,8 +39,8 @@ from gpuscale.testing.podresources import PodResources
 from gpuscale.testing.prometheus import serve
 
 sys.path.insert(0, str(Path(__file__).parent))
-import small_crds
 from terminal import CTRL_C, CTRL_D, Terminal
+from upstream_kinds import upstream_kinds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -227,7 +227,7 @@ class Cluster:
         node = SimulatedNode(
             "gpu-1", gpus=2, labels={"nvidia.com/gpu.present": "true"}, taints=(TAINT,)
         )
-        self.plane.apply(small_crds.manifest())
+        stack.enter_context(upstream_kinds(self.plane, "keda", "karpenter-aws"))
         self.nodes = stack.enter_context(simulated_nodes(self.plane, node))
         self.prometheus = stack.enter_context(serve([], self._folder("prometheus")))
         self.plane.apply(json.dumps(deployment("web")))
@@ -583,9 +583,12 @@ def karpenter_pool_at_its_limit(cluster):
         "kind": "NodePool",
         "metadata": {"name": "gpu"},
         "spec": {"limits": {"nvidia.com/gpu": "2"}, "template": template},
-        "status": {"resources": {"nvidia.com/gpu": "2"}},
     }
+    used = json.dumps({"status": {"resources": {"nvidia.com/gpu": "2"}}})
     with cluster.objects(deployment("many", replicas=3), pool):
+        cluster.plane.kubectl(
+            *("patch", "nodepool/gpu", "--subresource=status", "--type=merge", f"--patch={used}")
+        )
         yield
 
 

@@ -13,7 +13,7 @@ from gpuscale.kube.settings import KubeSettings
 from gpuscale.kube.writing import WritingClient
 
 sys.path.insert(0, str(Path(__file__).parent))
-import small_crds
+from upstream_kinds import upstream_kinds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -97,7 +97,6 @@ STACK = [
         "metadata": {"name": "aws-node"},
         "spec": {"providerID": "aws:///us-east-1a/i-1", "unschedulable": True},
     },
-    small_crds.definition("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects", small_crds.ANY),
 ]
 APIS = [
     api_service("v1beta1.custom.metrics.k8s.io", "prometheus-adapter"),
@@ -111,13 +110,13 @@ def listed(items):
 
 @pytest.fixture(scope="module")
 def stack(plane):
-    plane.apply(listed(STACK))
-    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
-    plane.apply(listed(APIS))
-    yield
-    # The APIs first: one without a server would hold up the end of the namespace.
-    plane.kubectl("delete", "-f", "-", stdin=listed(APIS))
-    plane.kubectl("delete", "-f", "-", stdin=listed(STACK), timeout_s=120.0)
+    with upstream_kinds(plane, "keda"):
+        plane.apply(listed(STACK))
+        plane.apply(listed(APIS))
+        yield
+        # The APIs first: one without a server would hold up the end of the namespace.
+        plane.kubectl("delete", "-f", "-", stdin=listed(APIS))
+        plane.kubectl("delete", "-f", "-", stdin=listed(STACK), timeout_s=120.0)
 
 
 def found(plane):

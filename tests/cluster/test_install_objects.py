@@ -1,7 +1,6 @@
 """Every combination of options, held against a real API server: no error, and no warning."""
 
 import itertools
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +13,11 @@ from gpuscale.install.render import Inputs, manifest, needs_certificate, render
 from gpuscale.install.values import Values
 
 sys.path.insert(0, str(Path(__file__).parent))
-import small_crds
+from upstream_kinds import upstream_kinds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 NOW_MS = 1_700_000_000_000
-CRDS_VARIABLE = "GPUSCALE_TEST_CRDS"
 PROVIDERS = ("aks", "eks", "ack", "gke", "generic")
 PROMETHEUS = {
     "own": {"kind": "own"},
@@ -52,7 +50,11 @@ CERTIFICATES = {
 }
 SOURCES = {
     "prometheus": {},
-    "streams": {"source": "streams", "rulesConfigMaps": "gpuscale.dev/rules=true"},
+    "streams": {
+        "source": "streams",
+        "scrapePods": True,
+        "rulesConfigMaps": "gpuscale.dev/rules=true",
+    },
 }
 OTHERS = {
     "devicePlugin": {"enabled": True, "replicas": 4, "migStrategy": "mixed"},
@@ -70,15 +72,8 @@ COMBINATIONS = tuple(
 
 @pytest.fixture(scope="module")
 def kinds(plane):
-    """The kinds of other projects; those of a folder of upstream's definitions where one is named."""
-    folder = os.environ.get(CRDS_VARIABLE)
-    if folder:
-        plane.kubectl("apply", "--server-side", "-f", folder)
-    else:
-        plane.apply(small_crds.manifest())
-    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
-    yield
-    plane.kubectl("delete", "crd", "--all")
+    with upstream_kinds(plane, "prometheus-operator", "keda", "cert-manager"):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +128,35 @@ def test_the_api_server_takes_every_combination(plane, kinds, namespace, tmp_pat
     assert dry_run(plane, tmp_path, "all.yaml", "---\n".join(sorted(texts))) == ""
 
 
-POOL = {"cluster": "c", "region": "r", "instanceType": "t", "gpu": "g", "autoscaler": "karpenter"}
+def test_what_upstream_does_not_know_is_refused(plane, kinds, namespace, tmp_path):
+    bodies = rendered("eks", "operator", "keda", "default", "cert-manager", "prometheus")
+    kept = [each for each in bodies if each["kind"] in ("ServiceMonitor", "ScaledObject", "Issuer")]
+    for body in kept:
+        body["spec"]["misspelt"] = True
+    told = dry_run(plane, tmp_path, "misspelt.yaml", manifest(kept))
+    assert len(kept) >= 3
+    assert told.count(".spec.misspelt: field not declared in schema") == len(kept)
 
 
-@pytest.mark.parametrize("provider", ["eks", "aks"])
-@pytest.mark.parametrize("spot", [True, False])
-def test_karpenters_kinds_take_its_node_pools(plane, kinds, tmp_path, provider, spot):
-    pool = {**POOL, "resourceGroup": "rg", "zone": "z", "spot": spot}
-    values = Values.model_validate({"spec": {"provider": provider, "nodePool": pool}})
-    (file,) = pool_files(values)
-    assert dry_run(plane, tmp_path, file.name, file.text) == ""
+POOL = {
+    "cluster": "prod",
+    "region": "eu-west-1",
+    "instanceType": "g5.xlarge",
+    "gpu": "nvidia-a10g",
+    "resourceGroup": "prod",
+    "autoscaler": "karpenter",
+}
+CLOUDS = {"eks": "karpenter-aws", "aks": "karpenter-azure"}
+TAINTS = ({"key": "nvidia.com/gpu", "value": "present"}, {"key": "sku", "value": "gpu"})
+
+
+@pytest.mark.parametrize("provider", CLOUDS)
+def test_each_karpenter_takes_its_node_pools(plane, tmp_path, provider):
+    texts = []
+    for spot, zone, taint in itertools.product((True, False), (None, "eu-west-1a"), TAINTS):
+        pool = {**POOL, "spot": spot, "zone": zone, "name": f"gpu{len(texts)}"}
+        spec = {"provider": provider, "nodePool": pool, "taint": taint}
+        (file,) = pool_files(Values.model_validate({"spec": spec}))
+        texts.append(file.text)
+    with upstream_kinds(plane, CLOUDS[provider]):
+        assert dry_run(plane, tmp_path, "pools.yaml", "---\n".join(texts)) == ""

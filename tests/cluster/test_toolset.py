@@ -202,7 +202,12 @@ def test_a_second_build_waits_for_the_first(cache, go, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        pytest.param(["find", "kubelet"], 2, "found the program 'kubelet', expected", id="unknown"),
+        pytest.param(
+            ["find", "kubelet"],
+            2,
+            "found the program or definitions 'kubelet', expected",
+            id="unknown",
+        ),
         pytest.param(["find", "etcd"], 1, "Error: etcd v", id="not built"),
         pytest.param(["where"], 1, "", id="list"),
     ],

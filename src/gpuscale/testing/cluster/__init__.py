@@ -1,6 +1,7 @@
 """A real Kubernetes control plane on loopback, without Docker, for tests of what runs on Kubernetes.
 
-The programs are built once: `python -m gpuscale.testing.cluster.tools build`.
+The programs are built, and other projects' definitions fetched, once:
+`python -m gpuscale.testing.cluster.tools build`.
 """
 
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
@@ -10,6 +11,7 @@ from gpuscale.testing.cluster.aggregation import aggregated_api, serving_name
 from gpuscale.testing.cluster.background import BackgroundKubelet, simulated_nodes
 from gpuscale.testing.cluster.certificates import KeyPair
 from gpuscale.testing.cluster.component import Component
+from gpuscale.testing.cluster.definitions import find_definitions, missing_definitions
 from gpuscale.testing.cluster.flags import Settings
 from gpuscale.testing.cluster.plane import ControlPlane
 from gpuscale.testing.cluster.toolset import missing
@@ -25,7 +27,9 @@ __all__ = [
     "SimulatedKubelet",
     "SimulatedNode",
     "aggregated_api",
+    "find_definitions",
     "missing",
+    "missing_definitions",
     "serving_name",
     "simulated_nodes",
     "wait_until",

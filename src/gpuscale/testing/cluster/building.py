@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.core.errors import UnavailableError
+from gpuscale.testing.cluster.gocommand import find_go, go_environment, go_error
 from gpuscale.testing.cluster.toolset import (
     BuildRecord,
     Tool,
@@ -31,10 +32,7 @@ Say = Callable[[str], None]
 NEEDED_FREE_BYTES = 8 * 1024**3
 """Measured: sources 1.4 GB, Go's build cache 3.9 GB, the programs 0.4 GB; and room to spare."""
 _REPORT_EVERY_S = 15.0
-_OUTPUT_LINES = 15
 _VERSION_PACKAGE = "k8s.io/component-base/version"
-_NETWORK_SIGNS = ("dial tcp", "proxyconnect", "i/o timeout", "no such host", "TLS handshake")
-_DISK_SIGNS = ("no space left on device",)
 
 
 def build(tools: Sequence[Tool], say: Say, folder: Path | None = None) -> None:
@@ -51,7 +49,7 @@ def build(tools: Sequence[Tool], say: Say, folder: Path | None = None) -> None:
     """
     target = folder or cache_folder()
     target.mkdir(parents=True, exist_ok=True)
-    with _locked(target, say):
+    with locked(target, say):
         wanted = [tool for tool in tools if not built(tool, target)]
         for tool in tools:
             if tool not in wanted:
@@ -62,7 +60,8 @@ def build(tools: Sequence[Tool], say: Say, folder: Path | None = None) -> None:
 
 
 @contextmanager
-def _locked(folder: Path, say: Say) -> Iterator[None]:
+def locked(folder: Path, say: Say) -> Iterator[None]:
+    """Keep others that fill a cache out while the block runs; waits for one that is at it."""
     with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,12 +73,8 @@ def _locked(folder: Path, say: Say) -> Iterator[None]:
 
 def _go(folder: Path) -> str:
     """Return the path of the Go command once what a build needs is there."""
-    go = shutil.which("go")
-    if go is None:
-        raise UnavailableError(
-            "the programs are built with Go, and there is no `go` on PATH; install Go 1.26 or newer "
-            "(https://go.dev/dl), or set $KUBEBUILDER_ASSETS to a folder that holds the programs"
-        )
+    otherwise = ", or set $KUBEBUILDER_ASSETS to a folder that holds the programs"
+    go = find_go("the programs are built with Go", otherwise)
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < NEEDED_FREE_BYTES:
         raise UnavailableError(
@@ -138,7 +133,7 @@ def _run_go(command: Sequence[str], tool: Tool, tick: Callable[[], None]) -> Non
         process = subprocess.Popen(  # noqa: S603 - words of our own
             command,
             cwd=modules_folder() / tool.folder,
-            env=_go_environment(os.environ),
+            env=go_environment(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -150,12 +145,7 @@ def _run_go(command: Sequence[str], tool: Tool, tick: Callable[[], None]) -> Non
         output.seek(0)
         text = output.read().decode(errors="replace")
     if code:
-        raise _build_error(tool, text)
-
-
-def _go_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without cgo and outside any Go workspace."""
-    return {**environment, "CGO_ENABLED": "0", "GOWORK": "off"}
+        raise go_error(f"{tool.name} can't be built", text)
 
 
 def _waited(process: "subprocess.Popen[bytes]", tick: Callable[[], None]) -> int:
@@ -169,21 +159,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.poll() is None:
         process.terminate()
         process.wait()
-
-
-def _build_error(tool: Tool, output: str) -> UnavailableError | UpstreamError:
-    told = "\n".join(output.strip().splitlines()[-_OUTPUT_LINES:])
-    if any(sign in output for sign in _NETWORK_SIGNS):
-        return UnavailableError(
-            f"{tool.name} can't be built: the Go module proxy does not answer. Check the network and "
-            f"$GOPROXY, then run the command again; it goes on where it stopped. Go said:\n{told}"
-        )
-    if any(sign in output for sign in _DISK_SIGNS):
-        return UnavailableError(
-            f"{tool.name} can't be built: the disk is full. Free some room, or set $GPUSCALE_TOOLS, "
-            f"$GOCACHE, $GOMODCACHE and $TMPDIR to a larger disk. Go said:\n{told}"
-        )
-    return UpstreamError(f"{tool.name} can't be built. Go said:\n{told}")
 
 
 def _go_version(go: str) -> str:

@@ -1,56 +1,95 @@
-"""Builds and finds the programs of a control plane: `python -m gpuscale.testing.cluster.tools`.
+"""Builds and finds what cluster tests need: `python -m gpuscale.testing.cluster.tools`.
+
+That is the programs of a control plane, and other projects' definitions.
 
 Exit codes: 0 done or found, 1 not there or can't be built, 2 wrong input.
 """
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.testing.cluster import building, toolset
+from gpuscale.testing.cluster import building, fetching, toolset
+from gpuscale.testing.cluster.definitions import (
+    Definitions,
+    find_definitions,
+    missing_definitions,
+    pinned_definitions,
+)
+from gpuscale.testing.cluster.toolset import TOOLS, Tool
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Build or find etcd, the Kubernetes control plane and prometheus-adapter, for tests.",
+    help="Build or find etcd, the Kubernetes control plane and prometheus-adapter, and fetch or find the "
+    "definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and eksctl, for tests.",
 )
 
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Programs, such as kube-apiserver; none means all.")
+    list[str] | None,
+    typer.Argument(
+        help="Programs, such as kube-apiserver, and definitions, such as keda; none means all."
+    ),
 ]
 
 
 @app.command()
 def build(names: Names = None) -> None:
-    """Build what is not there in its pinned version; 5 to 10 minutes on two cores, once."""
-    tools = [toolset.tool_named(name) for name in names] if names else list(toolset.TOOLS)
-    building.build(tools, _say)
-    _say(f"programs are in {toolset.cache_folder()}")
+    """Build and fetch what is not there in its pinned version; 5 to 10 minutes on two cores, once."""
+    known = [*TOOLS, *pinned_definitions()]
+    wanted = [_named(name) for name in names] if names else known
+    building.build([each for each in wanted if isinstance(each, Tool)], _say)
+    fetching.fetch([each for each in wanted if isinstance(each, Definitions)], _say)
+    _say(f"programs and definitions are in {toolset.cache_folder()}")
 
 
 @app.command()
-def find(name: Annotated[str, typer.Argument(help="A program, such as etcd.")]) -> None:
-    """Print the path of one program; exit code 1 if it is not there."""
-    typer.echo(toolset.find(name))
+def find(
+    name: Annotated[str, typer.Argument(help="A program, such as etcd, or definitions.")],
+) -> None:
+    """Print the path of one program, or the folder of definitions; exit code 1 if it is not there."""
+    typer.echo(_found(_named(name)))
 
 
 @app.command()
 def where() -> None:
-    """List all programs with version and path; exit code 1 if one is not there."""
-    for tool in toolset.TOOLS:
-        typer.echo(f"{tool.name:<24} {toolset.pinned_version(tool):<9} {_place(tool.name)}")
-    if toolset.missing([tool.name for tool in toolset.TOOLS]):
+    """List all programs and definitions with version and path; exit code 1 if one is not there."""
+    for tool in TOOLS:
+        _line(tool.name, toolset.pinned_version(tool), _place(tool))
+    for each in pinned_definitions():
+        _line(each.name, each.version, _place(each))
+    if toolset.missing([tool.name for tool in TOOLS]) or missing_definitions():
         raise typer.Exit(1)
 
 
-def _place(name: str) -> str:
+def _named(name: str) -> Tool | Definitions:
+    known: tuple[Tool | Definitions, ...] = (*TOOLS, *pinned_definitions())
+    for each in known:
+        if each.name == name:
+            return each
+    names = ", ".join(each.name for each in known)
+    raise UsageError(f"found the program or definitions {name!r}, expected one of {names}")
+
+
+def _found(wanted: Tool | Definitions) -> Path:
+    if isinstance(wanted, Tool):
+        return toolset.find(wanted.name)
+    return find_definitions(wanted.name)
+
+
+def _place(wanted: Tool | Definitions) -> str:
     try:
-        return str(toolset.find(name))
+        return str(_found(wanted))
     except UnavailableError:
-        return f"not built; {toolset.BUILD_COMMAND} makes it"
+        return f"not there; {toolset.BUILD_COMMAND} gets it"
+
+
+def _line(name: str, version: str, place: str) -> None:
+    typer.echo(f"{name:<24} {version:<9} {place}")
 
 
 def _say(line: str) -> None:
