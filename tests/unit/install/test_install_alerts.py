@@ -47,14 +47,43 @@ LOOKS_AT_GPUS = {
 }
 
 
+def scales_gpu_pods(kind, name, owner_kind, owner):
+    """Series of an HPA on a queue, as KEDA names it, and of a pod with a GPU and an owner."""
+    target = f'scaletargetref_kind="{kind}",scaletargetref_name="{name}"'
+    owned = f'owner_kind="{owner_kind}",owner_name="{owner}"'
+    rest = [key for key in LOOKS_AT_GPUS if "target_metric" not in key]
+    return {
+        f'{HPA_SERIES}_spec_target_metric{{{HPA},metric_name="s0-prometheus"}}': "5x60",
+        f"{HPA_SERIES}_info{{{HPA},{target}}}": "1x60",
+        f"kube_pod_owner{{{POD},{owned}}}": "1x60",
+        REQUESTS: "1x60",
+        **{key: LOOKS_AT_GPUS[key] for key in rest},
+    }
+
+
 def condition(kind, status):
     return f'{HPA_SERIES}_status_condition{{{HPA},condition="{kind}",status="{status}"}}'
 
 
-BLIND = {condition("ScalingActive", "false"): "1x60", **LOOKS_AT_GPUS}
 DESIRED = f"{HPA_SERIES}_status_desired_replicas{{{HPA}}}"
 LIMITED = condition("ScalingLimited", "true")
-AT_MAXIMUM = {DESIRED: "8x60", LIMITED: "1x60", **LOOKS_AT_GPUS}
+LIMIT_REACHED = {DESIRED: "8x60", LIMITED: "1x60"}
+AT_MAXIMUM = {**LIMIT_REACHED, **LOOKS_AT_GPUS}
+NO_VALUE = {condition("ScalingActive", "false"): "1x60"}
+BLIND = {**NO_VALUE, **LOOKS_AT_GPUS}
+OWNERS = (
+    ("Deployment", "bert", "ReplicaSet", "bert-7b486f6bf"),
+    ("Rollout", "bert", "ReplicaSet", "bert-7b486f6bf"),
+    ("StatefulSet", "bert", "StatefulSet", "bert"),
+    ("ReplicaSet", "bert-old", "ReplicaSet", "bert-old"),
+)
+STRANGERS = (
+    ("Deployment", "bert", "ReplicaSet", "bert-large-7b486f6bf"),
+    ("Deployment", "bert", "StatefulSet", "bert-large"),
+    ("StatefulSet", "bert", "ReplicaSet", "bert"),
+    ("StatefulSet", "bert", "StatefulSet", "bert-large"),
+)
+"""Targets of an HPA, and owners of GPU pods that are not theirs."""
 UNSCHEDULED = f'kube_pod_status_scheduled{{{POD},condition="false"}}'
 
 
@@ -286,6 +315,25 @@ FIRING = [
     ),
     fires("GpuHpaBlind", BLIND, 11, OF_HPA, "HPA ml/bert gets no value and does not scale"),
     fires("GpuHpaAtMaximum", AT_MAXIMUM, 16, OF_HPA, "HPA ml/bert wants more than its 8 replicas"),
+    *(
+        fires(
+            "GpuHpaBlind",
+            {**NO_VALUE, **scales_gpu_pods(*owner)},
+            11,
+            OF_HPA,
+            "HPA ml/bert gets no value and does not scale",
+            when=f"on a queue, of a {owner[0]} with GPUs",
+        )
+        for owner in OWNERS
+    ),
+    fires(
+        "GpuHpaAtMaximum",
+        {**LIMIT_REACHED, **scales_gpu_pods(*OWNERS[0])},
+        16,
+        OF_HPA,
+        "HPA ml/bert wants more than its 8 replicas",
+        when="on a queue, of a Deployment with GPUs",
+    ),
     fires(
         "GpuPodsPending",
         {UNSCHEDULED: "1x20", REQUESTS: "1x20"},
@@ -421,6 +469,19 @@ QUIET = [
             f"{HPA_SERIES}_status_current_replicas{{{HPA}}}": "2x60",
             f'{HPA_SERIES}_spec_target_metric{{{HPA},metric_name="cpu"}}': "60x60",
         },
+    ),
+    *(
+        quiet(
+            "GpuHpaBlind",
+            f"that scales {kind} {name} beside GPUs of {owner_kind} {owner}",
+            {**NO_VALUE, **scales_gpu_pods(kind, name, owner_kind, owner)},
+        )
+        for kind, name, owner_kind, owner in STRANGERS
+    ),
+    quiet(
+        "GpuHpaBlind",
+        "that scales pods without GPUs",
+        {**NO_VALUE, **scales_gpu_pods(*OWNERS[0]), REQUESTS: "0x60"},
     ),
     *(
         quiet("GpuHpaAtMaximum", why, {**AT_MAXIMUM, **more})

@@ -35,8 +35,12 @@ what the installation brings. kube-state-metrics is needed for what only Kuberne
 HPAs, requests, pending pods. `aggregator_unavailable_apiservice` is the API server's; clouds that hide the
 control plane hide it too, and then `GpuMetricsApiDown` and `GpuHpaBlind` have to do.
 
-HPAs are looked at if they have a metric with `gpu` or `DCGM_` in its name. Names are those of dcgm-exporter
-up to 4.8.
+HPAs are looked at if they have a metric with `gpu` or `DCGM_` in its name, or if the pods that they scale
+request GPUs, whatever the metric is: the queue of a model server, CPU, KEDA's `s0-prometheus`. Not seen is an
+HPA on another metric whose pods get GPUs without a request, as by a ResourceClaim, or belong to its target by
+way of something that is no ReplicaSet.
+
+Names are those of dcgm-exporter up to 4.8.
 
 XIDs: the gauge keeps the latest one, so the same XID a second time is not seen.
 `DCGM_EXP_XID_ERRORS_TOTAL`, which a counters file can switch on, counts all of them. Double-bit errors

@@ -6,6 +6,8 @@ from gpuscale.install.series_names import API_SERVICES, GPU_METRICS, GPU_RESOURC
 
 _MINUTE_MS = 60_000
 _HPA = "namespace, horizontalpodautoscaler"
+_HAVE_REPLICA_SETS = "Deployment|Rollout"
+"""Kinds whose pods belong to ReplicaSets; of Kubernetes, and of Argo."""
 _LAG_S = 90
 """Scrape intervals of 15 s, an HPA that looks every 15 s, and as much again."""
 
@@ -91,10 +93,38 @@ def _metrics_api_alerts(settings: AlertSettings) -> tuple[Alert, ...]:
     )
 
 
-def _hpa_alerts() -> tuple[Alert, ...]:
-    watches_gpus = (
-        f"and on ({_HPA}) kube_horizontalpodautoscaler_spec_target_metric{{{GPU_METRICS}}}"
+def _hpas_of_gpus() -> str:
+    """Return a vector of the HPAs that look at a GPU, or that scale pods with a request for one.
+
+    Source: kube-state-metrics v2.17 docs/metrics/workload (horizontalpodautoscaler, pod). ReplicaSets are
+    called as what owns them, with a hash behind.
+    """
+    info, name, kind = (
+        "kube_horizontalpodautoscaler_info",
+        "scaletargetref_name",
+        "scaletargetref_kind",
     )
+    hashed = _renamed(_owned('{owner_kind="ReplicaSet"}'), name, "owner_name", "(.+)-[^-]+")
+    direct = _renamed(_renamed(_owned(), name, "owner_name"), kind, "owner_kind")
+    return (
+        f"(kube_horizontalpodautoscaler_spec_target_metric{{{GPU_METRICS}}} "
+        f'or {info}{{{kind}=~"{_HAVE_REPLICA_SETS}"}} and on (namespace, {name}) {hashed} '
+        f'or {info}{{{kind}!~"{_HAVE_REPLICA_SETS}"}} and on (namespace, {kind}, {name}) {direct})'
+    )
+
+
+def _owned(matchers: str = "") -> str:
+    """Return the owners of pods that request a GPU."""
+    requests = f"kube_pod_container_resource_requests{{{GPU_RESOURCES}}} > 0"
+    return f"kube_pod_owner{matchers} and on (namespace, pod) ({requests})"
+
+
+def _renamed(vector: str, label: str, source: str, pattern: str = "(.+)") -> str:
+    return f'label_replace({vector}, "{label}", "$1", "{source}", "{pattern}")'
+
+
+def _hpa_alerts() -> tuple[Alert, ...]:
+    is_of_gpus = f"and on ({_HPA}) {_hpas_of_gpus()}"
     return (
         Alert(
             "GpuHpaBlind",
@@ -102,7 +132,7 @@ def _hpa_alerts() -> tuple[Alert, ...]:
             ("kube-state-metrics",),
             f"(max by ({_HPA}) (kube_horizontalpodautoscaler_status_condition"
             '{condition="ScalingActive",status="false"}) == 1) '
-            f"and on ({_HPA}) (kube_horizontalpodautoscaler_status_current_replicas > 0) {watches_gpus}",
+            f"and on ({_HPA}) (kube_horizontalpodautoscaler_status_current_replicas > 0) {is_of_gpus}",
             10 * _MINUTE_MS,
             "HPA {{ $labels.namespace }}/{{ $labels.horizontalpodautoscaler }} gets no value and does not "
             "scale",
@@ -119,11 +149,11 @@ def _hpa_alerts() -> tuple[Alert, ...]:
             f"and on ({_HPA}) (kube_horizontalpodautoscaler_status_condition"
             '{condition="ScalingLimited",status="true"} == 1) '
             f"and on ({_HPA}) (max by ({_HPA}) (kube_horizontalpodautoscaler_spec_max_replicas) "
-            f"> max by ({_HPA}) (kube_horizontalpodautoscaler_spec_min_replicas)) {watches_gpus}",
+            f"> max by ({_HPA}) (kube_horizontalpodautoscaler_spec_min_replicas)) {is_of_gpus}",
             15 * _MINUTE_MS,
             "HPA {{ $labels.namespace }}/{{ $labels.horizontalpodautoscaler }} wants more than its {{ "
             "$value }} replicas",
-            "The GPUs are busier than their target, and the HPA may not add pods: requests wait or fail.",
+            "The load is above its target, and the HPA may not add pods: requests wait or fail.",
             "Raise maxReplicas, and with it the node pool's limit and the GPU quota; or raise the target "
             "if latency is still good.",
         ),
