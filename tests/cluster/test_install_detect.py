@@ -86,6 +86,15 @@ STACK = [
     WORKLOAD,
     PROMETHEUS,
     {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "team",
+            "namespace": NAMESPACE,
+            "labels": {"gpuscale.dev/rules": "true"},
+        },
+    },
+    {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
         "metadata": {"name": "nvidia"},
@@ -128,27 +137,11 @@ def found(plane):
 
 
 def test_a_bare_cluster_has_nothing_but_its_hpa(plane):
-    assert found(plane) == Detected(hpa_version="autoscaling/v2")
+    assert found(plane) == Detected(is_known=True, hpa_version="autoscaling/v2")
 
 
-def test_all_parts_of_a_stack_are_found(plane, stack):
-    assert found(plane) == Detected(
-        provider="eks",
-        hpa_version="autoscaling/v2",
-        prometheus=FoundPrometheus(
-            is_operated=False, url=f"http://prometheus-server.{NAMESPACE}.svc:80"
-        ),
-        dcgm_exporter=f"{NAMESPACE}/dcgm-exporter",
-        device_plugin=f"{NAMESPACE}/plugin",
-        has_keda=True,
-        runtime_class="nvidia",
-        custom_metrics_by=f"{NAMESPACE}/prometheus-adapter",
-        resource_metrics_by=f"{NAMESPACE}/metrics-server",
-        workloads=(FoundWorkload("Deployment", NAMESPACE, "vision-api"),),
-    )
-
-
-def test_init_proposes_what_fits_and_install_takes_it(plane, stack, tmp_path):
+@pytest.fixture
+def run(plane, tmp_path):
     def run(*arguments, code=0):
         command = [GPUSCALE, *arguments, f"--kubeconfig={plane.admin}"]
         done = subprocess.run(
@@ -162,11 +155,46 @@ def test_init_proposes_what_fits_and_install_takes_it(plane, stack, tmp_path):
         assert done.returncode == code, done.stderr
         return done
 
+    return run
+
+
+def test_init_proposes_streams_where_there_is_no_prometheus_and_install_takes_them(run, tmp_path):
+    flags = ("--workload=vision-api", "--provider=eks")
+    said = run("init", *flags).stderr
+    assert "found no Prometheus" in said
+    assert "source: streams" in (tmp_path / "values.yaml").read_text()
+    tried = run("install", "values.yaml", "--dry-run=server").stdout
+    assert "Role gpuscale/gpuscale-metrics-api-agents created" in tried
+
+
+def test_all_parts_of_a_stack_are_found(plane, stack):
+    assert found(plane) == Detected(
+        is_known=True,
+        provider="eks",
+        hpa_version="autoscaling/v2",
+        prometheus=FoundPrometheus(
+            is_operated=False, url=f"http://prometheus-server.{NAMESPACE}.svc:80"
+        ),
+        dcgm_exporter=f"{NAMESPACE}/dcgm-exporter",
+        device_plugin=f"{NAMESPACE}/plugin",
+        has_keda=True,
+        runtime_class="nvidia",
+        custom_metrics_by=f"{NAMESPACE}/prometheus-adapter",
+        resource_metrics_by=f"{NAMESPACE}/metrics-server",
+        has_team_rules=True,
+        workloads=(FoundWorkload("Deployment", NAMESPACE, "vision-api"),),
+    )
+
+
+def test_init_proposes_what_fits_and_install_takes_it(stack, run, tmp_path):
     said = run("init").stderr
     assert f"found custom metrics are served by {NAMESPACE}/prometheus-adapter" in said
     text = (tmp_path / "values.yaml").read_text()
     assert "name: vision-api" in text
     assert "provider: eks" in text
+    assert "rulesConfigMaps: gpuscale.dev/rules=true" in text
+    assert "source: streams" not in text
+    assert "resource: true" not in text  # metrics-server stays
     refused = run("install", "values.yaml", "--dry-run=server", code=2).stderr
     assert f"served by Service {NAMESPACE}/prometheus-adapter" in refused
     tried = run("install", "values.yaml", "--dry-run=server", "--replace").stdout

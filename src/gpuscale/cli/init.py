@@ -15,7 +15,10 @@ from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.install.cluster.detect import Detected, FoundWorkload
-    from gpuscale.install.fit import Answers
+    from gpuscale.install.propose import Answers
+
+
+_NONE = "-"
 
 
 class Autoscaler(Enum):
@@ -23,6 +26,13 @@ class Autoscaler(Enum):
 
     HPA = "hpa"
     KEDA = "keda"
+
+
+class Source(Enum):
+    """Where the metrics API gets its values."""
+
+    PROMETHEUS = "prometheus"
+    STREAMS = "streams"
 
 
 def init(
@@ -54,6 +64,34 @@ def init(
     prometheus_url: Annotated[
         str | None, typer.Option(help="Of a Prometheus that is there, as pods see it.")
     ] = None,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            help="Where the metrics API gets its values; streams are the node agents', without a Prometheus.",
+            show_default="what fits the cluster",
+        ),
+    ] = None,
+    scrape_pods: Annotated[
+        bool,
+        typer.Option(
+            "--scrape-pods", help="With streams: scrape pods annotated prometheus.io/scrape."
+        ),
+    ] = False,
+    resource_metrics: Annotated[
+        bool | None,
+        typer.Option(
+            help="Serve metrics.k8s.io too, for kubectl top, from a Prometheus that scrapes the kubelets.",
+            show_default="where nobody does, and such a Prometheus is found",
+        ),
+    ] = None,
+    rules_configmaps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SELECTOR",
+            help="Labels of ConfigMaps with rules of teams, such as gpuscale.dev/rules=true.",
+            show_default="that, where there are some",
+        ),
+    ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of the cluster, to propose what fits it.")
     ] = None,
@@ -70,7 +108,8 @@ def init(
     Example:  gpuscale init --workload vision-api --provider eks --target 60 --max-replicas 12
     """
     from gpuscale.install.cluster.detect import Detected
-    from gpuscale.install.fit import Answers, proposed, reasons
+    from gpuscale.install.fit import reasons
+    from gpuscale.install.propose import Answers, proposed
 
     path = None if output == "-" else Path(output)
     if path is not None and path.exists() and not force:
@@ -91,6 +130,10 @@ def init(
         namespace=namespace,
         image=image,
         prometheus_url=prometheus_url,
+        source=None if source is None else source.value,
+        scrapes_pods=scrape_pods,
+        serves_resource=resource_metrics,
+        team_rules=rules_configmaps,
     )
     answers = _asked(answers, found) if sys.stdin.isatty() else _complete(answers, found)
     _write(proposed(answers, found), path)
@@ -177,7 +220,30 @@ def _asked(answers: "Answers", found: "Detected") -> "Answers":
             f"Target of {answers.signal} ({signal.unit})", signal.target, type=float, err=True
         )
     most = typer.prompt("Most pods", answers.max_replicas, type=int, err=True)
-    return replace(answers, workload=workload, provider=provider, target=target, max_replicas=most)
+    answers = replace(
+        answers, workload=workload, provider=provider, target=target, max_replicas=most
+    )
+    return _asked_of_metrics(answers, found)
+
+
+def _asked_of_metrics(answers: "Answers", found: "Detected") -> "Answers":
+    """Return the answers with what was asked for about the metrics API, where there is a choice."""
+    from gpuscale.install.propose import serves_resource, source_for, team_rules
+
+    if answers.source is None and answers.autoscaler != Autoscaler.KEDA.value:
+        known = [each.value for each in Source]
+        question = f"Where values come from ({' or '.join(known)})"
+        chosen = _one_of("source", _ask(question, source_for(answers, found)), known)
+        answers = replace(answers, source=chosen)
+    if answers.serves_resource is None and serves_resource(answers, found):
+        question = "Serve CPU and memory for kubectl top, which nobody does"
+        is_wanted = typer.confirm(question, default=True, err=True)
+        answers = replace(answers, serves_resource=is_wanted)
+    if answers.team_rules is None:
+        question = "Labels of ConfigMaps with rules of teams, - for none"
+        labels = _ask(question, team_rules(answers, found) or _NONE)
+        answers = replace(answers, team_rules="" if labels == _NONE else labels)
+    return answers
 
 
 def _ask(question: str, suggestion: str | None) -> str:

@@ -1,12 +1,9 @@
-"""Values made to fit a cluster: what `install` changes by itself, and says, and what `init` proposes."""
+"""Values made to fit a cluster: what `install` changes by itself, and what is said of what was found."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from gpuscale.install.cluster.detect import Detected, FoundWorkload
-from gpuscale.install.providers import DEFAULTS
-from gpuscale.install.signals import SIGNALS, SignalName
-from gpuscale.install.values import Provider, Values
+from gpuscale.install.cluster.detect import TEAM_RULES, Detected
+from gpuscale.install.values import Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,101 +59,6 @@ def _beside(values: Values, found: Detected) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What a user said; None where nothing was said."""
-
-    workload: FoundWorkload | None = None
-    signal: SignalName = "gpu-utilization"
-    target: float | None = None
-    min_replicas: int = 1
-    max_replicas: int = 10
-    provider: Provider | None = None
-    autoscaler: str | None = None
-    namespace: str | None = None
-    image: str | None = None
-    prometheus_url: str | None = None
-    more: dict[str, Any] = field(default_factory=dict)
-
-
-def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
-    """Return a values file as data: what was said, what the cluster suggests, and nothing that is a default.
-
-    Raises:
-        ValueError: workload or provider are neither said nor to be seen.
-    """
-    provider = answers.provider or found.provider
-    if answers.workload is None or provider is None:
-        raise ValueError("found neither workload nor provider, expected both")
-    defaults = DEFAULTS[provider]
-    spec: dict[str, Any] = {"provider": provider}
-    if answers.namespace is not None:
-        spec["namespace"] = answers.namespace
-    if answers.image is not None:
-        repository, _, tag = answers.image.rpartition(":")
-        spec["image"] = {"repository": repository, "tag": tag}
-    spec["scale"] = [_scale(answers, answers.workload, found)]
-    key, _, rest = defaults.taint.partition("=")
-    value, _, effect = rest.partition(":")
-    spec["taint"] = {"key": key, "value": value, "effect": effect}
-    agent = _agent(answers, found, defaults.device_access)
-    if agent:
-        spec["agent"] = agent
-    prometheus = _prometheus(answers, found)
-    if prometheus:
-        spec["prometheus"] = prometheus
-    if not defaults.has_device_plugin and found.device_plugin is None:
-        spec["devicePlugin"] = {"enabled": True}
-    head = {"apiVersion": "gpuscale.dev/v1alpha1", "kind": "Values"}
-    return {**head, "spec": {**spec, **answers.more}}
-
-
-def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[str, Any]:
-    target = answers.target if answers.target is not None else SIGNALS[answers.signal].target
-    scale: dict[str, Any] = {
-        "workload": {
-            "kind": workload.kind,
-            "name": workload.name,
-            "namespace": workload.namespace,
-        },
-        "signal": answers.signal,
-        "target": target,
-        "minReplicas": answers.min_replicas,
-        "maxReplicas": answers.max_replicas,
-        "autoscaler": answers.autoscaler or "hpa",
-    }
-    if found.hpa_version not in (None, "autoscaling/v2"):
-        scale["hpaVersion"] = found.hpa_version
-    return scale
-
-
-def _agent(answers: Answers, found: Detected, access: str) -> dict[str, Any]:
-    signal = SIGNALS[answers.signal]
-    agent: dict[str, Any] = {}
-    is_enough = not signal.of_processes and (answers.prometheus_url or found.prometheus)
-    if found.dcgm_exporter is not None and is_enough:
-        return {"enabled": False}
-    if signal.of_processes:
-        agent["attribution"] = "processes"
-    if signal.is_alibabas:
-        agent["style"] = "both"
-    if access == "host":
-        agent["deviceAccess"] = "host"
-    elif found.runtime_class is not None:
-        agent["runtimeClass"] = found.runtime_class
-    return agent
-
-
-def _prometheus(answers: Answers, found: Detected) -> dict[str, Any]:
-    if answers.prometheus_url is not None:
-        return {"kind": "plain", "url": answers.prometheus_url}
-    if found.prometheus is None:
-        return {}
-    kind = "operator" if found.prometheus.is_operated else "plain"
-    release = {"release": found.prometheus.release} if found.prometheus.release else {}
-    return {"kind": kind, "url": found.prometheus.url, **release}
-
-
 def reasons(found: Detected) -> list[str]:
     """Return a line for each thing that was found and has a say in what is proposed."""
     facts = [
@@ -174,5 +76,15 @@ def reasons(found: Detected) -> list[str]:
         ),
         (found.external_metrics_by, f"external metrics are served by {found.external_metrics_by}"),
         (found.resource_metrics_by, f"metrics-server: {found.resource_metrics_by}"),
+        (
+            found.is_known and found.prometheus is None,
+            "no Prometheus: without --prometheus-url or --source, values come from the agents' streams",
+        ),
+        (
+            found.is_known and found.resource_metrics_by is None,
+            "no metrics-server, for kubectl top and HPAs on CPU: --resource-metrics takes its part, with a "
+            "Prometheus that scrapes the kubelets",
+        ),
+        (found.has_team_rules, f"ConfigMaps with rules of teams, labelled {TEAM_RULES}"),
     ]
     return [text for fact, text in facts if fact]

@@ -5,7 +5,7 @@ from gpuscale.install.values import Scale, Values
 
 def notes(values: Values) -> list[str]:
     """Return what a user should know about these values, one sentence or two each."""
-    return [*_scaling(values), *_sharing(values), *_access(values)]
+    return [*_scaling(values), *_streams(values), *_sharing(values), *_access(values)]
 
 
 def _scaling(values: Values) -> list[str]:
@@ -25,6 +25,15 @@ def _scaling(values: Values) -> list[str]:
                 "GPU each: the others will stay pending"
             )
     return found
+
+
+def _streams(values: Values) -> list[str]:
+    if not values.spec.has_streams or not values.spec.has_own_prometheus:
+        return []
+    return [
+        "a Prometheus is installed for alerts and dashboards only: nothing is scaled by it, and without "
+        "both it is left out"
+    ]
 
 
 def _needs_custom(scale: Scale) -> bool:

@@ -14,6 +14,7 @@ from gpuscale.install.signals import SIGNALS, SignalName
 from gpuscale.objects.selectors import parse_selector
 
 Provider = Literal["aks", "eks", "ack", "gke", "generic"]
+MetricSourceName = Literal["prometheus", "streams"]
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
 
 _LABEL = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
@@ -121,7 +122,7 @@ class MetricsApi(Model):
 
     enabled: bool = True
     replicas: int = Field(default=2, ge=1, le=10)
-    source: Literal["prometheus", "streams"] = "prometheus"
+    source: MetricSourceName = "prometheus"
     """Where values come from. `prometheus`: queries; `streams`: the node agents themselves, as soon as
     they read them, and without a Prometheus."""
     scrape_pods: bool = False

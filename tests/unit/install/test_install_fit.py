@@ -4,6 +4,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from install_values import scale, values
 
 from gpuscale.core.documents import load_documents
 from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload
-from gpuscale.install.fit import Answers, fit, proposed, reasons
+from gpuscale.install.fit import fit, reasons
+from gpuscale.install.propose import Answers, proposed
 from gpuscale.install.values import Values
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
@@ -118,6 +120,67 @@ def test_every_finding_is_told():
     assert reasons(Detected()) == []
 
 
+def test_what_is_missing_is_told_of_a_cluster_that_was_looked_at():
+    told = reasons(Detected(is_known=True, has_team_rules=True))
+    assert [line.split(",")[0].split(":")[0] for line in told] == [
+        "no Prometheus",
+        "no metrics-server",
+        "ConfigMaps with rules of teams",
+    ]
+
+
+BARE = Detected(is_known=True)
+MONITORED = Detected(is_known=True, prometheus=OPERATED, dcgm_exporter="m/dcgm-exporter")
+WHOLE = Detected(is_known=True, prometheus=OPERATED, resource_metrics_by="kube-system/m")
+URL = "http://mine:9090"
+LABELS = "gpuscale.dev/rules=true"
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "api"),
+    [
+        pytest.param({}, Detected(), None, id="nothing is known, nothing is proposed"),
+        pytest.param({}, BARE, {"source": "streams"}, id="no Prometheus"),
+        pytest.param({"source": "prometheus"}, BARE, None, id="then one is installed"),
+        pytest.param({"autoscaler": "keda"}, BARE, None, id="KEDA asks a Prometheus"),
+        pytest.param({"prometheus_url": URL}, BARE, {"resource": True}, id="not seen, but said"),
+        pytest.param({}, WHOLE, None, id="all is there"),
+        pytest.param({}, MONITORED, {"resource": True}, id="no metrics-server"),
+        pytest.param({"serves_resource": False}, MONITORED, None, id="and none is wanted"),
+        pytest.param({"serves_resource": True}, WHOLE, {"resource": True}, id="in its place"),
+        pytest.param({"source": "streams"}, MONITORED, {"source": "streams"}, id="said"),
+        pytest.param(
+            {"source": "streams", "scrapes_pods": True},
+            Detected(),
+            {"source": "streams", "scrapePods": True},
+            id="annotated pods",
+        ),
+        pytest.param(
+            {},
+            replace(WHOLE, has_team_rules=True),
+            {"rulesConfigMaps": LABELS},
+            id="teams have rules",
+        ),
+        pytest.param(
+            {"team_rules": ""}, replace(WHOLE, has_team_rules=True), None, id="that nobody wants"
+        ),
+        pytest.param(
+            {"team_rules": "a=b"}, WHOLE, {"rulesConfigMaps": "a=b"}, id="of other labels"
+        ),
+    ],
+)
+def test_the_metrics_api_is_proposed_as_the_cluster_can_take_it(said, found, api):
+    data = proposed(Answers(VISION, provider="eks", **said), found)
+    assert data["spec"].get("metricsApi") == api
+    Values.model_validate(data)
+
+
+def test_the_agent_stays_on_where_its_streams_are_wanted():
+    data = proposed(Answers(VISION, provider="eks", source="streams"), MONITORED)
+    assert "agent" not in data["spec"]
+    assert Values.model_validate(data).spec.has_streams
+
+
 def init(folder, *arguments):
     command = [GPUSCALE, "init", *arguments]
     return subprocess.run(
@@ -146,6 +209,19 @@ def test_a_file_is_written_once(tmp_path):
     assert init(tmp_path, *flags, "--force").returncode == 0
 
 
+def test_flags_say_what_the_metrics_api_does(tmp_path):
+    flags = ["--workload=a", "--provider=eks", "--prometheus-url", "http://p:9090"]
+    more = ["--resource-metrics", "--rules-configmaps", "team in (a, b)"]
+    assert init(tmp_path, *flags, *more).returncode == 0
+    (document,) = load_documents((tmp_path / "values.yaml").read_text(), "values.yaml")
+    api = {"resource": True, "rulesConfigMaps": "team in (a, b)"}
+    assert document.data["spec"]["metricsApi"] == api
+    more = ["--source=streams", "--scrape-pods", "--force"]
+    assert init(tmp_path, *flags, *more).returncode == 0
+    (document,) = load_documents((tmp_path / "values.yaml").read_text(), "values.yaml")
+    assert document.data["spec"]["metricsApi"] == {"source": "streams", "scrapePods": True}
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -153,6 +229,15 @@ def test_a_file_is_written_once(tmp_path):
         (["--workload", "a", "--provider", "aws"], "--provider: found 'aws'"),
         (["--workload", "a", "--provider", "eks", "--signal", "cpu"], "--signal: found 'cpu'"),
         (["--workload", "a", "--provider", "eks", "--min-replicas", "0"], "greater than or equal"),
+        (
+            ["--workload", "a", "--provider", "eks", "--resource-metrics"],
+            "expected operator or plain",
+        ),
+        (["--workload", "a", "--provider", "eks", "--scrape-pods"], "expected source: streams"),
+        (
+            ["--workload", "a", "--provider", "eks", "--rules-configmaps", "a in b"],
+            "rulesConfigMaps",
+        ),
     ],
 )
 def test_wrong_answers_are_refused(tmp_path, flags, message):
@@ -160,12 +245,13 @@ def test_wrong_answers_are_refused(tmp_path, flags, message):
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
-def test_on_a_terminal_it_asks_for_what_was_not_said(tmp_path):
+def on_a_terminal(folder, answers, *arguments):
+    """Return what was said and the spec that was written, when these lines were typed."""
     terminal, theirs = pty.openpty()
-    os.write(terminal, b"statefulset/ml/llm\neks\n45\n6\n")
+    os.write(terminal, "".join(f"{line}\n" for line in answers).encode())
     process = subprocess.Popen(
-        [GPUSCALE, "init"],
-        cwd=tmp_path,
+        [GPUSCALE, "init", *arguments],
+        cwd=folder,
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -175,9 +261,29 @@ def test_on_a_terminal_it_asks_for_what_was_not_said(tmp_path):
     os.close(terminal)
     os.close(theirs)
     assert process.returncode == 0, said
+    (document,) = load_documents((folder / "values.yaml").read_text(), "values.yaml")
+    return said, document.data["spec"]
+
+
+def test_on_a_terminal_it_asks_for_what_was_not_said(tmp_path):
+    answers = ["statefulset/ml/llm", "eks", "45", "6", "streams", "team=a"]
+    said, spec = on_a_terminal(tmp_path, answers)
     assert "Target of gpu-utilization (%) [60" in said
-    (document,) = load_documents((tmp_path / "values.yaml").read_text(), "values.yaml")
-    spec = document.data["spec"]
     (given,) = spec["scale"]
     assert given["workload"] == {"kind": "StatefulSet", "namespace": "ml", "name": "llm"}
     assert (spec["provider"], given["target"], given["maxReplicas"]) == ("eks", 45, 6)
+    assert spec["metricsApi"] == {"source": "streams", "rulesConfigMaps": "team=a"}
+
+
+def test_on_a_terminal_what_is_proposed_need_not_be_typed(tmp_path):
+    said, spec = on_a_terminal(tmp_path, ["a", "", "", "", "", ""])
+    assert "Where values come from (prometheus or streams) [prometheus]" in said
+    assert spec["provider"] == "generic"
+    assert "metricsApi" not in spec
+
+
+def test_on_a_terminal_what_was_said_is_not_asked_for(tmp_path):
+    flags = ["--workload=a", "--provider=eks", "--target=50"]
+    more = ["--source=streams", "--rules-configmaps=team=a"]
+    said, _ = on_a_terminal(tmp_path, ["6"], *flags, *more)
+    assert said.count("]:") == 1  # the most pods

@@ -12,10 +12,13 @@ from gpuscale.scheduling.resources import GPU_RESOURCES
 
 _PROVIDERS: dict[str, Provider] = {"azure": "aks", "aws": "eks", "gce": "gke", "alicloud": "ack"}
 """By the scheme of a node's provider id."""
+TEAM_RULES = "gpuscale.dev/rules=true"
+"""Labels that teams' ConfigMaps with rules have by custom."""
 _OPERATED = "operated-prometheus"
 _PROMETHEUS_PORTS = (9090, 80)
-_DAEMON_SETS, _DEPLOYMENTS = (
-    next(kind for kind in KINDS if kind.name == name) for name in ("DaemonSet", "Deployment")
+_DAEMON_SETS, _DEPLOYMENTS, _CONFIG_MAPS = (
+    next(kind for kind in KINDS if kind.name == name)
+    for name in ("DaemonSet", "Deployment", "ConfigMap")
 )
 _STATEFUL_SETS = "/apis/apps/v1/statefulsets"
 _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -44,6 +47,8 @@ class FoundWorkload:
 class Detected:
     """What is there. Names are `namespace/name`."""
 
+    is_known: bool = False
+    """Whether a cluster was looked at; else what is missing here may well be there."""
     provider: Provider | None = None
     hpa_version: HpaVersion | None = None
     """The newest that the cluster serves."""
@@ -58,6 +63,8 @@ class Detected:
     """Service that serves custom.metrics.k8s.io, where that is somebody else's."""
     external_metrics_by: str | None = None
     resource_metrics_by: str | None = None
+    has_team_rules: bool = False
+    """Whether ConfigMaps have the labels `TEAM_RULES`."""
     workloads: tuple[FoundWorkload, ...] = ()
 
 
@@ -71,6 +78,7 @@ async def detect(client: WritingClient) -> Detected:
     daemon_sets = await _items(client, _DAEMON_SETS.everywhere)
     services = {each["metadata"]["name"]: each for each in await _items(client, _API_SERVICES)}
     return Detected(
+        is_known=True,
         provider=_provider(await _items(client, NODES.everywhere)),
         hpa_version=await _hpa_version(client),
         prometheus=await _prometheus(client),
@@ -82,6 +90,7 @@ async def detect(client: WritingClient) -> Detected:
         custom_metrics_by=_server(services, "custom.metrics.k8s.io"),
         external_metrics_by=_server(services, "external.metrics.k8s.io"),
         resource_metrics_by=_server(services, ".metrics.k8s.io"),
+        has_team_rules=bool(await _items(client, _CONFIG_MAPS.everywhere, TEAM_RULES)),
         workloads=await _workloads(client),
     )
 

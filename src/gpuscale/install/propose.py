@@ -1,0 +1,161 @@
+"""What `init` writes: what a user said, what the cluster suggests, and nothing that is a default."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuscale.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
+from gpuscale.install.providers import DEFAULTS
+from gpuscale.install.signals import SIGNALS, SignalName
+from gpuscale.install.values import MetricSourceName, Provider
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a user said; None where nothing was said."""
+
+    workload: FoundWorkload | None = None
+    signal: SignalName = "gpu-utilization"
+    target: float | None = None
+    min_replicas: int = 1
+    max_replicas: int = 10
+    provider: Provider | None = None
+    autoscaler: str | None = None
+    namespace: str | None = None
+    image: str | None = None
+    prometheus_url: str | None = None
+    source: MetricSourceName | None = None
+    """Where the metrics API gets its values."""
+    scrapes_pods: bool = False
+    serves_resource: bool | None = None
+    """Whether the metrics API serves metrics.k8s.io."""
+    team_rules: str | None = None
+    """Labels of ConfigMaps with rules of teams; empty for none."""
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
+    """Return a values file as data: what was said, what the cluster suggests, and nothing that is a default.
+
+    Raises:
+        ValueError: workload or provider are neither said nor to be seen.
+    """
+    provider = answers.provider or found.provider
+    if answers.workload is None or provider is None:
+        raise ValueError("found neither workload nor provider, expected both")
+    defaults = DEFAULTS[provider]
+    spec: dict[str, Any] = {"provider": provider}
+    if answers.namespace is not None:
+        spec["namespace"] = answers.namespace
+    if answers.image is not None:
+        repository, _, tag = answers.image.rpartition(":")
+        spec["image"] = {"repository": repository, "tag": tag}
+    spec["scale"] = [_scale(answers, answers.workload, found)]
+    key, _, rest = defaults.taint.partition("=")
+    value, _, effect = rest.partition(":")
+    spec["taint"] = {"key": key, "value": value, "effect": effect}
+    agent = _agent(answers, found, defaults.device_access)
+    if agent:
+        spec["agent"] = agent
+    prometheus = _prometheus(answers, found)
+    if prometheus:
+        spec["prometheus"] = prometheus
+    api = _metrics_api(answers, found)
+    if api:
+        spec["metricsApi"] = api
+    if not defaults.has_device_plugin and found.device_plugin is None:
+        spec["devicePlugin"] = {"enabled": True}
+    head = {"apiVersion": "gpuscale.dev/v1alpha1", "kind": "Values"}
+    return {**head, "spec": {**spec, **answers.more}}
+
+
+def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[str, Any]:
+    target = answers.target if answers.target is not None else SIGNALS[answers.signal].target
+    scale: dict[str, Any] = {
+        "workload": {
+            "kind": workload.kind,
+            "name": workload.name,
+            "namespace": workload.namespace,
+        },
+        "signal": answers.signal,
+        "target": target,
+        "minReplicas": answers.min_replicas,
+        "maxReplicas": answers.max_replicas,
+        "autoscaler": answers.autoscaler or "hpa",
+    }
+    if found.hpa_version not in (None, "autoscaling/v2"):
+        scale["hpaVersion"] = found.hpa_version
+    return scale
+
+
+def _agent(answers: Answers, found: Detected, access: str) -> dict[str, Any]:
+    signal = SIGNALS[answers.signal]
+    agent: dict[str, Any] = {}
+    has_its_series = _has_prometheus(answers, found) and source_for(answers, found) == "prometheus"
+    if found.dcgm_exporter is not None and has_its_series and not signal.of_processes:
+        return {"enabled": False}
+    if signal.of_processes:
+        agent["attribution"] = "processes"
+    if signal.is_alibabas:
+        agent["style"] = "both"
+    if access == "host":
+        agent["deviceAccess"] = "host"
+    elif found.runtime_class is not None:
+        agent["runtimeClass"] = found.runtime_class
+    return agent
+
+
+def _prometheus(answers: Answers, found: Detected) -> dict[str, Any]:
+    if answers.prometheus_url is not None:
+        return {"kind": "plain", "url": answers.prometheus_url}
+    if found.prometheus is None:
+        return {}
+    kind = "operator" if found.prometheus.is_operated else "plain"
+    release = {"release": found.prometheus.release} if found.prometheus.release else {}
+    return {"kind": kind, "url": found.prometheus.url, **release}
+
+
+def _metrics_api(answers: Answers, found: Detected) -> dict[str, Any]:
+    api: dict[str, Any] = {}
+    if source_for(answers, found) == "streams":
+        api["source"] = "streams"
+    if answers.scrapes_pods:
+        api["scrapePods"] = True
+    if serves_resource(answers, found):
+        api["resource"] = True
+    if rules := team_rules(answers, found):
+        api["rulesConfigMaps"] = rules
+    return api
+
+
+def source_for(answers: Answers, found: Detected) -> MetricSourceName:
+    """Return where values come from: what was said, else streams where the cluster has no Prometheus.
+
+    KEDA asks a Prometheus in any case.
+    """
+    if answers.source is not None:
+        return answers.source
+    has_none = found.is_known and not _has_prometheus(answers, found)
+    return "streams" if has_none and answers.autoscaler != "keda" else "prometheus"
+
+
+def serves_resource(answers: Answers, found: Detected) -> bool:
+    """Return whether to serve metrics.k8s.io: what was said, else where nobody does and we can.
+
+    It takes a Prometheus that is there, because the installation's own does not scrape kubelets.
+    """
+    if answers.serves_resource is not None:
+        return answers.serves_resource
+    is_free = found.is_known and found.resource_metrics_by is None
+    can = _has_prometheus(answers, found) and source_for(answers, found) == "prometheus"
+    return is_free and can
+
+
+def team_rules(answers: Answers, found: Detected) -> str:
+    """Return the labels of ConfigMaps with rules of teams; unsaid, the usual ones where there are such."""
+    if answers.team_rules is not None:
+        return answers.team_rules
+    return TEAM_RULES if found.has_team_rules else ""
+
+
+def _has_prometheus(answers: Answers, found: Detected) -> bool:
+    return answers.prometheus_url is not None or found.prometheus is not None
