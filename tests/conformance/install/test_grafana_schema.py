@@ -1,6 +1,6 @@
 """Dashboards by Grafana's own schema: nothing that it does not know, and each value of the type it wants.
 
-The models are those of Grafana's foundation SDK, made from the schemas of release 10.1, the oldest that it has.
+The models are those of Grafana's foundation SDK, made from the schemas of release 10.1, its oldest.
 They read leniently: what is unknown is dropped, and no value is checked; so both is done here.
 """
 
