@@ -64,15 +64,14 @@ Which DCGM fields are served is the counters file's choice. *Type* is the one of
 your own gives its own. *Needs* and *With MIG* are about NVML: a GPU that is split has values for the whole
 GPU and for each of its instances, each where the table says so. Profiling fields come from GPM, without DCGM.
 
-`DCGM_FI_DEV_GPU_UTIL` is a mean over the time since the collect before: GPM's graphics engine activity where
-there is GPM, else of the driver's samples. `source` in `gpuscale_exporter_reader_calls_total` tells which:
-`gpm`, `utilization_samples`, or `utilization_rates` for the driver's own figure of the moment.
-`DCGM_FI_DEV_MEM_COPY_UTIL` is a mean over 5 s.
+`DCGM_FI_DEV_GPU_UTIL` and `DCGM_FI_DEV_MEM_COPY_UTIL` are means over the time since the collect before.
+`source` in `gpuscale_exporter_reader_calls_total` tells what of: `utilization_rates` for figures that were
+asked for five times a second, `utilization_samples` and `memory_utilization_samples` for the driver's buffer.
 
-Use by process and by container is what the driver tells, and how well it tells two processes on one GPU
-apart is not proven: in the one measurement so far, on an H200, two that worked in bursts every 100 ms in
-the ratio 70 : 30 were told as 100 : 0. Don't scale on the parts of a shared GPU before you have compared
-them with your own load.
+Use by process and by container is a sample, not a count: the driver looks every 200 ms and gives all that
+the GPU did since to the process that it finds running. So it is the mean of 10 s, with a standard error of
+about 6 points; [How fresh NVIDIA's values are](node-agent.md#how-fresh-nvidias-values-are) has what was
+measured.
 
 AMD GPUs serve the DCGM fields that mean the same in the same unit, and the names of AMD's own exporter.
 Reading them has not been run on hardware yet: calls, keys, units and errors are those of the library's

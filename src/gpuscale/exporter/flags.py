@@ -115,9 +115,10 @@ _WHAT = (
     Flag(
         "profiling-interval",
         "GPUSCALE_EXPORTER_PROFILING_INTERVAL",
-        "Time between readings of NVIDIA's profiling counters and utilisation; 0: at every collect.",
+        "Time between readings of NVIDIA's profiling counters; 0: at every collect. Without it the graphics "
+        "engine's activity, the costly one, is read every half second for each GPU of the node, and the "
+        "others at every collect.",
         "duration",
-        "0",
     ),
     Flag(
         "record",

@@ -121,7 +121,8 @@ def _nvml(settings: ExporterSettings, fields: frozenset[str]) -> GpuReader:
         xid_window_ms=settings.xid_window_ms,
         clock_window_ms=settings.clock_window_ms,
         processes=needs_processes(settings),
-        gpm_period_ms=settings.profiling_interval_ms,
+        gpm_period_ms=settings.profiling_interval_ms or 0,
+        graphics_period_ms=settings.profiling_interval_ms,
     )
     return NvmlReader(paces, fields=fields)
 

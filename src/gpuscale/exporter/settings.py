@@ -68,8 +68,8 @@ class ExporterSettings:
     devices: DeviceSelection
     interval_ms: int
     stream_interval_ms: int | None
-    profiling_interval_ms: int
-    """0 means at every collect."""
+    profiling_interval_ms: int | None
+    """0 means at every collect, None that the reader chooses by what the counters cost."""
     record: Path | None
     styles: frozenset[Style]
     options: FamilyOptions
@@ -142,6 +142,9 @@ class _Asked:
     def duration_ms(self, name: str, at_least: int, at_most: int) -> int:
         return self.converted(name, lambda text: _duration_ms(text, at_least, at_most), at_least)
 
+    def duration_ms_or_none(self, name: str, at_least: int, at_most: int) -> int | None:
+        return self.duration_ms(name, at_least, at_most) if self.text(name) else None
+
     def list(self, name: str) -> tuple[str, ...]:
         return tuple(part.strip() for part in self.text(name).split(",") if part.strip())
 
@@ -159,9 +162,6 @@ class _Asked:
 
 def _settings(asked: _Asked, hostname: str) -> ExporterSettings:
     is_kubernetes = asked.boolean("kubernetes")
-    stream_ms = None
-    if asked.text("stream-interval"):
-        stream_ms = asked.duration_ms("stream-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS)
     host, port = asked.converted("address", _address, ("", 0))
     window_limits = (1, 24 * MAX_INTERVAL_MS)
     gpu = _gpu_source(asked)
@@ -172,8 +172,10 @@ def _settings(asked: _Asked, hostname: str) -> ExporterSettings:
         gpu=gpu,
         devices=asked.converted("devices", parse_devices, DeviceSelection()),
         interval_ms=asked.duration_ms("collect-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS),
-        stream_interval_ms=stream_ms,
-        profiling_interval_ms=asked.duration_ms("profiling-interval", 0, MAX_INTERVAL_MS),
+        stream_interval_ms=asked.duration_ms_or_none(
+            "stream-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS
+        ),
+        profiling_interval_ms=asked.duration_ms_or_none("profiling-interval", 0, MAX_INTERVAL_MS),
         record=asked.path("record"),
         styles=asked.converted("style", _styles, frozenset[Style]()),
         options=_family_options(asked, hostname, is_kubernetes=is_kubernetes),

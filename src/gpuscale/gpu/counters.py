@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Literal, get_args
 
 from gpuscale.core.errors import ConfigError, Problem
@@ -169,7 +169,7 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-_BUILT_IN = files("gpuscale.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8")
+_BUILT_IN = Path(__file__).with_name("default-counters.csv").read_text(encoding="utf-8")
 DEFAULT_COUNTERS = load_counters(_BUILT_IN, "default-counters.csv")
 """The rows that dcgm-exporter 4.8.2 has switched on by default, in gpuscale's own words."""
 

@@ -480,16 +480,16 @@ class FakeNvml:
         return []
 
     def nvmlDeviceGetProcessUtilization(self, handle: Handle, timeStamp: int) -> list[Answer]:
-        """Return one sample per process that used the GPU after a time, its mean since then."""
+        """Return one sample per process that used the GPU after a time: its mean over the looks since."""
         gpu = self._whole(handle, "nvmlDeviceGetProcessUtilization")
         stamps = self._stamps(timeStamp)
         found = []
         for process in gpu.processes:
-            busy = [(stamp, _at(process.sm_percent, stamp)) for stamp in stamps]
-            used = [(stamp, value) for stamp, value in busy if value > 0]
-            if used:
-                mean = sum(value for _, value in used) / len(used)
-                found.append(self._use(process.pid, used[-1][0], round(mean)))
+            uses = {stamp: _at(process.sm_percent, stamp) for stamp in stamps}
+            last = max((stamp for stamp, use in uses.items() if use > 0), default=None)
+            if last is not None:
+                mean = sum(uses.values()) / len(uses)
+                found.append(self._use(process.pid, last, round(mean)))
         found += [self._use(*junk) for junk in gpu.junk_samples]
         if not found:
             raise self._error("NOT_FOUND")

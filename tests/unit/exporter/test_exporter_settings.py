@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.exporter import plain_arguments
+from gpuscale.cli.agent import plain_arguments
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.exporter.devices import DeviceSelection, SelectedReader, parse_devices
 from gpuscale.exporter.flags import FLAGS
@@ -119,8 +119,9 @@ def test_bare_interval_is_milliseconds_and_units_are_taken(text, milliseconds):
     assert read(collect_interval=text).interval_ms == milliseconds
 
 
-def test_profiling_is_read_at_every_collect_or_at_a_pace_of_its_own():
-    assert read().profiling_interval_ms == 0
+def test_profiling_has_a_pace_that_the_reader_chooses_or_one_of_its_own():
+    assert read().profiling_interval_ms is None
+    assert read(profiling_interval="0").profiling_interval_ms == 0
     assert read(profiling_interval="5s").profiling_interval_ms == 5_000
     variable = {"GPUSCALE_EXPORTER_PROFILING_INTERVAL": "10s"}
     assert read(variable).profiling_interval_ms == 10_000

@@ -21,7 +21,8 @@ class Bench:
         self.clock = ManualClock(START_MS)
         self.nvml = FakeNvml(gpus or (FakeGpu(),), now_us=lambda: self.clock.now_ms() * 1000)
         self.reader = NvmlReader(
-            replace(settings or UNHURRIED, xid_wait_ms=2),
+            # The thread that polls goes by the real clock, and time here by hand.
+            replace(settings or UNHURRIED, xid_wait_ms=2, poll_period_ms=0),
             library=self.nvml,
             fields=None if fields is None else frozenset(fields),
             clock=self.clock,

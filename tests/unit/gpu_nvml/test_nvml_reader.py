@@ -90,36 +90,30 @@ def half(now_us):
     return 100 if now_us // 200_000 % 2 else 0
 
 
-WITH_AND_WITHOUT = pytest.mark.parametrize("has_gpm", [True, False], ids=["GPM", "samples"])
-
-
-@WITH_AND_WITHOUT
-def test_utilisation_is_the_mean_of_the_window_and_not_the_last_moment(bench, has_gpm):
-    b = bench(FakeGpu(busy_percent=half, has_gpm=has_gpm), fields={UTIL})
+def test_utilisation_is_the_mean_of_the_window_and_not_the_last_moment(bench):
+    b = bench(FakeGpu(busy_percent=half), fields={UTIL})
     b.one()
     # Five samples a second, of which two or three are busy; two seconds have as many busy as idle ones.
     seen = [b.one(after_s=2.0).values[UTIL] for _ in range(3)]
     assert seen == [50, 50, 50]
 
 
-@WITH_AND_WITHOUT
-def test_windows_join_without_a_gap_or_an_overlap(bench, has_gpm):
+def test_windows_join_without_a_gap_or_an_overlap(bench):
     ramp = {"start": None}
 
     def script(now_us):
         ramp["start"] = ramp["start"] or now_us
         return min(100, (now_us - ramp["start"]) // 200_000)
 
-    b = bench(FakeGpu(busy_percent=script, has_gpm=has_gpm), fields={UTIL})
+    b = bench(FakeGpu(busy_percent=script), fields={UTIL})
     b.one()
     # Sample n after the start is n %; each second has five: 5..9 -> 7 and so on, up by 5.
     first, second, third = (b.one().values[UTIL] for _ in range(3))
     assert (second - first, third - second) == (5, 5)
 
 
-@WITH_AND_WITHOUT
-def test_read_between_two_samples_repeats_the_fresh_mean(bench, has_gpm):
-    b = bench(FakeGpu(busy_percent=40, has_gpm=has_gpm), fields={UTIL})
+def test_read_between_two_samples_repeats_the_fresh_mean(bench):
+    b = bench(FakeGpu(busy_percent=40), fields={UTIL})
     b.one()
     assert b.one(after_s=0.05).values[UTIL] == 40
     assert b.nvml.count("nvmlDeviceGetUtilizationRates") == 0
@@ -129,46 +123,37 @@ def calls_of(bench):
     return {each.source: each.calls for each in bench.reader.stats()}
 
 
-def test_gpm_tells_utilisation_and_its_samples_are_asked_for_only_before_the_first_window(bench):
-    b = bench(FakeGpu(busy_percent=40.6), fields={UTIL, ACTIVE})
-    assert b.one().values == {UTIL: 40}
-    values = b.one().values
-    # The samples' 40 is what the driver has as a whole number, GPM's 41 the nearest one to 40.6.
-    assert values == {UTIL: 41, ACTIVE: pytest.approx(0.406)}
-    for _ in range(5):
-        b.one()
-    assert b.nvml.count("nvmlDeviceGetSamples") == 1
-    assert calls_of(b)["utilization_samples"] == 1
+@pytest.mark.parametrize(
+    ("settings", "takes"),
+    [
+        # Samples at second 1, 6, 11 and 16.
+        pytest.param({"gpm_period_ms": 5_000}, {"tensor": 4, "graphics": 16}, id="the others"),
+        pytest.param({"graphics_period_ms": 5_000}, {"tensor": 16, "graphics": 4}, id="the engine"),
+    ],
+)
+def test_the_graphics_engines_activity_has_a_pace_of_its_own(bench, settings, takes):
+    field = {"tensor": TENSOR, "graphics": ACTIVE}
+    for name, taken in takes.items():
+        b = bench(
+            FakeGpu(busy_percent=half, tensor_percent=half),
+            fields={field[name]},
+            settings=NvmlSettings(**settings),
+        )
+        readings = [b.one() for _ in range(16)]
+        assert b.nvml.count("nvmlGpmSampleGet") == taken
+        assert b.nvml.count("nvmlGpmMetricsGet") == taken - 1
+        means = [reading.values[field[name]] for reading in readings[5:]]
+        # Any whole second is busy for 400 or 600 ms, and so for 40 to 60 %.
+        assert all(0.4 - 0.01 <= mean <= 0.6 + 0.01 for mean in means)
 
 
-def test_read_in_which_gpm_fails_has_the_utilisation_of_the_samples_since_the_read_before(bench):
-    start_us = 1_700_000_000_000_000
-    b = bench(
-        FakeGpu(busy_percent=lambda now_us: 80 if now_us > start_us + 4_000_000 else 20),
-        fields={UTIL, ACTIVE},
-    )
-    for _ in range(4):
-        b.one()
-    b.nvml.fail("nvmlGpmMetricsGet", pynvml.NVML_ERROR_UNKNOWN)
-    reading = b.one()
-    assert reading.values == {UTIL: 80}
-    assert reading.absent == {ACTIVE: faults.DRIVER_ERROR}
-    b.nvml.mend("nvmlGpmMetricsGet")
-    b.one()
-    assert b.one().values == {UTIL: 80, ACTIVE: pytest.approx(0.8)}
-
-
-def test_utilisation_has_the_pace_of_gpm(bench):
-    b = bench(
-        FakeGpu(busy_percent=half),
-        fields={UTIL, ACTIVE},
-        settings=NvmlSettings(gpm_period_ms=5_000),
-    )
-    readings = [b.one() for _ in range(16)]
-    # Samples at second 0, 5, 10 and 15, and values between two of them.
-    assert b.nvml.count("nvmlGpmSampleGet") == 4
-    assert b.nvml.count("nvmlGpmMetricsGet") == 3
-    assert all(reading.values[ACTIVE] == pytest.approx(0.5, abs=0.05) for reading in readings[5:])
+def test_the_more_gpus_the_seldomer_the_graphics_engine_is_read(bench):
+    assert [NvmlSettings().graphics_ms(gpus) for gpus in (1, 2, 8)] == [500, 1_000, 4_000]
+    b = bench(*(FakeGpu() for _ in range(8)), fields={ACTIVE})
+    for _ in range(41):
+        b.read()
+    # In 40 s each has its turn ten times, beside the first.
+    assert b.nvml.count("nvmlGpmSampleGet") == pytest.approx(8 * 11, abs=8)
 
 
 def test_memory_utilisation_is_the_mean_of_its_own_longer_window(bench):
@@ -185,13 +170,13 @@ def test_memory_utilisation_is_the_mean_of_its_own_longer_window(bench):
 
 
 def test_without_samples_the_drivers_own_figure_is_taken_and_the_stats_say_so(bench):
-    b = bench(FakeGpu(busy_percent=31, has_samples=False, has_gpm=False), fields={UTIL})
+    b = bench(FakeGpu(busy_percent=31, has_samples=False), fields={UTIL})
     assert b.one().values[UTIL] == 31
     assert calls_of(b)["utilization_rates"] == 1
 
 
 def test_utilisation_that_nothing_tells_is_absent(bench):
-    b = bench(FakeGpu(has_samples=False, has_gpm=False), fields={UTIL, MEM_UTIL})
+    b = bench(FakeGpu(has_samples=False), fields={UTIL, MEM_UTIL})
     b.nvml.not_supported("nvmlDeviceGetUtilizationRates")
     assert b.one().absent == dict.fromkeys((UTIL, MEM_UTIL), faults.NOT_SUPPORTED)
 
@@ -243,8 +228,9 @@ def test_default_fields_have_these_calls_in_every_read_and_those_in_some(bench):
         b.one()
     calls = Counter(b.nvml.calls)
     every_read = {
-        "nvmlGpmSampleGet": 1,
-        "nvmlGpmMetricsGet": 1,
+        "nvmlGpmSampleGet": 2,  # for the graphics engine, and for the other profiling counters
+        "nvmlGpmMetricsGet": 2,
+        "nvmlDeviceGetSamples": 1,  # where nothing is polled
         "nvmlDeviceGetMemoryInfo": 1,
         "nvmlDeviceGetPowerUsage": 1,
         "nvmlDeviceGetClockInfo": 2,  # of the SMs and of the memory
@@ -253,7 +239,6 @@ def test_default_fields_have_these_calls_in_every_read_and_those_in_some(bench):
         "nvmlDeviceGetDecoderUtilization": 1,
     }
     in_a_minute = {
-        "nvmlDeviceGetSamples": 12,  # memory utilisation, every 5 s
         "nvmlDeviceGetPcieReplayCounter": 6,  # every 10 s
         "nvmlDeviceGetRemappedRows": 6,
         "nvmlDeviceGetCount": 6,
@@ -262,7 +247,9 @@ def test_default_fields_have_these_calls_in_every_read_and_those_in_some(bench):
         # The memory's temperature 60, energy 2, NVLink 1: what this GPU has not is asked for once a minute.
         "nvmlDeviceGetFieldValues": 63,
     }
-    assert calls == {name: 60 * number for name, number in every_read.items()} | in_a_minute
+    expected = Counter({name: 60 * number for name, number in every_read.items()})
+    expected["nvmlDeviceGetSamples"] += 12  # memory utilisation, every 5 s
+    assert calls == expected + Counter(in_a_minute)
 
 
 def test_slow_calls_of_several_gpus_are_spread_over_the_reads(bench):
@@ -312,7 +299,7 @@ def test_unknown_unit_is_no_value(bench):
 
 
 def test_gpm_is_asked_once_for_what_is_wanted_and_for_nothing_else(bench):
-    b = bench(fields={UTIL, ACTIVE, TENSOR})
+    b = bench(fields={UTIL, TENSOR, "DCGM_FI_PROF_DRAM_ACTIVE"})
     asked = []
     original = b.nvml.nvmlGpmMetricsGet
 
@@ -323,8 +310,7 @@ def test_gpm_is_asked_once_for_what_is_wanted_and_for_nothing_else(bench):
     b.nvml.nvmlGpmMetricsGet = spy
     b.one()
     b.one()
-    # Utilisation and the graphics engine's activity are the same metric.
-    assert asked == [[1, 5]]
+    assert asked == [[5, 10]]
 
 
 def test_without_a_field_that_needs_it_gpm_is_left_alone(bench):
@@ -356,7 +342,7 @@ def test_samples_are_freed_in_the_end(bench):
     b = bench()
     b.one()
     b.one()
-    assert b.nvml.held_samples == 2
+    assert b.nvml.held_samples == 4  # two for the graphics engine, two for the other counters
     b.reader.close()
     assert b.nvml.held_samples == 0
     assert not b.nvml.is_open
@@ -373,6 +359,36 @@ def test_processes_with_memory_and_use(bench):
         (7, "python3", 70, 512),
         (9, "train", 30, 512),
     ]
+
+
+def turns(pid_now, percent, start_us=1_700_000_000_000_000):
+    """Return the use of a process that every third look finds, or the others."""
+    is_third = pid_now == 9
+    return lambda now_us: percent if ((now_us - start_us) // 200_000 % 3 == 0) == is_third else 0
+
+
+def test_use_is_the_mean_of_ten_seconds_asked_for_every_five(bench):
+    gpu = FakeGpu(
+        busy_percent=90, processes=[FakeProcess(7, turns(7, 90)), FakeProcess(9, turns(9, 90))]
+    )
+    b = bench(gpu, fields={UTIL})
+    readings = [b.one() for _ in range(31)]
+    # Of three looks two find the one process, at a GPU of 90 %: 60 and 30. Fifty looks are not a multiple of
+    # three: 33 or 34 of them, and 16 or 17.
+    for reading in readings[10:]:
+        use = {each.pid: each.sm_util for each in reading.processes}
+        assert use == {7: pytest.approx(60, abs=1), 9: pytest.approx(30, abs=1)}
+    # At second 1, 6, 11, 16, 21, 26 and 31.
+    assert b.nvml.count("nvmlDeviceGetProcessUtilization") == 7
+
+
+def test_new_process_is_asked_for_at_once(bench):
+    gpu = FakeGpu(processes=[FakeProcess(7, 50)])
+    b = bench(gpu, fields={UTIL})
+    b.one()
+    gpu.processes.append(FakeProcess(9, 20))
+    assert [each.sm_util for each in b.one().processes] == [50, 20]
+    assert b.nvml.count("nvmlDeviceGetProcessUtilization") == 2
 
 
 def test_processes_without_a_sample_are_idle(bench):
@@ -470,7 +486,8 @@ def test_nvlink_traffic_is_a_rate_between_reads(bench):
         pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX: kib,
         pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX: kib,
     }
-    b = bench(FakeGpu(field_values=ids), fields={total})
+    paces = NvmlSettings(nvlink_period_ms=0)
+    b = bench(FakeGpu(field_values=ids), fields={total}, settings=paces)
     assert b.one().absent == {total: faults.NO_DATA}
     # Both ways 1 000 000 KiB = 1 024 MB a second.
     assert b.one().values == {total: 2048}

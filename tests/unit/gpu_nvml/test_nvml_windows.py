@@ -32,22 +32,20 @@ def test_mean_is_weighted_by_time(samples, since, mean):
 
 
 def sample(pid, stamp, sm):
-    return ProcessSample(pid, stamp, sm, 0, 0, 0)
+    return ProcessSample(pid, stamp, ProcessUse(sm, 0, 0, 0))
 
 
-def test_one_sample_per_process_is_its_mean():
-    uses = process_uses([sample(1, 1000, 70), sample(2, 1000, 30)], 0)
-    assert (uses[1].sm_util, uses[2].sm_util) == (70, 30)
+def test_use_is_the_drivers_mean_whenever_a_process_was_last_seen():
+    # What an H200 said of the last 500 ms, in which it was at 80 % and looked at three times: one process was
+    # found twice, 2 * 80 / 3 = 54, the other once, 80 / 3 = 27. Together they are the GPU's 80.
+    uses = process_uses([sample(1, 500_000, 54), sample(2, 100_000, 27)], 0)
+    assert {pid: use.sm_util for pid, use in uses.items()} == {1: 54, 2: 27}
 
 
-def test_process_that_went_idle_counts_as_idle_up_to_the_newest_sample():
-    # Process 1 has 60 % until 500, then nothing until 1000: 60 * 500 / 1000 = 30.
-    assert process_uses([sample(1, 500, 60), sample(2, 1000, 10)], 0)[1] == ProcessUse(30, 0, 0, 0)
-
-
-def test_several_samples_of_a_process_are_weighted_by_time():
-    # (20 * 250 + 40 * 750) / 1000 = 35
-    assert process_uses([sample(1, 250, 20), sample(1, 1000, 40)], 0)[1].sm_util == 35
+def test_of_several_samples_of_a_process_the_newest_counts():
+    assert process_uses([sample(1, 1000, 40), sample(1, 250, 20)], 0) == {
+        1: ProcessUse(40, 0, 0, 0)
+    }
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from gpuscale.gpu.nvml.plan import (
     once_source,
     shift_of,
 )
+from gpuscale.gpu.nvml.polls import Poller
 from gpuscale.gpu.nvml.processes import Processes
 from gpuscale.gpu.nvml.rows import pci_bus_id
 from gpuscale.gpu.nvml.settings import NvmlSettings
@@ -47,6 +48,7 @@ class Shared:
     """What is asked for."""
     xids: XidLog
     watcher: XidWatcher
+    poller: Poller
 
 
 class _Part:
@@ -177,11 +179,18 @@ class OpenGpu:
             constant.miss((INSTANCE_FIELDS & fields) - {XID_FIELD}, BY_INSTANCE)
             constant.miss(SPLIT_FIELDS & fields, SPLIT_GPU)
         sources = gpu_sources(
-            self._caller, self._handle, self.gpu.index, fields, settings, is_split=split
+            self._caller,
+            self._handle,
+            self.gpu.index,
+            fields,
+            settings,
+            self._shared.poller,
+            is_split=split,
         )
         processes = None
         if settings.processes and not split:
-            processes = Processes(self._caller, self._handle, settings, with_use=True)
+            shift = shift_of(self.gpu.index)
+            processes = Processes(self._caller, self._handle, settings, with_use=True, shift=shift)
         return _Part(self.gpu, sources, processes, settings, constant)
 
     def _instance_part(self, device: MigDevice) -> _Part:

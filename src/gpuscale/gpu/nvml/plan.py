@@ -6,19 +6,14 @@ from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.nvml.batches import BATCHES, LINK_RATES, FieldBatch, LinkRates
 from gpuscale.gpu.nvml.calls import Caller
 from gpuscale.gpu.nvml.clock_events import COUNT_FIELD, MASK_FIELD, TOTAL_FIELD
-from gpuscale.gpu.nvml.gpm import GPM_METRICS, Gpm, GpmTarget
+from gpuscale.gpu.nvml.gpm import GPM_METRICS, GRAPHICS_FIELDS, Gpm, GpmTarget
 from gpuscale.gpu.nvml.library import Handle
 from gpuscale.gpu.nvml.plain import MemoryCalls, PlainCalls
+from gpuscale.gpu.nvml.polls import Poller
 from gpuscale.gpu.nvml.rows import MEMORY, ROWS, Pace
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.sources import Scheduled, Source
-from gpuscale.gpu.nvml.utilization import (
-    GPU_UTIL,
-    MEMORY_UTIL,
-    UTILIZATION_FIELDS,
-    GpmOrSamples,
-    Utilization,
-)
+from gpuscale.gpu.nvml.utilization import UTILIZATION_FIELDS, Utilization
 from gpuscale.gpu.nvml.xid import XID_FIELD, XID_FIELDS
 
 EVENT_FIELDS = (XID_FIELDS - {XID_FIELD}) | {COUNT_FIELD, TOTAL_FIELD}
@@ -74,6 +69,7 @@ def gpu_sources(
     index: int,
     fields: frozenset[str],
     settings: NvmlSettings,
+    poller: Poller,
     *,
     is_split: bool,
 ) -> tuple[Scheduled, ...]:
@@ -85,14 +81,9 @@ def gpu_sources(
     retry_ms = settings.unsupported_retry_ms
     periods = _periods(settings)
 
-    gpm = Gpm(caller, GpmTarget(gpu), fields, settings)
-    samples = Utilization(caller, gpu, fields & {GPU_UTIL}, settings)
     sources: list[tuple[Source, int]] = [
-        (GpmOrSamples(gpm, samples, settings, shift_of(index)), 0),
-        (
-            Utilization(caller, gpu, fields & {MEMORY_UTIL}, settings),
-            settings.memory_utilization_period_ms,
-        ),
+        *_profiling(caller, GpmTarget(gpu), fields, settings),
+        (Utilization(caller, gpu, fields, settings, poller, shift_of(index)), 0),
         (MemoryCalls(caller, gpu, MEMORY, fields, retry_ms), periods["read"]),
     ]
     for pace in _PACES:
@@ -118,10 +109,23 @@ def instance_sources(
     target = GpmTarget(gpu, instance_id)
     retry_ms = settings.unsupported_retry_ms
     sources: list[tuple[Source, int]] = [
-        (Gpm(caller, target, fields, settings), settings.gpm_period_ms),
+        *_profiling(caller, target, fields, settings),
         (MemoryCalls(caller, instance, MEMORY, fields, retry_ms), 0),
     ]
     return _scheduled(sources, instance_id)
+
+
+def _profiling(
+    caller: Caller, target: GpmTarget, fields: frozenset[str], settings: NvmlSettings
+) -> list[tuple[Source, int]]:
+    """Return the sources of profiling counters: the costly one, and the others."""
+    return [
+        (
+            Gpm(caller, target, fields & GRAPHICS_FIELDS, settings),
+            settings.graphics_period_ms or 0,
+        ),
+        (Gpm(caller, target, fields - GRAPHICS_FIELDS, settings), settings.gpm_period_ms),
+    ]
 
 
 def _scheduled(sources: Sequence[tuple[Source, int]], index: int) -> tuple[Scheduled, ...]:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from gpuscale.core.clock import Clock, WallClock
@@ -21,6 +22,7 @@ from gpuscale.gpu.nvml.device import Shared
 from gpuscale.gpu.nvml.faults import GPU_GONE, DriverGoneError
 from gpuscale.gpu.nvml.library import Library, load_library
 from gpuscale.gpu.nvml.plan import EVENT_FIELDS, READABLE
+from gpuscale.gpu.nvml.polls import Poller
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.slot import Slot, lost_reading
 from gpuscale.gpu.nvml.xid import XidLog, XidWatcher
@@ -76,7 +78,8 @@ class NvmlReader:
         self._slots: list[Slot] = []
         self._gone: dict[str, tuple[GpuIdentity, int]] = {}
         self._xids = XidLog()
-        self._shared = self._new_shared()
+        self._polling = Caller(self._library)
+        self._shared = self._new_shared(gpus=0)
         self._is_open = False
         self._failure = ""
         self._retry_at_ms = 0
@@ -106,6 +109,7 @@ class NvmlReader:
             UnavailableError: no GPU can be read at all.
         """
         self._ensure_open(now_ms)
+        self._shared.poller.note_read()
         self._run(Slot.start_read, now_ms, self._settings.deadline_ms)
         try:
             readings = [each for slot in self._slots for each in slot.outcome(now_ms)]
@@ -120,7 +124,7 @@ class NvmlReader:
 
     def stats(self) -> tuple[CallStats, ...]:
         """Return what the calls have cost so far, by kind."""
-        return stats((self._system, *self._callers))
+        return stats((self._system, self._polling, *self._callers))
 
     def close(self) -> None:
         """Give NVML back. While a call has not come back it is left as it is, for the process to end with."""
@@ -181,7 +185,7 @@ class NvmlReader:
             count = self._count()
             self._counted_ms = now_ms
             before = {slot.gpu.uuid: slot.gpu for slot in self._slots if slot.gpu.pci_bus_id}
-            self._shared = self._new_shared()
+            self._shared = self._new_shared(count)
             self._make_slots(count)
             self._run(Slot.start_open, now_ms, self._settings.open_deadline_ms)
             for slot in self._slots:
@@ -205,21 +209,29 @@ class NvmlReader:
     def _close_library(self) -> None:
         """Shut NVML down, unless a call that has not come back would be left without it."""
         self._shared.watcher.stop()
+        self._shared.poller.stop()
         if not self._is_open:
             return
         self._is_open = False
         self._run(_start_close, 0, self._settings.deadline_ms)
-        if any(slot.is_stuck for slot in self._slots) or self._shared.watcher.is_alive:
+        beside = (self._shared.watcher, self._shared.poller)
+        if any(slot.is_stuck for slot in self._slots) or any(each.is_alive for each in beside):
             _log.warning("NVML is left open: a call to it has not come back")
             return
         with suppress(UnavailableError):
             self._system.call("open", "nvmlShutdown")
 
-    def _new_shared(self) -> Shared:
-        watcher = XidWatcher(
-            self._system, self._xids, self._clock.now_ms, self._settings.xid_wait_ms
+    def _new_shared(self, gpus: int) -> Shared:
+        settings = self._settings
+        watcher = XidWatcher(self._system, self._xids, self._clock.now_ms, settings.xid_wait_ms)
+        poller = Poller(
+            self._polling,
+            lambda: self._clock.now_ms() * 1000,
+            settings.poll_period_ms,
+            settings.unsupported_retry_ms,
         )
-        return Shared(self._settings, self._fields, self._xids, watcher)
+        paced = replace(settings, graphics_period_ms=settings.graphics_ms(gpus))
+        return Shared(paced, self._fields, self._xids, watcher, poller)
 
     def _unavailable(self, failure: UnavailableError, now_ms: int) -> UnavailableError:
         self._failure = f"NVML can't be used: {failure}"

@@ -6,6 +6,9 @@ they cost several times what they do in a row.
 
 from dataclasses import dataclass
 
+GRAPHICS_SHARE_MS = 500
+"""The part of the period of `graphics_period_ms` that each GPU of a node adds."""
+
 
 @dataclass(frozen=True, slots=True)
 class NvmlSettings:
@@ -16,18 +19,29 @@ class NvmlSettings:
     """
 
     gpm_period_ms: int = 0
-    """Profiling counters, and GPU utilisation where there is GPM: 2 ms a GPU or MIG instance, whatever
-    number of counters is asked for. Each value is the mean since the turn before."""
+    """Profiling counters but for the next: 0.3 ms a GPU or MIG instance, whatever number of them is asked
+    for. Each value is the mean since the turn before."""
+    graphics_period_ms: int | None = None
+    """The graphics engine's activity, the one profiling counter that costs 1.5 ms more. None makes the period
+    grow with the number of GPUs, `GRAPHICS_SHARE_MS` for each, so that eight cost no more than two."""
+    poll_period_ms: int = 200
+    """GPU and memory utilisation as the driver tells it, 0.04 to 0.07 ms, while reads come often: as often as
+    the driver computes it anew. 0 never asks so."""
     utilization_period_ms: int = 0
-    """GPU utilisation from the driver's samples, 2.7 ms, for GPUs without GPM. The driver samples every
-    200 ms and keeps 14 s."""
+    """GPU utilisation from the driver's buffer, 2.7 ms, where the polls don't cover the time since the last
+    read. The driver samples every 200 ms and keeps 14 s."""
     memory_utilization_period_ms: int = 5_000
-    """Memory utilisation, 2.7 ms from a buffer of the same kind, and the mean since the turn before; GPM has
-    nothing like it."""
+    """Memory utilisation from a buffer of the same kind, where the polls don't cover it, and the mean since
+    the turn before."""
     process_period_ms: int = 0
-    """Use by process, 2 ms a GPU that has any, and 30 us for the list of processes."""
-    nvlink_period_ms: int = 0
-    """NVLink traffic as a rate; microseconds."""
+    """The list of processes, 0.03 to 0.3 ms."""
+    process_use_period_ms: int = 5_000
+    """Use by process, 2 ms a GPU that has any; at once when a process is new."""
+    process_use_window_ms: int = 10_000
+    """What use by process is the mean of: the driver looks only every 200 ms, see `processes`."""
+    nvlink_period_ms: int = 30_000
+    """NVLink traffic as a rate, 2.8 ms a GPU with 18 links, and the mean since the turn before. The profiling
+    counters of NVLink cost nothing beside the others."""
     energy_period_ms: int = 30_000
     """Energy, 2.4 ms to 5.6 ms whichever call gives it. It only ever grows, so that rates over minutes lose
     nothing."""
@@ -72,3 +86,8 @@ class NvmlSettings:
     """How long a GPU that has left the node is still told of as lost."""
     processes: bool = True
     """Whether to read processes at all; only families about processes need them."""
+
+    def graphics_ms(self, gpus: int) -> int:
+        """Return the period of the graphics engine's activity on a node with so many GPUs."""
+        spread_ms = GRAPHICS_SHARE_MS * gpus
+        return spread_ms if self.graphics_period_ms is None else self.graphics_period_ms

@@ -1,0 +1,183 @@
+"""Utilisation asked for several times a second, beside the reads."""
+
+import time
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+from gpuscale.core.clock import ManualClock
+from gpuscale.gpu.nvml.calls import Caller
+from gpuscale.gpu.nvml.polls import Poller, Polls
+from gpuscale.gpu.nvml.reader import NvmlReader
+from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.testing.nvml import FakeGpu, FakeNvml
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+MEM_UTIL = "DCGM_FI_DEV_MEM_COPY_UTIL"
+PERIOD_US = 200_000
+LIMIT_S = 30
+
+
+def polls(*stamps_us):
+    """Return figures of 10, 20, 30 and so on, taken at these times."""
+    made = Polls(PERIOD_US // 1000)
+    for n, stamp_us in enumerate(stamps_us, 1):
+        made.add(stamp_us, SimpleNamespace(gpu=10 * n, memory=n))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("stamps_us", "window"),
+    [
+        pytest.param((), None, id="nothing yet"),
+        pytest.param((5_000_000, 5_200_000), [(5_200_000, 20)], id="what came after the start"),
+        pytest.param((5_000_000,), [], id="covered, and nothing new"),
+        # A figure stands for 200 ms; the first may come 300 ms after the window's start.
+        pytest.param((5_300_000,), [(5_300_000, 10)], id="begun within the first figure's time"),
+        pytest.param((5_300_001,), None, id="begun too late"),
+        pytest.param((4_000_000,), None, id="the thread is held up"),
+    ],
+)
+def test_figures_are_given_where_they_cover_the_window(stamps_us, window):
+    assert polls(*stamps_us).window("gpu", since_us=5_000_000, now_us=5_500_000) == window
+
+
+def test_clock_that_was_set_back_covers_nothing():
+    assert polls(9_000_000).window("gpu", since_us=9_000_000, now_us=5_000_000) is None
+
+
+class Desk:
+    """A poller over the stand-in that asks when told to."""
+
+    def __init__(self, *gpus):
+        self.clock = ManualClock(1_700_000_000_000)
+        self.nvml = FakeNvml(gpus, now_us=self.now_us)
+        self.nvml.nvmlInit()
+        self.poller = Poller(Caller(self.nvml), self.now_us, PERIOD_US // 1000, retry_ms=60_000)
+        self.start_us = self.now_us()
+        handles = [self.nvml.nvmlDeviceGetHandleByIndex(n) for n in range(len(gpus))]
+        self.polls = [self.poller.watch(handle) for handle in handles]
+
+    def now_us(self):
+        return self.clock.now_ms() * 1000
+
+    def poll(self, times=1):
+        for _ in range(times):
+            self.poller.poll()
+            self.clock.advance(PERIOD_US / 1e6)
+
+    def figures(self, index, rate="gpu"):
+        window = self.polls[index].window(rate, self.start_us - 1, self.now_us())
+        return None if window is None else [percent for _, percent in window]
+
+
+def test_every_gpu_is_asked_for_both_figures():
+    desk = Desk(FakeGpu(busy_percent=40, memory_busy_percent=9), FakeGpu(busy_percent=70))
+    desk.poll(times=3)
+    assert desk.figures(0) == [40, 40, 40]
+    assert desk.figures(0, "memory") == [9, 9, 9]
+    assert desk.figures(1) == [70, 70, 70]
+
+
+def test_gpu_that_is_lost_covers_nothing_and_the_others_go_on():
+    desk = Desk(FakeGpu(busy_percent=40), FakeGpu(busy_percent=70))
+    desk.poll()
+    desk.nvml.lose(0)
+    desk.poll()
+    assert desk.figures(0) is None
+    assert desk.figures(1) == [70, 70]
+
+
+def test_what_is_not_supported_is_asked_again_only_after_a_while():
+    desk = Desk(FakeGpu())
+    desk.nvml.not_supported("nvmlDeviceGetUtilizationRates")
+    desk.poll(times=10)
+    assert desk.nvml.count("nvmlDeviceGetUtilizationRates") == 1
+    desk.clock.advance(60)
+    desk.poll()
+    assert desk.nvml.count("nvmlDeviceGetUtilizationRates") == 2
+
+
+def test_gpu_that_was_left_is_asked_no_more():
+    desk = Desk(FakeGpu())
+    desk.poll()
+    desk.poller.leave(desk.polls[0])
+    desk.poll()
+    assert desk.nvml.count("nvmlDeviceGetUtilizationRates") == 1
+    assert desk.figures(0) is None
+
+
+# With the thread, in real time
+
+
+def reading_until(reader, condition, pause_s=0.1):
+    """Read at a pace, until a condition of the reading holds."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        (reading,) = reader.read(time.time_ns() // 1_000_000)
+        if condition(reading):
+            return reading
+        time.sleep(pause_s)
+    raise AssertionError("it did not come")
+
+
+def calls_of(reader):
+    return {each.source: each.calls for each in reader.stats()}
+
+
+@pytest.fixture
+def beside():
+    """Make a stand-in and a reader with its own thread for polls."""
+    made = []
+
+    def make(gpu, **settings):
+        nvml = FakeNvml([gpu])
+        fields = frozenset({UTIL, MEM_UTIL})
+        reader = NvmlReader(NvmlSettings(**settings), library=nvml, fields=fields)
+        made.append(reader)
+        return nvml, reader
+
+    yield make
+    for reader in made:
+        reader.close()
+
+
+def test_reads_that_come_often_are_served_from_polls_and_leave_the_buffers_alone(beside):
+    nvml, reader = beside(FakeGpu(busy_percent=40, memory_busy_percent=9), poll_period_ms=20)
+    buffered = nvml.count("nvmlDeviceGetSamples")
+
+    def is_from_polls(_reading):
+        nonlocal buffered
+        before, buffered = buffered, nvml.count("nvmlDeviceGetSamples")
+        return before == buffered > 0
+
+    reading = reading_until(reader, is_from_polls)
+    assert reading.values == {UTIL: 40, MEM_UTIL: 9}
+    assert calls_of(reader)["utilization_rates"] > 1
+
+
+def test_without_polls_in_time_the_driver_is_asked(beside):
+    nvml, reader = beside(FakeGpu(busy_percent=40), poll_period_ms=20)
+    reading_until(reader, lambda _: nvml.count("nvmlDeviceGetUtilizationRates") > 3)
+    nvml.fail("nvmlDeviceGetUtilizationRates", pynvml.NVML_ERROR_UNKNOWN)
+    before = nvml.count("nvmlDeviceGetSamples")
+    reading = reading_until(reader, lambda _: nvml.count("nvmlDeviceGetSamples") > before)
+    assert reading.values[UTIL] == 40
+
+
+def test_reader_that_does_not_read_polls_nothing(beside):
+    nvml, reader = beside(FakeGpu(busy_percent=40), poll_period_ms=20)
+    reader.read(time.time_ns() // 1_000_000)
+    time.sleep(0.2)
+    assert nvml.count("nvmlDeviceGetUtilizationRates") == 0
+
+
+def test_closing_ends_the_thread_and_then_the_library(beside):
+    nvml, reader = beside(FakeGpu(), poll_period_ms=20)
+    reading_until(reader, lambda _: nvml.count("nvmlDeviceGetUtilizationRates") > 3)
+    reader.close()
+    assert not nvml.is_open
+    asked = nvml.count("nvmlDeviceGetUtilizationRates")
+    time.sleep(0.2)
+    assert nvml.count("nvmlDeviceGetUtilizationRates") == asked
