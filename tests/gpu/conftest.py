@@ -19,7 +19,7 @@ from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent.parent / "benchmarks" / "results" / "gpu_h200.json"
+RESULTS = HERE.parent.parent / "benchmarks" / "results"
 READY_S = 90
 
 
@@ -43,6 +43,14 @@ def identity():
     return gpus[0]
 
 
+def gpus_there():
+    """Return how many GPUs NVML reads."""
+    reader = NvmlReader(NvmlSettings())
+    count = len(reader.gpus())
+    reader.close()
+    return count
+
+
 @pytest.fixture(scope="session")
 def torch_there():
     """Whether loads can run."""
@@ -61,7 +69,10 @@ def results(identity):
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     yield found
-    path = Path(os.environ.get("GPUSCALE_GPU_RESULTS") or RESULTS)
+    found["gpus"] = gpus_there()
+    model = identity.model.removeprefix("NVIDIA ").lower().replace(" ", "-")
+    named = os.environ.get("GPUSCALE_GPU_RESULTS")
+    path = Path(named) if named else RESULTS / f"gpu_{found['gpus']}x{model}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=2) + "\n")
 
@@ -127,12 +138,14 @@ def pace(identity):
 class Load:
     """A load that runs beside the test."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, gpu_uuid=None):
+        only = {} if gpu_uuid is None else {"CUDA_VISIBLE_DEVICES": gpu_uuid}
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "load.py"), "--wait", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, **only},
         )
         self.ready = json.loads(self.process.stdout.readline() or '{"event": "none"}')
         assert self.ready["event"] == "ready", "the load did not start"
@@ -155,8 +168,8 @@ def load(torch_there):
     """Start loads; they end with the test. One is calibrated after the other, each on a free GPU."""
     with contextlib.ExitStack() as stack:
 
-        def make(*options):
-            made = Load(*options)
+        def make(*options, gpu_uuid=None):
+            made = Load(*options, gpu_uuid=gpu_uuid)
             stack.callback(made.stop)
             return made
 
