@@ -85,7 +85,7 @@ def test_the_published_schema_is_the_codes():
 
 
 def test_every_command_stands_in_the_readme_or_the_docs():
-    from gpuscale.cli.main import app
+    from gpuscale.cli.commands import app
 
     text = "".join(page.read_text() for page in PAGES)
     for command in app.registered_commands:

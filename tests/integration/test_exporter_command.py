@@ -98,6 +98,31 @@ async def test_gets_ready_and_stops_on_sigterm():
     assert "Traceback" not in log
 
 
+def mapped_files(pid):
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+async def loaded_by(*arguments):
+    """Return the modules that a running agent has imported, and the files that are mapped into it."""
+    env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    async with exporter(*SIMULATED, *arguments, env=env) as it:
+        await it.until("/readyz", lambda body: body == "ok")
+        mapped = mapped_files(it.process.pid)
+        log = await it.stop()
+    return {line.rpartition("|")[2].strip() for line in log.splitlines() if "|" in line}, mapped
+
+
+async def test_agent_loads_no_tls_that_nobody_asked_for_and_no_other_commands(tmp_path):
+    imported, mapped = await loaded_by()
+    assert "gpuscale.exporter.service" in imported
+    assert not imported & {"_ssl", "typer", "pydantic", "yaml", "zipfile"}
+    assert "libcrypto" not in mapped
+    (tmp_path / "web.yml").write_text("{}\n")
+    imported, _ = await loaded_by("--web-config-file", str(tmp_path / "web.yml"))
+    assert "_ssl" in imported
+    assert not imported & {"typer", "pydantic"}
+
+
 HUNG = """
 import time
 from gpuscale.exporter import pattern

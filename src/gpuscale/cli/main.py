@@ -1,91 +1,41 @@
-"""The `gpuscale` command. Heavy libraries load only when a command needs them."""
+"""The `gpuscale` command."""
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Sequence
 
-import typer
-from typer.core import TyperGroup
-
-from gpuscale import __version__
-from gpuscale.cli import (
-    decide,
-    doctor,
-    exporter,
-    init,
-    install,
-    lint,
-    metrics_api,
-    rehearse,
-    render,
-    schema,
-    simulate,
-    up,
-)
 from gpuscale.core.errors import ConfigError, GpuscaleError, QueryError, UsageError
-
-
-class _Group(TyperGroup):
-    """The commands, with a help flag that has a value without typer loading pydantic to make one."""
-
-    def get_help_option(self, ctx: Any) -> Any:  # noqa: ANN401 - typer keeps its classes to itself
-        """Return the help flag, which is false unless it is given."""
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.default = False
-        return option
-
-
-app = typer.Typer(
-    name="gpuscale",
-    cls=_Group,
-    help="Scale GPU workloads on Kubernetes by what their GPUs really do.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("up")(up.up)
-app.command("simulate")(simulate.simulate)
-app.command("rehearse")(rehearse.rehearse)
-app.command("decide")(decide.decide)
-app.command("exporter", cls=exporter.ExporterCommand)(exporter.exporter)
-app.add_typer(metrics_api.app, name="metrics-api")
-app.command("lint")(lint.lint)
-app.command("init")(init.init)
-app.command("render")(render.render)
-app.command("install")(install.install)
-app.command("uninstall")(install.uninstall)
-app.command("doctor")(doctor.doctor)
-app.command("schema")(schema.schema)
-
-
-def _version(*, wanted: bool) -> None:
-    if wanted:
-        print(f"gpuscale {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    *,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=lambda value: _version(wanted=value), help="Print the version."
-        ),
-    ] = False,
-) -> None:
-    """Scale GPU workloads on Kubernetes by what their GPUs really do."""
 
 
 def main() -> None:
     """Run the command line: exit 0 done, 1 the answer is no or a part failed, 2 wrong input."""
     try:
-        app()
+        if not _is_agent_run(sys.argv[1:]):
+            from gpuscale.cli.commands import app
+
+            app()
     except (ConfigError, UsageError, QueryError) as error:
         _fail(error, 2)
     except GpuscaleError as error:
         _fail(error, 1)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+_INTERRUPTED = 130
+"""What shells and typer say of a command that SIGINT ended."""
+
+
+def _is_agent_run(words: Sequence[str]) -> bool:
+    """Run the node agent, if that is all that the words ask for, with less memory than typer leaves it."""
+    if words[:1] != ["exporter"]:
+        return False
+    from gpuscale.cli import agent
+
+    given = agent.given_flags(words[1:])
+    if given is None:
+        return False
+    agent.run(given)
+    return True
 
 
 def _fail(error: GpuscaleError, code: int) -> None:

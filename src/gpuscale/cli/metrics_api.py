@@ -16,7 +16,9 @@ from typer.core import TyperGroup
 
 from gpuscale.cli import go_flags, why
 from gpuscale.cli.extras import missing_extra
-from gpuscale.cli.go_flags import parameter, set_up_log, stop_event
+from gpuscale.cli.logs import set_up_log
+from gpuscale.cli.parameters import parameter
+from gpuscale.cli.signals import stop_event
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS, GROUPS, Flag
 

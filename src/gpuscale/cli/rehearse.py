@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from gpuscale.cli.extras import missing_extra
-from gpuscale.cli.go_flags import set_up_log, stop_event
+from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.cli.screen import QUIET
+from gpuscale.cli.signals import stop_event
 from gpuscale.cli.up import limit_seconds
 
 if TYPE_CHECKING:

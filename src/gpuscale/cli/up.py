@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.cli.go_flags import stop_event
 from gpuscale.cli.scenarios import find_setup
+from gpuscale.cli.signals import stop_event
 from gpuscale.core.errors import UnavailableError
 
 if TYPE_CHECKING:

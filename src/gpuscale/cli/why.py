@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuscale.cli.extras import missing_extra
-from gpuscale.cli.go_flags import parameter, set_up_log
+from gpuscale.cli.logs import set_up_log
+from gpuscale.cli.parameters import parameter
 from gpuscale.cli.texts import Output, printable
 from gpuscale.core.errors import UpstreamError, UsageError
 from gpuscale.metricsapi.flags import GROUPS, Flag

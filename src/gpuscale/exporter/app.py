@@ -21,7 +21,6 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.collector import AttributionOf, Collector, Extras, ReadOutcome
 from gpuscale.exporter.own_metrics import ConfigStatus, ServerStatus
-from gpuscale.exporter.passwords import BasicAuth
 from gpuscale.exporter.process import cpu_seconds, resident_memory_bytes
 from gpuscale.exporter.server import Handlers
 from gpuscale.exporter.snapshot import Snapshot
@@ -32,6 +31,7 @@ from gpuscale.gpu.reader import GpuReader
 from gpuscale.gpu.styles import Style
 
 if TYPE_CHECKING:
+    from gpuscale.exporter.passwords import BasicAuth
     from gpuscale.exporter.tls import ServerTls
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class ServeOptions:
     extras: Extras = field(default_factory=Extras)
     stream_interval_s: float | None = None
     """From one collect to the next while the stream has subscribers; None is no faster than otherwise."""
-    auth: BasicAuth | None = None
+    auth: "BasicAuth | None" = None
     """Who may come in; None is everyone."""
     tls: "ServerTls | None" = None
     """None is plain HTTP."""

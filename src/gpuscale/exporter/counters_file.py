@@ -7,13 +7,15 @@ what is wrong.
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, NotFoundError
 from gpuscale.exporter.own_metrics import ConfigStatus
 from gpuscale.exporter.watched import stamps_of
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, MAX_TEXT_BYTES, Counter, load_counters
+
+if TYPE_CHECKING:
+    from gpuscale.core.clock import Clock  # it loads asyncio, before which the agent decides on TLS
 
 Mode = Literal["replace", "add"]
 Counters = tuple[Counter, ...]
@@ -34,7 +36,7 @@ class CountersFile:
         NotFoundError: the file can't be read.
     """
 
-    def __init__(self, path: Path | None, mode: Mode, clock: Clock) -> None:
+    def __init__(self, path: Path | None, mode: Mode, clock: "Clock") -> None:
         self._path = path
         self._mode = mode
         self._clock = clock

@@ -15,7 +15,6 @@ from gpuscale.exporter.app import NodeAgent, ServeOptions
 from gpuscale.exporter.azure import AzureMetrics
 from gpuscale.exporter.collector import AttributionOf, Extras
 from gpuscale.exporter.counters_file import Counters, CountersFile, read_text
-from gpuscale.exporter.passwords import BasicAuth, bcrypt_check
 from gpuscale.exporter.readers import (
     WHAT_ELSE,
     ReplaceableReader,
@@ -28,6 +27,7 @@ from gpuscale.gpu.reader import GpuReader
 from gpuscale.gpu.readings import GpuReading
 
 if TYPE_CHECKING:
+    from gpuscale.exporter.passwords import BasicAuth
     from gpuscale.exporter.tls import ServerTls
     from gpuscale.gpu.recording import Recorder
 
@@ -245,10 +245,11 @@ def _counters_file(settings: ExporterSettings, clock: Clock) -> CountersFile:
     return CountersFile(path, settings.counters_mode, clock)
 
 
-def _web_security(settings: ExporterSettings) -> tuple["ServerTls | None", BasicAuth | None]:
+def _web_security(settings: ExporterSettings) -> tuple["ServerTls | None", "BasicAuth | None"]:
     path = settings.web_config_file
     if path is None:
         return None, None
+    from gpuscale.exporter.passwords import BasicAuth, bcrypt_check
     from gpuscale.exporter.tls import ServerTls
     from gpuscale.exporter.web_config import load_web_config
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from install_values import container, rendered, values
 
-from gpuscale.cli.main import app
+from gpuscale.cli.commands import app
 
 ROOT = Path(__file__).parents[3]
 LINES = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from install_values import container, one, pod, rendered, scale, values
 
-from gpuscale.cli.exporter import plain_arguments as exporter_arguments
+from gpuscale.cli.agent import plain_arguments as exporter_arguments
 from gpuscale.core.documents import load_documents
 from gpuscale.exporter.settings import read_settings as exporter_settings
 from gpuscale.install.render import KIND_ORDER, Inputs, manifest, render

@@ -1,0 +1,61 @@
+"""The node agent's own way through the command line: what it takes, what it leaves to typer."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gpuscale.cli import agent, main
+from gpuscale.cli.commands import app
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [
+        ([], {}),
+        (["-k"], {"kubernetes": "true"}),
+        (["-collectors", "a.csv", "-c=1s"], {"collectors": "a.csv", "collect-interval": "1s"}),
+        (["--gpu=amd", "--gpu", "nvml"], {"gpu": "nvml"}),
+        (["--devices", "--"], {"devices": "--"}),
+        (["--node-pool="], {"node-pool": ""}),
+    ],
+)
+def test_flags_with_their_values_need_no_typer(typed, given):
+    assert agent.given_flags(typed) == given
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["--help"], ["-k", "-h"], ["--gpu"], ["--unknown", "1"], ["word"], ["-k", "true"], ["-c1s"]],
+)
+def test_help_mistakes_and_click_s_own_spellings_are_left_to_typer(typed):
+    assert agent.given_flags(typed) is None
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        [],
+        ["-k", "--kubernetes=false", "-f", "a.csv", "-rbmn"],
+        ["--gpu", "simulated:NVIDIA H200:8", "-collect-interval=1s", "--gpu=amd"],
+        ["--devices", "--", "--node-pool", ""],
+    ],
+)
+def test_typer_hands_over_the_same(typed, monkeypatch):
+    handed_over = []
+    monkeypatch.setattr(agent, "run", lambda given: handed_over.append(dict(given)))
+    monkeypatch.setattr(sys, "argv", ["gpuscale", "exporter", *typed])
+    main.main()
+    app(sys.argv[1:], standalone_mode=False)
+    direct, by_typer = handed_over
+    assert direct == by_typer
+
+
+def test_settings_come_before_what_decides_on_tls():
+    code = (
+        "import sys, gpuscale.cli.agent, gpuscale.exporter.settings\n"
+        "late = {'asyncio', 'ssl', 'aiohttp', 'typer'}\n"
+        "print(sorted(late & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
