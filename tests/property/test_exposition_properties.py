@@ -1,6 +1,7 @@
 """Exposition text: what is written reads back, and whatever comes in is read or refused with its line."""
 
 import math
+from decimal import Decimal
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +53,11 @@ def test_number_texts_read_back(number):
     assert _same(float(shortest(number)), number)
     assert _same(float(positional(number)), number)
     assert "e" not in positional(number).lower().replace("inf", "")
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_number_texts_have_the_figures_of_the_shortest_text(number):
+    assert Decimal(shortest(number)) == Decimal(positional(number)) == Decimal(repr(number))
 
 
 PIECES = st.sampled_from(

@@ -1,6 +1,5 @@
 """The known word that somebody may have meant."""
 
-import difflib
 from collections.abc import Iterable
 
 MAX_WORD = 120
@@ -17,6 +16,8 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None
     """
     if len(word) > MAX_WORD:
         return None
+    import difflib  # only who mistypes needs it
+
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[close[0]] if close else None

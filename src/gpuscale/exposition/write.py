@@ -5,7 +5,6 @@ Source: github.com/prometheus/common/expfmt (text_create.go).
 
 import math
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from functools import lru_cache
 
 from gpuscale.exposition.families import Family, Sample
@@ -44,10 +43,9 @@ def shortest(value: float) -> str:
     text = repr(value)
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         return text.removesuffix(".0")
-    sign, digits, _ = Decimal(text).as_tuple()
-    figures = "".join(map(str, digits)).rstrip("0")
+    sign, figures, exponent = _parts(text)
     mantissa = f"{figures[0]}.{figures[1:]}".rstrip(".")
-    return f"{'-' * sign}{mantissa}e{Decimal(text).adjusted():+03d}"
+    return f"{sign}{mantissa}e{exponent:+03d}"
 
 
 def six_decimals(value: float) -> str:
@@ -66,9 +64,24 @@ def positional(value: float) -> str:
     if not math.isfinite(value):
         return _special(value)
     text = repr(float(value))
-    if "e" in text:
-        text = format(Decimal(text), "f")
-    return text.removesuffix(".0")
+    if "e" not in text:
+        return text.removesuffix(".0")
+    sign, figures, exponent = _parts(text)
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{figures}"
+    return sign + figures.ljust(exponent + 1, "0")
+
+
+def _parts(text: str) -> tuple[str, str, int]:
+    """Return the sign of a number that `repr` wrote, its figures, and the power of ten of the first.
+
+    It is for numbers that stand with an exponent, or from 10 on. `decimal` could do it, and would cost every
+    agent a third of a MiB.
+    """
+    mantissa, _, power = text.removeprefix("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    sign = "-" if text.startswith("-") else ""
+    return sign, (whole + fraction).rstrip("0"), int(power or "0") + len(whole) - 1
 
 
 def escape_label_value(value: str) -> str:
