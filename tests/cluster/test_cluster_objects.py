@@ -2,7 +2,9 @@
 
 import base64
 import json
+import socket
 import subprocess
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects
 from gpuscale.kube.simulated.nodes import node_object, node_status
 from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded
 from gpuscale.objects.nodes import Taint
-from gpuscale.testing.cluster import SimulatedNode, wait_until
+from gpuscale.testing.cluster import SimulatedNode, local_address, wait_until
 from gpuscale.testing.cluster.certificates import Authority, KeyPair
 from gpuscale.testing.cluster.flags import (
     Files,
@@ -165,6 +167,15 @@ def test_an_aggregated_api_on_another_machine_is_reached_through_an_endpoint():
     assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == "s"
     assert slice_["addressType"] == "IPv4"
     assert slice_["endpoints"][0]["addresses"] == ["192.0.2.7"]
+
+
+def test_a_local_address_is_this_machines_and_not_loopback():
+    with local_address() as address, socket.create_server((address, 0)) as server:
+        socket.create_connection(server.getsockname(), timeout=10).close()
+        found = ip_address(address)
+        assert not any((found.is_loopback, found.is_link_local, found.is_multicast))
+        with local_address() as other, socket.create_server((other, 0)):
+            pass
 
 
 def test_free_ports_differ_and_nobody_listens_on_them():

@@ -152,11 +152,7 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
             about,
             "The agent's metrics can't be read from here, so nothing is told of its readings.",
             look.fault,
-            Fix(
-                "Allow `get` on pods/proxy, or forward its port and name it.",
-                f"kubectl port-forward -n {look.pod.replace('/', ' ')} 9400  "
-                f"# and: gpuscale doctor --agent {look.node}=http://127.0.0.1:9400",
-            ),
+            _reach(look),
         )
         return
     if _one(look, "collect_up") == 0:
@@ -169,7 +165,7 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
                 "Its /readyz says why: no driver, or no access to it (agent.deviceAccess, "
                 "agent.runtimeClass).",
                 f"kubectl get --raw '/api/v1/namespaces/{_namespace(look)}/pods/"
-                f"{_pod(look)}:9400/proxy/readyz?verbose'",
+                f"{_pod(look)}:{look.port}/proxy/readyz?verbose'",
             ),
         )
         return
@@ -178,6 +174,21 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
     yield from _utilization(look)
     yield from _owners(snapshot, look, users)
     yield from _count(snapshot, look)
+
+
+def _reach(look: AgentLook) -> Fix:
+    if look.needs:
+        return Fix(
+            f"Allow whom the kubeconfig names to get {look.needs}, or forward its port and name it.",
+            facts.allowing(look.needs.replace("/", "-"), look.needs, "get"),
+        )
+    place = f"-n {_namespace(look)} {_pod(look)}"
+    return Fix(
+        f"See that it runs and listens at port {look.port}, and that no NetworkPolicy or firewall keeps "
+        "the API server off; else forward its port and name it.",
+        f"kubectl logs {place}; kubectl port-forward {place} {look.port}  "
+        f"# and: gpuscale doctor --agent {look.node}=http://127.0.0.1:{look.port}",
+    )
 
 
 def _namespace(look: AgentLook) -> str:
@@ -237,6 +248,7 @@ def _utilization(look: AgentLook) -> Iterator[Finding]:
         for sample in look.families[name].samples
     )
     if not names:
+        yield from _no_agent(look)
         return
     fix = Fix(
         f"Add the row `{UTILIZATION}, gauge, GPU utilization (in %).` to the counters file.",
@@ -252,9 +264,30 @@ def _utilization(look: AgentLook) -> Iterator[Finding]:
         "no-gpu-util",
         f"pod/{look.pod}",
         f"The agent on node {look.node} serves no {UTILIZATION}.",
-        f"it serves {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}",
+        f"it serves {_some(names)}",
         fix,
     )
+
+
+def _no_agent(look: AgentLook) -> Iterator[Finding]:
+    """Return that something else answers, or dcgm-exporter without a GPU; our own agent says why itself."""
+    if any(name.startswith(_OWN) for name in look.families):
+        return
+    yield found(
+        "no-gpu-util",
+        f"pod/{look.pod}",
+        f"The agent on node {look.node} serves no series of GPUs at all.",
+        f"port {look.port} serves {_some(sorted(look.families)) or 'nothing'}",
+        Fix(
+            "See that its port `metrics` is where the agent listens, and what it says.",
+            f"kubectl get pod -n {_namespace(look)} {_pod(look)} -o yaml; "
+            f"kubectl logs -n {_namespace(look)} {_pod(look)}",
+        ),
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
 
 
 def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[Finding]:

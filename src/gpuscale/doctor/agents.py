@@ -6,6 +6,7 @@ from gpuscale.core.errors import GpuscaleError
 from gpuscale.doctor import facts
 from gpuscale.doctor.at_once import at_once
 from gpuscale.doctor.direct import fetch
+from gpuscale.doctor.proxied import PODS, missing_right, pod_path
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.parts import agent
@@ -40,18 +41,20 @@ class AgentReader:
 
     async def _look(self, pod: Fields) -> AgentLook:
         node, name = pod.child("spec").text("nodeName"), facts.full_name(pod)
+        port = _port(pod)
         try:
-            text = await self._text(pod, node)
+            text = await self._text(pod, node, port)
             families = {family.name: family for family in parse_text(text, source=name)}
         except GpuscaleError as error:
-            return AgentLook(node, name, fault=str(error))
-        return AgentLook(node, name, families)
+            needs = missing_right(error, PODS)
+            return AgentLook(node, name, fault=str(error), needs=needs, port=port)
+        return AgentLook(node, name, families, port=port)
 
-    async def _text(self, pod: Fields, node: str) -> str:
+    async def _text(self, pod: Fields, node: str, port: int) -> str:
         if node in self._urls:
             return await fetch(self._urls[node], _PATH)
-        base = f"/api/v1/namespaces/{facts.namespace(pod)}/pods"
-        return await self._connection.text(f"{base}/{facts.name(pod)}:{_port(pod)}/proxy{_PATH}")
+        path = pod_path(facts.namespace(pod), facts.name(pod), port, _PATH)
+        return await self._connection.text(path)
 
 
 def _port(pod: Fields) -> int:

@@ -5,14 +5,12 @@ from collections.abc import Callable, Iterator
 from gpuscale.doctor.agent_checks import agent_findings
 from gpuscale.doctor.api_checks import api_findings
 from gpuscale.doctor.capacity_checks import capacity_findings
-from gpuscale.doctor.facts import found, gpu_nodes
+from gpuscale.doctor.facts import allowing, found, gpu_nodes
 from gpuscale.doctor.findings import Finding, Fix, Report
 from gpuscale.doctor.hpa_checks import hpa_findings
 from gpuscale.doctor.node_checks import node_findings
 from gpuscale.doctor.prometheus_checks import prometheus_findings
 from gpuscale.doctor.snapshot import Snapshot
-
-_ROLE = "gpuscale-doctor"
 
 
 def diagnose(snapshot: Snapshot) -> Report:
@@ -39,9 +37,7 @@ def access_findings(snapshot: Snapshot) -> Iterator[Finding]:
                 look.fault,
                 Fix(
                     f"Allow whom the kubeconfig names to get and list {look.needs}.",
-                    f"kubectl create clusterrole {_ROLE}-{plural} --verb=get,list "
-                    f"--resource={look.needs} && kubectl create clusterrolebinding "
-                    f"{_ROLE}-{plural} --clusterrole={_ROLE}-{plural} --user=USER",
+                    allowing(plural, look.needs),
                 ),
             )
 

@@ -67,6 +67,21 @@ def full_name(body: Fields) -> str:
     return f"{namespace(body)}/{name(body)}"
 
 
+def allowing(subject: str, resources: str, verbs: str = "get,list") -> str:
+    """Return the commands that allow a user what the doctor reads.
+
+    Args:
+        subject: what it is about, for the names of role and binding.
+        resources: as `--resource` of kubectl create clusterrole takes them.
+        verbs: likewise.
+    """
+    role = f"gpuscale-doctor-{subject}"
+    return (
+        f"kubectl create clusterrole {role} --verb={verbs} --resource={resources} && "
+        f"kubectl create clusterrolebinding {role} --clusterrole={role} --user=USER"
+    )
+
+
 def quoted(*words: str) -> str:
     """Return words as a shell takes them, whatever is in them."""
     return shlex.join(words)

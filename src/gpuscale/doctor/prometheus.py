@@ -4,14 +4,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from yarl import URL
+
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.doctor import facts
 from gpuscale.doctor.direct import fetch
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.prometheus_checks import service_in
+from gpuscale.doctor.proxied import SERVICES, missing_right, service_path
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
 from gpuscale.kube.connection import KubeConnection
 
+_PATH = "/api/v1/query"
 _TARGETS = "up"
 _NAMES = 'count by (__name__) ({__name__=~"DCGM_.+"})'
 _MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
@@ -42,13 +46,14 @@ class PrometheusReader:
                 usage=await self._usage(address, now_ms),
             )
         except GpuscaleError as error:
-            return PrometheusLook(address, fault=str(error))
+            needs = missing_right(error, SERVICES)
+            return PrometheusLook(address, fault=str(error), needs=needs)
 
     def _told(self, seen: Snapshot) -> str | None:
         """Return the address that a metrics server has, if it means a Service that is there."""
         services = {(facts.namespace(each), facts.name(each)) for each in seen.all("services")}
-        for _, _, flags in facts.metrics_servers(seen):
-            address = flags.get("--prometheus-url", "")
+        for body, _, flags in facts.metrics_servers(seen):
+            address = _full(flags.get("--prometheus-url", ""), facts.namespace(body))
             found = service_in(address)
             if found is not None and found[:2] in services:
                 return address
@@ -71,11 +76,20 @@ class PrometheusReader:
     async def _ask(self, address: str, params: Mapping[str, str]) -> Mapping[str, Any]:
         service = service_in(address)
         if self._url is None and service is not None:
-            namespace, name, port = service
-            base = f"/api/v1/namespaces/{namespace}/services/{name}:{port}/proxy"
-            return await self._connection.get(f"{base}/api/v1/query", params)
+            return await self._connection.get(service_path(URL(address), *service, _PATH), params)
         try:
-            found = json.loads(await fetch(address, "/api/v1/query", params))
+            found = json.loads(await fetch(address, _PATH, params))
         except (ValueError, RecursionError) as error:
             raise UpstreamError(f"{address} answered with no JSON") from error
         return found if isinstance(found, dict) else {}
+
+
+def _full(address: str, namespace: str) -> str:
+    """Return an address as all namespaces know it: a Service's own name is enough in its namespace."""
+    try:
+        url = URL(address)
+        host = url.host or ""
+        is_short = host != "" and "." not in host
+        return str(url.with_host(f"{host}.{namespace}.svc")) if is_short else address
+    except ValueError:
+        return address

@@ -8,7 +8,7 @@ from yarl import URL
 from gpuscale.doctor import facts
 from gpuscale.doctor.facts import UTILIZATION, found
 from gpuscale.doctor.findings import Finding, Fix
-from gpuscale.doctor.snapshot import Row, Snapshot
+from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ObjectMetric, PodsMetric
 
@@ -22,20 +22,38 @@ def prometheus_findings(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _addresses(snapshot)
     look = snapshot.prometheus
     if look.fault:
-        yield found(
-            "prometheus-unreachable",
-            f"prometheus/{look.address}",
-            "Prometheus can't be asked from here, so nothing is told of targets and series.",
-            look.fault,
-            Fix(
-                "Allow `get` on services/proxy, or forward its port and name it.",
-                "gpuscale doctor --prometheus-url http://127.0.0.1:9090",
-            ),
-        )
+        yield _unreachable(look)
     elif look.address:
         yield from _scraping(snapshot)
         yield from _labels(snapshot)
         yield from _age(snapshot)
+
+
+def _unreachable(look: PrometheusLook) -> Finding:
+    forward = "gpuscale doctor --prometheus-url http://127.0.0.1:9090"
+    service = service_in(look.address)
+    if look.needs:
+        say = (
+            f"Allow whom the kubeconfig names to get {look.needs}, or forward its port and name it."
+        )
+        fix = Fix(say, facts.allowing(look.needs.replace("/", "-"), look.needs, "get"))
+    elif service is None:
+        fix = Fix("Name where it answers, such as a forwarded port.", forward)
+    else:
+        namespace, name, port = service
+        fix = Fix(
+            "See that pods are behind its Service and listen where it leads; else forward its port and "
+            "name it.",
+            f"kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}; "
+            f"kubectl port-forward -n {namespace} svc/{name} 9090:{port}  # and: {forward}",
+        )
+    return found(
+        "prometheus-unreachable",
+        f"prometheus/{look.address}",
+        "Prometheus can't be asked from here, so nothing is told of targets and series.",
+        look.fault,
+        fix,
+    )
 
 
 def service_in(address: str) -> tuple[str, str, int] | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuscale.exposition.families import Family
+from gpuscale.install.parts import agent
 from gpuscale.kube.records import fields_of
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
@@ -35,6 +36,10 @@ class AgentLook:
     """`namespace/name`."""
     families: Mapping[str, Family] = field(default_factory=dict)
     fault: str = ""
+    needs: str = ""
+    """The right that it takes to read it; empty where that is not what is missing."""
+    port: int = agent.PORT
+    """Where it is read, in its pod."""
 
 
 Row = tuple[Mapping[str, str], float]
@@ -48,6 +53,8 @@ class PrometheusLook:
     address: str = ""
     """Empty where none was found to ask."""
     fault: str = ""
+    needs: str = ""
+    """The right that it takes to ask it; empty where that is not what is missing."""
     targets: Sequence[Row] = ()
     """`up` of every target."""
     names: Sequence[Row] = ()

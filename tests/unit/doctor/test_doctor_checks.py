@@ -323,6 +323,16 @@ CASES = [
         "--agent gpu-1=http://127.0.0.1:9400",
     ),
     (
+        "agent-unreachable",
+        {"agents": (AgentLook("gpu-1", "gpuscale/agent-1", fault="refused", port=9401),)},
+        "port-forward -n gpuscale agent-1 9401",
+    ),
+    (
+        "agent-unreachable",
+        {"agents": (AgentLook("gpu-1", "gpuscale/agent-1", fault="403", needs="pods/proxy"),)},
+        "--verb=get --resource=pods/proxy",
+    ),
+    (
         "driver-unreadable",
         {"agents": agent(up=family("gpuscale_exporter_collect_up", ({}, 0)))},
         "/proxy/readyz?verbose",
@@ -356,6 +366,15 @@ CASES = [
     ),
     ("no-gpu-util", {"agents": agent(util=MIG)}, "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
     (
+        "no-gpu-util",
+        {
+            "agents": (
+                AgentLook("gpu-1", "gpuscale/agent-1", dict([family("go_threads", ({}, 9))])),
+            )
+        },
+        "where the agent listens",
+    ),
+    (
         "attribution-lost",
         {"agents": agent(pods=family("gpuscale_exporter_attribution_up", ({}, 0)))},
         "pod-resources",
@@ -374,6 +393,16 @@ CASES = [
         "prometheus-unreachable",
         {"prometheus": PrometheusLook("http://p", fault="refused")},
         "--prometheus-url",
+    ),
+    (
+        "prometheus-unreachable",
+        {"prometheus": PrometheusLook("http://p.m.svc:81", fault="refused")},
+        "kubectl port-forward -n m svc/p 9090:81",
+    ),
+    (
+        "prometheus-unreachable",
+        {"prometheus": PrometheusLook("http://p.m.svc", fault="403", needs="services/proxy")},
+        "--verb=get --resource=services/proxy",
     ),
     (
         "no-scrape-target",

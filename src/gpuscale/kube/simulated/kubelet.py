@@ -66,6 +66,8 @@ class SimulatedKubelet:
         )
         self._heartbeats: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, str] = {}
+        self._pod_addresses: dict[str, str] = {}
+        """Of all pods of a node, for the nodes that have one."""
         self._stages: dict[str, asyncio.Task[None]] = {}
         """Pod UID to the task that leads it to its next stage."""
         self._ending: set[str] = set()
@@ -103,6 +105,7 @@ class SimulatedKubelet:
         """Take a node away, as a cloud would; the control plane then removes its pods."""
         self._heartbeats.pop(name).cancel()
         del self._addresses[name]
+        self._pod_addresses.pop(name, None)
         for path in (f"/api/v1/nodes/{name}", f"{LEASES}/{name}"):
             await self._api.delete(path)
 
@@ -119,6 +122,8 @@ class SimulatedKubelet:
         path = f"/api/v1/nodes/{node.name}"
         address = _address(10, 200, next(self._numbers))
         self._addresses[node.name] = address
+        if node.pod_address is not None:
+            self._pod_addresses[node.name] = node.pod_address
         made = await self._api.create("/api/v1/nodes", node_object(node))
         uid = made["metadata"]["uid"]
         await self._api.create(LEASES, lease_object(node, uid, _now_micro()))
@@ -175,7 +180,8 @@ class SimulatedKubelet:
 
     async def _lead(self, pod: JsonObject, host: str) -> None:
         times = self._times(pod)
-        placed = Placed(_address(10, 64, next(self._numbers)), host, _now())
+        shared = self._pod_addresses.get(pod["spec"]["nodeName"])
+        placed = Placed(shared or _address(10, 64, next(self._numbers)), host, _now())
         if times.start_s:
             await self._write(pod, creating(pod, placed, _now()))
             await asyncio.sleep(times.start_s)

@@ -26,6 +26,9 @@ class SimulatedNode:
     taints: tuple[Taint, ...] = ()
     os: str = "linux"
     """The label `kubernetes.io/os`; empty for none, which keeps the DaemonSets of most clusters away."""
+    pod_address: str | None = None
+    """Of every pod on it, for programs that stand in for their containers; None gives each one that leads
+    nowhere."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Labels of the Node and its lease that say whose they are."""
 

@@ -7,6 +7,7 @@ The programs are built, and other projects' definitions fetched, once:
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.kube.simulated.pod_status import PodTimes
+from gpuscale.testing.cluster.addresses import local_address
 from gpuscale.testing.cluster.aggregation import aggregated_api, serving_name
 from gpuscale.testing.cluster.background import BackgroundKubelet, simulated_nodes
 from gpuscale.testing.cluster.certificates import KeyPair
@@ -28,6 +29,7 @@ __all__ = [
     "SimulatedNode",
     "aggregated_api",
     "find_definitions",
+    "local_address",
     "missing",
     "missing_definitions",
     "serving_name",

@@ -1,15 +1,20 @@
-"""Free ports on loopback."""
+"""Free ports on this machine."""
 
 import socket
 from contextlib import ExitStack
 
 
-def free_ports(count: int) -> tuple[int, ...]:
-    """Return different ports that nobody listens on now; they are held together, then let go."""
+def free_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
+    """Return different ports that nobody listens on now; they are held together, then let go.
+
+    Args:
+        count: how many.
+        host: an address of this machine.
+    """
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
-            each.bind(("127.0.0.1", 0))
+            each.bind((host, 0))
         return tuple(each.getsockname()[1] for each in sockets)
 
 
