@@ -10,7 +10,7 @@ from gpuscale.attribution.labels import safe_labels
 from gpuscale.attribution.shares import split_utilisation, split_whole
 from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
-from gpuscale.kube.records import (
+from gpuscale.kube.reading import (
     read_controller,
     read_node_record,
     read_pod_record,

@@ -14,7 +14,7 @@ from gpuscale.doctor.facts import found
 from gpuscale.doctor.findings import Finding, Fix
 from gpuscale.doctor.node_checks import adds_nodes, kept_off_by
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.kube.records import fields_of
+from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
 
 MAX_WAIT_MS = 900_000

@@ -10,7 +10,7 @@ from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.install.parts import agent, metrics_api
 from gpuscale.install.providers import NodeLabel, gpu_node_labels
 from gpuscale.install.values import Provider
-from gpuscale.kube.records import read_node_record
+from gpuscale.kube.reading import read_node_record
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint, read_taint
 from gpuscale.objects.pods import PodSpec, read_pod_spec

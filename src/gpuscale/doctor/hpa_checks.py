@@ -12,7 +12,7 @@ from gpuscale.doctor.findings import AUTOSCALER, LINT, Check, Finding, Fix
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
 from gpuscale.install.signals import SIGNALS
-from gpuscale.kube.records import fields_of
+from gpuscale.kube.reading import fields_of
 from gpuscale.lint.findings import Severity
 from gpuscale.lint.lint import lint
 from gpuscale.objects.fields import Fields

@@ -22,7 +22,7 @@ from gpuscale.doctor.pulse_report import fix_for
 from gpuscale.doctor.snapshot import AgentLook, HpaLook, Look, Snapshot
 from gpuscale.hpa.queries import metric_path, scale_path
 from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.records import fields_of
+from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
 
 SHORTEST_S, LONGEST_S = 5, 900

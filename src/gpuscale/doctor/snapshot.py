@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuscale.exposition.families import Family
 from gpuscale.install.parts import agent
-from gpuscale.kube.records import fields_of
+from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
 

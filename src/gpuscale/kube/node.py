@@ -10,13 +10,8 @@ from gpuscale.core.regex import compile_re2
 from gpuscale.kube.connection import JsonObject, KubeConnection
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.owners import OwnerResolver
-from gpuscale.kube.records import (
-    DeviceKey,
-    PodRecord,
-    read_node_record,
-    read_pod_record,
-    read_slice_devices,
-)
+from gpuscale.kube.reading import read_node_record, read_pod_record, read_slice_devices
+from gpuscale.kube.records import DeviceKey, PodRecord
 from gpuscale.kube.reflect import Reflector
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.kube.view import NodeView

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from gpuscale.kube.connection import METADATA_ONLY, KubeConnection
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.records import Controller, PodRecord, read_controller
+from gpuscale.kube.reading import read_controller
+from gpuscale.kube.records import Controller, PodRecord
 from gpuscale.objects.meta import OwnerReference
 
 _log = logging.getLogger(__name__)

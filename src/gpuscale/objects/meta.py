@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from gpuscale.objects.fields import Fields
+if TYPE_CHECKING:
+    from gpuscale.objects.fields import Fields  # it loads YAML, which a node agent does without
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class ObjectMeta:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def read_meta(fields: Fields, *, namespaced: bool = True) -> ObjectMeta:
+def read_meta(fields: "Fields", *, namespaced: bool = True) -> ObjectMeta:
     """Return the metadata of the manifest whose top-level fields are given."""
     meta = fields.child("metadata", required=True)
     return ObjectMeta(

@@ -12,7 +12,7 @@ from gpuscale.core.documents import Document
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.kube.records import read_controller
+from gpuscale.kube.reading import read_controller
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.meta import OwnerReference
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus, read_pod

@@ -391,12 +391,27 @@ def test_processes_are_read_only_where_something_served_is_about_them(given, wan
     assert needs_processes(read(**given)) is wanted
 
 
-def test_agent_without_pods_loads_nothing_that_only_pods_or_files_need():
-    code = (
-        "import sys, gpuscale.exporter.service, gpuscale.gpu.nvml.reader\n"
-        "heavy = {'yaml', 'pydantic', 'grpc', 'google.protobuf', 'lightkube', 'pynvml'}\n"
-        "ours = {'gpuscale.attribution.join', 'gpuscale.kube.records'}\n"
-        "print(sorted((heavy | ours) & set(sys.modules)))"
-    )
+OF_FILES = {"yaml", "pydantic", "fractions", "decimal"}
+OF_PODS = {"grpc", "google.protobuf", "gpuscale.attribution.join", "gpuscale.kube.records"}
+OF_THE_API_SERVER = {"lightkube", "httpx2", "re2"}
+
+
+@pytest.mark.parametrize(
+    ("loaded", "absent"),
+    [
+        pytest.param(
+            "gpuscale.exporter.service, gpuscale.gpu.nvml.reader",
+            OF_FILES | OF_PODS | OF_THE_API_SERVER | {"pynvml"},
+            id="without pods",
+        ),
+        pytest.param(
+            "gpuscale.attribution.service, gpuscale.attribution.podresources",
+            OF_FILES | OF_THE_API_SERVER,
+            id="with pods, as the kubelet tells them",
+        ),
+    ],
+)
+def test_agent_loads_nothing_that_it_was_not_asked_for(loaded, absent):
+    code = f"import sys, {loaded}\nprint(sorted({absent!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
