@@ -14,12 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.collector import AttributionOf, Collector, Extras, ReadOutcome
+from gpuscale.exporter.http_server import HttpServer
 from gpuscale.exporter.own_metrics import ConfigStatus, ServerStatus
 from gpuscale.exporter.process import cpu_seconds, resident_memory_bytes
 from gpuscale.exporter.server import Handlers
@@ -104,7 +103,7 @@ class NodeAgent:
         self._worker = ThreadPoolExecutor(1, "gpu-reader") if reader_blocks else None
         self._unanswered: asyncio.Future[ReadOutcome] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._runner: web.AppRunner | None = None
+        self._server: HttpServer | None = None
         self._snapshot = self._collector.nothing_yet()
         self._hurry = asyncio.Event()
         self._has_collected = asyncio.Event()
@@ -131,23 +130,17 @@ class NodeAgent:
         Raises:
             UnavailableError: the address can't be listened on.
         """
-        runner = web.AppRunner(
-            self._handlers.application(), access_log=None, shutdown_timeout=_SHUTDOWN_S
-        )
-        await runner.setup()
+        server = HttpServer(self._handlers.answer, _SHUTDOWN_S)
         tls = self._serve.tls.context if self._serve.tls else None
-        sites: list[web.BaseSite] = [web.SockSite(runner, s, ssl_context=tls) for s in sockets]
         try:
-            for site in sites or [web.TCPSite(runner, host or None, port, ssl_context=tls)]:
-                await site.start()
+            listening = await server.start(host, port, sockets, tls)
         except OSError as error:
-            await runner.cleanup()
+            await server.stop()
             reason = error.strerror or error
             raise UnavailableError(f"can't listen on {host}:{port}: {reason}") from error
-        self._runner = runner
+        self._server = server
         self._task = asyncio.create_task(self._run(), name="exporter-collect")
-        address = runner.addresses[0]
-        return int(address[1]) if isinstance(address, tuple) else port
+        return listening
 
     async def stop(self) -> None:
         """Stop collecting and listening; a second call does nothing."""
@@ -157,9 +150,9 @@ class NodeAgent:
                 await self._task
             self._task = None
         self._subscribers.dismiss_all()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._server is not None:
+            await self._server.stop()
+            self._server = None
         await self._stop_worker()
 
     async def collect(self) -> None:

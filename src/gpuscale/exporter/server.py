@@ -3,13 +3,13 @@
 import asyncio
 import html
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
-
-from aiohttp import web
 
 from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.exporter.collector import gpu_name
+from gpuscale.exporter.http_server import BodyWriter, Handler, Request, Response, text_response
 from gpuscale.exporter.negotiation import accepts_gzip, prefers_openmetrics
 from gpuscale.exporter.snapshot import Format, Snapshot
 from gpuscale.exporter.subscribers import Subscriber, Subscribers
@@ -28,7 +28,6 @@ _CONTENT_TYPES: Mapping[Format, str] = {
     "text": write.CONTENT_TYPE,
     "openmetrics": openmetrics.CONTENT_TYPE,
 }
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Agent(Protocol):
@@ -66,51 +65,44 @@ class Handlers:
         self._serve = serve
         self._subscribers = subscribers
         self._requests: Tally[tuple[str, int]] = Tally()
+        self._paths: Mapping[str, Handler] = {
+            PAGE: self._get_page,
+            METRICS: self._get_metrics,
+            AZURE: self._get_azure,
+            STREAM: self._get_stream,
+            HEALTH: self._get_health,
+            READY: self._get_readyz,
+        }
 
     @property
     def requests(self) -> Mapping[tuple[str, int], int]:
         """Return how many requests were answered, by path and status code."""
         return dict(self._requests)
 
-    def application(self) -> web.Application:
-        """Return the application with every path."""
-        application = web.Application(middlewares=[self._counted, self._authorized])
-        application.router.add_get(PAGE, self._get_page)
-        application.router.add_get(METRICS, self._get_metrics)
-        application.router.add_get(AZURE, self._get_azure)
-        application.router.add_get(STREAM, self._get_stream)
-        application.router.add_get(HEALTH, self._get_health)
-        application.router.add_get(READY, self._get_readyz)
-        return application
-
-    @web.middleware
-    async def _counted(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        path = request.match_info.route.resource
-        name = path.canonical if path is not None else _OTHER_PATH
+    async def answer(self, request: Request) -> Response:
+        """Return the answer to a request, and count it."""
+        handler = self._paths.get(request.path)
+        name = _OTHER_PATH if handler is None else request.path
         try:
-            response = await handler(request)
-        except web.HTTPException as error:
-            self._requests[name, error.status] += 1
-            raise
+            response = await self._authorized(request, handler)
         except Exception:
             self._requests[name, 500] += 1
             raise
         self._requests[name, response.status] += 1
         return response
 
-    @web.middleware
-    async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def _authorized(self, request: Request, handler: Handler | None) -> Response:
         auth = self._serve.auth
-        if auth is None or await auth.allows(request.headers.get("Authorization", "")):
-            return await handler(request)
-        return web.Response(
-            status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Basic"}
-        )
+        if auth is not None and not await auth.allows(request.headers.get("authorization", "")):
+            return text_response("Unauthorized\n", 401, **{"WWW-Authenticate": "Basic"})
+        if handler is None:
+            return text_response("404: Not Found", 404)
+        return await handler(request)
 
-    async def _get_metrics(self, request: web.Request) -> web.Response:
-        wants_openmetrics = prefers_openmetrics(request.headers.get("Accept", ""))
+    async def _get_metrics(self, request: Request) -> Response:
+        wants_openmetrics = prefers_openmetrics(request.headers.get("accept", ""))
         format_: Format = "openmetrics" if wants_openmetrics else "text"
-        is_compressed = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        is_compressed = accepts_gzip(request.headers.get("accept-encoding", ""))
         headers = {
             "Content-Type": _CONTENT_TYPES[format_],
             "Vary": "Accept, Accept-Encoding",
@@ -119,26 +111,26 @@ class Handlers:
         if is_compressed:
             headers["Content-Encoding"] = "gzip"
         body = self._agent.snapshot.body(format_, is_compressed=is_compressed)
-        return web.Response(body=body, headers=headers)
+        return Response(body, headers=headers)
 
-    async def _get_azure(self, _request: web.Request) -> web.Response:
+    async def _get_azure(self, _request: Request) -> Response:
         azure = self._serve.extras.azure
         if azure is None:
-            return web.Response(status=404, text="Azure's metrics need --kubernetes\n")
+            return text_response("Azure's metrics need --kubernetes\n", 404)
         counts = self._serve.resources() if self._serve.resources else NodeGpuResources()
         text = write.render_text(azure.families(counts))
-        return web.Response(body=text.encode(), headers={"Content-Type": write.CONTENT_TYPE})
+        return Response(text.encode(), headers={"Content-Type": write.CONTENT_TYPE})
 
-    async def _get_health(self, _request: web.Request) -> web.Response:
-        return web.Response(text="OK")
+    async def _get_health(self, _request: Request) -> Response:
+        return text_response("OK")
 
-    async def _get_readyz(self, request: web.Request) -> web.Response:
+    async def _get_readyz(self, request: Request) -> Response:
         is_ready = self._agent.snapshot.status.last_good_ms is not None
         text = "ok" if is_ready else "no good collect yet"
-        if "verbose" in request.query:
+        if request.has_parameter("verbose"):
             verdict = f"readyz check {'passed' if is_ready else 'failed'}\n"
             text = "\n".join((*self._checks(), verdict))
-        return web.Response(text=text, status=200 if is_ready else 503)
+        return text_response(text, 200 if is_ready else 503)
 
     def _checks(self) -> list[str]:
         """Return one line per part, in the form that Kubernetes' own servers use."""
@@ -168,69 +160,56 @@ class Handlers:
         told = ", ".join(f"{reason} {count}" for reason, count in sorted(missing.items()))
         return f" (not tied to a container: {told})" if told else ""
 
-    async def _get_page(self, _request: web.Request) -> web.Response:
-        return web.Response(text=page(self._hostname), content_type="text/html")
+    async def _get_page(self, _request: Request) -> Response:
+        html_type = {"Content-Type": "text/html; charset=utf-8"}
+        return Response(page(self._hostname).encode(), headers=html_type)
 
-    async def _get_stream(self, request: web.Request) -> web.StreamResponse:
+    async def _get_stream(self, request: Request) -> Response:
+        headers = {"Content-Type": STREAM_TYPE, "Cache-Control": "no-store"}
+        if request.method == "HEAD":
+            return Response(headers=headers)
         snapshot = self._agent.snapshot
         is_first = not len(self._subscribers)
         subscriber = self._subscribers.join(
             snapshot.devices, snapshot.measured_ms, snapshot.status.error
         )
         if subscriber is None:
-            return web.Response(status=503, text="too many subscribers\n")
+            return text_response("too many subscribers\n", 503)
         if is_first:
             self._agent.hurry()
-        response = web.StreamResponse(
-            headers={"Content-Type": STREAM_TYPE, "Cache-Control": "no-store"}
-        )
+        return Response(partial(self._pump, subscriber), headers=headers)
+
+    async def _pump(self, subscriber: Subscriber, client: BodyWriter) -> None:
+        """Send line after line until the subscriber leaves or has to go."""
+        sending = asyncio.create_task(_send(subscriber, client))
+        leaving = asyncio.create_task(subscriber.dismissed())
         try:
-            await response.prepare(request)
-            await _pump(subscriber, request, response)
-        except ConnectionError:
-            pass  # the subscriber is gone, which is how streams end
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                await sending
+            else:
+                await _say_goodbye(leaving.result(), sending, client)
         finally:
             self._subscribers.leave(subscriber)
-        return response
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
 
 
-async def _pump(subscriber: Subscriber, request: web.Request, response: web.StreamResponse) -> None:
-    """Send line after line until the subscriber leaves or has to go."""
-    sending = asyncio.create_task(_send(subscriber, response))
-    leaving = asyncio.create_task(subscriber.dismissed())
-    try:
-        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if sending.done():
-            await sending
-        else:
-            await _say_goodbye(leaving.result(), sending, request, response)
-    finally:
-        sending.cancel()
-        leaving.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
-
-
-async def _send(subscriber: Subscriber, response: web.StreamResponse) -> None:
+async def _send(subscriber: Subscriber, client: BodyWriter) -> None:
     while True:
-        await response.write(await subscriber.line())
+        await client.write(await subscriber.line())
 
 
-async def _say_goodbye(
-    last_line: bytes,
-    sending: "asyncio.Task[None]",
-    request: web.Request,
-    response: web.StreamResponse,
-) -> None:
+async def _say_goodbye(last_line: bytes, sending: "asyncio.Task[None]", client: BodyWriter) -> None:
     """Send the reason, or break the connection where even that is not taken."""
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     try:
         async with asyncio.timeout(_GOODBYE_S):
-            await response.write(last_line)
-            await response.write_eof()
+            await client.write(last_line)
     except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
+        client.abort()
 
 
 def _check(what: str, error: str | None) -> str:

@@ -1,0 +1,351 @@
+"""An HTTP/1.1 server that is small: what a node agent needs to be scraped, and to stream.
+
+It stays on every GPU node for good, and aiohttp with what it brings is a quarter of an agent's memory. The
+protocol itself is h11's; asyncio carries the bytes, and TLS.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, cast
+
+import h11
+
+if TYPE_CHECKING:
+    import ssl
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 65_536
+_MAX_HEAD_BYTES = 16_384
+_MAX_BODY_BYTES = 65_536
+"""Of requests, none of whose bodies is looked at."""
+_IDLE_S = 75.0
+"""How long a connection is kept for another request; Prometheus scrapes once a minute at the slowest."""
+_HEAD_S = 10.0
+"""How long a request may take to come in, once it has begun."""
+_LINGER_S = 1.0
+_BACKLOG = 512
+_PHRASES = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    413: "Content Too Large",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+TEXT_TYPE = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks; names of headers in small letters."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+
+    def has_parameter(self, name: str) -> bool:
+        """Return whether the query has a parameter, with a value or without."""
+        return any(part.partition("=")[0] == name for part in self.query.split("&"))
+
+
+class BodyWriter(Protocol):
+    """Takes the pieces of an answer that is sent as it comes to be."""
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece; returns when there is room for the next.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Break the connection, for a client that takes no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer: whole, or written piece by piece by a function that is cancelled when the client leaves."""
+
+    body: bytes | Callable[[BodyWriter], Awaitable[None]] = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def text_response(text: str, status: int = 200, **headers: str) -> Response:
+    """Return plain text."""
+    return Response(text.encode(), status, {"Content-Type": TEXT_TYPE, **headers})
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class HttpServer:
+    """Answers requests with what a handler returns; GET and HEAD alone.
+
+    Args:
+        handler: gives the answers. What it raises is logged, and answered with 500.
+        shutdown_s: how long answers under way may take in the end.
+    """
+
+    def __init__(self, handler: Handler, shutdown_s: float) -> None:
+        self._handler = handler
+        self._shutdown_s = shutdown_s
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
+
+    async def start(
+        self,
+        host: str,
+        port: int,
+        sockets: Sequence[socket.socket] = (),
+        tls: "ssl.SSLContext | None" = None,
+    ) -> int:
+        """Listen, and return the port.
+
+        Args:
+            host: address to listen on; empty is all.
+            port: 0 is a free one.
+            sockets: listen on these instead, which are bound already.
+            tls: None is plain HTTP.
+
+        Raises:
+            OSError: the address can't be listened on.
+        """
+        for each in sockets:
+            self._servers.append(
+                await asyncio.start_server(self._connected, sock=each, ssl=tls, backlog=_BACKLOG)
+            )
+        if not sockets:
+            self._servers.append(
+                await asyncio.start_server(
+                    self._connected, host or None, port, ssl=tls, backlog=_BACKLOG
+                )
+            )
+        return int(self._servers[0].sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Listen no more, end idle connections, and wait for answers under way."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for connection in self._connections.values():
+            connection.end_when_idle()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=self._shutdown_s)
+        for task, connection in tuple(self._connections.items()):
+            connection.abort()
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        connection = _Connection(reader, writer, self._handler)
+        self._connections[task] = connection
+        try:
+            await connection.serve()
+        except (ConnectionError, TimeoutError):
+            pass  # the client is gone, or has nothing more to say
+        finally:
+            del self._connections[task]
+            writer.close()
+            with suppress(Exception):  # what a broken connection has to say of its end
+                await writer.wait_closed()
+
+
+class _Connection:
+    """One client, and its requests one after the other."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._handler = handler
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._is_idle = True
+        self._is_ending = False
+
+    def end_when_idle(self) -> None:
+        """Take no further request."""
+        self._is_ending = True
+        if self._is_idle:
+            self.abort()
+
+    def abort(self) -> None:
+        """Break the connection."""
+        self._writer.transport.abort()
+
+    async def serve(self) -> None:
+        """Answer until the client or the server is done."""
+        while True:
+            request = await self._request()
+            if request is None:
+                return
+            await self._answer(request)
+            if self._is_ending or not self._can_go_on():
+                return
+            self._protocol.start_next_cycle()
+
+    def _can_go_on(self) -> bool:
+        return self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
+
+    async def _request(self) -> Request | None:
+        """Return the next request, None where there is none; what is wrong has been answered then."""
+        try:
+            head = await self._head()
+            if head is None or not await self._skip_body():
+                return None
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint, str(error))
+            return None
+        except TimeoutError:
+            await self._refuse(408, "the request did not come in time")
+            return None
+        return _request(head)
+
+    async def _head(self) -> h11.Request | None:
+        self._is_idle = True
+        async with asyncio.timeout(_IDLE_S) as patience:
+            while True:
+                event = self._protocol.next_event()
+                if isinstance(event, h11.Request):
+                    self._is_idle = False
+                    return event
+                if event is not h11.NEED_DATA:
+                    return None
+                data = await self._reader.read(_CHUNK_BYTES)
+                if data and self._is_idle:
+                    self._is_idle = False
+                    patience.reschedule(asyncio.get_running_loop().time() + _HEAD_S)
+                self._protocol.receive_data(data)
+
+    async def _skip_body(self) -> bool:
+        """Return whether the request has ended; one with too large a body has been refused."""
+        size = 0
+        async with asyncio.timeout(_HEAD_S):
+            while True:
+                event = self._protocol.next_event()
+                if isinstance(event, h11.EndOfMessage):
+                    return True
+                if isinstance(event, h11.Data):
+                    size += len(event.data)
+                elif event is h11.NEED_DATA:
+                    self._protocol.receive_data(await self._reader.read(_CHUNK_BYTES))
+                else:
+                    return False
+                if size > _MAX_BODY_BYTES:
+                    await self._refuse(413, f"at most {_MAX_BODY_BYTES} bytes")
+                    return False
+
+    async def _answer(self, request: Request) -> None:
+        if request.method not in ("GET", "HEAD"):
+            response = text_response("405: Method Not Allowed", 405, Allow="GET, HEAD")
+        else:
+            try:
+                response = await self._handler(request)
+            except Exception:  # noqa: BLE001 - the connection's top: log, and tell the client
+                _log.exception("answering %s broke off", request.path)
+                response = text_response("500 Internal Server Error\n", 500)
+        if isinstance(response.body, bytes):
+            body = b"" if request.method == "HEAD" else response.body
+            headers = {**response.headers, "Content-Length": str(len(response.body))}
+            self._writer.write(self._bytes(response.status, headers, body))
+            await self._writer.drain()
+        else:
+            await self._stream(request, response, response.body)
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece of an answer under way."""
+        self._writer.write(self._send(h11.Data(data=piece)))
+        await self._writer.drain()
+
+    def _bytes(self, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Return a whole answer; a client that broke the protocol gets nothing more."""
+        parts = [self._send(_head_of(status, headers))]
+        if body:
+            parts.append(self._send(h11.Data(data=body)))
+        parts.append(self._send(h11.EndOfMessage()))
+        return b"".join(parts)
+
+    async def _stream(
+        self,
+        request: Request,
+        response: Response,
+        body: Callable[[BodyWriter], Awaitable[None]],
+    ) -> None:
+        """Send the head, and have the body written until it ends or the client leaves."""
+        self._is_ending = True  # to see the client leave, a byte of its next request may be taken
+        self._writer.write(self._send(_head_of(response.status, response.headers)))
+        if request.method == "GET":
+            writing = asyncio.ensure_future(body(self))
+            leaving = asyncio.ensure_future(self._reader.read(1))
+            try:
+                await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                is_whole = writing.done()
+                writing.cancel()
+                leaving.cancel()
+                await asyncio.gather(writing, leaving, return_exceptions=True)
+            if not is_whole:
+                return
+            writing.result()
+        self._writer.write(self._send(h11.EndOfMessage()))
+        await self._writer.drain()
+
+    async def _refuse(self, status: int, why: str) -> None:
+        """Answer what is no proper request, and be done with the client."""
+        self._is_ending = True
+        if self._protocol.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        text = f"{status} {_PHRASES.get(status, '')}: {why}\n".encode()
+        headers = {
+            "Content-Type": TEXT_TYPE,
+            "Content-Length": str(len(text)),
+            "Connection": "close",
+        }
+        with suppress(ConnectionError, TimeoutError):
+            self._writer.write(self._bytes(status, headers, text))
+            await self._writer.drain()
+            await self._linger()
+
+    async def _linger(self) -> None:
+        """Pass over what the client still sends: to close before would take the answer from it again."""
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        async with asyncio.timeout(_LINGER_S):
+            while await self._reader.read(_CHUNK_BYTES):
+                pass
+
+    def _send(self, event: h11.Event) -> bytes:
+        return self._protocol.send(event) or b""
+
+
+def _request(head: h11.Request) -> Request:
+    target = head.target.decode("latin-1")
+    if not target.startswith("/"):  # a proxy's form: http://host/path
+        target = "/" + target.partition("://")[2].partition("/")[2]
+    path, _, query = target.partition("?")
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in head.headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return Request(head.method.decode("latin-1"), path, query, headers)
+
+
+def _head_of(status: int, headers: Mapping[str, str]) -> h11.Response:
+    date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+    pairs = [(name, value) for name, value in {"Date": date, **headers}.items()]
+    return h11.Response(status_code=status, reason=_PHRASES.get(status, ""), headers=pairs)
