@@ -346,8 +346,29 @@ def test_an_operators_monitor_keeps_the_workloads_labels():
     (endpoint,) = found["spec"]["endpoints"]
     assert endpoint["honorLabels"] is True
     # A GPU that nobody has must not get the agent's own pod.
-    (dropped,) = endpoint["relabelings"]
+    _, dropped = endpoint["relabelings"]
     assert dropped == {"action": "labeldrop", "regex": "pod|container|namespace|endpoint"}
+
+
+def test_the_series_of_a_node_go_on_when_its_agent_is_another_pod():
+    """Series of the old and the new pod side by side would count twice in sums."""
+    node = "__meta_kubernetes_pod_node_name"
+    monitor = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor", "node-agent")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert {"sourceLabels": [node], "targetLabel": "instance"} in endpoint["relabelings"]
+    agents, api = data_of(rendered(values()), "ConfigMap", "prometheus", "prometheus.yml")[
+        "scrape_configs"
+    ]
+    instance = {"source_labels": [node], "target_label": "instance"}
+    assert instance in agents["relabel_configs"]
+    # Its replicas may be on one node, and are no series of each other.
+    assert instance not in api["relabel_configs"]
+
+
+@pytest.mark.parametrize(("api", "seconds"), [({}, 30), ({"source": "streams"}, 5)])
+def test_agents_are_replaced_no_faster_than_their_readings_are_served(api, seconds):
+    agents = one(rendered(values(metricsApi=api)), "DaemonSet", "node-agent")
+    assert agents["spec"]["minReadySeconds"] == seconds
 
 
 def test_a_plain_prometheus_finds_the_agents_by_annotation_and_gets_its_job_ready_made():

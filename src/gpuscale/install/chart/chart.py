@@ -68,6 +68,7 @@ _PARTS = (
             d.RUNTIME_CLASS,
             d.PULL_SECRET,
             d.PROMETHEUS,
+            d.SOURCE,
         ),
     ),
     _Part(

@@ -23,6 +23,9 @@ PORT = 9400
 _HOST_DRIVER = "/home/kubernetes/bin/nvidia"
 """Where GKE's installer puts the driver on a node."""
 _DRIVER = "/usr/local/nvidia"
+_SERVED_S = {"streams": 5, "prometheus": 30}
+"""From an agent's readiness until its readings are served: a stream begins within a second or two, and a
+scrape within the default interval of 15 s after Prometheus has found the pod, which it does every 5 s."""
 
 
 def agent_objects(values: Values) -> list[Object]:
@@ -47,7 +50,10 @@ def _service(values: Values) -> Object:
 
 def _daemon_set(values: Values) -> Object:
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%"}}
-    return workload(values, "DaemonSet", PART, _pod_spec(values), updateStrategy=rolling)
+    # The next nodes wait until readings of a new agent are served too: an HPA whose pods are all without
+    # a value for a moment is blind. Prometheus has to find and scrape it first.
+    more = {"updateStrategy": rolling, "minReadySeconds": _SERVED_S[values.spec.metrics_api.source]}
+    return workload(values, "DaemonSet", PART, _pod_spec(values), **more)
 
 
 def _pod_spec(values: Values) -> Object:

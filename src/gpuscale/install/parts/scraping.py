@@ -20,6 +20,7 @@ from gpuscale.install.values import Values
 PART = "monitoring"
 _NOT_THE_AGENTS = "pod|container|namespace|endpoint"
 """Labels of the agent's own pod. A GPU that nobody uses has no `pod`, and must not get the agent's."""
+_NODE_NAME = "__meta_kubernetes_pod_node_name"
 MONITORING = "monitoring.coreos.com/v1"
 API_CA_FOLDER = "/etc/prometheus/metrics-api-ca"
 """Where the installation's own Prometheus has the metrics API's CA."""
@@ -62,10 +63,14 @@ def scrape_configs(values: Values) -> list[Object]:
 
 
 def _agent_job(values: Values) -> Object:
+    pods = _pods(values, agent.PART, "metrics")
+    # An agent that takes another's place goes on with its series. As series of their own, both would count
+    # in sums until those of the old one are marked as ended, two scrapes later.
+    pods["relabel_configs"].append({"source_labels": [_NODE_NAME], "target_label": "instance"})
     return {
         "job_name": part_name(values, agent.PART),
         "honor_labels": values.spec.prometheus.honor_labels,
-        **_pods(values, agent.PART, "metrics"),
+        **pods,
     }
 
 
@@ -101,7 +106,7 @@ def _pods(values: Values, part: str, port: str) -> Object:
             _keep("__meta_kubernetes_pod_label_app_kubernetes_io_component", component),
             _keep("__meta_kubernetes_pod_label_app_kubernetes_io_instance", values.metadata.name),
             _keep("__meta_kubernetes_pod_container_port_name", port),
-            {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "node"},
+            {"source_labels": [_NODE_NAME], "target_label": "node"},
             {"target_label": "service", "replacement": part_name(values, part)},
         ],
     }
@@ -118,7 +123,8 @@ def _monitors(values: Values) -> list[Object]:
 
 def _agent_monitor(values: Values) -> Object:
     prometheus = values.spec.prometheus
-    relabelings: list[Object] = []
+    # As in a scrape job: the series of a node go on whichever pod the agent is.
+    relabelings: list[Object] = [{"sourceLabels": [_NODE_NAME], "targetLabel": "instance"}]
     if prometheus.honor_labels:
         relabelings.append({"action": "labeldrop", "regex": _NOT_THE_AGENTS})
     endpoint = {
