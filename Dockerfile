@@ -19,6 +19,8 @@ FROM python:3.13-slim-trixie
 LABEL org.opencontainers.image.title="gpuscale" \
       org.opencontainers.image.description="Scale GPU workloads on Kubernetes by what their GPUs really do." \
       org.opencontainers.image.licenses="Apache-2.0"
+# The base image leaves Python's own library without byte code; each start would compile it anew.
+RUN python -m compileall -q -x '/(ensurepip|idlelib|site-packages|turtledemo)/' /usr/local/lib/python3.13
 COPY --from=build /opt/gpuscale /opt/gpuscale
 ENV PATH=/opt/gpuscale/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532

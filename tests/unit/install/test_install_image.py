@@ -1,6 +1,7 @@
 """The image: who it runs as, what goes in, and what a linter says."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,12 @@ def test_it_runs_as_the_user_that_pods_run_it_as():
 def test_nothing_is_written_when_it_runs():
     assert any("--compile" in line for line in instructions("RUN"))
     assert any("PYTHONDONTWRITEBYTECODE=1" in line for line in instructions("ENV"))
+
+
+def test_byte_code_is_made_for_the_library_of_the_base_too():
+    version = re.match(r"python:(3\.\d+)-", instructions("FROM")[-1])[1]
+    (line,) = [line for line in instructions("RUN") if "compileall" in line]
+    assert line.split()[-1] == f"/usr/local/lib/python{version}"
 
 
 def test_bases_are_pinned_and_one_is_not_the_other_s_architecture():
