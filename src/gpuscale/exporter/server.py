@@ -1,7 +1,6 @@
 """The paths that a node agent answers."""
 
 import asyncio
-import html
 from collections import Counter as Tally
 from collections.abc import Mapping
 from functools import partial
@@ -218,6 +217,8 @@ def _check(what: str, error: str | None) -> str:
 
 def page(hostname: str) -> str:
     """Return the page at `/`, which links to the rest."""
+    import html  # half a MiB, mostly names of characters
+
     name = html.escape(hostname or "this node")
     return (
         '<!doctype html>\n<html lang="en">\n'
