@@ -69,11 +69,11 @@ def _needs_tls(settings: "ExporterSettings") -> bool:
 
 
 def _leave_out_tls() -> None:
-    """Keep OpenSSL out of this process, a sixth of its memory.
+    """Keep OpenSSL out of this process, a fifth of its memory.
 
-    asyncio and aiohttp load it wherever it is, and do without in a Python that was built without it; here,
-    that is what they find. So it has to be said before they are imported. `hashlib` has hashes of its own,
-    but not in every Python: where they are left to OpenSSL, it may have them.
+    asyncio loads it wherever it is, and does without in a Python that was built without it; here, that is
+    what it finds. So it has to be said before asyncio is imported. `hashlib`, which simulated GPUs need, has
+    hashes of its own, but not in every Python: where they are left to OpenSSL, it may have them.
     """
     absent = ("ssl", "_hashlib") if find_spec("_sha1") else ("ssl",)
     for name in absent:
