@@ -102,7 +102,7 @@ def main() -> int:
         "beside": other.name if other else "nvitop-exporter needs a GPU, and to be installed",
         "note": PUBLISHED,
     }
-    known = ("aiohttp", "nvidia-ml-py", "nvitop", "nvitop-exporter")
+    known = ("h11", "nvidia-ml-py", "nvitop", "nvitop-exporter")
     packages = [name for name in known if is_installed(name)]
     result = result_file(found)
     harness.RESULTS = result.parent
@@ -180,7 +180,9 @@ def nvitop() -> Exporter | None:
     port = free_port()
     options = ("--interval", "1", "--bind-address", HOST, "--port", str(port))
     command = (sys.executable, "-m", "nvitop_exporter", *options)
-    return Exporter("nvitop-exporter", command, port, b"\ngpu_utilization{", has_budget=False)
+    return Exporter(
+        "nvitop-exporter", command, port, b"\ngpu_utilization_Percentage{", has_budget=False
+    )
 
 
 def measure(exporter: Exporter, seconds: float, gpus: int) -> Measured:

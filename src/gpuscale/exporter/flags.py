@@ -116,7 +116,7 @@ _WHAT = (
         "profiling-interval",
         "GPUSCALE_EXPORTER_PROFILING_INTERVAL",
         "Time between readings of NVIDIA's profiling counters; 0: at every collect. Without it the graphics "
-        "engine's activity, the costly one, is read every half second for each GPU of the node, and the "
+        "engine's activity, the costly one, is read once in as many seconds as the node has GPUs, and the "
         "others at every collect.",
         "duration",
     ),

@@ -144,6 +144,7 @@ class FakeNvml:
         self._next_handle = _FIRST_HANDLE
         self._events: list[tuple[FakeGpu, int, int | None]] = []
         self._registered: dict[int, list[str]] = {}
+        self._waiting = threading.Lock()
         self.calls: list[str] = []
         """Name of every call so far, in order."""
         for gpu in gpus:
@@ -581,19 +582,21 @@ class FakeNvml:
         return ctypes.cast(ctypes.c_void_p(self._next_handle), self._vendor.c_nvmlEventSet_t)
 
     def nvmlDeviceRegisterEvents(self, handle: Handle, eventTypes: int, eventSet: Handle) -> None:
-        """Have a GPU's events come to a set."""
+        """Have a GPU's events come to a set, once nobody waits for any."""
         gpu = self._gpu(handle, "nvmlDeviceRegisterEvents")
-        if eventTypes & self._vendor.nvmlEventTypeXidCriticalError:
-            self._registered[_address(eventSet)].append(gpu.uuid)
+        with self._waiting:
+            if eventTypes & self._vendor.nvmlEventTypeXidCriticalError:
+                self._registered[_address(eventSet)].append(gpu.uuid)
 
     def nvmlEventSetWait_v2(self, eventSet: Handle, timeoutms: int) -> Answer:
         """Return the next event, or raise after a time."""
         deadline = time.monotonic() + timeoutms / 1000
-        while time.monotonic() < deadline:
-            event = self._next_event(_address(eventSet))
-            if event is not None:
-                return event
-            time.sleep(_POLL_S)
+        with self._waiting:
+            while time.monotonic() < deadline:
+                event = self._next_event(_address(eventSet))
+                if event is not None:
+                    return event
+                time.sleep(_POLL_S)
         raise self._error("TIMEOUT")
 
     def nvmlEventSetFree(self, eventSet: Handle) -> None:

@@ -86,7 +86,7 @@ def test_hanging_gpu_is_read_again_once_it_answers(bench):
     b.nvml.hang(0)
     b.read()
     b.nvml.release(0)
-    b.reader._slots[0].wait(30)
+    b.reader._slots[0].work.wait(30)
     assert b.read()[0].values == {TEMP: 35}
 
 
@@ -98,7 +98,7 @@ def test_answer_that_comes_late_is_not_served(bench):
     slot = b.reader._slots[0]
     b.clock.advance(1)
     b.nvml.release(0)
-    slot.wait(30)
+    slot.work.wait(30)
     assert slot.outcome(b.now_ms)[0].absent == {TEMP: faults.NO_ANSWER}
 
 

@@ -1,6 +1,7 @@
 """What the reader makes of NVML, over the stand-in."""
 
 import threading
+import time
 from collections import Counter
 
 import pynvml
@@ -10,9 +11,10 @@ from gpuscale.core.errors import UnavailableError
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.nvml import faults
+from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.readings import EventCount, GpuIdentity
-from gpuscale.testing.nvml import FakeGpu, FakeProcess
+from gpuscale.testing.nvml import FakeGpu, FakeNvml, FakeProcess
 
 DEFAULTS = frozenset(row.field for row in DEFAULT_COUNTERS)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -148,12 +150,12 @@ def test_the_graphics_engines_activity_has_a_pace_of_its_own(bench, settings, ta
 
 
 def test_the_more_gpus_the_seldomer_the_graphics_engine_is_read(bench):
-    assert [NvmlSettings().graphics_ms(gpus) for gpus in (1, 2, 8)] == [500, 1_000, 4_000]
+    assert [NvmlSettings().graphics_ms(gpus) for gpus in (1, 2, 8)] == [1_000, 2_000, 8_000]
     b = bench(*(FakeGpu() for _ in range(8)), fields={ACTIVE})
     for _ in range(41):
         b.read()
-    # In 40 s each has its turn ten times, beside the first.
-    assert b.nvml.count("nvmlGpmSampleGet") == pytest.approx(8 * 11, abs=8)
+    # In 40 s each has its turn five times, beside the first.
+    assert b.nvml.count("nvmlGpmSampleGet") == pytest.approx(8 * 6, abs=8)
 
 
 def test_memory_utilisation_is_the_mean_of_its_own_longer_window(bench):
@@ -244,8 +246,8 @@ def test_default_fields_have_these_calls_in_every_read_and_those_in_some(bench):
         "nvmlDeviceGetCount": 6,
         "nvmlDeviceGetMigMode": 2,  # every 30 s
         "nvmlDeviceGetGridLicensableFeatures_v4": 1,
-        # The memory's temperature 60, energy 2, NVLink 1: what this GPU has not is asked for once a minute.
-        "nvmlDeviceGetFieldValues": 63,
+        # The memory's temperature 60, energy 1, NVLink 1: what this GPU has not is asked for once a minute.
+        "nvmlDeviceGetFieldValues": 62,
     }
     expected = Counter({name: 60 * number for name, number in every_read.items()})
     expected["nvmlDeviceGetSamples"] += 12  # memory utilisation, every 5 s
@@ -261,7 +263,7 @@ def test_slow_calls_of_several_gpus_are_spread_over_the_reads(bench):
         b.nvml.calls.clear()
         b.one()
         most |= Counter(b.nvml.calls)
-    # Eight GPUs over the 30, 10 and 5 reads of a period.
+    # Eight GPUs over the 60, 30, 10 and 5 reads of a period.
     assert most["nvmlDeviceGetFieldValues"] == 1
     assert most["nvmlDeviceGetMigMode"] == 1
     assert most["nvmlDeviceGetPcieReplayCounter"] == 1
@@ -455,6 +457,19 @@ def test_latest_xid_stays_and_is_counted(bench):
     later = b.one(after_s=301)
     assert EventCount("DCGM_EXP_XID_ERRORS_COUNT", (window,), 0) in later.events
     assert later.values[XID] == 31
+
+
+def test_every_gpu_is_watched_before_the_waiting_begins():
+    # While somebody waits, the driver lets nobody register: the second GPU would be opened 10 s late.
+    nvml = FakeNvml([FakeGpu(), FakeGpu(), FakeGpu()])
+    reader = NvmlReader(NvmlSettings(xid_wait_ms=10_000), library=nvml, fields=frozenset({XID}))
+    try:
+        readings = reader.read(time.time_ns() // 1_000_000)
+        assert [reading.values for reading in readings] == [{XID: 0}] * 3
+        nvml.xid(2, 31)
+        wait_for(lambda: reader.read(time.time_ns() // 1_000_000)[2].values == {XID: 31})
+    finally:
+        reader.close()
 
 
 def test_gpu_that_sends_no_events_has_no_xid_value(bench):

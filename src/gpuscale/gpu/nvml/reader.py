@@ -1,14 +1,13 @@
 """The GPUs of this node, read through NVML.
 
-Theory of operation. Every GPU has a worker thread, and a read goes from one to the next: it waits for each
-a little while, so that in good times only one thread runs, and in bad ones a GPU that hangs delays a read
-once and is then left alone until it answers. A GPU whose calls say that it is lost is tried again at
+Theory of operation. In good times one thread reads one GPU after the other. It is waited for a little while
+with each; a GPU that hangs keeps that thread, delays a read once while another thread goes on, and is then
+left alone until it answers. A GPU whose calls say that it is lost is tried again at
 intervals. NVML itself is opened anew when the driver has gone, when GPUs come or go, and now and then for a
 lost GPU, which often comes back only so; never while a call is still out, which might not survive it.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.nvml.calls import Caller, stats
 from gpuscale.gpu.nvml.device import Shared
 from gpuscale.gpu.nvml.faults import GPU_GONE, DriverGoneError
+from gpuscale.gpu.nvml.lanes import Lanes
 from gpuscale.gpu.nvml.library import Library, load_library
 from gpuscale.gpu.nvml.plan import EVENT_FIELDS, READABLE
 from gpuscale.gpu.nvml.polls import Poller
@@ -76,6 +76,7 @@ class NvmlReader:
         self._system = Caller(self._library)
         self._callers: list[Caller] = []
         self._slots: list[Slot] = []
+        self._lanes = Lanes("nvml-reader")
         self._gone: dict[str, tuple[GpuIdentity, int]] = {}
         self._xids = XidLog()
         self._polling = Caller(self._library)
@@ -110,7 +111,8 @@ class NvmlReader:
         """
         self._ensure_open(now_ms)
         self._shared.poller.note_read()
-        self._run(Slot.start_read, now_ms, self._settings.deadline_ms)
+        self._run(Slot.begin_read, now_ms, self._settings.deadline_ms)
+        self._shared.watcher.start()
         try:
             readings = [each for slot in self._slots for each in slot.outcome(now_ms)]
         except DriverGoneError as failure:
@@ -129,19 +131,16 @@ class NvmlReader:
     def close(self) -> None:
         """Give NVML back. While a call has not come back it is left as it is, for the process to end with."""
         self._close_library()
-        for slot in self._slots:
-            slot.stop()
+        self._lanes.stop()
         self._slots = []
 
-    def _run(self, start: Callable[[Slot, int], None], now_ms: int, deadline_ms: int) -> None:
-        """Start something on every GPU that is free, one after the other, and wait until the deadline."""
-        deadline = time.monotonic() + deadline_ms / 1000
-        started = [slot for slot in self._slots if not slot.is_stuck]
-        for slot in started:
-            start(slot, now_ms)
-            slot.wait(min(self._settings.patience_ms / 1000, deadline - time.monotonic()))
-        for slot in started:
-            slot.wait(deadline - time.monotonic())
+    def _run(self, begin: Callable[[Slot, int], None], now_ms: int, deadline_ms: int) -> None:
+        """Do something on every GPU that is free, one after the other, and wait until the deadline."""
+        free = [slot for slot in self._slots if not slot.is_stuck]
+        for slot in free:
+            begin(slot, now_ms)
+        patience_s = self._settings.patience_ms / 1000
+        self._lanes.run([slot.work for slot in free], patience_s, deadline_ms / 1000)
 
     def _ensure_open(self, now_ms: int) -> None:
         if self._is_open and self._should_reopen(now_ms):
@@ -187,7 +186,7 @@ class NvmlReader:
             before = {slot.gpu.uuid: slot.gpu for slot in self._slots if slot.gpu.pci_bus_id}
             self._shared = self._new_shared(count)
             self._make_slots(count)
-            self._run(Slot.start_open, now_ms, self._settings.open_deadline_ms)
+            self._run(Slot.begin_open, now_ms, self._settings.open_deadline_ms)
             for slot in self._slots:
                 slot.outcome(now_ms)
         except UnavailableError as failure:
@@ -200,8 +199,6 @@ class NvmlReader:
         return int(self._system.call("open", "nvmlDeviceGetCount"))
 
     def _make_slots(self, count: int) -> None:
-        for slot in self._slots:
-            slot.stop()
         while len(self._callers) < count:
             self._callers.append(Caller(self._library))
         self._slots = [Slot(index, self._callers[index], self._shared) for index in range(count)]
@@ -213,7 +210,7 @@ class NvmlReader:
         if not self._is_open:
             return
         self._is_open = False
-        self._run(_start_close, 0, self._settings.deadline_ms)
+        self._run(_begin_close, 0, self._settings.deadline_ms)
         beside = (self._shared.watcher, self._shared.poller)
         if any(slot.is_stuck for slot in self._slots) or any(each.is_alive for each in beside):
             _log.warning("NVML is left open: a call to it has not come back")
@@ -270,8 +267,8 @@ class NvmlReader:
         }
 
 
-def _start_close(slot: Slot, _now_ms: int) -> None:
-    slot.start_close()
+def _begin_close(slot: Slot, _now_ms: int) -> None:
+    slot.begin_close()
 
 
 def _by_index(gpu: GpuIdentity) -> tuple[int, str]:

@@ -6,7 +6,7 @@ they cost several times what they do in a row.
 
 from dataclasses import dataclass
 
-GRAPHICS_SHARE_MS = 500
+GRAPHICS_SHARE_MS = 1_000
 """The part of the period of `graphics_period_ms` that each GPU of a node adds."""
 
 
@@ -42,8 +42,8 @@ class NvmlSettings:
     nvlink_period_ms: int = 30_000
     """NVLink traffic as a rate, 2.8 ms a GPU with 18 links, and the mean since the turn before. The profiling
     counters of NVLink cost nothing beside the others."""
-    energy_period_ms: int = 30_000
-    """Energy, 2.4 ms to 5.6 ms whichever call gives it. It only ever grows, so that rates over minutes lose
+    energy_period_ms: int = 60_000
+    """Energy, 2.4 ms to 6.7 ms whichever call gives it. It only ever grows, so that rates over minutes lose
     nothing."""
     counters_period_ms: int = 10_000
     """Fault counters: PCIe replays 0.4 ms, remapped rows 0.8 ms, violations 1 ms, ECC, NVLink errors."""

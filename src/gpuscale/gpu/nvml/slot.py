@@ -1,4 +1,4 @@
-"""One GPU of the node from opening to opening: its worker, and what is said while it can't be read."""
+"""One GPU of the node from opening to opening: its work, and what is said while it can't be read."""
 
 import logging
 
@@ -12,7 +12,7 @@ from gpuscale.gpu.nvml.faults import (
     DriverGoneError,
     GpuLostError,
 )
-from gpuscale.gpu.nvml.worker import Worker
+from gpuscale.gpu.nvml.lanes import Work
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Slot:
         self.gpu = GpuIdentity(index, f"unknown-{index}", "", "")
         self.caller = caller
         self._shared = shared
-        self._worker: Worker[Readings] = Worker(f"nvml-gpu-{index}")
+        self.work: Work[Readings] = Work()
         self._open: OpenGpu | None = None
         self._lost: str | None = None
         self._retry_at_ms = 0
@@ -42,30 +42,26 @@ class Slot:
     @property
     def is_stuck(self) -> bool:
         """Return whether a call has not come back."""
-        return self._worker.is_busy
+        return self.work.is_busy
 
     @property
     def is_lost(self) -> bool:
         """Return whether the GPU could not be read the last time."""
         return self._lost is not None
 
-    def start_open(self, now_ms: int) -> None:
-        """Begin to find out which GPU it is; not while a call is out."""
+    def begin_open(self, now_ms: int) -> None:
+        """Have the work be to find out which GPU it is; not while a call is out."""
         self._asked_ms = now_ms
-        self._worker.start(lambda: self._opened(now_ms))
+        self.work.begin(lambda: self._opened(now_ms))
 
-    def start_read(self, now_ms: int) -> None:
-        """Begin a read; not while a call is out."""
+    def begin_read(self, now_ms: int) -> None:
+        """Have the work be a read; not while a call is out."""
         self._asked_ms = now_ms
-        self._worker.start(lambda: self._read(now_ms))
+        self.work.begin(lambda: self._read(now_ms))
 
-    def start_close(self) -> None:
-        """Begin to free what is held in the library; not while a call is out."""
-        self._worker.start(self._closed)
-
-    def wait(self, timeout_s: float) -> bool:
-        """Return whether what was begun has ended within a time."""
-        return self._worker.wait(timeout_s)
+    def begin_close(self) -> None:
+        """Have the work be to free what is held in the library; not while a call is out."""
+        self.work.begin(self._closed)
 
     def outcome(self, now_ms: int) -> Readings:
         """Return the readings of what was begun now, or one without values that says why.
@@ -75,10 +71,10 @@ class Slot:
         Raises:
             DriverGoneError: nothing can be read of any GPU.
         """
-        if self._worker.is_busy or self._asked_ms != now_ms:
+        if self._asked_ms != now_ms or not self.work.wait(0):
             return (self.without_values(NO_ANSWER, now_ms),)
         try:
-            return self._worker.take()
+            return self.work.take()
         except DriverGoneError:
             raise
         except (GpuLostError, CallFailedError) as failure:
@@ -90,10 +86,6 @@ class Slot:
     def without_values(self, reason: str, now_ms: int) -> GpuReading:
         """Return a reading that has one reason for every field."""
         return lost_reading(self.gpu, reason, self._shared, now_ms)
-
-    def stop(self) -> None:
-        """Let the worker's thread end."""
-        self._worker.stop()
 
     def _opened(self, now_ms: int) -> Readings:
         self._ensure_open(now_ms)

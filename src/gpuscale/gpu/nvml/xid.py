@@ -118,7 +118,9 @@ class XidWatcher:
         return self._thread is not None and self._thread.is_alive()
 
     def watch(self, handle: Handle, uuid: str) -> None:
-        """Begin to wait for the XIDs of one GPU.
+        """Have the XIDs of one GPU come here.
+
+        While the thread waits, the driver lets nobody in: then this takes up to `wait_ms`.
 
         Raises:
             CallFailedError: this GPU or driver sends none.
@@ -134,7 +136,11 @@ class XidWatcher:
                 self._caller.constant("nvmlEventTypeXidCriticalError"),
                 self._set,
             )
-            if self._thread is None:
+
+    def start(self) -> None:
+        """Begin to wait, for the GPUs that are watched by now and those that will be."""
+        with self._lock:
+            if self._set is not None and self._thread is None and not self._stopping.is_set():
                 self._thread = threading.Thread(target=self._run, name="nvml-xid", daemon=True)
                 self._thread.start()
 

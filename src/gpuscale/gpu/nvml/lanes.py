@@ -1,0 +1,133 @@
+"""Threads that read GPUs, such that a call that never returns holds up nothing else.
+
+In good times there is one thread, which reads one GPU after the other: what the first of them has brought
+into the processor's caches serves them all, and nothing waits for a thread to wake up. Where a GPU does not
+answer, its thread is left with it, and another one goes on with the rest.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Work(Generic[T]):
+    """What is to be done for one GPU, and how it ended; one job at a time."""
+
+    def __init__(self) -> None:
+        self._job: Callable[[], T] | None = None
+        self._ended = threading.Event()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._has_begun = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a job runs that has not ended."""
+        return self._has_begun and not self._ended.is_set()
+
+    def begin(self, job: Callable[[], T]) -> None:
+        """Take a job, for a lane to run; none may be running."""
+        self._job = job
+        self._result = self._error = None
+        self._has_begun = False
+        self._ended.clear()
+
+    def run(self) -> None:
+        """Run the job."""
+        job, self._job = self._job, None
+        if job is None:
+            return
+        self._has_begun = True
+        try:
+            self._result = job()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever takes the result
+            self._error = error
+        self._ended.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether the job has ended within a time."""
+        return self._ended.wait(max(0.0, timeout_s))
+
+    def take(self) -> T:
+        """Return what the ended job returned, or raise what it raised."""
+        result, error = self._result, self._error
+        self._result = self._error = None
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]  # a job without an error has set it
+
+
+class Lanes:
+    """The threads of one reader. They are daemons: a stuck call does not keep the process alive.
+
+    Args:
+        name: of the threads, before their number.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lanes: list[_Lane] = []
+
+    def run(self, works: Sequence[Work[T]], patience_s: float, deadline_s: float) -> None:
+        """Have jobs run, and return when all have ended, or at the deadline.
+
+        Args:
+            works: with a job each; what has not been begun by the deadline is not begun later.
+            patience_s: how long one job is waited for before another thread goes on beside it.
+            deadline_s: for all of them together.
+        """
+        end = time.monotonic() + deadline_s
+        queue = deque(works)
+        self._start(queue)
+        for work in works:
+            while not work.wait(min(patience_s, end - time.monotonic())):
+                if time.monotonic() >= end:
+                    queue.clear()
+                    return
+                if queue:
+                    self._start(queue)
+
+    def stop(self) -> None:
+        """Let the threads end, each after its job."""
+        for lane in self._lanes:
+            lane.stop()
+        self._lanes.clear()
+
+    def _start(self, queue: "deque[Work[T]]") -> None:
+        lane = next((each for each in self._lanes if not each.is_busy), None)
+        if lane is None:
+            lane = _Lane(f"{self._name}-{len(self._lanes)}")
+            self._lanes.append(lane)
+        lane.start(queue)
+
+
+class _Lane:
+    """One thread."""
+
+    def __init__(self, name: str) -> None:
+        self.is_busy = False
+        self._queues: SimpleQueue[deque[Work[Any]] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def start(self, queue: "deque[Work[Any]]") -> None:
+        """Work off what is in a queue, beside others that do the same."""
+        self.is_busy = True
+        self._queues.put(queue)
+
+    def stop(self) -> None:
+        self._queues.put(None)
+
+    def _run(self) -> None:
+        while (queue := self._queues.get()) is not None:
+            while queue:
+                try:
+                    work = queue.popleft()
+                except IndexError:  # another lane was faster
+                    break
+                work.run()
+            self.is_busy = False
