@@ -1,6 +1,6 @@
-"""The node agent's own command with the stand-in for NVML: one GPU is busy while somebody touches a file.
+"""The node agent's own command with the stand-in for NVML: GPUs are busy while somebody touches a file.
 
-Usage: loaded_agent.py FILE UUID,UUID,... exporter FLAGS; the file holds the UUID of the GPU that is busy.
+Usage: loaded_agent.py FILE UUID,UUID,... exporter FLAGS; the file holds the UUIDs of those that are busy.
 """
 
 import sys
@@ -15,7 +15,7 @@ LASTS_S = 2.0
 
 def busy_percent(file, uuid, now_us):
     try:
-        is_meant, touched_s = file.read_text() == uuid, file.stat().st_mtime
+        is_meant, touched_s = uuid in file.read_text().split(), file.stat().st_mtime
     except OSError:
         return QUIET_PERCENT
     return BUSY_PERCENT if is_meant and now_us / 1e6 - touched_s < LASTS_S else QUIET_PERCENT

@@ -8,12 +8,12 @@ External metric. Scale-downs are not held back, so that a wrong one would be see
 import json
 import shutil
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 
 from gpuscale.exposition.parse import parse_text
 from gpuscale.gpu.models import MODELS
@@ -31,6 +31,9 @@ from gpuscale.testing.cluster import (
 from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
 from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.podresources import PodResources
+
+sys.path.insert(0, str(Path(__file__).parent))
+from watching import Watching, ask
 
 GROUP_VERSIONS = (
     "custom.metrics.k8s.io/v1beta1",
@@ -362,48 +365,25 @@ class Seen:
         )
 
 
-class Watch:
-    """Looks at the cluster four times a second, in a thread, whatever happens to it."""
+class Watch(Watching):
+    """Looks at the HPAs, their Deployments and values."""
 
     def __init__(self, plane):
-        self.seen = []
-        self._plane = plane
-        self._context = plane.ssl_context()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch")
+        super().__init__(plane, self._sight)
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        self._thread.join(30)
-
-    def since(self, at):
-        return [seen for seen in tuple(self.seen) if seen.at >= at]
-
-    def _run(self):
-        while not self._stop.wait(0.25):
-            self.seen.append(self._look())
-
-    def _look(self):
+    def _sight(self, connection):
         at = time.monotonic()
-        connection = HTTPSConnection(
-            "127.0.0.1", self._plane.port, timeout=3.0, context=self._context
-        )
-        with closing(connection):
-            try:
-                return self._seen(connection, at)
-            except (OSError, HTTPException, ValueError, KeyError) as error:
-                return Seen(at, fault=f"{type(error).__name__}: {error}")
+        try:
+            return self._seen(connection, at)
+        except (OSError, HTTPException, ValueError, KeyError) as error:
+            return Seen(at, fault=f"{type(error).__name__}: {error}")
 
     def _seen(self, connection, at):
         hpas = self._get(connection, "/apis/autoscaling/v2/horizontalpodautoscalers")
         deployments = self._get(connection, "/apis/apps/v1/deployments")
         services = self._get(connection, "/apis/apiregistration.k8s.io/v1/apiservices")
         ours = [each for each in services["items"] if "metrics.k8s.io" in each["metadata"]["name"]]
-        code, answer = self._ask(connection, VALUES)
+        code, answer = ask(connection, VALUES)
         return Seen(
             at,
             "",
@@ -419,19 +399,10 @@ class Watch:
         )
 
     def _get(self, connection, path):
-        code, answer = self._ask(connection, path)
+        code, answer = ask(connection, path)
         if code != 200:
             raise ValueError(f"{code} for {path}: {answer.get('message', answer)}")
         return answer
-
-    def _ask(self, connection, path):
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read()
-        try:
-            return response.status, json.loads(body)
-        except ValueError:
-            return response.status, {"message": body.decode(errors="replace")}
 
 
 def _name(item):

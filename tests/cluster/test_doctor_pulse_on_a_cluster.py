@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from gpuscale.testing.podresources import PodResources
 
 sys.path.insert(0, str(Path(__file__).parent))
 import real_loop
+from endpoints import endpoint
 from loaded_agent import LASTS_S
 
 pytestmark = [
@@ -124,32 +123,6 @@ def loop(tmp_path_factory):
         most = json.dumps({"spec": {"maxReplicas": 16}})
         running.plane.kubectl("patch", f"hpa/{NAME}", f"-n={NAME}", "--type=merge", "-p", most)
         yield running
-
-
-@contextmanager
-def endpoint(status, work):
-    """Serve an address whose answers take work."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self):
-            work()
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            with suppress(OSError):
-                self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/infer"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_several_hpas_are_named_to_choose_from(loop):

@@ -25,6 +25,9 @@ from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
 from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.prometheus import serve
 
+sys.path.insert(0, str(Path(__file__).parent))
+from all_objects import everything
+
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.prometheus,
@@ -77,8 +80,6 @@ spec:
   versionPriority: 100
   insecureSkipTLSVerify: true
 """
-# Kinds in which Kubernetes itself makes and changes objects all the time.
-RESTLESS = {"events", "leases", "endpoints", "endpointslices", "nodes", "podmetrics"}
 
 
 def values(**spec):
@@ -125,20 +126,6 @@ def nodes(plane):
     given = SimulatedNode("gpu-installed", gpus=8, labels=GPU_NODE)
     with simulated_nodes(plane, given):
         yield
-
-
-def everything(plane):
-    """Return every object of the cluster, less what changes by itself."""
-    listed = plane.kubectl("api-resources", "--verbs=list", "--output=name").split()
-    names = [name for name in listed if name.split(".")[0] not in RESTLESS]
-    found = {}
-    for item in plane.get(",".join(names), "--all-namespaces")["items"]:
-        metadata = item["metadata"]
-        if item["kind"] == "Pod" and "deletionTimestamp" in metadata:
-            continue  # on its way out, at a time of its own
-        key = (item["kind"], metadata.get("namespace", ""), metadata["name"])
-        found[key] = item.get("spec")
-    return found
 
 
 def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, command):

@@ -10,9 +10,11 @@ from typing import Any
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet, Times
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.kube.simulated.pod_status import AT_ONCE, PodTimes
+from gpuscale.kube.writing import WritingClient
 from gpuscale.testing.cluster.plane import ControlPlane
 
 _TIMEOUT_S = 30.0
+MakeKubelet = Callable[[WritingClient, PodTimes | Times], SimulatedKubelet]
 
 
 class BackgroundKubelet:
@@ -50,7 +52,10 @@ class BackgroundKubelet:
 
 @contextmanager
 def simulated_nodes(
-    plane: ControlPlane, *nodes: SimulatedNode, times: PodTimes | Times = AT_ONCE
+    plane: ControlPlane,
+    *nodes: SimulatedNode,
+    times: PodTimes | Times = AT_ONCE,
+    kubelet: MakeKubelet = SimulatedKubelet,
 ) -> Iterator[BackgroundKubelet]:
     """Run kubelets for these nodes, and for those added later; at the end the nodes are removed.
 
@@ -58,16 +63,17 @@ def simulated_nodes(
         plane: whose nodes they are.
         nodes: Ready when the `with` begins.
         times: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
+        kubelet: what leads the pods; one of your own may do more than lead them.
     """
     started: Future[BackgroundKubelet] = Future()
 
     async def serve() -> None:
-        async with plane.client() as client, SimulatedKubelet(client, times) as kubelet:
-            await kubelet.add(*nodes)
-            background = BackgroundKubelet(kubelet)
+        async with plane.client() as client, kubelet(client, times) as running:
+            await running.add(*nodes)
+            background = BackgroundKubelet(running)
             started.set_result(background)
             await background.finished()
-            await kubelet.remove_all()
+            await running.remove_all()
 
     ended = _in_thread(serve, started)
     background = started.result(_TIMEOUT_S)

@@ -1,0 +1,381 @@
+"""From a bare cluster to a working GPU autoscaler and back to nothing, with the commands that a user types.
+
+All between the load on a GPU and the pod that it brings is the installation's own: its programs run with the
+arguments, environments, volumes, accounts, ports and probes that its pods have in the cluster, so that a
+wrong word in what is rendered breaks the chain. `running_kubelet` says how, and what is not real: GPUs are a
+stand-in for NVML, images are this machine's programs, nothing runs in the pods that are scaled, and nodes
+have their GPUs without a device plugin.
+"""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import yaml
+
+from gpuscale.objects.nodes import Taint
+from gpuscale.testing.cluster import (
+    ControlPlane,
+    Settings,
+    SimulatedNode,
+    simulated_nodes,
+    wait_until,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+import own_network
+from all_objects import everything
+from endpoints import endpoint
+from loaded_agent import LASTS_S, QUIET_PERCENT
+from running_kubelet import GPUSCALE, Node, RunningKubelet, images
+from watching import Watching, ask
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.prometheus,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(900),
+]
+
+_log = logging.getLogger(__name__)
+LIMIT_S = 180.0
+RESULTS = os.environ.get("GPUSCALE_INSTALL_RESULTS")
+"""A file for the times; HPAs are then looked at as often as Kubernetes does by default."""
+DEFAULT_SYNC_S, QUICK_SYNC_S = 15.0, 2.0
+ROLE = Path(__file__).parents[2] / "docs" / "examples" / "doctor-role.yaml"
+IMAGE = "registry.example/gpuscale"
+GPUS = {"gpu-1": 4, "gpu-2": 4}
+MOST = 8
+"""Replicas: what there are GPUs for."""
+TAINT = Taint("nvidia.com/gpu", "present")
+HPA = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/vision-api-gpu"
+UTILIZATION, POWER = "DCGM_FI_DEV_GPU_UTIL", "gpu_power_watts"
+POWER_WATTS = "75"
+"""Of every GPU, by the stand-in for NVML."""
+VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/{}"
+WORKLOAD = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: vision-api}
+spec:
+  selector: {matchLabels: {app: vision-api}}
+  template:
+    metadata: {labels: {app: vision-api}}
+    spec:
+      tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+      containers: [{name: model, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+# A sum, which would tell of series that are there twice.
+POWER_RULE = """
+seriesQuery: DCGM_FI_DEV_POWER_USAGE{namespace!="",pod!=""}
+resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+name: {as: gpu_power_watts}
+metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+HOPS = ["gpu", "value", "hpa", "created", "scheduled", "ready"]
+
+
+@pytest.mark.parametrize("source", ["streams", "prometheus"])
+def test_from_a_bare_cluster_to_a_working_autoscaler_and_back_to_nothing(request, source):
+    if not own_network.is_inside():
+        if reason := own_network.missing():
+            pytest.skip(reason)
+        own_network.run_inside(request.node.nodeid, timeout_s=880)
+        return
+    # A short name: the path of a socket below has 107 characters at most.
+    with (
+        TemporaryDirectory(prefix="gpuscale-") as folder,
+        Cluster(Path(folder)) as cluster,
+        Watch(cluster.plane) as watch,
+    ):
+        walk(cluster, watch, source)
+        if RESULTS:
+            times = {"source": source, "hops": cluster.hops, **cluster.times}
+            with Path(RESULTS).open("a") as results:
+                print(json.dumps(times), file=results)
+
+
+def walk(cluster, watch, source):
+    before = comparable(everything(cluster.plane))
+    values = cluster.folder / "values.yaml"
+    what = ("--workload=vision-api", "--provider=generic", f"--source={source}")
+    limits = ("--target=60", f"--max-replicas={MOST}", f"--image={IMAGE}:1")
+    cluster.run("init", *what, *limits, cluster.admin, f"--output={values}")
+    install(cluster, watch, values)
+    scale_under_load(cluster, watch)
+    examine(cluster)
+    pulse(cluster, watch)
+    upgrade(cluster, watch, values)
+    examine(cluster)
+    uninstall(cluster, before)
+
+
+def install(cluster, watch, values):
+    started = time.monotonic()
+    out, cluster.times["install"] = cluster.run("install", values, cluster.admin)
+    count = len(out) - 1
+    assert out[-1] == f"{count} created"
+    seen = cluster.wait(
+        lambda: next((seen for seen in watch.since(started) if seen.is_good), None),
+        "the HPA to have a value",
+    )
+    cluster.times["first value"] = seen.at - started
+    assert cluster.run("install", values, cluster.admin)[0] == [f"{count} unchanged"]
+
+
+def scale_under_load(cluster, watch):
+    """One busy pod becomes three at most, however long it is busy: (100 + 40 + 40) / 3 is the target."""
+    started = time.monotonic()
+
+    def is_scaled():
+        cluster.work_a_little()
+        return len(cluster.pods()) > 1
+
+    cluster.wait(is_scaled, "the HPA to scale up")
+    cluster.times["scaled up"] = time.monotonic() - started
+    settle(cluster, watch)
+
+
+def settle(cluster, watch):
+    """Return once all GPUs of the workload are quiet, and the HPA wants the pods that there are."""
+    started = time.monotonic() + 2 * LASTS_S
+
+    def is_settled():
+        count, seen = len(cluster.pods()), watch.since(started)[-1:]
+        quiet = [str(QUIET_PERCENT)] * count
+        return any(each.wanted == count and [*each.values.values()] == quiet for each in seen)
+
+    cluster.wait(is_settled, "the GPUs to be quiet")
+
+
+def examine(cluster):
+    """The doctor finds nothing, by way of the API server and with no more than its role."""
+    out, cluster.times["doctor"] = cluster.run("doctor", cluster.reader, "--output=json")
+    assert json.loads("\n".join(out))["findings"] == []
+
+
+def pulse(cluster, watch):
+    """Every hop moves, and all that stays of it is what the HPA did."""
+    before = comparable(everything(cluster.plane)).keys()
+    pods = {pod["metadata"]["uid"] for pod in cluster.pods()}
+    with endpoint(200, cluster.work) as url:
+        flags = (f"--pulse-url={url}", "--pulse-for=180", "--output=json")
+        out, cluster.times["pulse"] = cluster.run("doctor", cluster.reader, "--pulse", *flags)
+    found = json.loads("\n".join(out))
+    assert (found["about"], found["through"]) == ("hpa/default/vision-api-gpu", True)
+    cluster.hops = {each["hop"]: each["after_s"] for each in found["hops"]}
+    assert [*cluster.hops] == HOPS
+    assert None not in cluster.hops.values()
+    assert {pod["metadata"]["uid"] for pod in cluster.pods()} > pods
+    settle(cluster, watch)
+    assert comparable(everything(cluster.plane)).keys() == before
+
+
+def upgrade(cluster, watch, values):
+    """Other values change what they are about and nothing else; all the while the HPA has its value."""
+    data = yaml.safe_load(values.read_text())
+    served = cluster.plane.get("configmap", "gpuscale-metrics-api", "-n=gpuscale")["data"]
+    rules = [*yaml.safe_load(served["rules.yaml"])["rules"], yaml.safe_load(POWER_RULE)]
+    data["spec"]["scale"][0] |= {"target": 50, "maxReplicas": MOST + 1}
+    data["spec"].setdefault("agent", {})["collectInterval"] = "500ms"
+    data["spec"].setdefault("metricsApi", {})["rules"] = yaml.safe_dump({"rules": rules})
+    values.write_text(yaml.safe_dump(data))
+
+    started = time.monotonic()
+    out, cluster.times["upgrade"] = cluster.run("install", values, cluster.admin)
+    assert sorted(out[:-1]) == [
+        "ConfigMap gpuscale/gpuscale-metrics-api configured",
+        "DaemonSet gpuscale/gpuscale-node-agent configured",
+        "HorizontalPodAutoscaler default/vision-api-gpu configured",
+    ]
+    assert all("--collect-interval=500ms" in words for words in cluster.arguments("node-agent"))
+    count = len(cluster.pods())
+    cluster.wait(lambda: len(watch.seen[-1].power) == count, "the new metric to have values")
+    seen = watch.since(started)
+    assert all(each.is_good and each.values for each in seen), seen
+    assert {watts for each in seen for watts in each.power.values()} == {POWER_WATTS}
+    changed = cluster.plane.get("hpa", "vision-api-gpu")["spec"]
+    assert changed["maxReplicas"] == MOST + 1
+
+
+def uninstall(cluster, before):
+    out, cluster.times["uninstall"] = cluster.run("uninstall", cluster.admin)
+    assert out[-1] == "nothing of installation gpuscale is left"
+    cluster.plane.kubectl("scale", "deployment/vision-api", "--replicas=1")
+    cluster.wait_replicas(1)
+    cluster.wait(
+        lambda: comparable(everything(cluster.plane)) == before, "the cluster to be as it was"
+    )
+
+
+def comparable(objects):
+    """Return objects with the pods of a workload as their number: which of them stays is its own affair."""
+    pods = Counter(
+        ("Pod", namespace, name.rpartition("-")[0])
+        for kind, namespace, name in objects
+        if kind == "Pod"
+    )
+    return {**{key: spec for key, spec in objects.items() if key[0] != "Pod"}, **pods}
+
+
+class Cluster:
+    """A cluster with two GPU nodes and a workload, and nothing of ours."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.nodes = {
+            name: Node(name, gpus, folder / "nodes") for name, gpus in {**GPUS, "cpu-1": 0}.items()
+        }
+        self._working = threading.Lock()
+        self.times = {}
+        """Seconds of each step."""
+        self.hops = {}
+        """Of the pulse: seconds from the first request."""
+
+    def __enter__(self):
+        own_network.set_up()
+        settings = Settings(
+            hpa_sync_period_s=DEFAULT_SYNC_S if RESULTS else QUICK_SYNC_S,
+            # It looks for a way out of the network, of which there is none.
+            extra_flags={"kube-apiserver": [f"--advertise-address={own_network.GATEWAY}"]},
+        )
+        with ExitStack() as stack:
+            self.plane = stack.enter_context(ControlPlane(settings))
+            stack.enter_context(self._running_nodes())
+            self.plane.apply(WORKLOAD)
+            self.wait_replicas(1)
+            self.plane.apply(ROLE.read_text())
+            self.plane.kubectl(
+                *("create", "clusterrolebinding", "gpuscale-doctor"),
+                *("--clusterrole=gpuscale-doctor", "--user=reader"),
+            )
+            self.admin = f"--kubeconfig={self.plane.admin}"
+            self.reader = f"--kubeconfig={self.plane.kubeconfig('reader')}"
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            wide = ("get", "pods", "--all-namespaces", "--output=wide")
+            logs = (self.plane.kubectl(*wide), self.kubelet.logs(), self.plane.logs())
+            _log.warning("%s", "\n".join(logs))
+        self._stack.close()
+
+    def _running_nodes(self):
+        labels = {"nvidia.com/gpu.present": "true"}
+        nodes = [
+            SimulatedNode(name, gpus=gpus, labels=labels, taints=(TAINT,))
+            for name, gpus in GPUS.items()
+        ]
+
+        def kubelet(client, times):
+            self.kubelet = RunningKubelet(
+                client, times, self.plane, self.nodes, self.folder, images(IMAGE)
+            )
+            return self.kubelet
+
+        return simulated_nodes(self.plane, *nodes, SimulatedNode("cpu-1", gpus=0), kubelet=kubelet)
+
+    def run(self, *arguments):
+        """Return the lines that a command of ours prints, and the seconds it took."""
+        started = time.monotonic()
+        command = [GPUSCALE, *map(str, arguments)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                self.wait(lambda: process.poll() is not None, f"gpuscale {arguments[0]} to end")
+            finally:
+                process.terminate()
+                out, err = process.communicate()
+                _log.warning("gpuscale %s\n%s%s", arguments[0], out, err)
+        assert process.returncode == 0
+        return out.splitlines(), time.monotonic() - started
+
+    def wait(self, look, what):
+        """Return what is found once there is something; a container that fails is an error."""
+
+        def look_while_all_run():
+            assert not self.kubelet.faults, "\n".join(self.kubelet.faults)
+            return look()
+
+        return wait_until(look_while_all_run, what, LIMIT_S)
+
+    def wait_replicas(self, count):
+        ready = f"jsonpath={{.status.readyReplicas}}={count}"
+        self.plane.wait("deployment/vision-api", ready, timeout_s=LIMIT_S)
+
+    def pods(self):
+        return self.plane.get("pods", "-l", "app=vision-api")["items"]
+
+    def arguments(self, part):
+        """Return the arguments of each pod of a part."""
+        selector = f"app.kubernetes.io/component={part}"
+        pods = self.plane.get("pods", "-n=gpuscale", "-l", selector)["items"]
+        return [pod["spec"]["containers"][0]["args"] for pod in pods]
+
+    def work(self):
+        """Keep the GPUs of all pods of the workload busy for the next two seconds."""
+        with self._working:
+            for node in self.nodes.values():
+                node.work(node.used)
+
+    def work_a_little(self):
+        """Keep one GPU busy for the next two seconds."""
+        node = next(node for node in self.nodes.values() if node.used)
+        node.work(node.used[:1])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What there was to see at one moment."""
+
+    at: float
+    active: str = ""
+    """Of the HPA's condition ScalingActive."""
+    wanted: int = 0
+    values: dict = field(default_factory=dict)
+    """By pod."""
+    power: dict = field(default_factory=dict)
+
+    @property
+    def is_good(self):
+        return self.active == "True ValidMetricFound"
+
+
+class Watch(Watching):
+    """Looks at the HPA and its values."""
+
+    def __init__(self, plane):
+        super().__init__(plane, self._sight)
+
+    def _sight(self, connection):
+        at = time.monotonic()
+        try:
+            _, hpa = ask(connection, HPA)
+            values = {name: _values(connection, name) for name in (UTILIZATION, POWER)}
+        except (OSError, HTTPException):
+            return Seen(at)
+        status = hpa["status"] if "spec" in hpa else {}
+        active = [
+            f"{each['status']} {each['reason']}"
+            for each in status.get("conditions", ())
+            if each["type"] == "ScalingActive"
+        ]
+        wanted = status.get("desiredReplicas", 0)
+        return Seen(at, " ".join(active), wanted, values[UTILIZATION], values[POWER])
+
+
+def _values(connection, metric):
+    _, answer = ask(connection, VALUES.format(metric))
+    return {each["describedObject"]["name"]: each["value"] for each in answer.get("items", ())}
