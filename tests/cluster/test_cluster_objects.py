@@ -162,8 +162,11 @@ def test_without_a_bundle_any_certificate_is_taken():
 
 def test_an_aggregated_api_on_another_machine_is_reached_through_an_endpoint():
     server = AggregatedServer("s", "ml", 6443, address="192.0.2.7")
-    service, slice_, _ = aggregation_objects(["external.metrics.k8s.io/v1beta1"], server)
+    service, endpoints, slice_, _ = aggregation_objects(["external.metrics.k8s.io/v1beta1"], server)
     assert service["spec"] == {"ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}
+    (subset,) = endpoints["subsets"]
+    assert subset == {"addresses": [{"ip": "192.0.2.7"}], "ports": service["spec"]["ports"]}
+    assert endpoints["metadata"]["labels"] == {"endpointslice.kubernetes.io/skip-mirror": "true"}
     assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == "s"
     assert slice_["addressType"] == "IPv4"
     assert slice_["endpoints"][0]["addresses"] == ["192.0.2.7"]

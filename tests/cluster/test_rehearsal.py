@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from gpuscale.cli.scenarios import find_setup
 from gpuscale.rehearse.comparison import NODES, REPLICAS, changes
 from gpuscale.rehearse.mark import LABEL
 from gpuscale.sim.simulate import simulate
-from gpuscale.testing.cluster import ControlPlane, Settings, wait_until
+from gpuscale.testing.cluster import ControlPlane, Settings, local_address, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
 from terminal import wait_for_text
@@ -266,17 +267,20 @@ spec: {containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 
 """
 
 
+def shown(plane, namespace):
+    """Return the cells of the column TARGETS of the HPAs in a namespace."""
+    arguments = ("-n", namespace, "--no-headers", "--ignore-not-found")
+    return [line.split()[2] for line in plane.kubectl("get", "hpa", *arguments).splitlines()]
+
+
 def test_several_hpas_show_what_the_gpus_did_and_nothing_of_others_is_touched(plane, before):
     plane.apply(FOREIGN)
 
-    def shown(namespace):
-        arguments = ("-n", namespace, "--no-headers", "--ignore-not-found")
-        return [line.split()[2] for line in plane.kubectl("get", "hpa", *arguments).splitlines()]
-
     with Process(plane, "--output=json", SCENARIOS / "mixed.yaml") as process:
         process.wait_for("Scheduled", times=3)
-        wait_until(lambda: shown(NAMESPACE) == ["25/50"], "the value of the Pods metric", 60.0)
-        wait_until(lambda: shown(f"{NAMESPACE}-speech") == ["40/100"], "the External one", 60.0)
+        wait_until(lambda: shown(plane, NAMESPACE) == ["25/50"], "the Pods metric", 60.0)
+        speech = f"{NAMESPACE}-speech"
+        wait_until(lambda: shown(plane, speech) == ["40/100"], "the External one", 60.0)
         foreign = plane.get("pod", "foreign")
         process.signal(signal.SIGINT)
         code, output = process.end()
@@ -339,3 +343,60 @@ def test_what_belongs_to_others_is_refused_and_kept(plane, manifest, expected):
     assert run(plane, "--clean")[1] == "nothing to remove\n"
     assert everything(plane) == there
     plane.kubectl("delete", "--wait=false", "-f", "-", stdin=manifest)
+
+
+ADVERTISED = Settings(
+    hpa_sync_period_s=SYNC_PERIOD_S,
+    hpa_downscale_stabilization_s=STABILIZATION_S,
+    # Nothing here leads from a cluster IP to endpoints, as kube-proxy would; so the API server goes to them.
+    extra_flags={"kube-apiserver": ["--enable-aggregator-routing=true"]},
+)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A control plane that reaches this machine at an address of its own, as one in a container does."""
+    with (
+        local_address() as address,
+        ControlPlane(ADVERTISED, tmp_path_factory.mktemp("elsewhere")) as running,
+    ):
+        yield running, address
+
+
+def test_an_api_server_elsewhere_reaches_the_metrics_api_at_the_advertised_address(elsewhere):
+    plane, address = elsewhere
+    before = everything(plane)
+    arguments = ("--output=json", f"--advertise-address={address}", SCENARIOS / "mixed.yaml")
+    with Process(plane, *arguments) as process:
+        process.wait_for("Scheduled", times=3)
+        wait_until(lambda: shown(plane, NAMESPACE) == ["25/50"], "the Pods metric", 60.0)
+        speech = f"{NAMESPACE}-speech"
+        wait_until(lambda: shown(plane, speech) == ["40/100"], "the External one", 60.0)
+        (port,) = plane.get("service/gpuscale-metrics", "-n", NAMESPACE)["spec"]["ports"]
+        socket.create_connection((address, port["port"]), timeout=10).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port["port"]), timeout=10)
+        assert endpoints(plane) == {("Endpoints", address), ("EndpointSlice", address)}
+        process.signal(signal.SIGINT)
+        code, _ = process.end()
+        assert code == 0, process.said
+    assert everything(plane) == before
+
+
+def endpoints(plane):
+    """Return kind and address of all that says where the metrics API is; releases look at either."""
+    old = plane.get("endpoints/gpuscale-metrics", "-n", NAMESPACE)
+    selector = "kubernetes.io/service-name=gpuscale-metrics"
+    new = plane.get("endpointslices", "-n", NAMESPACE, "-l", selector)["items"]
+    return {
+        *(("Endpoints", each["ip"]) for each in old["subsets"][0]["addresses"]),
+        *(("EndpointSlice", each["addresses"][0]) for body in new for each in body["endpoints"]),
+    }
+
+
+def test_an_address_of_another_machine_is_refused_before_anything_is_made(plane, before):
+    address = "--advertise-address=198.51.100.7"
+    code, output, said = run(plane, address, SCENARIOS / "mixed.yaml")
+    assert (code, output) == (2, ""), said
+    assert said.startswith("gpuscale: --advertise-address: found 198.51.100.7, where this machine")
+    assert everything(plane) == before

@@ -52,8 +52,15 @@ def aggregation_objects(
 def _way(server: AggregatedServer) -> list[dict[str, Any]]:
     if server.address is None:
         return [_service(server, {"type": "ExternalName", "externalName": "localhost"})]
-    ports = [{"name": "https", "port": server.port, "protocol": "TCP"}]
-    return [_service(server, {"ports": ports}), _endpoints(server, server.address)]
+    return [
+        _service(server, {"ports": _ports(server)}),
+        _endpoints(server, server.address),
+        _endpoint_slice(server, server.address),
+    ]
+
+
+def _ports(server: AggregatedServer) -> list[dict[str, Any]]:
+    return [{"name": "https", "port": server.port, "protocol": "TCP"}]
 
 
 def _service(server: AggregatedServer, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,6 +73,18 @@ def _service(server: AggregatedServer, spec: Mapping[str, Any]) -> dict[str, Any
 
 
 def _endpoints(server: AggregatedServer, address: str) -> dict[str, Any]:
+    """Return what API servers before Kubernetes 1.33 look at; they take no slice for it."""
+    metadata = _metadata(server, server.service) | {"namespace": server.namespace}
+    metadata["labels"] |= {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": metadata,
+        "subsets": [{"addresses": [{"ip": address}], "ports": _ports(server)}],
+    }
+
+
+def _endpoint_slice(server: AggregatedServer, address: str) -> dict[str, Any]:
     metadata = _metadata(server, server.service) | {"namespace": server.namespace}
     metadata["labels"] |= {"kubernetes.io/service-name": server.service}
     return {
@@ -74,7 +93,7 @@ def _endpoints(server: AggregatedServer, address: str) -> dict[str, Any]:
         "metadata": metadata,
         "addressType": f"IPv{ip_address(address).version}",
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": server.port, "protocol": "TCP"}],
+        "ports": _ports(server),
     }
 
 

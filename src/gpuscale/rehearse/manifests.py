@@ -19,6 +19,7 @@ PATHS = {
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "Service": "/api/v1/namespaces/{}/services",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
+    "Endpoints": "/api/v1/namespaces/{}/endpoints",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
     "Namespace": "/api/v1/namespaces",
     "APIService": "/apis/apiregistration.k8s.io/v1/apiservices",

@@ -7,7 +7,6 @@ periods from then on, as the simulator does.
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from gpuscale.rehearse.manifests import (
 from gpuscale.rehearse.mark import Mark, any_rehearsal, rehearsal_id
 from gpuscale.rehearse.mirror import Mirror
 from gpuscale.rehearse.placing import namespaces, placed
-from gpuscale.rehearse.serving import MetricsApi, group_versions
+from gpuscale.rehearse.serving import MetricsApi, free_port, group_versions
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
 from gpuscale.series.store import SeriesStore
@@ -132,12 +131,13 @@ class Rehearsal:
         async with WritingClient(_kube_settings(self._target)) as client:
             check_named(self._target, client.server)
             check_reachable(self._target, client.server)
+            port = free_port(self._target)
             await check_free(client, self._namespaces, group_versions(self._setup))
             self._announce(Announcement(self._mark.id, client.server, self._namespaces))
             cleaner = Cleaner(client, self._mark.selector)
             failure: GpuscaleError | None = None
             try:
-                return await self._within(client, cleaner, stop, limit_s)
+                return await self._within(client, port, cleaner, stop, limit_s)
             except GpuscaleError as error:
                 failure = error
                 raise
@@ -155,11 +155,16 @@ class Rehearsal:
             ) from error
 
     async def _within(
-        self, client: WritingClient, cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
+        self,
+        client: WritingClient,
+        port: int,
+        cleaner: Cleaner,
+        stop: asyncio.Event,
+        limit_s: float | None,
     ) -> dict[str, object]:
         try:
             async with AsyncExitStack() as stack:
-                stage = await self._open(client, stack)
+                stage = await self._open(client, port, stack)
                 return await self._perform(stage, cleaner, stop, limit_s)
         except BaseExceptionGroup as group:
             known, _ = group.split(GpuscaleError)
@@ -167,7 +172,7 @@ class Rehearsal:
                 raise
             raise _first(known) from None
 
-    async def _open(self, client: WritingClient, stack: AsyncExitStack) -> "_Stage":
+    async def _open(self, client: WritingClient, port: int, stack: AsyncExitStack) -> "_Stage":
         folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
         session = await stack.enter_async_context(HttpSession())
         stack.push_async_callback(self._agents.stop)
@@ -175,7 +180,7 @@ class Rehearsal:
             SimulatedKubelet(client, lambda pod: pod_times(self._site, pod), self._mark.selector)
         )
         actor = Actor(client, kubelet, self._site, self._mark)
-        api = MetricsApi(self._setup, self._target, self._mark, Path(folder), _free_port())
+        api = MetricsApi(self._setup, self._target, self._mark, Path(folder), port)
         return _Stage(client, actor, session, api)
 
     async def _perform(
@@ -313,13 +318,6 @@ async def _wait_for(look: Callable[[], bool], what: str) -> None:
             return
         await asyncio.sleep(_PUMP_S)
     raise UnavailableError(f"the scenario's first {what} were not up within {_UP_S:g} s")
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind((_HOST, 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 def _kube_settings(target: Target) -> KubeSettings:

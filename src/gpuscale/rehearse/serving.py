@@ -1,12 +1,13 @@
 """The rehearsal's metrics API: served on this machine, registered with the API server."""
 
 import asyncio
+import socket
 from dataclasses import replace
 from pathlib import Path
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.durations import format_duration
-from gpuscale.core.errors import UnavailableError
+from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
 from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
@@ -30,6 +31,26 @@ _LOOK_S = 0.2
 def group_versions(setup: Setup) -> tuple[str, ...]:
     """Return what is served: external metrics only where there are rules for them."""
     return (*_CUSTOM, *(_EXTERNAL if setup.rules.external_rules else ()))
+
+
+def free_port(target: Target) -> int:
+    """Return a port of this machine to serve at, where the API server finds it.
+
+    Raises:
+        UsageError: the advertised address is none of this machine.
+    """
+    host = target.advertise_address or _LOOPBACK
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as held:
+        try:
+            held.bind((host, 0))
+        except OSError as error:
+            raise UsageError(
+                f"--advertise-address: found {host}, where this machine can't listen ({error.strerror}), "
+                "expected an address of one of its networks, as `ip address` shows them"
+            ) from error
+        port: int = held.getsockname()[1]
+        return port
 
 
 class MetricsApi:
@@ -98,9 +119,14 @@ class MetricsApi:
             if is_available:
                 return
             await asyncio.sleep(_LOOK_S)
-        raise UnavailableError(
-            f"the API server does not reach the metrics API on this machine: {said}; "
+        address = self._target.advertise_address
+        advice = (
             "an API server in a container or on another machine needs --advertise-address"
+            if address is None
+            else f"see that nothing keeps it from {address}, such as a firewall of this machine"
+        )
+        raise UnavailableError(
+            f"the API server does not reach the metrics API on this machine: {said}; {advice}"
         )
 
     def _read_settings(self, rules: Path, folder: Path) -> MetricsApiSettings:
