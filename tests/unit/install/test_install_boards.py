@@ -77,6 +77,13 @@ def test_every_variable_in_use_is_there_before_it_is_used(board):
     assert used(json.dumps(board["panels"])) <= known
 
 
+def properties(panel):
+    """Return what holds for the values of a panel; of a table they are one column."""
+    (column,) = panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ({},)
+    own = {each["id"]: each["value"] for each in column.get("properties", ())}
+    return {**panel["fieldConfig"]["defaults"], **own}
+
+
 def used(text):
     return {name for pair in re.findall(r"\$(?:\{(\w+)\}|(\w+))", text) for name in pair if name}
 
@@ -86,7 +93,29 @@ def test_kinds_of_panels_and_units_are_grafanas(board):
     for panel in board["panels"]:
         assert panel["type"] in KINDS
         if panel["type"] != "row":
-            assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+            assert properties(panel)["unit"] in UNITS
+
+
+@every_board
+def test_labels_in_tables_have_no_unit(board):
+    """Else Grafana 10 shows the label gpu="0" as 0 MiB."""
+    for panel in board["panels"]:
+        if panel["type"] == "table":
+            assert panel["fieldConfig"]["defaults"] == {}
+            (column,) = panel["fieldConfig"]["overrides"]
+            assert column["matcher"] == {"id": "byName", "options": "Value"}
+            assert len(panel["targets"]) == 1  # with two, columns are "Value #A" and "Value #B"
+
+
+@every_board
+def test_words_are_shown(board):
+    """Coloured by thresholds, Grafana's state timeline shows the threshold in place of the word."""
+    for panel in board["panels"]:
+        if panel["type"] == "state-timeline":
+            found = panel["fieldConfig"]["defaults"]
+            assert found["color"]["mode"] != "thresholds"
+            (words,) = found["mappings"]
+            assert {each["text"] for each in words["options"].values()} == {"yes", "no"}
 
 
 @every_board
@@ -116,6 +145,12 @@ def test_the_loop_is_on_one_time_axis_in_its_order():
     # All as wide as the page, below each other, with one cursor.
     assert {(panel["gridPos"]["x"], panel["gridPos"]["w"]) for panel in hops} == {(0, 24)}
     assert board["graphTooltip"] == 1
+    # And what stands beside the plot has one width: the same time is at the same place.
+    for panel in hops:
+        assert panel["fieldConfig"]["defaults"]["custom"]["axisWidth"] == 70
+        assert panel["options"]["legend"]["width"] == 400
+    (glance,) = [each for each in board["panels"] if each["title"].startswith("Signal, value")]
+    assert glance["options"]["legend"]["width"] == 400 - 70  # it has an axis on the right too
 
 
 def test_the_price_is_the_values():
@@ -123,9 +158,7 @@ def test_the_price_is_the_values():
     cost = json.loads(found["gpuscale-cost.json"])
     (price,) = [each for each in cost["templating"]["list"] if each["name"] == "price"]
     assert (price["query"], price["label"]) == ("3.25", "EUR per GPU-hour")
-    units = {
-        each["fieldConfig"]["defaults"]["unit"] for each in cost["panels"] if "targets" in each
-    }
+    units = {properties(each)["unit"] for each in cost["panels"] if "targets" in each}
     assert "currencyEUR" in units
     assert "currencyUSD" not in units
 

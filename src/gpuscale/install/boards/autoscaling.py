@@ -202,8 +202,13 @@ def _lags(names: SeriesNames) -> tuple[Panel, ...]:
     )
 
 
+def _condition(sign: str) -> str:
+    """Return the query of conditions: of the one that should not be true, or of those that should."""
+    matchers = f'{_HPA}, status="true", condition{sign}"ScalingLimited"'
+    return f"max by (condition) ({_KSM}_status_condition{{{matchers}}})"
+
+
 def _states() -> tuple[Panel, ...]:
-    condition = f'{_KSM}_status_condition{{{_HPA}, status="true"}}'
     unscheduled = 'kube_pod_status_scheduled{condition="false"} == 1'
     waiting = (
         f"count(({unscheduled}) and on (namespace, pod) "
@@ -212,7 +217,10 @@ def _states() -> tuple[Panel, ...]:
     return (
         yes_or_no(
             "Conditions of the HPA",
-            (Query(f"max by (condition) ({condition})", "{{condition}}"),),
+            (
+                Query(_condition("!="), "{{condition}}"),
+                Query(f"1 - {_condition('=')}", "not {{condition}}"),
+            ),
             "ScalingActive: it gets values. ScalingLimited: it wants more or less than it may.",
         ),
         Panel(

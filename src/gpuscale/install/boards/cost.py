@@ -109,6 +109,8 @@ def _where(settings: BoardSettings) -> tuple[Panel, ...]:
     memory = f"gpuscale_container_gpu_memory_used_bytes{{{_NODE}}}"
     whole = f"sum by (Hostname, gpu) ({memory}) > 0"
     part = f"{memory} / on (Hostname, gpu) group_left () ({whole})"
+    label = names.namespace
+    parts = f'label_replace(sum by ({label}) ({part}), "{label}", "nobody", "{label}", "")'
     return (
         Panel(
             "Cost per hour by namespace, whole GPUs",
@@ -121,7 +123,7 @@ def _where(settings: BoardSettings) -> tuple[Panel, ...]:
         ),
         Panel(
             "Cost per hour by namespace, parts by memory",
-            (Query(f"sum by ({names.namespace}) ({part}) * $price", f"{{{{{names.namespace}}}}}"),),
+            (Query(f"{parts} * $price", f"{{{{{names.namespace}}}}}"),),
             _money(settings),
             "Every GPU split by the memory that containers hold. What has no namespace is nobody's.",
             at_least=0,

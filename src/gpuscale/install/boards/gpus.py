@@ -132,7 +132,13 @@ def _pods(names: SeriesNames) -> tuple[Panel, ...]:
             at_most=100,
         ),
         Panel("Memory by pod", of_pods("sum", "DCGM_FI_DEV_FB_USED"), "mbytes", at_least=0),
-        Panel("Power by pod", of_pods("sum", "DCGM_FI_DEV_POWER_USAGE"), "watt", is_stacked=True),
+        Panel(
+            "Power by pod",
+            of_pods("sum", "DCGM_FI_DEV_POWER_USAGE"),
+            "watt",
+            width=24,
+            is_stacked=True,
+        ),
         Panel(
             "Who has which GPU",
             (
@@ -143,6 +149,7 @@ def _pods(names: SeriesNames) -> tuple[Panel, ...]:
             "mbytes",
             "Memory in use on each GPU that belongs to one pod alone.",
             kind="table",
+            width=24,
         ),
     )
 
@@ -233,6 +240,7 @@ def _faults() -> tuple[Panel, ...]:
             "none",
             "0 is none. It stays until the driver or the agent starts again.",
             kind="table",
+            width=24,
         ),
         Panel(
             "Remapped rows and PCIe replays",

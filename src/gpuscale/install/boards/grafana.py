@@ -26,6 +26,10 @@ _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _ALL = ".*"
 _TAGS = ["gpu", "gpuscale"]
 _HIDE_VARIABLE = 2
+_LEGEND_WIDTH, _AXIS_WIDTH = 400, 70
+"""Pixels. Of panels below each other, so that the same time is at the same place in all of them."""
+_VALUE_COLUMN = "Value"
+"""Of a table with one query; its other columns are labels."""
 
 Json = dict[str, Any]
 
@@ -179,12 +183,18 @@ def _target(panel: Panel, query: Query, index: int) -> Json:
 
 
 def _defaults(panel: Panel) -> Json:
+    """Return what holds for all fields; of a table nothing, because most of its fields are labels."""
+    if panel.kind == "table":
+        return {}
+    return {**_of_values(panel), "custom": _custom(panel)}
+
+
+def _of_values(panel: Panel) -> Json:
     found: Json = {
         "unit": panel.unit,
         "color": {"mode": "thresholds" if panel.thresholds else "palette-classic"},
         "thresholds": {"mode": "absolute", "steps": _steps(panel.thresholds)},
         "mappings": [_words(panel)] if panel.words else [],
-        "custom": _custom(panel),
     }
     if panel.at_least is not None:
         found["min"] = panel.at_least
@@ -199,7 +209,10 @@ def _steps(thresholds: Sequence[Threshold]) -> list[Json]:
 
 
 def _words(panel: Panel) -> Json:
-    texts = {value: {"text": text, "index": at} for at, (value, text) in enumerate(panel.words)}
+    texts = {
+        each.value: {"text": each.text, "color": each.color, "index": at}
+        for at, each in enumerate(panel.words)
+    }
     return {"type": "value", "options": texts}
 
 
@@ -215,10 +228,13 @@ def _custom(panel: Panel) -> Json:
         # A gap is a value that was not there; a line over it would hide that.
         "spanNulls": False,
         "stacking": {"mode": "normal" if panel.is_stacked else "none", "group": "A"},
+        **({"axisWidth": _AXIS_WIDTH} if panel.width == WIDTH else {}),
     }
 
 
 def _overrides(panel: Panel) -> list[Json]:
+    if panel.kind == "table":
+        return [_value_column(panel)]
     return [
         {
             "matcher": {"id": "byFrameRefID", "options": _reference(index)},
@@ -232,17 +248,32 @@ def _overrides(panel: Panel) -> list[Json]:
     ]
 
 
-def _options(panel: Panel) -> Json:
-    latest = {"calcs": ["lastNotNull"], "fields": "", "values": False}
-    legend = {
+def _value_column(panel: Panel) -> Json:
+    """Return how a table's values look; with thresholds, their text has the colour of the threshold."""
+    found = [{"id": name, "value": value} for name, value in _of_values(panel).items()]
+    if panel.thresholds:
+        found.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
+    return {"matcher": {"id": "byName", "options": _VALUE_COLUMN}, "properties": found}
+
+
+def _legend(panel: Panel) -> Json:
+    found: Json = {
         "displayMode": "table",
         "placement": "right",
         "showLegend": True,
         "calcs": ["lastNotNull"],
     }
+    if panel.width == WIDTH:
+        has_right_axis = any(query.axis_unit for query in panel.queries)
+        found["width"] = _LEGEND_WIDTH - (_AXIS_WIDTH if has_right_axis else 0)
+    return found
+
+
+def _options(panel: Panel) -> Json:
+    latest = {"calcs": ["lastNotNull"], "fields": "", "values": False}
     match panel.kind:
         case "timeseries":
-            return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
+            return {"legend": _legend(panel), "tooltip": {"mode": "multi", "sort": "desc"}}
         case "state-timeline":
             return {"mergeValues": True, "showValue": "auto", "legend": {"showLegend": True}}
         case "table":

@@ -29,13 +29,22 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """A text that stands for a value, in its colour."""
+
+    value: str
+    text: str
+    color: str
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
     """One panel. Its place follows from the panels before it."""
 
     title: str
     queries: tuple[Query, ...]
     unit: str
-    """Grafana's name of it, such as `percent`, `watt` or `mbytes` (MiB)."""
+    """Grafana's name of it, such as `percent`, `watt` or `mbytes` (MiB); of a table, of its values."""
     description: str = ""
     kind: Kind = "timeseries"
     width: int = 12
@@ -47,8 +56,7 @@ class Panel:
     is_stacked: bool = False
     has_steps: bool = False
     """Whether a value holds until the next, as counts do."""
-    words: tuple[tuple[str, str], ...] = ()
-    """Texts that stand for values."""
+    words: tuple[Word, ...] = ()
 
     @property
     def is_instant(self) -> bool:
@@ -57,15 +65,14 @@ class Panel:
 
 
 def yes_or_no(title: str, queries: tuple[Query, ...], description: str) -> Panel:
-    """Return a panel of what is 1 or 0 over time."""
+    """Return a panel of what is 1 or 0 over time, and should be 1."""
     return Panel(
         title,
         queries,
         "short",
         description,
         kind="state-timeline",
-        words=(("0", "no"), ("1", "yes")),
-        thresholds=(Threshold(0, "red"), Threshold(1, "green")),
+        words=(Word("0", "no", "red"), Word("1", "yes", "green")),
     )
 
 
