@@ -6,6 +6,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("gpuscale", deadline=None)  # a busy machine is no fault of the example
+settings.load_profile("gpuscale")
 
 _PROGRAMS = {"browser": "chromium", "prometheus": "prometheus", "kubectl": "kubectl"}
 _PACKAGES = {"browser": "chromium", "prometheus": "prometheus", "kubectl": "kubernetes-client"}

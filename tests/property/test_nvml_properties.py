@@ -10,7 +10,7 @@ from gpuscale.gpu.nvml.faults import REASONS
 from gpuscale.gpu.nvml.plan import EVENT_FIELDS, READABLE
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.nvml.windows import ProcessSample, mean_percent, process_uses
+from gpuscale.gpu.nvml.windows import ProcessSample, ProcessUse, mean_percent, process_uses
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml, FakeProcess
 
 stamps = st.integers(0, 2**63)
@@ -35,7 +35,12 @@ def test_mean_lies_among_the_samples_or_is_none(samples, since):
 
 @given(
     st.lists(
-        st.builds(ProcessSample, st.integers(0, 3), stamps, percents, percents, percents, percents)
+        st.builds(
+            ProcessSample,
+            st.integers(0, 3),
+            stamps,
+            st.builds(ProcessUse, percents, percents, percents, percents),
+        )
     ),
     stamps,
 )
