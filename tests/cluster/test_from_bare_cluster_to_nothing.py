@@ -202,7 +202,7 @@ def upgrade(cluster, watch, values):
     assert all("--collect-interval=500ms" in words for words in cluster.arguments("node-agent"))
     count = len(cluster.pods())
     cluster.wait(lambda: len(watch.seen[-1].power) == count, "the new metric to have values")
-    seen = watch.since(started)
+    seen = [each for each in watch.since(started) if each.is_answered]
     assert all(each.is_good and each.values for each in seen), seen
     assert {watts for each in seen for watts in each.power.values()} == {POWER_WATTS}
     changed = cluster.plane.get("hpa", "vision-api-gpu")["spec"]
@@ -341,6 +341,7 @@ class Seen:
     """What there was to see at one moment."""
 
     at: float
+    is_answered: bool = False
     active: str = ""
     """Of the HPA's condition ScalingActive."""
     wanted: int = 0
@@ -365,7 +366,7 @@ class Watch(Watching):
             _, hpa = ask(connection, HPA)
             values = {name: _values(connection, name) for name in (UTILIZATION, POWER)}
         except (OSError, HTTPException):
-            return Seen(at)
+            return Seen(at)  # A busy machine: the API server did not answer in time.
         status = hpa["status"] if "spec" in hpa else {}
         active = [
             f"{each['status']} {each['reason']}"
@@ -373,7 +374,7 @@ class Watch(Watching):
             if each["type"] == "ScalingActive"
         ]
         wanted = status.get("desiredReplicas", 0)
-        return Seen(at, " ".join(active), wanted, values[UTILIZATION], values[POWER])
+        return Seen(at, True, " ".join(active), wanted, values[UTILIZATION], values[POWER])
 
 
 def _values(connection, metric):
