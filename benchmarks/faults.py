@@ -1,7 +1,7 @@
-"""Let each part of the loop crash, and write what came of it: `python benchmarks/faults.py`.
+"""Let parts of the loop crash, each and two at once, and write the outcome: `python benchmarks/faults.py`.
 
 Runs tests/cluster/test_faults.py, keeps its results in results/faults.json and brings the table in
-docs/faults.md up to date. Takes two minutes, and the programs that `make cluster-tools` builds.
+docs/faults.md up to date. Takes two to three minutes, and the programs that `make cluster-tools` builds.
 """
 
 import json
@@ -73,12 +73,11 @@ def table(document) -> str:
 
 
 def reasons(fault) -> str:
-    """Return the reasons that HPAs gave for not scaling."""
-    found = sorted({reason for _, reason, _ in fault["saw"]})
-    if found:
-        return ", ".join(f"`{reason}`" for reason in found)
-    away_s = fault["unreachable_s"]
-    return f"the API server gave no answer for {away_s:.1f} s" if away_s else "never"
+    """Return the reasons that HPAs gave for not scaling, and how long there was nobody to ask."""
+    found = [f"`{reason}`" for reason in sorted({reason for _, reason, _ in fault["saw"]})]
+    if away_s := fault["unreachable_s"]:
+        found.append(f"the API server gave no answer for {away_s:.1f} s")
+    return ", ".join(found) or "never"
 
 
 def stays(fault) -> str:

@@ -1,4 +1,5 @@
-"""Each part of a running loop crashes under load: no wrong decision is made, and all comes back by itself.
+"""Parts of a running loop crash under load, each and two at once: no wrong decision is made, and all comes
+back by itself.
 
 The load is constant, so the right count is the one from before. Whatever is served meanwhile is the true
 value, or none.
@@ -31,7 +32,7 @@ RESULTS = "GPUSCALE_FAULT_RESULTS"
 DOWN_S = 3.0
 """How long a part stays away once its absence shows: three looks of the HPA controller."""
 LOOKS_AFTER = 3
-METRICS_API = "metrics API"
+METRICS_API, AGENT = "metrics API", "agent gpu-a"
 
 
 def _load(name):
@@ -53,20 +54,36 @@ def is_scaling(seen, *names):
 
 @dataclass(frozen=True)
 class Fault:
-    part: str
+    parts: tuple[str, ...]
+    """They crash together, and come back in the reverse order."""
     shows: object
-    """Tells whether something was seen of the part's absence."""
+    """Tells whether something was seen of their absence."""
     keeps_available: bool = False
     """Whether the API has to stay available: its answers become `no data`."""
 
+    @property
+    def name(self):
+        return " and ".join(self.parts)
+
+
+def nobody_scales(seen):
+    return not any(is_scaling(seen, *REAL.REPLICAS))
+
+
+def api_server_is_away(seen):
+    return seen.fault
+
 
 FAULTS = [
-    Fault(METRICS_API, lambda seen: not any(is_scaling(seen, *REAL.REPLICAS))),
-    Fault("agent gpu-a", lambda seen: not all(is_scaling(seen, "by-external")), True),
-    Fault("prometheus", lambda seen: not any(is_scaling(seen, *REAL.REPLICAS)), True),
-    Fault("kube-apiserver", lambda seen: seen.fault),
-    Fault("etcd", lambda seen: seen.fault),
-    Fault("kube-controller-manager", lambda seen: True, True),
+    Fault((METRICS_API,), nobody_scales),
+    Fault((AGENT,), lambda seen: not all(is_scaling(seen, "by-external")), True),
+    Fault(("prometheus",), nobody_scales, True),
+    Fault(("kube-apiserver",), api_server_is_away),
+    Fault(("etcd",), api_server_is_away),
+    Fault(("kube-controller-manager",), lambda seen: True, True),
+    Fault((METRICS_API, "prometheus"), nobody_scales),
+    Fault(("prometheus", AGENT), nobody_scales, True),
+    Fault((AGENT, "kube-apiserver"), api_server_is_away),
 ]
 
 
@@ -154,22 +171,24 @@ def test_the_server_tells_how_late_its_values_come(loop):
     assert found["total"] == pytest.approx(sum(found.values()) - found["total"])
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.part.replace(" ", "-"))
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
 def test_a_crash_changes_no_count_and_all_comes_back_by_itself(loop, results, fault):
     values = true_values(loop)
     before = wait_for_good(loop, time.monotonic())
 
     killed = time.monotonic()
-    loop.kill(fault.part)
+    for part in fault.parts:
+        loop.kill(part)
     wait_until(
         lambda: any(fault.shows(seen) for seen in loop.watch.since(killed)),
-        f"the absence of {fault.part} to show",
+        f"the absence of {fault.name} to show",
         LIMIT_S,
     )
     time.sleep(DOWN_S)
-    looks = 0 if fault.part == METRICS_API else loop.asked_by_hpas()
+    looks = 0 if METRICS_API in fault.parts else loop.asked_by_hpas()
     restarted = time.monotonic()
-    loop.restart(fault.part)
+    for part in reversed(fault.parts):
+        loop.restart(part)
     wait_for_good(loop, restarted)
     wait_for_looks(loop, looks + 1)
     back_s = time.monotonic() - restarted
@@ -186,7 +205,7 @@ def test_a_crash_changes_no_count_and_all_comes_back_by_itself(loop, results, fa
         assert all(each.is_available for each in shown)
     results["faults"].append(
         {
-            "part": fault.part,
+            "part": fault.name,
             "saw": sorted({told for each in shown for told in _told(each)}),
             "unreachable_s": _unreachable_s(seen),
             "stayed_available": all(each.is_available for each in shown),
