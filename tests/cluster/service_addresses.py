@@ -17,6 +17,7 @@ from gpuscale.kube.settings import KubeSettings
 
 API_SERVER = ("10.0.0.1", 443)
 """The Service `kubernetes`; no endpoints are kept for it here."""
+_CLOSE_S = 1.0
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
@@ -134,9 +135,12 @@ async def _copy_bytes(from_end, to_end):
 
 
 async def _close(end):
+    """Let what was written arrive, and wait no longer for an end that reads nothing any more."""
     with suppress(OSError, asyncio.CancelledError):
         end[1].close()
-        await end[1].wait_closed()
+        async with asyncio.timeout(_CLOSE_S):
+            await end[1].wait_closed()
+    end[1].transport.abort()
 
 
 def _address(service):
