@@ -13,7 +13,7 @@ from gpuscale.kube.simulated.pod_status import AT_ONCE, PodTimes
 from gpuscale.kube.writing import WritingClient
 from gpuscale.testing.cluster.plane import ControlPlane
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 60.0
 MakeKubelet = Callable[[WritingClient, PodTimes | Times], SimulatedKubelet]
 
 
