@@ -32,7 +32,9 @@ _BEFORE = 3
 _EVERY_S = 0.5
 _ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _USAGE = {facts.UTILIZATION: 1.0, _ENGINE: 100.0}
-"""What tells how busy a GPU is, and the percent that 1 stands for; MIG instances only have the latter."""
+"""What tells how busy a GPU is, and the percent that 1 stands for. The latter is for MIG instances, which
+have no other; of whole GPUs it is read more seldom, and would still tell of the load before."""
+_INSTANCE = "GPU_I_ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ class PulseWatch:
         """Return how busy the busiest GPU of these pods is, and why that can't be told."""
         looks = await self._agents.read(self._around)
         names = {facts.name(pod) for pod in pods}
-        seen = list(_percents(looks, self._look.namespace, names))
+        seen = list(busy_percents(looks, self._look.namespace, names))
         if seen:
             return max(seen), f"the busiest GPU of these pods is {max(seen):g} % busy"
         faults = [f"{look.node}: {look.fault}" for look in looks if look.fault]
@@ -271,13 +273,15 @@ def _around(snapshot: Snapshot, look: HpaLook) -> Snapshot:
     return Snapshot(snapshot.now_ms, looks={"nodes": snapshot.looks["nodes"], "pods": Look(agents)})
 
 
-def _percents(looks: Iterable[AgentLook], namespace: str, names: set[str]) -> Iterable[float]:
+def busy_percents(looks: Iterable[AgentLook], namespace: str, names: set[str]) -> Iterable[float]:
+    """Return how busy the GPUs and MIG instances of some pods are, in percent."""
     for look in looks:
         for name, percent in _USAGE.items():
             for sample in look.families[name].samples if name in look.families else ():
                 labels = dict(sample.labels)
                 is_ours = labels.get("namespace") == namespace and labels.get("pod") in names
-                if is_ours and isfinite(sample.value):
+                is_meant = name != _ENGINE or bool(labels.get(_INSTANCE))
+                if is_ours and is_meant and isfinite(sample.value):
                     yield sample.value * percent
 
 

@@ -8,8 +8,9 @@ from gpuscale.core.documents import Document
 from gpuscale.core.errors import UsageError
 from gpuscale.doctor.pulse import HOPS, Hop, HopTime, LoadCount, Observer, Pulse, Sight, Stage
 from gpuscale.doctor.pulse_report import fix_for, pulse_document, pulse_lines
-from gpuscale.doctor.pulse_watch import choose
-from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.doctor.pulse_watch import busy_percents, choose
+from gpuscale.doctor.snapshot import AgentLook, HpaLook, Snapshot
+from gpuscale.exposition.families import Family, Sample
 from gpuscale.objects.manifests import read_manifest
 
 START_MS = 10_000
@@ -200,3 +201,19 @@ def test_an_hpa_without_a_target_is_refused():
 @pytest.mark.parametrize("hop", HOPS)
 def test_each_hop_that_is_stuck_has_a_fix_with_a_command(hop):
     assert "kubectl " in fix_for(hop, look("web"))
+
+
+def test_gpus_are_as_busy_as_their_utilization_says_and_instances_as_their_engine():
+    pod = (("namespace", "ml"), ("pod", "model-1"))
+    engine, utilization = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"
+    families = {
+        utilization: [Sample(pod, 40), Sample((("namespace", "ml"), ("pod", "other")), 99)],
+        # Of the whole GPU it still tells of a load that has gone.
+        engine: [Sample(pod, 1.0), Sample((("GPU_I_ID", "7"), *pod), 0.25)],
+    }
+    look = AgentLook(
+        "gpu-1",
+        "gpuscale/agent",
+        {name: Family(name, "gauge", "", tuple(samples)) for name, samples in families.items()},
+    )
+    assert sorted(busy_percents([look], "ml", {"model-1"})) == [25, 40]
