@@ -260,10 +260,7 @@ class _Connection:
                 _log.exception("answering %s broke off", request.path)
                 response = text_response("500 Internal Server Error\n", 500)
         if isinstance(response.body, bytes):
-            body = b"" if request.method == "HEAD" else response.body
-            headers = {**response.headers, "Content-Length": str(len(response.body))}
-            self._writer.write(self._bytes(response.status, headers, body))
-            await self._writer.drain()
+            await self._send_whole(response, response.body, is_head=request.method == "HEAD")
         else:
             await self._stream(request, response, response.body)
 
@@ -272,13 +269,14 @@ class _Connection:
         self._writer.write(self._send(h11.Data(data=piece)))
         await self._writer.drain()
 
-    def _bytes(self, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Return a whole answer; a client that broke the protocol gets nothing more."""
-        parts = [self._send(_head_of(status, headers))]
-        if body:
+    async def _send_whole(self, response: Response, body: bytes, *, is_head: bool = False) -> None:
+        headers = {**response.headers, "Content-Length": str(len(body))}
+        parts = [self._send(_head_of(response.status, headers))]
+        if body and not is_head:
             parts.append(self._send(h11.Data(data=body)))
         parts.append(self._send(h11.EndOfMessage()))
-        return b"".join(parts)
+        self._writer.write(b"".join(parts))
+        await self._writer.drain()
 
     async def _stream(
         self,
@@ -311,14 +309,9 @@ class _Connection:
         if self._protocol.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         text = f"{status} {_PHRASES.get(status, '')}: {why}\n".encode()
-        headers = {
-            "Content-Type": TEXT_TYPE,
-            "Content-Length": str(len(text)),
-            "Connection": "close",
-        }
+        headers = {"Content-Type": TEXT_TYPE, "Connection": "close"}
         with suppress(ConnectionError, TimeoutError):
-            self._writer.write(self._bytes(status, headers, text))
-            await self._writer.drain()
+            await self._send_whole(Response(text, status, headers), text)
             await self._linger()
 
     async def _linger(self) -> None:
@@ -347,5 +340,5 @@ def _request(head: h11.Request) -> Request:
 
 def _head_of(status: int, headers: Mapping[str, str]) -> h11.Response:
     date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
-    pairs = [(name, value) for name, value in {"Date": date, **headers}.items()]
+    pairs = list({"Date": date, **headers}.items())
     return h11.Response(status_code=status, reason=_PHRASES.get(status, ""), headers=pairs)

@@ -83,9 +83,10 @@ def gpu_sources(
 
     sources: list[tuple[Source, int]] = [
         *_profiling(caller, GpmTarget(gpu), fields, settings),
-        (Utilization(caller, gpu, fields, settings, poller, shift_of(index)), 0),
         (MemoryCalls(caller, gpu, MEMORY, fields, retry_ms), periods["read"]),
     ]
+    if not UTILIZATION_FIELDS.isdisjoint(fields):  # polled for as long as it is there
+        sources.append((Utilization(caller, gpu, fields, settings, poller, shift_of(index)), 0))
     for pace in _PACES:
         rows = [row for row in ROWS if row.pace == pace and row is not MEMORY]
         sources.append((PlainCalls(caller, gpu, rows, fields, retry_ms), periods[pace]))

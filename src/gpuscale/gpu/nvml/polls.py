@@ -93,12 +93,11 @@ class Poller:
         """Return whether the thread is still there."""
         return self._thread is not None and self._thread.is_alive()
 
-    def watch(self, handle: Handle, *, is_wanted: bool = True) -> Polls:
-        """Return where the figures of a GPU will be, if they are wanted at all."""
+    def watch(self, handle: Handle) -> Polls:
+        """Return where the figures of a GPU will be."""
         polls = Polls(self._period_ms)
-        if is_wanted:
-            with self._lock:
-                self._targets[polls] = (handle, Retry(self._retry_ms))
+        with self._lock:
+            self._targets[polls] = (handle, Retry(self._retry_ms))
         return polls
 
     def leave(self, polls: Polls) -> None:

@@ -54,7 +54,7 @@ class Utilization:
     Args:
         caller: of the GPU.
         handle: of the GPU.
-        fields: which of the two.
+        fields: which of the two, or both.
         settings: windows, and the pace of looking into the driver's buffers.
         poller: asks for the driver's figures beside the reads.
         shift: of the turns of looking into the buffers.
@@ -73,7 +73,7 @@ class Utilization:
         self._caller = caller
         self._handle = handle
         self._poller = poller
-        self._polls = poller.watch(handle, is_wanted=bool(self.fields))
+        self._polls = poller.watch(handle)
         turns = {
             GPU_UTIL: Turns(settings.utilization_period_ms, shift),
             MEMORY_UTIL: Turns(settings.memory_utilization_period_ms, shift),
