@@ -23,11 +23,15 @@ def is_inside():
     return os.environ.get(_INSIDE) == "1"
 
 
+def absent_programs():
+    """Return what can be installed and is not there."""
+    return [name for name in _PROGRAMS if shutil.which(name) is None]
+
+
 @cache
 def missing():
     """Return why there can be no network of one's own here; None where there can."""
-    absent = [name for name in _PROGRAMS if shutil.which(name) is None]
-    if absent:
+    if absent := absent_programs():
         return f"needs {', '.join(absent)}; install Debian's packages util-linux and iproute2"
     done = subprocess.run([*_UNSHARE, "sh", "-c", _TRY], capture_output=True, text=True)
     said = done.stderr.strip()

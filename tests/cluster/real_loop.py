@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -33,6 +33,7 @@ from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.podresources import PodResources
 
 sys.path.insert(0, str(Path(__file__).parent))
+from stacked import Stacked
 from watching import Watching, ask
 
 GROUP_VERSIONS = (
@@ -151,7 +152,7 @@ def hpa(name):
     }
 
 
-class RealLoop:
+class RealLoop(Stacked):
     """All parts, running, for as long as the `with` lasts."""
 
     def __init__(self, folder):
@@ -161,15 +162,6 @@ class RealLoop:
         self.kubelets = {}
         self.available_s = None
         """From the start of the metrics API's process until its APIServices were seen to be available."""
-
-    def __enter__(self):
-        with ExitStack() as stack:
-            self._start(stack)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_):
-        self._stack.close()
 
     def kill(self, name):
         self.parts[name].kill() if name in self.parts else self.plane.kill(name)

@@ -39,6 +39,7 @@ from gpuscale.testing.podresources import PodResources
 from gpuscale.testing.prometheus import serve
 
 sys.path.insert(0, str(Path(__file__).parent))
+from stacked import Stacked
 from terminal import CTRL_C, CTRL_D, Terminal
 from upstream_kinds import upstream_kinds
 
@@ -103,22 +104,13 @@ def service(name, namespace="default", **spec):
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-class Cluster:
+class Cluster(Stacked):
     """A cluster with everything from GPU to HPA, and the doctor for it."""
 
     def __init__(self, folder):
         self.folder = folder
         self.renamed = False
         self.scraped = True
-
-    def __enter__(self):
-        with ExitStack() as stack:
-            self._start(stack)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_):
-        self._stack.close()
 
     def logs(self):
         return self.plane.logs()

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
@@ -29,6 +29,9 @@ from gpuscale.testing.cluster import (
     wait_until,
 )
 from gpuscale.testing.podresources import PodResources
+
+sys.path.insert(0, str(Path(__file__).parent))
+from stacked import Stacked
 
 pytestmark = [
     pytest.mark.cluster,
@@ -71,21 +74,12 @@ AGENT, API, PROMETHEUS = (
 )
 
 
-class Installed:
+class Installed(Stacked):
     """A cluster with gpuscale installed, and its pods' programs."""
 
     def __init__(self, folder):
         self.folder = folder
         self.programs = {}
-
-    def __enter__(self):
-        with ExitStack() as stack:
-            self._start(stack)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_):
-        self._stack.close()
 
     def logs(self):
         own = "\n".join(f"--- {name}\n{each.log_tail()}" for name, each in self.programs.items())
