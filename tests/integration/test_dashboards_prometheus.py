@@ -22,7 +22,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from aiohttp.test_utils import unused_port
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.exporter.pattern import FIRST_PID
@@ -39,6 +38,7 @@ from gpuscale.install.boards.catalogue import boards
 from gpuscale.install.boards.grafana import board_json
 from gpuscale.install.boards.settings import BoardSettings, board_settings
 from gpuscale.install.values import Prometheus, Values, ValuesSpec
+from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml
 from gpuscale.testing.podresources import PodResources
 
@@ -128,19 +128,23 @@ def record_split_gpu(path):
 
 
 def agent(stack, folder, node, gpus, socket):
-    port = unused_port()
     command = (
         GPUSCALE,
         "exporter",
         f"--gpu={gpus}",
-        f"--address=127.0.0.1:{port}",
+        "--address=127.0.0.1:0",
         "--collect-interval=500ms",
         "--kubernetes",
         f"--pod-resources-kubelet-socket={socket}",
         f"--proc-root={folder / 'proc'}",
     )
     stack.enter_context(process(folder, node, *command, NODE_NAME=node))
-    return port
+
+    def port():
+        found = re.search(r"listening on port (\d+)", (folder / f"{node}.log").read_text())
+        return found and int(found[1])
+
+    return until(port, f"{node} to listen")
 
 
 def simulated_processes(folder):
@@ -204,8 +208,8 @@ def world(tmp_path_factory):
     with ExitStack() as stack:
         nodes = agents(stack, folder)
         cluster = stack.enter_context(cluster_page())
-        ports = {name: unused_port() for name in HONOURS}
-        api = unused_port()
+        api, *own = free_ports(1 + len(HONOURS))
+        ports = dict(zip(HONOURS, own, strict=True))
         (folder / "rules.yaml").write_text(RULES)
         command = (
             GPUSCALE,
