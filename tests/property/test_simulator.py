@@ -7,6 +7,7 @@ from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.objects.pods import PodPhase
 from gpuscale.scheduling.resources import gpu_count
 from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.jobs import job_progress
 from gpuscale.sim.pipeline import VirtualPipeline
 from gpuscale.sim.setup import load_setup
 from gpuscale.sim.world import World
@@ -93,6 +94,7 @@ def test_pods_gpus_nodes_and_requests_are_conserved(
         check_gpus(world)
         check_pools(world, largest)
         check_requests(world)
+        check_jobs(world, copies)
         assert len(world.cluster.completed_jobs) <= len(world.cluster.jobs) <= copies
 
 
@@ -118,6 +120,13 @@ def check_requests(world):
         kept = service.served + service.waiting + service.rejected
         assert abs(kept - service.arrived) < 1e-6 * max(1.0, service.arrived)
         assert 0 <= service.waiting <= 500
+
+
+def check_jobs(world, copies):
+    jobs = job_progress(world)["train"]
+    assert jobs.submitted == jobs.pending + jobs.running + jobs.succeeded <= jobs.planned == copies
+    assert min(jobs.pending, jobs.running, jobs.succeeded) >= 0
+    assert jobs.succeeded >= len(world.cluster.completed_jobs)
 
 
 def test_the_default_counters_are_what_a_scenario_without_a_csv_gets():

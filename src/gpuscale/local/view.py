@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.hpa.targets import targets_cell
-from gpuscale.objects.pods import Pod, PodPhase
+from gpuscale.objects.pods import Pod
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import FINISHED
 from gpuscale.sim.document import document, events
+from gpuscale.sim.jobs import job_progress
 from gpuscale.sim.recorder import Recorder
 from gpuscale.sim.service import Service
 from gpuscale.sim.world import World
@@ -164,16 +165,24 @@ class LiveView:
             "age": (now_ms - pod.metadata.creation_ms) / 1000,
         }
 
-    def _jobs(self) -> dict[str, int]:
-        cluster = self._world.cluster
-        running = [pod for pod in cluster.pods.values() if pod.status.phase is PodPhase.RUNNING]
-        active = sum(
-            1 for pod in running if pod.metadata.owner and pod.metadata.owner.kind == "Job"
-        )
+    def _jobs(self) -> dict[str, object]:
+        """Return the Jobs in all, and a row for each Job of the scenario with its copies."""
+        progress = job_progress(self._world)
         return {
             "total": len(self._world.setup.jobs),
-            "active": active,
-            "completed": len(cluster.completed_jobs),
+            "active": sum(jobs.running for jobs in progress.values()),
+            "completed": len(self._world.cluster.completed_jobs),
+            "workloads": [
+                {
+                    "name": name,
+                    "planned": jobs.planned,
+                    "submitted": jobs.submitted,
+                    "pending": jobs.pending,
+                    "running": jobs.running,
+                    "succeeded": jobs.succeeded,
+                }
+                for name, jobs in progress.items()
+            ],
         }
 
 

@@ -4,6 +4,7 @@ Only bookkeeping lives here. Who creates pods, places them, starts them or adds 
 named for it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -34,6 +35,8 @@ class Cluster:
         self.services: dict[str, Service] = {}
         self.hpas: dict[str, HorizontalPodAutoscaler] = {}
         self.completed_jobs: set[str] = set()
+        self.succeeded_pods: Counter[str] = Counter()
+        """Job key to how many of its pods have succeeded, those included that left with their node."""
         self.version = 0
         """Grows with every change of a pod or node, so that what was counted can be kept until then."""
         self.devices: dict[str, list[str | None]] = {}
@@ -112,7 +115,10 @@ class Cluster:
 
     def set_status(self, key: str, status: PodStatus) -> None:
         """Replace a pod's status; a finished pod gives its GPUs back."""
-        self._put(replace(self.pods[key], status=status))
+        pod = self.pods[key]
+        self._put(replace(pod, status=status))
+        if status.phase is PodPhase.SUCCEEDED and pod.status.phase is not PodPhase.SUCCEEDED:
+            self._count_success(pod)
         if status.phase in FINISHED:
             self.release_devices(key)
 
@@ -171,6 +177,11 @@ class Cluster:
             for pod in self.pods.values()
             if not pod.spec.node_name and pod.metadata.deletion_ms is None
         ]
+
+    def _count_success(self, pod: Pod) -> None:
+        owner = pod.metadata.owner
+        if owner is not None and owner.kind == "Job":
+            self.succeeded_pods[f"{pod.metadata.namespace}/{owner.name}"] += 1
 
     def _put(self, pod: Pod) -> None:
         self.pods[pod.metadata.key] = pod

@@ -82,7 +82,7 @@ def _reconcile_job(cluster: Cluster, job: Job, now_ms: int) -> list[str]:
     if job.metadata.key in cluster.completed_jobs:
         return []
     pods = cluster.owned_by("Job", job.metadata.namespace, job.metadata.name)
-    succeeded = sum(1 for pod in pods if pod.status.phase is PodPhase.SUCCEEDED)
+    succeeded = cluster.succeeded_pods[job.metadata.key]
     if succeeded >= job.completions:
         cluster.completed_jobs.add(job.metadata.key)
         cluster.event(now_ms, "Completed", f"Job/{job.metadata.name}", "Job completed")

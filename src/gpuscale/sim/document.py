@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpuscale.objects.hpa import MetricTarget
 from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.events import Event
+from gpuscale.sim.jobs import job_progress
 from gpuscale.sim.recorder import Recorder
 from gpuscale.sim.site import Site
 
@@ -61,6 +62,10 @@ def row(
         values[f"queue/{name}"] = round(service.waiting, _DIGITS)
         values[f"replicas/{name}/ready"] = world.ready_pods(key)
     values |= _hpa_values(world, hpas)
+    for name, jobs in job_progress(world).items():
+        values[f"jobs/{name}/pending"] = jobs.pending
+        values[f"jobs/{name}/running"] = jobs.running
+        values[f"jobs/{name}/succeeded"] = jobs.succeeded
     values["pods/pending"] = world.pending_pods()
     for name in world.cloud.pools:
         ready, total = world.cloud.sizes(name)
@@ -99,6 +104,15 @@ def summary(world: Site) -> dict[str, object]:
         "duration": world.seconds(now_ms),
         "hpas": _hpa_summaries(world, log),
         "nodePools": _pool_summaries(world, log),
+        "jobs": {
+            name: {
+                "submitted": jobs.submitted,
+                "pending": jobs.pending,
+                "running": jobs.running,
+                "succeeded": jobs.succeeded,
+            }
+            for name, jobs in job_progress(world).items()
+        },
         "completedJobs": len(world.cluster.completed_jobs),
         "submittedJobs": len(world.cluster.jobs),
         "gpuHours": round(sum(rental.hours(now_ms) * rental.gpus for rental in rentals), 4),
