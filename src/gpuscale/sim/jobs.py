@@ -11,7 +11,7 @@ from gpuscale.sim.site import Site
 class JobProgress:
     """One Job of the scenario, all its copies together.
 
-    The unit is one completion, so that a Job with `completions: 20` and 20 copies of a Job with one look alike.
+    The unit is one completion: a Job with `completions: 20` and 20 copies of a Job with one look alike.
     Nothing gets lost: submitted = pending + running + succeeded.
     """
 
@@ -19,7 +19,7 @@ class JobProgress:
     """What the scenario will have submitted at its end."""
     submitted: int
     pending: int
-    """Submitted, and no pod of it runs: it waits for a node, for its image, or for the Job's `parallelism`."""
+    """Submitted, and no pod of it runs: it waits for a node, its image, or the Job's `parallelism`."""
     running: int
     """A container computes for it."""
     succeeded: int

@@ -97,15 +97,16 @@ def test_aks_jobs_queue_run_and_end_in_the_series_and_the_summary():
         name = "jobs/samples-tf-mnist-demo"
         return tuple(series[f"{name}/{key}"][index] for key in ("pending", "running", "succeeded"))
 
-    # Submitted at 60 s. The first node turns a job around in 15 s of image and 100 s of work: it starts one at
-    # 75, 190, 305 s ... Nodes two and three are asked for at 90 s (30 s unschedulable), there at 270 s, and start
-    # jobs at 285, 400 s ... Within the first 15 s of each turn the job is pending, and no other one runs.
+    # Submitted at 60 s. The first node turns a job around in 15 s of image and 100 s of work: it starts
+    # one at 75, 190, 305 s ... Nodes two and three are asked for at 90 s (30 s unschedulable), there at
+    # 270 s, and start jobs at 285, 400 s ... In the first 15 s of each turn its job is still pending.
     assert counts(45.0) == (0, 0, 0)
     assert counts(90.0) == (19, 1, 0)
     assert counts(180.0) == (19, 0, 1)
     assert counts(300.0) == (16, 2, 2)
     assert counts(315.0) == (15, 3, 2)
-    # By 960 s the first node ended 7 and the others 6 each; its 8th job, the 20th, ends at 75 + 7 x 115 + 100 s.
+    # By 960 s the first node ended 7 and the others 6 each; its 8th, the 20th of all, ends at 980 s:
+    # 75 + 7 x 115 + 100.
     assert counts(960.0) == (0, 1, 19)
     assert counts(990.0) == (0, 0, 20)
     assert document["summary"]["jobs"] == {

@@ -62,7 +62,7 @@ def test_completions_are_counted_from_submission_to_success():
 
 def test_what_succeeded_stays_so_when_its_node_leaves():
     site = world()
-    # Two nodes are empty from 410 s at the latest and leave within the 60 s, a scan each, before the Job's end.
+    # Two nodes are empty from 410 s at the latest and leave 60 s later, long before the Job's end.
     assert at(site, 600) == JobProgress(4, 4, 0, 1, 3)
     assert site.cloud.sizes("gpu") == (1, 1)
     at(site, 1200)
