@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shutil
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -117,6 +118,7 @@ class TwoServices(FAKE.FakeRun):
         }
         hpa = {**now["hpas"][0], "name": "vision-hpa", "reference": "Deployment/vision-api"}
         hpa["targets"] = "<unknown>/30, 12/50"
+        hpa["metrics"] = [FAKE.metric_figure(None, 30), FAKE.metric_figure(12, 50)]
         return {**now, "workloads": [*now["workloads"], second], "hpas": [*now["hpas"], hpa]}
 
 
@@ -228,6 +230,11 @@ async def drag(page, chart, start, end):
     await page.mouse.up()
 
 
+def rounded(value, step):
+    """Return a number as people round it, half away from zero, without zeros at its end."""
+    return f"{Decimal(str(value)).quantize(Decimal(step), ROUND_HALF_UP).normalize():f}"
+
+
 # ---- numbers
 
 
@@ -236,10 +243,14 @@ async def test_page_shows_the_numbers_of_the_state(open_page, served):
     await expect(stage(page, "load")).to_have_text("18.4")
     state = served.run.state()
     workload, hpa = state["workloads"][0], state["hpas"][0]
-    value, target = hpa["targets"].split("/")
     utils = [gpu["util"] for node in state["nodes"] for gpu in node["gpus"]]
-    await expect(stage(page, "value")).to_have_text(value)
-    await expect(stage(page, "value", "target")).to_have_text(f"target {target}")
+    # The column writes a fraction as kubectl does, in thousandths; the tile has the plain number.
+    await expect(stage(page, "value")).to_have_text(rounded(served.run.value, "0.1"))
+    await expect(stage(page, "value", "target")).to_have_text("target 20")
+    await expect(stage(page, "value", "note")).to_have_text(
+        f"{rounded(served.run.value / 20, '0.01')} times the target"
+    )
+    await expect(page.locator('[data-part="facts"]')).to_contain_text(hpa["targets"])
     await expect(stage(page, "gpus")).to_have_text(f"{sum(utils) / len(utils):.1f}%")
     await expect(stage(page, "replicas")).to_have_text(str(workload["ready"]))
     await expect(stage(page, "replicas", "wanted")).to_have_text(f"ready, {hpa['desired']} wanted")

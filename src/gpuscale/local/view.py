@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.hpa.targets import targets_cell
+from gpuscale.local.metric_figures import metric_figures
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import FINISHED
@@ -130,11 +131,13 @@ class LiveView:
     def _hpa(self, key: str) -> dict[str, object]:
         hpa = self._world.cluster.hpas[key]
         decision = self._controller.decisions.get(key)
+        statuses = decision.metrics if decision else ()
         target = self._controller.target(hpa)
         return {
             "name": hpa.metadata.name,
             "reference": f"{hpa.target.kind}/{hpa.target.name}",
-            "targets": targets_cell(hpa, decision.metrics if decision else ()),
+            "targets": targets_cell(hpa, statuses),
+            "metrics": metric_figures(hpa, statuses),
             "min": hpa.min_replicas,
             "max": hpa.max_replicas,
             "current": target.scale.spec_replicas,

@@ -308,7 +308,7 @@ class FakeRun:
         }
 
     def _hpa(self):
-        shown = "<unknown>" if self.value is None else f"{self.value:g}"
+        shown = "<unknown>" if self.value is None else f"{self.value * 1000:g}m"
         current = len(self.pods)
         ratio = (
             "no value"
@@ -319,6 +319,7 @@ class FakeRun:
             "name": "gpu-hpa",
             "reference": f"Deployment/{WORKLOAD}",
             "targets": f"{shown}/{TARGET:g}",
+            "metrics": [metric_figure(self.value, TARGET)],
             "min": 1,
             "max": 4,
             "current": current,
@@ -390,6 +391,12 @@ class FakeRun:
         if rate is not None and rate > self.max_rate:
             raise ValueError(f"found {rate:g} requests/s, expected at most {self.max_rate}")
         self.manual = rate
+
+
+def metric_figure(value, target, unit=""):
+    """Return a metric as the live loop's state has it."""
+    ratio = None if value is None else value / target
+    return {"name": METRIC, "value": value, "target": target, "ratio": ratio, "unit": unit}
 
 
 def hash_of(text):

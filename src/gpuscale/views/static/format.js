@@ -6,11 +6,25 @@ export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
+// Three or four digits that count, whatever the size: 18.4, 1,200, 524.3M, 0.0032, 1.5e-9.
 export function number(value) {
   if (!isNumber(value)) return NO_DATA;
   const size = Math.abs(value);
+  if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
+  if (size >= 1e6) return value.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 4 });
+  if (size < 0.1) return value.toLocaleString("en", { maximumSignificantDigits: 2 });
   const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
   return value.toLocaleString("en", { maximumFractionDigits: digits, useGrouping: size >= 10000 });
+}
+
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+// A metric's value or target in the unit that the server names: "%", "binary" (bytes with Ki, Mi, ...) or none.
+export function amount(value, unit) {
+  if (!isNumber(value)) return NO_DATA;
+  if (unit !== "binary") return unit === "%" ? withUnit(value, "%") : number(value);
+  const power = Math.min(BINARY.length - 1, Math.floor(Math.log2(Math.max(1, Math.abs(value))) / 10));
+  return `${number(value / 1024 ** power)}${power ? ` ${BINARY[power]}` : ""}`;
 }
 
 export function withUnit(value, unit) {

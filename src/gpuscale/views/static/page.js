@@ -2,7 +2,7 @@
 import { ChartStack } from "./charts.js";
 import { byId, element, keepTallest, keyed, part, setAttribute, setText } from "./dom.js";
 import { EventList } from "./events.js";
-import { NO_DATA, age, clock, isNumber, memory, number, podName, shortName, shortPod, withUnit } from "./format.js";
+import { NO_DATA, age, amount, clock, isNumber, memory, number, podName, shortName, shortPod, withUnit } from "./format.js";
 import { RunStore } from "./store.js";
 
 const RETRY_MS = 2000;
@@ -207,13 +207,15 @@ function drawGpuStage() {
 }
 
 function drawValueStage(hpa) {
-  const metrics = (hpa?.targets ?? NO_DATA).split(",");
-  const [value, target] = metrics[0].split("/").map((text) => text.trim());
-  const ratio = Number.parseFloat(value) / Number.parseFloat(target);
-  const share = Number.isFinite(ratio) ? `${number(ratio)} times the target` : "no value";
-  const note = !hpa ? "no HPA" : metrics.length > 1 ? `${share} · first of ${metrics.length} metrics` : share;
-  drawStage("value", { value: value === "<unknown>" ? "unknown" : value, target: target ? `target ${target}` : "", note },
-    !Number.isFinite(ratio) ? "quiet" : ratio > 1.1 ? "high" : "plain");
+  const metrics = hpa?.metrics ?? [];
+  const { value, target, ratio, unit } = metrics[0] ?? {};
+  const share = isNumber(ratio) ? `${number(ratio)} times the target` : isNumber(value) ? "" : "no value";
+  const note = !hpa ? "no HPA" : metrics.length === 0 ? "no metric" : metrics.length > 1 ? `${share || "no ratio"} · first of ${metrics.length} metrics` : share;
+  drawStage("value", {
+    value: isNumber(value) ? amount(value, unit) : metrics.length ? "unknown" : NO_DATA,
+    target: isNumber(target) ? `target ${amount(target, unit)}` : "",
+    note,
+  }, !isNumber(ratio) ? "quiet" : ratio > 1.1 ? "high" : "plain");
 }
 
 function drawReplicaStage(workload, hpa) {
