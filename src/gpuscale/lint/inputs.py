@@ -60,11 +60,14 @@ class Inputs:
     passed_over: list[PassedOver] = field(default_factory=list)
 
 
-def read_inputs(texts: Sequence[tuple[str, str]]) -> Inputs:
-    """Return what files hold.
+def read_inputs(
+    texts: Sequence[tuple[str, str]], objects: Sequence[Mapping[str, object]] = ()
+) -> Inputs:
+    """Return what files hold, and Kubernetes objects that no file holds.
 
     Args:
         texts: file name and text of each.
+        objects: as `render` makes them; `object_name` is their place.
 
     Raises:
         ConfigError: with every file or document that is neither a rule file nor a manifest.
@@ -78,10 +81,20 @@ def read_inputs(texts: Sequence[tuple[str, str]]) -> Inputs:
             problems.extend(error.problems)
     if problems:
         raise ConfigError(*problems)
+    for index, each in enumerate(objects):
+        _read_document(inputs, Document(object_name(each), index, each, {}), "")
     if inputs.rule_files == 0:
         inputs.has_all_rules = False
         _add_rules(inputs, read_preset())
     return inputs
+
+
+def object_name(manifest: Mapping[str, object]) -> str:
+    """Return what an object is called where no file holds it: `HorizontalPodAutoscaler prod/bert`."""
+    metadata = manifest.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    key = "/".join(str(names[part]) for part in ("namespace", "name") if names.get(part))
+    return f"{manifest.get('kind', 'object')} {key}".strip()
 
 
 def _read_file(inputs: Inputs, source: str, text: str) -> None:
@@ -162,9 +175,11 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
         if not isinstance(value, str) or not name.endswith((".yaml", ".yml")):
             continue
         line = document.line(("data", name)) or 0
-        padded = "\n" * line + value if _is_block(text, line, value) else value
+        padded = "\n" * line + value if is_block(text, line, value) else value
         inside = load_documents(padded, document.source)
-        if len(inside) == 1 and is_rules(inside[0].data):
+        if len(inside) == 1 and _read_prometheus_file(inputs, inside[0].data):
+            found = True
+        elif len(inside) == 1 and is_rules(inside[0].data):
             found = True
             inputs.rule_files += 1
             _add_rules(inputs, read_rules(inside[0], padded))
@@ -172,7 +187,17 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
         inputs.passed_over.append(_passed(document))
 
 
-def _is_block(text: str, line: int, value: str) -> bool:
+def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
+    """Read what Prometheus records and whose labels it keeps; False where it is no file of Prometheus."""
+    recorded = set(_recorded(data))
+    listed = {"scrape_configs": data} if isinstance(data, list) else data
+    jobs = [each for each in _dicts(listed, "scrape_configs") if "job_name" in each]
+    inputs.recorded |= recorded
+    inputs.honors_labels |= any(each.get("honor_labels") is True for each in jobs)
+    return bool(recorded or jobs)
+
+
+def is_block(text: str, line: int, value: str) -> bool:
     """Return whether a text stands below its key line by line, so that its lines can be told."""
     below = text.split("\n", line + 1)[line : line + 1]
     return bool(below) and below[0].strip() == value.split("\n", 1)[0].strip()

@@ -1,6 +1,6 @@
 """Everything that is looked for, in the order of the files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpuscale.lint.findings import Finding, Report
 from gpuscale.lint.hpa_checks import hpa_findings
@@ -9,16 +9,18 @@ from gpuscale.lint.pair_checks import pair_findings
 from gpuscale.lint.rule_checks import rule_findings, unused_sum_findings
 
 
-def lint(texts: Sequence[tuple[str, str]]) -> Report:
-    """Return what is found in files.
+def lint(texts: Sequence[tuple[str, str]], objects: Sequence[Mapping[str, object]] = ()) -> Report:
+    """Return what is found in files and objects, which are held against each other.
 
     Args:
         texts: file name and text of each: rule files in any form, and manifests.
+        objects: Kubernetes objects that no file holds, such as rendered ones. The place of a finding
+            in one names it instead of a file: `HorizontalPodAutoscaler prod/bert`.
 
     Raises:
         ConfigError: a file is neither, or no YAML; with every such fault.
     """
-    inputs = read_inputs(texts)
+    inputs = read_inputs(texts, objects)
     pairs, used = pair_findings(inputs)
     found = [
         *inputs.findings,

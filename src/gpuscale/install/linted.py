@@ -1,0 +1,96 @@
+"""Lint over what a values file makes, with places in the values file.
+
+A target that can't be reached stands there as `spec.scale[0].target`, not in an object that nobody wrote.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gpuscale.core.documents import Document, Path, dotted, load_documents
+from gpuscale.install.parts.common import Object
+from gpuscale.lint.findings import Place, Report
+from gpuscale.lint.inputs import is_block, object_name
+from gpuscale.lint.lint import lint
+
+_RULES: Path = ("spec", "metricsApi", "rules")
+_SCALE_FIELDS = {
+    "apiVersion": "hpaVersion",
+    "averageValue": "target",
+    "maxReplicaCount": "maxReplicas",
+    "maxReplicas": "maxReplicas",
+    "metricName": "signal",
+    "minReplicaCount": "minReplicas",
+    "minReplicas": "minReplicas",
+    "name": "signal",
+    "query": "signal",
+    "scaleTargetRef": "workload",
+    "targetAverageValue": "target",
+    "targetValue": "target",
+    "threshold": "target",
+    "value": "target",
+}
+"""The field of a scale that gives a field of its autoscaler, by the last key of the latter's path."""
+_NOT_OF_VALUES = "exporter-pod"
+"""A note about exporters that name their own pod; the installation's agents name the pod that uses the GPU."""
+
+
+def lint_rendered(objects: Sequence[Object], text: str, source: str) -> Report:
+    """Return what lint finds in the objects that were rendered from a values file.
+
+    Args:
+        objects: all that were rendered, in any order.
+        text: of the values file.
+        source: its name, for the places of findings.
+    """
+    (values,) = load_documents(text, source)
+    scales = {
+        object_name(each): path for each in objects for path in _paths_of_scale(each, values.data)
+    }
+    rule_maps = {object_name(each) for each in objects if each["kind"] == "ConfigMap"}
+
+    def moved(place: Place) -> Place:
+        if place.file in scales:
+            return _in_scale(place, values, scales[place.file])
+        if place.file in rule_maps and _RULES in values.lines:
+            return _in_rules(place, values, text)
+        return place
+
+    report = lint((), objects)
+    found = [each for each in report.findings if each.check.id != _NOT_OF_VALUES]
+    there = (replace(each, place=moved(each.place)) for each in found)
+    return replace(report, findings=tuple(dict.fromkeys(there)), files=1)
+
+
+def _paths_of_scale(autoscaler: Object, values: object) -> Iterator[Path]:
+    """Return where the values ask for an autoscaler: at one place at most, for each is of one workload."""
+    spec = autoscaler.get("spec")
+    target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+    if not isinstance(target, Mapping):
+        return
+    wanted = (autoscaler["metadata"].get("namespace"), target.get("name"))
+    for index, scale in enumerate(_scales(values)):
+        workload = scale["workload"]
+        if (workload.get("namespace", "default"), workload["name"]) == wanted:
+            yield ("spec", "scale", index)
+
+
+def _scales(values: object) -> list[Object]:
+    spec = values.get("spec") if isinstance(values, dict) else None
+    return spec.get("scale") or [] if isinstance(spec, dict) else []
+
+
+def _in_scale(place: Place, values: Document, scale: Path) -> Place:
+    keys = reversed((place.field or "").split("."))
+    field = next((_SCALE_FIELDS[key] for key in keys if key in _SCALE_FIELDS), None)
+    path = scale if field is None else (*scale, field)
+    return Place(values.source, values.line(path), dotted(path))
+
+
+def _in_rules(place: Place, values: Document, text: str) -> Place:
+    line = values.line(_RULES) or 0
+    rules = values.data
+    for key in _RULES:
+        rules = rules[key] if isinstance(rules, dict) else ""
+    if place.line is not None and is_block(text, line, str(rules)):
+        line += place.line
+    return Place(values.source, line, dotted(_RULES))
