@@ -31,7 +31,7 @@ _SCALE_FIELDS = {
 }
 """The field of a scale that gives a field of its autoscaler, by the last key of the latter's path."""
 _NOT_OF_VALUES = "exporter-pod"
-"""A note about exporters that name their own pod; the installation's agents name the pod that uses the GPU."""
+"""A note about exporters that name their own pod; the agents here name the pod that uses the GPU."""
 
 
 def lint_rendered(objects: Sequence[Object], text: str, source: str) -> Report:
