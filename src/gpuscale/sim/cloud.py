@@ -20,7 +20,8 @@ class CloudPool:
     gpu_model: str
     gpus: int
     provisioning_ms: int
-    price_per_hour: float
+    price_per_hour: float | None
+    """In the currency of the setup; None where none was given."""
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Rental:
     pool: str
     node: str
     gpus: int
-    price_per_hour: float
+    price_per_hour: float | None
     from_ms: int
     to_ms: int | None = None
 

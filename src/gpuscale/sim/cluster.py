@@ -5,7 +5,7 @@ named for it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gpuscale.core.errors import BugError
@@ -20,6 +20,10 @@ from gpuscale.scheduling.resources import gpu_count
 from gpuscale.sim.events import Event, EventLog
 
 FINISHED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+def _nothing() -> None:
+    """Stand in for a listener."""
 
 
 class Cluster:
@@ -37,6 +41,8 @@ class Cluster:
         self.completed_jobs: set[str] = set()
         self.succeeded_pods: Counter[str] = Counter()
         """Job key to how many of its pods have succeeded, those included that left with their node."""
+        self.on_ready: Callable[[], None] = _nothing
+        """Called when a pod has become ready."""
         self.version = 0
         """Grows with every change of a pod or node, so that what was counted can be kept until then."""
         self.devices: dict[str, list[str | None]] = {}
@@ -121,6 +127,8 @@ class Cluster:
             self._count_success(pod)
         if status.phase in FINISHED:
             self.release_devices(key)
+        if status.ready and not pod.status.ready:
+            self.on_ready()
 
     def mark_deleted(self, key: str, now_ms: int) -> None:
         """Set a pod's deletion time."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.objects.hpa import MetricTarget
 from gpuscale.sim.autoscaler import HpaFigures
+from gpuscale.sim.cloud import Rental
 from gpuscale.sim.events import Event
 from gpuscale.sim.jobs import job_progress
 from gpuscale.sim.recorder import Recorder
@@ -117,10 +118,22 @@ def summary(world: Site) -> dict[str, object]:
         "submittedJobs": len(world.cluster.jobs),
         "gpuHours": round(sum(rental.hours(now_ms) * rental.gpus for rental in rentals), 4),
         "busyGpuHours": round(world.busy_gpu_hours(), 4),
-        "cost": round(sum(rental.hours(now_ms) * rental.price_per_hour for rental in rentals), 4),
+        "cost": _cost(rentals, now_ms),
+        "currency": world.setup.currency,
+        "poolsWithoutPrice": sorted({each.pool for each in rentals if each.price_per_hour is None}),
         "requests": _requests(world),
-        "meanScaleOutLag": mean_scale_out_lag(world, log),
+        "scaleOuts": _scale_outs(world),
     }
+
+
+def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:
+    """Return what all nodes cost; None where one of them has no price."""
+    costs = [
+        None if rental.price_per_hour is None else rental.hours(now_ms) * rental.price_per_hour
+        for rental in rentals
+    ]
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 4) if len(known) == len(costs) else None
 
 
 def _hpa_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
@@ -166,33 +179,22 @@ def _requests(world: Site) -> dict[str, object]:
     }
 
 
-def mean_scale_out_lag(world: Site, log: Sequence[Event]) -> float | None:
-    """Return the mean time in seconds from a rise of the load to the scale-out it led to.
+def _scale_outs(world: Site) -> dict[str, object]:
+    """Return how long scale-outs took, mean times in seconds; None where there is nothing to average."""
+    rises, scale_outs = world.scale_outs.rises, world.scale_outs.all
+    ready = [each for each in scale_outs if each.ready_ms is not None]
+    return {
+        "count": len(scale_outs),
+        "ready": len(ready),
+        "loadRises": len(rises),
+        "meanLoadToDecisionTime": _mean_seconds(rise.to_decision_ms for rise in rises),
+        "meanLoadToReadyTime": _mean_seconds(rise.to_ready_ms for rise in rises),
+        "meanDecisionToReadyTime": _mean_seconds(
+            each.ready_ms - each.decided_ms for each in scale_outs if each.ready_ms is not None
+        ),
+    }
 
-    Only rises that are followed by a scale-out of the same Deployment before its load changes again
-    count. None where there is none, as under a load that never jumps.
-    """
-    lags: list[float] = []
-    for hpa in world.cluster.hpas.values():
-        lags += _lags(
-            log, f"Deployment/{hpa.target.name}", f"HorizontalPodAutoscaler/{hpa.metadata.name}"
-        )
-    return round(sum(lags) / len(lags), 3) if lags else None
 
-
-def _lags(log: Sequence[Event], deployment: str, hpa: str) -> list[float]:
-    lags: list[float] = []
-    changed_ms: int | None = None
-    for event in log:
-        rises = (event.after or 0) > (event.before or 0)
-        if event.kind == "LoadChanged" and event.object == deployment:
-            changed_ms = event.time_ms if rises else None
-        elif (
-            event.kind == "SuccessfulRescale"
-            and event.object == hpa
-            and rises
-            and changed_ms is not None
-        ):
-            lags.append((event.time_ms - changed_ms) / 1000)
-            changed_ms = None
-    return lags
+def _mean_seconds(times_ms: Iterable[int | None]) -> float | None:
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    return round(sum(known) / len(known) / 1000, 3) if known else None

@@ -92,8 +92,10 @@ class NodePoolSpec(Model):
     taints: tuple[TaintSpec, ...] = ()
     provisioning_time: Milliseconds = 120_000
     """From the request for a node to GPUs that can be scheduled on."""
-    price_per_hour: float = Field(default=0.0, ge=0)
-    """For one node, in any one currency."""
+    price_per_hour: float | None = Field(default=None, ge=0)
+    """For one node; absent: the run has no cost, which is not a cost of 0."""
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+    """Of the price: an ISO 4217 code, the same in all pools that have a price."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "NodePoolSpec":

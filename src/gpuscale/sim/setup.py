@@ -73,6 +73,8 @@ class Setup:
     pools: tuple[CloudPool, ...]
     models: Mapping[str, GpuModel]
     """By pool."""
+    currency: str
+    """Of all prices."""
     deployments: tuple[Deployment, ...]
     services: tuple[Service, ...]
     hpas: tuple[HorizontalPodAutoscaler, ...]
@@ -118,6 +120,7 @@ class _Resolver:
         recording = self._recording()
         counters = self._counters()
         pools = self._pools()
+        currency = self._currency()
         workloads = self._services(deployments) if has_objects else ()
         runs = self._jobs(jobs) if has_objects else ()
         if has_objects:
@@ -138,6 +141,7 @@ class _Resolver:
             ),
             pools=pools,
             models={pool.name: MODELS[pool.gpu_model] for pool in self._spec.node_pools},
+            currency=currency,
             deployments=deployments,
             services=(*(o for o in objects if isinstance(o, Service)), self._agent_service()),
             hpas=hpas,
@@ -226,6 +230,21 @@ class _Resolver:
                 self._note((*path, "gpuModel"), known, found=repr(pool.gpu_model))
             pools.append(self._pool(pool, path))
         return tuple(pools)
+
+    def _currency(self) -> str:
+        """Return the one currency of the pools' prices."""
+        priced = [
+            (index, pool.currency)
+            for index, pool in enumerate(self._spec.node_pools)
+            if pool.price_per_hour is not None
+        ]
+        currency = priced[0][1] if priced else self._spec.node_pools[0].currency
+        for index, other in priced:
+            if other != currency:
+                path: Path = ("nodePools", index, "currency")
+                expected = f"{currency}, as the other prices: costs are added up"
+                self._note(path, expected, found=repr(other))
+        return currency
 
     def _pool(self, pool: spec.NodePoolSpec, path: Path) -> CloudPool:
         resource = "amd.com/gpu" if "AMD" in pool.gpu_model else "nvidia.com/gpu"

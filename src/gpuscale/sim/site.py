@@ -7,6 +7,7 @@ pods, places and starts them is not in here: in `sim.world` it is the simulator,
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
+from gpuscale.core.durations import format_duration
 from gpuscale.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus, Toleration
 from gpuscale.scheduling.resources import gpu_count
@@ -16,6 +17,7 @@ from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.controllers import live_pods, replica_set_name
 from gpuscale.sim.engine import Engine, Stage
 from gpuscale.sim.kubelet import Lifecycle, Process
+from gpuscale.sim.scale_outs import ScaleOut, ScaleOuts
 from gpuscale.sim.service import Service
 from gpuscale.sim.setup import JobSetup, ServiceSetup, Setup
 
@@ -44,6 +46,8 @@ class Site(ABC):
         self.gpus = SimulatedGpus(self.cluster, self.processes, setup.seed, window_ms, fields)
         self.services: dict[str, Service] = {}
         """Deployment key to its requests."""
+        self.scale_outs = ScaleOuts()
+        self.cluster.on_ready = self._pod_ready
         self.cloud = Cloud(
             self.cluster,
             self.engine,
@@ -137,10 +141,10 @@ class Site(ABC):
 
     def set_replicas(self, deployment: str, replicas: int) -> None:
         """Write a Deployment's scale."""
-        self.cluster.deployments[deployment] = replace(
-            self.cluster.deployments[deployment], replicas=replicas
-        )
+        item = self.cluster.deployments[deployment]
+        self.cluster.deployments[deployment] = replace(item, replicas=replicas)
         self.cluster.version += 1
+        self.scale_outs.resized(deployment, item.replicas, replicas, self.engine.now_ms)
         self.touch()
 
     def set_rate(self, deployment: str, rate: float | None) -> None:
@@ -153,6 +157,7 @@ class Site(ABC):
 
     def log_load(self, deployment: str, before: float, after: float, now_ms: int) -> None:
         """Log that the load of a Deployment changed."""
+        self.scale_outs.load_changed(deployment, before, after, now_ms)
         name = deployment.partition("/")[2]
         reason = f"load is now {after:g} requests/s"
         self.cluster.event(
@@ -160,6 +165,27 @@ class Site(ABC):
         )
 
     # Inside
+
+    def _pod_ready(self) -> None:
+        now_ms = self.engine.now_ms
+        for key in self.scale_outs.awaited():
+            ready = self.ready_pods(key)
+            done = self.scale_outs.pods_ready(key, ready, now_ms)
+            if done and ready >= self.cluster.deployments[key].replicas:
+                self._log_ready(key, done[-1], now_ms)
+
+    def _log_ready(self, deployment: str, scale_out: ScaleOut, now_ms: int) -> None:
+        since = [f"{format_duration(now_ms - scale_out.decided_ms)} after the decision"]
+        if scale_out.load_ms is not None:
+            since.append(f"{format_duration(now_ms - scale_out.load_ms)} after the load rose")
+        self.cluster.event(
+            now_ms,
+            "ReplicasReady",
+            f"Deployment/{deployment.partition('/')[2]}",
+            f"{scale_out.after} of {scale_out.after} pods are ready, {', '.join(since)}",
+            before=scale_out.before,
+            after=scale_out.after,
+        )
 
     def _create_objects(self) -> None:
         setup = self.setup

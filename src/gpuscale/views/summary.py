@@ -1,9 +1,16 @@
 """What a run document says at its end: single numbers, small tables and the first events."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gpuscale.views.words import clock_text, label_text, number_text
+from gpuscale.views.words import (
+    NO_DATA,
+    clock_text,
+    label_text,
+    number_text,
+    plain_text,
+    seconds_text,
+)
 
 Rows = Mapping[str, Mapping[str, object]]
 
@@ -18,8 +25,12 @@ def shown_events(
 
 def summary_totals(document: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return the summary's single numbers as words and text, in the order of the document."""
+    summary = mapping(document.get("summary"))
     totals: list[tuple[str, str]] = []
-    for key, value in mapping(document.get("summary")).items():
+    for key, value in summary.items():
+        if key in _SPECIAL:
+            totals += _SPECIAL[key](summary)
+            continue
         inner = {f"{key} {name}": item for name, item in mapping(value).items()}
         flat = inner if isinstance(value, Mapping) else {key: value}
         totals += [
@@ -28,6 +39,65 @@ def summary_totals(document: Mapping[str, object]) -> list[tuple[str, str]]:
             if not isinstance(item, Mapping)
         ]
     return totals
+
+
+def _no_rows(_: Mapping[str, object]) -> list[tuple[str, str]]:
+    return []
+
+
+def _job_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return how many Jobs completed, where there are any."""
+    completed, submitted = summary.get("completedJobs"), summary.get("submittedJobs")
+    return (
+        [("Completed jobs", f"{number_text(completed)} of {number_text(submitted)}")]
+        if submitted
+        else []
+    )
+
+
+def _cost_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return the cost in its currency, or that there is no price to tell it from."""
+    cost = summary.get("cost")
+    if isinstance(cost, (int, float)):
+        return [("Cost", f"{cost:.2f} {plain_text(summary.get('currency'))}".rstrip())]
+    pools, without = mapping(summary.get("nodePools")), summary.get("poolsWithoutPrice")
+    names = [plain_text(name) for name in without] if isinstance(without, Sequence) else []
+    some = f" for {', '.join(names)}" if 0 < len(names) < len(pools) else ""
+    return [("Cost", f"no price given{some}")]
+
+
+def _scale_out_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return the mean times of scale-outs; nothing where no HPA could make any."""
+    times = mapping(summary.get("scaleOuts"))
+    if not summary.get("hpas"):
+        return []
+    return [
+        ("Load rise to decision", _scale_out_time(times, "meanLoadToDecisionTime")),
+        ("Load rise to ready pods", _scale_out_time(times, "meanLoadToReadyTime")),
+        ("Decision to ready pods", _scale_out_time(times, "meanDecisionToReadyTime")),
+    ]
+
+
+def _scale_out_time(times: Mapping[str, object], key: str) -> str:
+    seconds = times.get(key)
+    if isinstance(seconds, (int, float)):
+        return seconds_text(seconds)
+    if not times.get("count"):
+        return "no scale-out"
+    if "Load" in key and not times.get("loadRises"):
+        return "no step in this load"
+    return "never ready" if key.endswith("ToReadyTime") else NO_DATA
+
+
+_SPECIAL: Mapping[str, Callable[[Mapping[str, object]], list[tuple[str, str]]]] = {
+    "submittedJobs": _no_rows,
+    "completedJobs": _job_rows,
+    "cost": _cost_rows,
+    "currency": _no_rows,
+    "poolsWithoutPrice": _no_rows,
+    "scaleOuts": _scale_out_rows,
+}
+"""What is not shown as a number under its own name: the rows to show instead."""
 
 
 def _total_text(key: str, value: object) -> str:

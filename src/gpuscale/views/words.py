@@ -2,6 +2,8 @@
 
 import re
 
+from gpuscale.core.durations import format_duration
+
 NO_DATA = "-"
 
 
@@ -9,6 +11,13 @@ def clock_text(seconds: float) -> str:
     """Return scenario time as `HH:MM:SS`; hours go on counting after a day."""
     whole = max(0, int(seconds))
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a length of time as `22.5 s`, or from two minutes on as `2m45s`."""
+    if seconds < 120:
+        return f"{number_text(seconds)} s"
+    return format_duration(round(seconds) * 1000)
 
 
 def plain_text(value: object) -> str:

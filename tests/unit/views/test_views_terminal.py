@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from gpuscale.views.summary import summary_totals
 from gpuscale.views.terminal import event_line, state_table, summary_tables, summary_text
 from gpuscale.views.words import clock_text, label_text, number_text
 
@@ -23,9 +24,9 @@ SMALL = {
             "gpu-hpa": {"maxReplicas": 2, "finalReplicas": 1},
             "b": {"maxReplicas": 12, "meanLag": 3.25},
         },
-        "jobs": {"total": 20},
+        "files": {"total": 20},
         "gpuHours": 0.9,
-        "meanScaleOutLag": None,
+        "meanLag": None,
     },
     "events": [RESCALE, {"t": 60, "kind": "Ready", "object": "Pod/a", "reason": ""}],
 }
@@ -114,15 +115,62 @@ def test_plain_summary_aligns_its_columns():
         "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target\n"
         "00:01:00  Ready              Pod/a\n"
         "\n"
-        "Duration            00:30:00\n"
-        "Jobs total                20\n"
-        "GPU hours              0.9 h\n"
-        "Mean scale out lag         -\n"
+        "Duration     00:30:00\n"
+        "Files total        20\n"
+        "GPU hours       0.9 h\n"
+        "Mean lag            -\n"
         "\n"
         "HPAs     Max replicas  Final replicas  Mean lag\n"
         "gpu-hpa             2               1         -\n"
         "b                  12               -    3.25 s"
     )
+
+
+TIMES = {"count": 2, "ready": 1, "loadRises": 1, "meanLoadToDecisionTime": 15.0}
+
+
+@pytest.mark.parametrize(
+    ("summary", "rows"),
+    [
+        ({"cost": 3.4089, "currency": "CNY"}, [("Cost", "3.41 CNY")]),
+        ({"cost": 0.0, "currency": "USD"}, [("Cost", "0.00 USD")]),
+        ({"cost": None, "currency": "USD"}, [("Cost", "no price given")]),
+        (
+            {"cost": None, "nodePools": {"a": {}, "b": {}}, "poolsWithoutPrice": ["b"]},
+            [("Cost", "no price given for b")],
+        ),
+        ({"submittedJobs": 0, "completedJobs": 0}, []),
+        ({"submittedJobs": 20, "completedJobs": 3}, [("Completed jobs", "3 of 20")]),
+        (
+            {"hpas": {"h": {}}, "scaleOuts": {**TIMES, "meanLoadToReadyTime": 165.0}},
+            [
+                ("Load rise to decision", "15 s"),
+                ("Load rise to ready pods", "2m45s"),
+                ("Decision to ready pods", "never ready"),
+            ],
+        ),
+        (
+            {"hpas": {"h": {}}, "scaleOuts": {"count": 2, "loadRises": 0}},
+            [
+                ("Load rise to decision", "no step in this load"),
+                ("Load rise to ready pods", "no step in this load"),
+                ("Decision to ready pods", "never ready"),
+            ],
+        ),
+        (
+            {"hpas": {"h": {}}, "scaleOuts": {"count": 0, "loadRises": 3}},
+            [
+                ("Load rise to decision", "no scale-out"),
+                ("Load rise to ready pods", "no scale-out"),
+                ("Decision to ready pods", "no scale-out"),
+            ],
+        ),
+        ({"hpas": {}, "scaleOuts": {"count": 0, "loadRises": 0}}, []),
+    ],
+)
+def test_what_is_absent_from_a_summary_is_said_in_words(summary, rows):
+    shown = summary_totals({"summary": summary})
+    assert [row for row in shown if not row[0].startswith("Node")] == rows
 
 
 def test_summary_says_how_many_events_it_leaves_out():
