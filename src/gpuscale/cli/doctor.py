@@ -1,17 +1,15 @@
 """`gpuscale doctor`: what is wrong with a live cluster's GPU autoscaling, and its fix."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.cli.extras import missing_extra
+from gpuscale.cli.cluster import PANEL, Context, Kubeconfig, cluster_settings, looking
 from gpuscale.cli.pulse import check_pulse, run_pulse
-from gpuscale.cli.texts import Output, printable
+from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,17 +20,21 @@ if TYPE_CHECKING:
 
 def doctor(
     *,
-    kubeconfig: Annotated[
-        Path, typer.Option(metavar="FILE", help="Of the cluster; no other place is looked for one.")
-    ],
-    context: Annotated[
-        str | None, typer.Option(help="Context of the kubeconfig, instead of its current one.")
-    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Look at the HPAs of this one only.")
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Look at the HPAs of this namespace only.",
+            show_default="all",
+            rich_help_panel=PANEL,
+        ),
     ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="json prints one document.")
+        Output, typer.Option("--output", "-o", help="json and yaml print one document.")
     ] = Output.TEXT,
     fix: Annotated[
         bool, typer.Option("--fix", help="Apply the fixes that restart nothing, each after asking.")
@@ -84,37 +86,40 @@ def doctor(
 
     Only reads, unless --fix or --pulse-url.
 
-    Exit code 0: healthy; 1: something was found, or a hop of --pulse did not move; 2: the input is wrong.
+    Exit code 0: healthy; 1: something was found, or a hop of --pulse did not move; 2: the input is wrong, or
+    the cluster could not be looked at.
 
-    Example:  gpuscale doctor --kubeconfig ~/.kube/config
+    Example:  gpuscale doctor
+
+    Example:  gpuscale doctor --context prod -n vision -o json
     """
     if yes and not fix:
         raise UsageError("--yes: expected --fix beside it")
-    if fix and not yes and output is Output.JSON:
-        raise UsageError("--fix: expected --yes beside --output json, where nobody can be asked")
+    if fix and not yes and output is not Output.TEXT:
+        raise UsageError(
+            f"--fix: expected --yes beside --output {output.value}, which leaves nobody to ask"
+        )
     if fix and not yes and not sys.stdin.isatty():
         raise UsageError("--fix: expected a terminal to ask at, or --yes")
     check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
-    try:
-        from gpuscale.doctor.gather import GatherSettings
-        from gpuscale.doctor.pulse_watch import PulseSettings
-        from gpuscale.kube.settings import KubeSettings
-        from gpuscale.lint.findings import Severity
-    except ImportError as error:
-        raise missing_extra(error, "kubernetes") from error
+    from gpuscale.doctor.gather import GatherSettings
+    from gpuscale.doctor.pulse_watch import PulseSettings
+    from gpuscale.lint.findings import Severity
+
     settings = GatherSettings(namespace, _address(prometheus_url), _agents(agent or ()))
-    cluster = KubeSettings("", kubeconfig, context, timeout_s=30.0)
+    cluster = cluster_settings(kubeconfig, context)
     if pulse:
-        run_pulse(
-            cluster, settings, PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for), output
-        )
+        wanted = PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for)
+        with looking():
+            run_pulse(cluster, settings, wanted, output)
         return
-    report = asyncio.run(_examine(cluster, settings))
+    with looking():
+        report = asyncio.run(_examine(cluster, settings))
     if output is Output.TEXT:
         _print_text(report)
     fixed = _repaired(cluster, report, output, asks=not yes) if fix else []
-    if output is Output.JSON:
-        _print_json(report, fixed)
+    if output is not Output.TEXT:
+        _print_document(report, fixed, output)
     done = {each.fix.command for each in fixed}
     left = [each for each in report.findings if each.fix.command not in done]
     if any(each.check.severity is not Severity.NOTE for each in left):
@@ -172,11 +177,11 @@ def _print_text(report: "Report") -> None:
         print(printable(line))
 
 
-def _print_json(report: "Report", fixed: "Sequence[Finding]") -> None:
+def _print_document(report: "Report", fixed: "Sequence[Finding]", output: Output) -> None:
     from gpuscale.doctor.report import document
 
     told = [{"id": each.check.id, "about": each.about} for each in fixed]
-    print(json.dumps({**document(report), "fixed": told}))
+    print_document({**document(report), "fixed": told}, output)
 
 
 def _ask(finding: "Finding") -> bool:

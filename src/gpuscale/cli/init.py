@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from gpuscale.cli.cluster import (
+    PANEL,
+    Context,
+    CouldNotLookError,
+    Kubeconfig,
+    cluster_settings,
+    looking,
+)
 from gpuscale.cli.install import open_client
-from gpuscale.core.errors import UsageError
+from gpuscale.core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from gpuscale.install.cluster.detect import Detected, FoundWorkload
     from gpuscale.install.propose import Answers
+    from gpuscale.kube.writing import WritingClient
 
 
 _NONE = "-"
+_GLANCE_S = 5.0
+"""How long a cluster may take to answer that was not asked for."""
 
 
 class Autoscaler(Enum):
@@ -92,11 +103,16 @@ def init(
             show_default="that, where there are some",
         ),
     ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of the cluster, to propose what fits it.")
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="Context of the kubeconfig, instead of its current one.")
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    look: Annotated[
+        bool | None,
+        typer.Option(
+            "--cluster/--no-cluster",
+            help="Look at the cluster, only reading, to propose what fits it.",
+            show_default="if there is one that answers",
+            rich_help_panel=PANEL,
+        ),
     ] = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="- prints it.")
@@ -107,7 +123,6 @@ def init(
 
     Example:  gpuscale init --workload vision-api --provider eks --target 60 --max-replicas 12
     """
-    from gpuscale.install.cluster.detect import Detected
     from gpuscale.install.fit import reasons
     from gpuscale.install.propose import Answers, proposed
 
@@ -116,7 +131,7 @@ def init(
         raise UsageError(
             f"{output} is there already; --force writes over it, --output names another"
         )
-    found = asyncio.run(_detected(kubeconfig, context)) if kubeconfig else Detected()
+    found = _looked_at(kubeconfig, context, look)
     for line in reasons(found):
         print(f"gpuscale: found {line}", file=sys.stderr)
     answers = Answers(
@@ -139,10 +154,40 @@ def init(
     _write(proposed(answers, found), path)
 
 
-async def _detected(kubeconfig: Path, context: str | None) -> "Detected":
+def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) -> "Detected":
+    """Return what the cluster shows; nothing where it was not asked for and there is none that answers.
+
+    Raises:
+        CouldNotLookError, UsageError: it was asked for, and can't be reached or read.
+    """
+    from gpuscale.install.cluster.detect import Detected
+    from gpuscale.kube.kubeconfig import cluster_name
+    from gpuscale.kube.writing import WritingClient
+
+    is_named = look or kubeconfig is not None or context is not None
+    if look is False:
+        if is_named:
+            raise UsageError("--no-cluster: expected neither --kubeconfig nor --context beside it")
+        return Detected()
+    try:
+        cluster = cluster_settings(kubeconfig, context)
+        client = open_client if is_named else WritingClient
+        if not is_named:
+            cluster = replace(cluster, timeout_s=_GLANCE_S)
+        print(f"gpuscale: looking at cluster {cluster_name(cluster)}", file=sys.stderr)
+        with looking():
+            return asyncio.run(_detected(client(cluster)))
+    except (CouldNotLookError, ConfigError, UsageError) as error:
+        if is_named:
+            raise
+        print(f"gpuscale: proposing without a cluster: {error}", file=sys.stderr)
+        return Detected()
+
+
+async def _detected(client: "WritingClient") -> "Detected":
     from gpuscale.install.cluster.detect import detect
 
-    async with open_client(kubeconfig, context) as client:
+    async with client:
         return await detect(client)
 
 

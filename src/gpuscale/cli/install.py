@@ -6,11 +6,11 @@ import sys
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from gpuscale.cli.cluster import Context, Kubeconfig, Yes, cluster_settings, confirm_write
 from gpuscale.cli.render import read_values
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import UnavailableError, UsageError
@@ -18,16 +18,11 @@ from gpuscale.core.errors import UnavailableError, UsageError
 if TYPE_CHECKING:
     from gpuscale.install.cluster.apply import ApplySettings, Change
     from gpuscale.install.values import Values
+    from gpuscale.kube.settings import KubeSettings
     from gpuscale.kube.writing import WritingClient
 
 T = TypeVar("T")
 
-Kubeconfig = Annotated[
-    Path, typer.Option(metavar="FILE", help="Of the cluster; no other place is looked for one.")
-]
-Context = Annotated[
-    str | None, typer.Option(help="Context of the kubeconfig, instead of its current one.")
-]
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="For each thing that takes time.")]
 
 
@@ -43,8 +38,9 @@ def install(
         str, typer.Argument(metavar="VALUES", help="A values file; - is standard input.")
     ],
     *,
-    kubeconfig: Kubeconfig,
+    kubeconfig: Kubeconfig = None,
     context: Context = None,
+    yes: Yes = False,
     dry_run: Annotated[
         DryRun, typer.Option(help="server: the API server checks everything, and changes nothing.")
     ] = DryRun.NONE,
@@ -66,9 +62,12 @@ def install(
 
     What fails is taken back as a whole. Run it again after a change of the values: only that changes.
 
-    Example:  gpuscale install values.yaml --kubeconfig ~/.kube/config
+    Example:  gpuscale install values.yaml
+
+    Example:  gpuscale install values.yaml --context prod --dry-run server
     """
     values = read_values(values_file)
+    cluster = cluster_settings(kubeconfig, context)
     from gpuscale.install.cluster.apply import ApplySettings
 
     settings = ApplySettings(
@@ -77,7 +76,9 @@ def install(
         is_dry_run=dry_run is DryRun.SERVER,
         wait_s=_seconds(timeout),
     )
-    changes = _run(_install(values, settings, kubeconfig, context, adapts=adapt))
+    if not settings.is_dry_run:
+        confirm_write(cluster, f"install {values.metadata.name}", yes=yes)
+    changes = _run(_install(values, settings, cluster, adapts=adapt))
     if settings.is_dry_run:
         print("dry run: nothing was changed")
     _show(changes)
@@ -85,8 +86,9 @@ def install(
 
 def uninstall(
     *,
-    kubeconfig: Kubeconfig,
+    kubeconfig: Kubeconfig = None,
     context: Context = None,
+    yes: Yes = False,
     name: Annotated[
         str, typer.Option(help="Of the installation: metadata.name of its values.")
     ] = "gpuscale",
@@ -94,9 +96,12 @@ def uninstall(
 ) -> None:
     """Remove everything that an installation made, put back what it replaced, and see that nothing is left.
 
-    Example:  gpuscale uninstall --kubeconfig ~/.kube/config
+    Example:  gpuscale uninstall --context prod
     """
-    changes = _run(_uninstall(name, kubeconfig, context, _seconds(timeout)))
+    wait_s = _seconds(timeout)
+    cluster = cluster_settings(kubeconfig, context)
+    confirm_write(cluster, f"uninstall {name}", yes=yes)
+    changes = _run(_uninstall(name, cluster, wait_s))
     _show(changes)
     print(
         f"nothing of installation {name} is left" if changes else f"there is no installation {name}"
@@ -106,8 +111,7 @@ def uninstall(
 async def _install(
     values: "Values",
     settings: "ApplySettings",
-    kubeconfig: Path,
-    context: str | None,
+    cluster: "KubeSettings",
     *,
     adapts: bool,
 ) -> "list[Change]":
@@ -117,7 +121,7 @@ async def _install(
     from gpuscale.install.render import Inputs, needs_certificate, render
 
     clock = WallClock()
-    async with open_client(kubeconfig, context) as client:
+    async with open_client(cluster) as client:
         if adapts:
             values = await _fitted(values, client)
         inputs = Inputs()
@@ -137,31 +141,23 @@ async def _fitted(values: "Values", client: "WritingClient") -> "Values":
     return fitted.values
 
 
-async def _uninstall(
-    name: str, kubeconfig: Path, context: str | None, wait_s: float
-) -> "list[Change]":
+async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list[Change]":
     from gpuscale.core.clock import WallClock
     from gpuscale.install.cluster.remove import Remover
 
-    async with open_client(kubeconfig, context) as client:
+    async with open_client(cluster) as client:
         return await Remover(client, WallClock(), _tell, wait_s).remove(name)
 
 
-def open_client(kubeconfig: Path, context: str | None) -> "WritingClient":
-    """Return a client of the cluster that a kubeconfig names.
+def open_client(cluster: "KubeSettings") -> "WritingClient":
+    """Return a client of a cluster, which is patient with one that is busy.
 
     Raises:
-        UsageError: there is no usable kubeconfig, or a Python package is missing.
+        UsageError: there is no usable kubeconfig.
     """
-    try:
-        from gpuscale.install.cluster.client import PatientClient
-        from gpuscale.kube.settings import KubeSettings
-    except ImportError as error:
-        raise UsageError(
-            f"found no Python package {error.name}, expected gpuscale's optional ones; "
-            "install gpuscale[kubernetes]"
-        ) from error
-    return PatientClient(KubeSettings("", kubeconfig, context, timeout_s=30.0))
+    from gpuscale.install.cluster.client import PatientClient
+
+    return PatientClient(cluster)
 
 
 def _run(work: Coroutine[object, object, T]) -> T:

@@ -1,28 +1,48 @@
-"""The `gpuscale` command."""
+"""The `gpuscale` command: what runs, and how every way it can end looks to a user."""
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from gpuscale.core.errors import ConfigError, GpuscaleError, QueryError, UsageError
+from gpuscale.core.errors import BugError, ConfigError, GpuscaleError, QueryError, UsageError
+
+NO = 1
+"""The answer is no, or a part failed."""
+WRONG_INPUT = 2
+"""The input is wrong, or the question could not be asked."""
+BUG = 70
+"""gpuscale itself is at fault; EX_SOFTWARE of sysexits.h, so that no script takes it for an answer."""
+_INTERRUPTED = 130
+"""What shells and typer say of a command that SIGINT ended."""
+_DEBUG = "--debug"
+_DEBUG_VARIABLE = "GPUSCALE_DEBUG"
+_EXTRAS = {"grpc": "kubernetes", "google": "kubernetes", "pynvml": "nvidia", "amdsmi": "amd"}
+"""Packages that come with an extra only, by the name that they are imported by."""
 
 
 def main() -> None:
-    """Run the command line: exit 0 done, 1 the answer is no or a part failed, 2 wrong input."""
-    try:
-        if not _is_agent_run(sys.argv[1:]):
-            from gpuscale.cli.commands import app
+    """Run the command line: exit 0 done, 1 the answer is no or a part failed, 2 wrong input, 70 a bug.
 
-            app()
-    except (ConfigError, UsageError, QueryError) as error:
-        _fail(error, 2)
-    except GpuscaleError as error:
-        _fail(error, 1)
+    Nothing leaves a trace on the terminal, unless `--debug` stands anywhere among the words.
+    """
+    words, is_debugging = _without_debug(sys.argv[1:])
+    try:
+        _run(words)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - the boundary that no error passes
+        if is_debugging:
+            import traceback
+
+            traceback.print_exc()
+        sys.exit(_report(error, is_debugging=is_debugging))
 
 
-_INTERRUPTED = 130
-"""What shells and typer say of a command that SIGINT ended."""
+def _run(words: Sequence[str]) -> None:
+    if not _is_agent_run(words):
+        from gpuscale.cli.commands import app
+
+        app(list(words))
 
 
 def _is_agent_run(words: Sequence[str]) -> bool:
@@ -38,10 +58,72 @@ def _is_agent_run(words: Sequence[str]) -> bool:
     return True
 
 
-def _fail(error: GpuscaleError, code: int) -> None:
-    for line in str(error).splitlines():
+def _without_debug(words: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the words for the commands, and whether traces are wanted; the agent has its own --debug."""
+    is_debugging = _DEBUG in words or bool(os.environ.get(_DEBUG_VARIABLE))
+    if words[:1] == ["exporter"]:
+        return list(words), is_debugging
+    return [word for word in words if word != _DEBUG], is_debugging
+
+
+def _report(error: Exception, *, is_debugging: bool) -> int:
+    """Print what went wrong, and return the exit code."""
+    errors = list(_leaves(error))
+    unexpected = [each for each in errors if not _is_expected(each)]
+    if not unexpected:
+        for each in errors:
+            _print(str(each))
+        return max(_code(each) for each in errors)
+    first = unexpected[0]
+    if isinstance(first, ImportError) and (extra := _EXTRAS.get((first.name or "").split(".")[0])):
+        _print(
+            f"found no Python package {first.name}; install it with: pip install 'gpuscale[{extra}]'"
+        )
+        return WRONG_INPUT
+    if isinstance(first, OSError) and first.strerror:
+        where = f"{first.filename}: " if first.filename else ""
+        _print(f"{where}{first.strerror}")
+        return NO
+    _print(f"unexpected {type(first).__name__}: {first}")
+    advice = "" if is_debugging else f"run it again with {_DEBUG} for the whole trace, and "
+    _print(f"this is a bug in gpuscale: {advice}please report it{_where_to_report()}")
+    return BUG
+
+
+def _is_expected(error: Exception) -> bool:
+    return isinstance(error, GpuscaleError) and not isinstance(error, BugError)
+
+
+def _where_to_report() -> str:
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    try:
+        links = metadata("gpuscale").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    return "".join(f" at {link.partition(', ')[2]}" for link in links if link.startswith("Issues,"))
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    """Yield the errors of a group of tasks, or the error itself."""
+    if isinstance(error, ExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def _code(error: Exception) -> int:
+    if isinstance(error, ConfigError | UsageError | QueryError):
+        return WRONG_INPUT
+    from gpuscale.cli.cluster import CouldNotLookError
+
+    return WRONG_INPUT if isinstance(error, CouldNotLookError) else NO
+
+
+def _print(text: str) -> None:
+    for line in text.splitlines() or [""]:
         print(f"gpuscale: {line}", file=sys.stderr)
-    sys.exit(code)
 
 
 if __name__ == "__main__":

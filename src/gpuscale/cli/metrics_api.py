@@ -15,7 +15,6 @@ import typer
 from typer.core import TyperGroup
 
 from gpuscale.cli import go_flags, why
-from gpuscale.cli.extras import missing_extra
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.parameters import parameter
 from gpuscale.cli.signals import stop_event
@@ -70,10 +69,7 @@ def metrics_api(ctx: typer.Context, **given: str | list[str] | None) -> None:
 
 
 async def _serve(settings: "MetricsApiSettings") -> None:
-    try:
-        from gpuscale.metricsapi.server import MetricsApiServer
-    except ImportError as error:
-        raise missing_extra(error, "kubernetes") from error
+    from gpuscale.metricsapi.server import MetricsApiServer
 
     _collect_rarely()
     await MetricsApiServer(settings).run(stop_event(), _announce)

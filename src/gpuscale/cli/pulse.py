@@ -1,12 +1,11 @@
 """`gpuscale doctor --pulse`: how long load takes to become a ready pod."""
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 import typer
 
-from gpuscale.cli.texts import Output, printable
+from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def run_pulse(
     from gpuscale.doctor.pulse_report import pulse_document, pulse_lines
 
     found = asyncio.run(_pulse(server, around, settings))
-    if output is Output.JSON:
-        print(json.dumps(pulse_document(found)))
+    if output is not Output.TEXT:
+        print_document(pulse_document(found), output)
     else:
         for line in pulse_lines(found):
             print(printable(line))

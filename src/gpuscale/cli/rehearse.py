@@ -1,19 +1,18 @@
 """`gpuscale rehearse`: a scenario on a real API server."""
 
 import asyncio
-import json
 import logging
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from gpuscale.cli.extras import missing_extra
+from gpuscale.cli.cluster import PANEL, Context, Kubeconfig, cluster_settings, kubectl_options
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.cli.screen import QUIET
 from gpuscale.cli.signals import stop_event
+from gpuscale.cli.texts import Output, print_document
 from gpuscale.cli.up import limit_seconds
 
 if TYPE_CHECKING:
@@ -29,15 +28,17 @@ def rehearse(
         str | None, typer.Argument(help="A shipped scenario's name, or a file.")
     ] = None,
     *,
-    kubeconfig: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="Of the cluster; no other place is looked for one."),
-    ],
-    context: Annotated[
-        str | None, typer.Option(help="Context of the kubeconfig, instead of its current one.")
-    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     namespace: Annotated[
-        str, typer.Option(help="Namespace to make, for the scenario's objects.")
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace to make, for the scenario's objects.",
+            rich_help_panel=PANEL,
+        ),
     ] = DEFAULT_NAMESPACE,
     advertise_address: Annotated[
         str | None,
@@ -54,20 +55,37 @@ def rehearse(
         bool, typer.Option("--clean", help="Only remove what a killed rehearsal left behind.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Use a cluster that is not on this machine.")
+        bool,
+        typer.Option(
+            "--yes",
+            "-y",
+            help="Use the cluster, though it was not named, or is not on this machine.",
+            rich_help_panel=PANEL,
+        ),
     ] = False,
-    output: Annotated[str, typer.Option(help="Of the result: text or json.")] = "text",
+    output: Annotated[Output, typer.Option("--output", "-o", help="Of the result.")] = Output.TEXT,
 ) -> None:
     """Run a scenario on a real cluster: Kubernetes schedules and scales, nodes and GPUs are simulated.
 
     It makes a namespace, nodes and an APIService of its own, and removes them at the end; Ctrl-C ends it.
 
-    Example:  gpuscale rehearse --kubeconfig cluster.yaml ack-bert
+    It uses a cluster on this machine whose kubeconfig is named, and any other only with --context or --yes.
+
+    Example:  gpuscale rehearse ack-bert --kubeconfig cluster.yaml
+
+    Example:  gpuscale rehearse ack-bert --context kind-test --for 10m
     """
-    if output not in {"text", "json"}:
-        raise typer.BadParameter(f"found {output!r}, expected text or json", param_hint="--output")
+    from gpuscale.rehearse.target import make_target
+
     set_up_log(logging.WARNING)
-    target = _target(kubeconfig, context, namespace, advertise_address, is_confirmed=yes)
+    target = make_target(
+        cluster_settings(kubeconfig, context),
+        namespace,
+        advertise_address,
+        is_named=kubeconfig is not None,
+        is_confirmed=yes,
+        options=kubectl_options(kubeconfig, context),
+    )
     if clean:
         asyncio.run(_clean(target, output))
         return
@@ -78,28 +96,12 @@ def rehearse(
     _show(result, output)
 
 
-def _target(
-    kubeconfig: Path,
-    context: str | None,
-    namespace: str,
-    address: str | None,
-    *,
-    is_confirmed: bool,
-) -> "Target":
-    try:
-        from gpuscale.rehearse.target import make_target
-    except ImportError as error:
-        raise missing_extra(error, "kubernetes") from error
-
-    return make_target(kubeconfig, context, namespace, address, is_confirmed=is_confirmed)
-
-
-async def _clean(target: "Target", output: str) -> None:
+async def _clean(target: "Target", output: Output) -> None:
     from gpuscale.rehearse.rehearsal import clean
 
     removed = await clean(target)
-    if output == "json":
-        print(json.dumps({"removed": list(removed)}))
+    if output is not Output.TEXT:
+        print_document({"removed": list(removed)}, output)
         return
     for name in removed:
         print(f"removed {name}")
@@ -108,33 +110,36 @@ async def _clean(target: "Target", output: str) -> None:
 
 
 async def _rehearse(
-    setup: "Setup", target: "Target", limit_s: float | None, output: str
+    setup: "Setup", target: "Target", limit_s: float | None, output: Output
 ) -> dict[str, object]:
     from gpuscale.rehearse.rehearsal import Rehearsal
     from gpuscale.views.terminal import event_line
 
-    lines = sys.stderr if output == "json" else sys.stdout
+    lines = sys.stdout if output is Output.TEXT else sys.stderr
 
     def tell(event: dict[str, object]) -> None:
         if event["kind"] not in QUIET:
             print(event_line(event), file=lines, flush=True)
 
     stop = stop_event()
-    rehearsal = Rehearsal(setup, target, tell, lambda found: _announce(found, setup, lines))
+    rehearsal = Rehearsal(setup, target, tell, lambda found: _announce(found, setup, target, lines))
     return await rehearsal.run(stop, limit_s)
 
 
-def _announce(found: "Announcement", setup: "Setup", lines: TextIO) -> None:
+def _announce(found: "Announcement", setup: "Setup", target: "Target", lines: TextIO) -> None:
     print(f"gpuscale: rehearsal {found.id} on {found.server}", file=lines)
     print(setup.description, file=lines)
     print(f"\n  namespaces      {', '.join(found.namespaces)}", file=lines)
-    print(f"  look at it      kubectl get hpa,pods -n {found.namespaces[0]}", file=lines)
+    print(
+        f"  look at it      kubectl{target.options} get hpa,pods -n {found.namespaces[0]}",
+        file=lines,
+    )
     print("  Ctrl-C ends it and removes everything\n", file=lines, flush=True)
 
 
-def _show(result: dict[str, object], output: str) -> None:
-    if output == "json":
-        print(json.dumps(result, ensure_ascii=False))
+def _show(result: dict[str, object], output: Output) -> None:
+    if output is not Output.TEXT:
+        print_document(result, output)
         return
     from gpuscale.views.terminal import summary_text
 

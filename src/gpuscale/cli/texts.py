@@ -1,6 +1,8 @@
 """Texts in and out: files or standard input, and what standard output can carry."""
 
+import json
 import sys
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -16,6 +18,7 @@ class Output(Enum):
 
     TEXT = "text"
     JSON = "json"
+    YAML = "yaml"
 
 
 def shown_name(name: str) -> str:
@@ -48,6 +51,21 @@ def _bytes(name: str, most: int) -> bytes:
         return sys.stdin.buffer.read(most)
     with Path(name).open("rb") as file:
         return file.read(most)
+
+
+def print_document(document: Mapping[str, object], output: Output) -> None:
+    """Print a document for programs: JSON on one line, or YAML."""
+    if output is Output.YAML:
+        from gpuscale.core.documents import dump_documents
+
+        print(dump_documents([document]), end="", flush=True)
+    else:
+        print(json.dumps(document), flush=True)
+
+
+def deprecated(old: str, new: str) -> None:
+    """Say on standard error that an option has another spelling now."""
+    print(f"gpuscale: {old} is deprecated; use {new}", file=sys.stderr)
 
 
 def printable(text: str) -> str:

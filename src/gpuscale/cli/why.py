@@ -5,19 +5,17 @@ Its flags are some of the server's and a few of its own, so its signature is mad
 
 import asyncio
 import inspect
-import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuscale.cli.extras import missing_extra
+from gpuscale.cli.cluster import cluster_settings, looking
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.parameters import parameter
-from gpuscale.cli.texts import Output, printable
+from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UpstreamError, UsageError
 from gpuscale.metricsapi.flags import GROUPS, Flag
 
@@ -32,9 +30,10 @@ _SERVER_FLAGS = [flag for group in _SERVER_GROUPS for flag in GROUPS[group] if n
 def why(**given: Any) -> None:  # noqa: ANN401 - typer fills the signature that is made below
     """Follow a metric from the rules to its value, and name the first hop that gives nothing.
 
-    A server is asked by way of the cluster's API server (--kubeconfig, or kubectl's own), or by its address
+    A server is asked by way of the cluster's API server, found as kubectl finds it, or by its address
     (--server, after kubectl port-forward). With --config or --prometheus-url nobody is asked: the rules are
-    followed from here. Exit code 0: there is a value; 1: there is none; 2: the input is wrong.
+    followed from here. Exit code 0: there is a value; 1: there is none; 2: the input is wrong, or nobody
+    answers.
 
     Example:  gpuscale metrics-api why pods/ml/web-0 gpu_util
 
@@ -47,12 +46,10 @@ def why(**given: Any) -> None:  # noqa: ANN401 - typer fills the signature that 
 
     set_up_log(logging.ERROR)
     path = why_path(given["whose"], given["metric"], given["selector"], given["metric_selector"])
-    try:
+    with looking():
         document = asyncio.run(_asked(given, path))
-    except ImportError as error:
-        raise missing_extra(error, "kubernetes") from error
-    if given["output"] is Output.JSON:
-        print(json.dumps(document))
+    if given["output"] is not Output.TEXT:
+        print_document(document, given["output"])
     else:
         try:
             lines = list(text_lines(document))
@@ -78,7 +75,8 @@ async def _asked(given: Mapping[str, Any], path: str) -> "Document":
         return await ask_own(flags, path)
     if given["server"]:
         return await ask_server(given["server"], path)
-    return await ask_cluster(_kubeconfig(given["kubeconfig"]), given["context"] or None, path)
+    kubeconfig = Path(given["kubeconfig"]) if given["kubeconfig"] else None
+    return await ask_cluster(cluster_settings(kubeconfig, given["context"] or None), path)
 
 
 def _server_flags(given: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -89,15 +87,6 @@ def _server_flags(given: Mapping[str, Any]) -> dict[str, list[str]]:
         if value:
             found[flag.name] = [value] if isinstance(value, str) else list(value)
     return found
-
-
-def _kubeconfig(given: str) -> Path | None:
-    """Return the kubeconfig that kubectl would take; None for the service account of a pod."""
-    named = given or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    if named:
-        return Path(named)
-    usual = Path.home() / ".kube" / "config"
-    return usual if usual.exists() else None
 
 
 def _argument(name: str, metavar: str, help_: str) -> inspect.Parameter:
@@ -140,7 +129,7 @@ why.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         _option(("--server",), "URL", "A gpuscale metrics-api, past the API server."),
         _option(("--kubeconfig",), "FILE", "Of the cluster to ask."),
         _option(("--context",), "NAME", "Of the kubeconfig."),
-        _option(("--output", "-o"), "text|json", "What is printed.", Output.TEXT, Output),
+        _option(("--output", "-o"), "text|json|yaml", "What is printed.", Output.TEXT, Output),
         *(_flag(flag) for flag in _SERVER_FLAGS),
     ]
 )

@@ -17,8 +17,8 @@ from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.connection import METADATA_ONLY, JsonObject, KubeConnection
 from gpuscale.kube.errors import ApiUnreachableError
+from gpuscale.kube.kubeconfig import SERVICE_ACCOUNT
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 AGGREGATED_DISCOVERY = ",".join(
     [
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",

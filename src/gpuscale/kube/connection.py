@@ -9,19 +9,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx2
 from lightkube.config.client_adapter import AsyncClient, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
-from gpuscale.core.documents import load_documents
-from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.kubeconfig import read_kubeconfig
 from gpuscale.kube.refusals import read_refusal
 from gpuscale.kube.settings import KubeSettings
 
@@ -42,7 +38,7 @@ class KubeConnection:
 
     def __init__(self, settings: KubeSettings) -> None:
         self._settings = settings
-        config = _read_config(settings)
+        config = read_kubeconfig(settings)
         self.server = config.cluster.server
         """Address, for messages."""
         timeout = httpx2.Timeout(settings.timeout_s)
@@ -161,38 +157,3 @@ class KubeConnection:
 
     def _who(self) -> str:
         return f"the API server at {self.server}"
-
-
-def _read_config(settings: KubeSettings) -> SingleConfig:
-    try:
-        if settings.kubeconfig is None:
-            config = KubeConfig.from_service_account().get()
-        else:
-            config = _read_kubeconfig(settings.kubeconfig).get(settings.context)
-    except ConfigError:
-        raise
-    except Exception as error:  # a file of another shape fails in as many ways as there are shapes
-        raise UsageError(_config_message(settings, error)) from error
-    if config is None:
-        raise UsageError(_config_message(settings, ValueError("it names no context")))
-    return config if config.user is not None else config._replace(user=User())
-
-
-def _read_kubeconfig(path: Path) -> KubeConfig:
-    documents = load_documents(path.read_text(errors="replace"), str(path))
-    data = documents[0].data if documents else None
-    if not isinstance(data, dict):
-        raise ValueError("it holds no mapping")
-    return KubeConfig.from_dict(data, fname=path)
-
-
-def _config_message(settings: KubeSettings, error: Exception) -> str:
-    if settings.kubeconfig is None:
-        return (
-            f"no service account to reach the API server with ({error}); "
-            "run in a pod that has one, or name a kubeconfig"
-        )
-    reason = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
-    if isinstance(error, OSError) and error.strerror:
-        reason = error.strerror
-    return f"{settings.kubeconfig}: no usable kubeconfig: {reason}"

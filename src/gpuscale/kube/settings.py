@@ -14,6 +14,8 @@ class KubeSettings:
     """None is the pod's service account."""
     context: str | None = None
     """Of the kubeconfig; its current one when None."""
+    more_kubeconfigs: tuple[Path, ...] = ()
+    """Merged with `kubeconfig` as kubectl merges those of $KUBECONFIG: what comes first wins."""
     timeout_s: float = 10.0
     """For a request that is no watch."""
     watch_s: int = 300

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.api import (
-    SERVICE_ACCOUNT,
-    Credentials,
-    kubeconfig_credentials,
-    service_account_credentials,
-)
+from gpuscale.kube.api import Credentials, kubeconfig_credentials, service_account_credentials
+from gpuscale.kube.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.metricsapi.settings import SourceSettings
 from gpuscale.sources.access import TlsFiles, tls_of_files
 from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource

@@ -19,10 +19,11 @@ from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.exposition.families import Family
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.kube.api import SERVICE_ACCOUNT, ApiClient, MetadataClient
+from gpuscale.kube.api import ApiClient, MetadataClient
 from gpuscale.kube.auth import AccessReviewer, TokenReviewer, TrustConfigMap
 from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.directory import ObjectCopies
+from gpuscale.kube.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.authentication import Authenticator

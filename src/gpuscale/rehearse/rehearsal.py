@@ -16,7 +16,6 @@ from typing import Any
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError
-from gpuscale.kube.settings import KubeSettings
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.kube.writing import WritingClient
 from gpuscale.local.agents import NodeAgents
@@ -73,7 +72,7 @@ async def clean(target: Target) -> tuple[str, ...]:
         UnavailableError: something is still there after a while, or the API server is not.
         UpstreamError: it refuses.
     """
-    async with WritingClient(_kube_settings(target)) as client:
+    async with WritingClient(target.cluster) as client:
         check_named(target, client.server)
         return await Cleaner(client, any_rehearsal()).remove()
 
@@ -128,7 +127,7 @@ class Rehearsal:
             UnavailableError: a part does not answer, or something could not be removed.
             UpstreamError: the API server refuses something.
         """
-        async with WritingClient(_kube_settings(self._target)) as client:
+        async with WritingClient(self._target.cluster) as client:
             check_named(self._target, client.server)
             check_reachable(self._target, client.server)
             port = free_port(self._target)
@@ -151,7 +150,7 @@ class Rehearsal:
             first = f"{failure}\n" if failure else ""
             raise UnavailableError(
                 f"{first}{error}; remove the rest with: "
-                f"gpuscale rehearse --kubeconfig {self._target.kubeconfig} --clean"
+                f"gpuscale rehearse{self._target.options} --clean"
             ) from error
 
     async def _within(
@@ -318,7 +317,3 @@ async def _wait_for(look: Callable[[], bool], what: str) -> None:
             return
         await asyncio.sleep(_PUMP_S)
     raise UnavailableError(f"the scenario's first {what} were not up within {_UP_S:g} s")
-
-
-def _kube_settings(target: Target) -> KubeSettings:
-    return KubeSettings(node_name="", kubeconfig=target.kubeconfig, context=target.context)

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuscale.core.clock import Clock
+from gpuscale.core.documents import dump_documents
 from gpuscale.core.durations import format_duration
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
 from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube.kubeconfig import merged_kubeconfig
 from gpuscale.kube.writing import WritingClient
 from gpuscale.metricsapi.server import MetricsApiServer
 from gpuscale.metricsapi.settings import MetricsApiSettings, read_settings
@@ -132,7 +134,7 @@ class MetricsApi:
     def _read_settings(self, rules: Path, folder: Path) -> MetricsApiSettings:
         texts = {
             "config": str(rules),
-            "lister-kubeconfig": str(self._target.kubeconfig),
+            **self._lister(folder),
             "bind-address": self._target.advertise_address or _LOOPBACK,
             "secure-port": str(self._port),
             "cert-dir": str(folder / "certificates"),
@@ -142,7 +144,20 @@ class MetricsApi:
             "metrics-relist-interval": format_duration(self._setup.pipeline.relist_interval),
         }
         settings = read_settings({name: [text] for name, text in texts.items()})
-        return replace(settings, context=self._target.context)
+        return replace(settings, context=self._target.cluster.context)
+
+    def _lister(self, folder: Path) -> dict[str, str]:
+        """Return the flag that leads the server to the API server; it takes one file: several become one."""
+        cluster = self._target.cluster
+        if cluster.kubeconfig is None:
+            return {}
+        path = cluster.kubeconfig
+        if cluster.more_kubeconfigs:
+            path = folder / "kubeconfig"
+            files = (cluster.kubeconfig, *cluster.more_kubeconfigs)
+            path.touch(mode=0o600)
+            path.write_text(dump_documents([merged_kubeconfig(files)]), encoding="utf-8")
+        return {"lister-kubeconfig": str(path)}
 
 
 def _availability(body: JsonObject, before: str) -> tuple[bool, str]:

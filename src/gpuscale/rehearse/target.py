@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.aggregation import api_service_name
 from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube.settings import KubeSettings
 from gpuscale.kube.writing import WritingClient
 from gpuscale.rehearse.manifests import PATHS
 from gpuscale.rehearse.mark import LABEL
@@ -23,26 +23,29 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 class Target:
     """Which cluster, and where in it."""
 
-    kubeconfig: Path
+    cluster: KubeSettings
     namespace: str
     """To make, for what the scenario has in `default`."""
-    context: str | None = None
-    """Of the kubeconfig; its current one when None."""
+    is_named: bool = False
+    """Whether its kubeconfig was named; otherwise it is the one that kubectl would use."""
     is_confirmed: bool = False
-    """Whether somebody said that it is the right cluster, though it is not on this machine."""
+    """Whether somebody said that it is the right cluster, wherever it is."""
+    options: str = ""
+    """What leads kubectl and our own commands to the same cluster, beginning with a blank."""
     advertise_address: str | None = None
     """Where the API server finds this machine; None is loopback."""
 
 
 def make_target(
-    kubeconfig: Path,
-    context: str | None,
+    cluster: KubeSettings,
     namespace: str,
     advertise_address: str | None,
     *,
+    is_named: bool,
     is_confirmed: bool,
+    options: str = "",
 ) -> Target:
-    """Return the target of a command line.
+    """Return the target of a command line; the arguments are the fields of a Target.
 
     Raises:
         UsageError: the namespace or the address can't be one.
@@ -54,7 +57,7 @@ def make_target(
         )
     if advertise_address is not None:
         _check_address(advertise_address)
-    return Target(kubeconfig, namespace, context, is_confirmed, advertise_address)
+    return Target(cluster, namespace, is_named, is_confirmed, options, advertise_address)
 
 
 def _check_address(text: str) -> None:
@@ -82,12 +85,16 @@ def check_named(target: Target, server: str) -> None:
     """Return if it was said clearly that this cluster is meant.
 
     Raises:
-        UsageError: the kubeconfig leads to another machine, and neither a context nor a yes was given.
+        UsageError: no kubeconfig was named, or it leads to another machine; and neither a context nor a
+            yes was given.
     """
-    if is_loopback(server) or target.context is not None or target.is_confirmed:
+    if target.cluster.context is not None or target.is_confirmed:
         return
+    if is_loopback(server) and target.is_named:
+        return
+    reason = "" if is_loopback(server) else ", which is not this machine"
     raise UsageError(
-        f"{target.kubeconfig}: its current context leads to {server}, which is not this machine; "
+        f"the current context of {target.cluster.kubeconfig or 'this pod'} leads to {server}{reason}; "
         "name the context with --context, or say --yes"
     )
 
@@ -130,7 +137,7 @@ def _check_absent(body: JsonObject | None, what: str) -> None:
     if mark:
         raise UsageError(
             f"{what} belongs to rehearsal {mark}; end that one, or remove what it left: "
-            "gpuscale rehearse --kubeconfig FILE --clean"
+            "gpuscale rehearse --clean"
         )
     raise UsageError(
         f"{what} is there already{_served_by(body)}, and is left alone; {_advice(what)}"

@@ -5,14 +5,16 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UsageError
+from gpuscale.kube.settings import KubeSettings
 from gpuscale.rehearse.target import check_named, check_reachable, is_loopback, make_target
 
 FILE = Path("kubeconfig")
 REMOTE = "https://192.0.2.1:6443"
 
 
-def target(context=None, namespace="ns", address=None, *, yes=False):
-    return make_target(FILE, context, namespace, address, is_confirmed=yes)
+def target(context=None, namespace="ns", address=None, *, named=True, yes=False):
+    cluster = KubeSettings("", FILE, context)
+    return make_target(cluster, namespace, address, is_named=named, is_confirmed=yes)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,14 @@ def test_a_cluster_elsewhere_has_to_be_named():
     check_named(target(context="staging"), REMOTE)
     check_named(target(yes=True), REMOTE)
     check_named(target(), "https://127.0.0.1:6443")
+
+
+def test_a_cluster_that_was_only_found_has_to_be_named_wherever_it_is():
+    """127.0.0.1 may be a tunnel to a cluster that matters."""
+    with pytest.raises(UsageError, match=r"the current context of kubeconfig leads to .*--context"):
+        check_named(target(named=False), "https://127.0.0.1:6443")
+    check_named(target(context="kind", named=False), "https://127.0.0.1:6443")
+    check_named(target(named=False, yes=True), "https://127.0.0.1:6443")
 
 
 def test_a_cluster_elsewhere_has_to_find_this_machine():

@@ -4,13 +4,13 @@ import asyncio
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import NotFoundError, UnavailableError, UpstreamError, UsageError
+from gpuscale.kube.settings import KubeSettings
 from gpuscale.metricsapi.settings import read_settings
 from gpuscale.sources.http import HttpSession
 
@@ -43,7 +43,7 @@ async def ask_server(url: str, path: str) -> Document:
     return _explanation(status, body)
 
 
-async def ask_cluster(kubeconfig: Path | None, context: str | None, path: str) -> Document:
+async def ask_cluster(cluster: KubeSettings, path: str) -> Document:
     """Return the explanation by way of a cluster's API server, with the rights of a kubeconfig's user.
 
     Raises:
@@ -52,11 +52,9 @@ async def ask_cluster(kubeconfig: Path | None, context: str | None, path: str) -
         UpstreamError: what serves the metrics there can't say why.
     """
     from gpuscale.kube.connection import KubeConnection
-    from gpuscale.kube.settings import KubeSettings
 
-    settings = KubeSettings(node_name="", kubeconfig=kubeconfig, context=context)
     plain, _, query = path.partition("?")
-    async with KubeConnection(settings) as connection:
+    async with KubeConnection(cluster) as connection:
         answer = await connection.get(plain, dict(URL(f"?{query}").query))
     return _checked(answer)
 
