@@ -125,7 +125,7 @@ def walk(cluster, watch, source):
 
 def install(cluster, watch, values):
     started = time.monotonic()
-    out, cluster.times["install"] = cluster.run("install", values, cluster.admin)
+    out, cluster.times["install"] = cluster.run("install", values, cluster.admin, "--yes")
     count = len(out) - 1
     assert out[-1] == f"{count} created"
     seen = cluster.wait(
@@ -133,7 +133,7 @@ def install(cluster, watch, values):
         "the HPA to have a value",
     )
     cluster.times["first value"] = seen.at - started
-    assert cluster.run("install", values, cluster.admin)[0] == [f"{count} unchanged"]
+    assert cluster.run("install", values, cluster.admin, "--yes")[0] == [f"{count} unchanged"]
 
 
 def scale_under_load(cluster, watch):
@@ -195,7 +195,7 @@ def upgrade(cluster, watch, values):
     values.write_text(yaml.safe_dump(data))
 
     started = time.monotonic()
-    out, cluster.times["upgrade"] = cluster.run("install", values, cluster.admin)
+    out, cluster.times["upgrade"] = cluster.run("install", values, cluster.admin, "--yes")
     assert sorted(out[:-1]) == [
         "ConfigMap gpuscale/gpuscale-metrics-api configured",
         "DaemonSet gpuscale/gpuscale-node-agent configured",
@@ -212,7 +212,7 @@ def upgrade(cluster, watch, values):
 
 
 def uninstall(cluster, before):
-    out, cluster.times["uninstall"] = cluster.run("uninstall", cluster.admin)
+    out, cluster.times["uninstall"] = cluster.run("uninstall", cluster.admin, "--yes")
     assert out[-1] == "nothing of installation gpuscale is left"
     cluster.plane.kubectl("scale", "deployment/vision-api", "--replicas=1")
     cluster.wait_replicas(1)

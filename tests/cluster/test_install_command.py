@@ -100,7 +100,7 @@ class Command:
             path = self._folder / "values.yaml"
             path.write_text(text)
             command.append(path)
-        command += [f"--kubeconfig={self._plane.admin}", *arguments]
+        command += [f"--kubeconfig={self._plane.admin}", "--yes", *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
 

@@ -50,7 +50,7 @@ def helm(plane, tmp_path):
 
 
 def gpuscale(plane, name, *arguments):
-    command = [BIN / "gpuscale", name, *arguments, f"--kubeconfig={plane.admin}"]
+    command = [BIN / "gpuscale", name, *arguments, f"--kubeconfig={plane.admin}", "--yes"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
 

@@ -359,7 +359,7 @@ def test_missing_kubeconfig_is_told(tmp_path):
         pytest.param("clusters: 3", "'int' object is not iterable", id="odd-clusters"),
         pytest.param(
             "clusters: []\ncontexts: []",
-            "No current context set and no default provided",
+            "found no current context, and there is none in it; name one with --context",
             id="no-context",
         ),
     ],

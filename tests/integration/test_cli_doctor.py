@@ -59,11 +59,23 @@ def test_what_can_not_be_is_refused(kubeconfig, arguments, told):
 
 def test_a_cluster_that_does_not_answer_is_no_healthy_one(kubeconfig):
     done = run(f"--kubeconfig={kubeconfig}")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("gpuscale: the API server at http://127.0.0.1:")
 
 
-def test_a_kubeconfig_that_was_not_named_is_not_used():
+def test_a_kubeconfig_is_found_as_kubectl_finds_it(kubeconfig, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     done = run()
     assert done.returncode == 2
-    assert "--kubeconfig" in done.stderr
+    assert done.stderr == (
+        "gpuscale: found no kubeconfig: $KUBECONFIG is not set, and "
+        f"{tmp_path}/home/.kube/config does not exist; name one with --kubeconfig FILE, "
+        "or set $KUBECONFIG as for kubectl\n"
+    )
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none:{kubeconfig}")
+    assert run().stderr.startswith("gpuscale: the API server at http://127.0.0.1:")
+    (tmp_path / "home/.kube").mkdir(parents=True)
+    (tmp_path / "home/.kube/config").write_text(kubeconfig.read_text())
+    monkeypatch.delenv("KUBECONFIG")
+    assert run().stderr.startswith("gpuscale: the API server at http://127.0.0.1:")

@@ -39,7 +39,7 @@ def test_a_kubeconfig_that_was_not_named_is_not_used(tmp_path):
     path = kubeconfig(tmp_path, "https://127.0.0.1:1")
     done = run("ack-bert", KUBECONFIG=str(path))
     assert done.returncode == 2
-    assert "--kubeconfig" in done.stderr
+    assert "leads to https://127.0.0.1:1; name the context with --context" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("ack-bert",), ("--clean",)], ids=["run", "clean"])
@@ -62,7 +62,10 @@ def test_a_cluster_elsewhere_needs_an_address_of_this_machine(tmp_path):
     [
         ((), "name a file or one of: ack-bert"),
         (("nothing",), "found no scenario 'nothing'"),
-        (("ack-bert", "--output=xml"), "found 'xml', expected text or json"),
+        (
+            ("ack-bert", "--output=xml"),
+            "--output / -o: found 'xml', expected one of: text, json, yaml",
+        ),
         (("ack-bert", "--namespace=A"), "--namespace: found 'A'"),
         (("ack-bert", "--for=long"), "found 'long', expected a duration"),
     ],
@@ -81,4 +84,4 @@ def test_an_api_server_that_is_away_is_an_error_and_nothing_more(tmp_path):
 
 
 def test_the_help_has_an_example():
-    assert "gpuscale rehearse --kubeconfig cluster.yaml ack-bert" in run("--help").stdout
+    assert "gpuscale rehearse ack-bert --kubeconfig cluster.yaml" in run("--help").stdout

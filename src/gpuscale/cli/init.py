@@ -171,6 +171,11 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
         return Detected()
     try:
         cluster = cluster_settings(kubeconfig, context)
+    except UsageError:
+        if is_named:
+            raise
+        return Detected()
+    try:
         client = open_client if is_named else WritingClient
         if not is_named:
             cluster = replace(cluster, timeout_s=_GLANCE_S)

@@ -27,7 +27,7 @@ def main() -> None:
     """
     words, is_debugging = _without_debug(sys.argv[1:])
     try:
-        _run(words)
+        sys.exit(_run(words))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - the boundary that no error passes
@@ -38,11 +38,30 @@ def main() -> None:
         sys.exit(_report(error, is_debugging=is_debugging))
 
 
-def _run(words: Sequence[str]) -> None:
-    if not _is_agent_run(words):
-        from gpuscale.cli.commands import app
+def _run(words: Sequence[str]) -> int:
+    """Run the command that the words name, and return the exit code."""
+    if _is_agent_run(words):
+        return 0
+    import typer
 
-        app(list(words))
+    from gpuscale.cli.commands import app
+
+    usage_error = typer.BadParameter.__bases__[0]  # typer keeps the class itself to itself
+    try:
+        return int(app(list(words), prog_name="gpuscale", standalone_mode=False) or 0)
+    except typer.Abort:
+        _print("aborted")
+        return NO
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO
+    except usage_error as error:
+        from gpuscale.cli.usage import usage_text
+
+        if text := usage_text(error, words):  # empty where the help was printed instead
+            _print(text)
+        return WRONG_INPUT if words else 0
 
 
 def _is_agent_run(words: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from gpuscale.scheduling.taints import untolerated
 MAX_READING_AGE_S = 60
 """dcgm-exporter reads every 30 s by default."""
 _OWN = "gpuscale_exporter_"
-_INSTALL = "gpuscale install values.yaml --kubeconfig FILE"
+_INSTALL = "gpuscale install values.yaml"
 _POD_LABELS = ("pod", "exported_pod", "PodName", "pod_name")
 _KILLED = (137, 143)
 """Exit codes of a process that got SIGKILL or SIGTERM."""
@@ -31,7 +31,10 @@ def agent_findings(snapshot: Snapshot) -> Iterator[Finding]:
             "daemonsets",
             "Nobody measures the GPUs.",
             f"{facts.counted(nodes, 'GPU node')}; neither gpuscale's node agent nor dcgm-exporter",
-            Fix("Install the node agent.", _INSTALL),
+            Fix(
+                "Install the node agent; gpuscale init writes the values file.",
+                f"gpuscale init && {_INSTALL}",
+            ),
         )
     else:
         for node in nodes:

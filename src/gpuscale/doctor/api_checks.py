@@ -21,7 +21,7 @@ from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
 
 _SOON = timedelta(days=14)
-_INSTALL = "gpuscale install values.yaml --kubeconfig FILE"
+_INSTALL = "gpuscale install values.yaml"
 _RBAC = "rbac.authorization.k8s.io"
 _ROLE = "gpuscale-hpa-reads-metrics"
 HPA_ACCOUNT = ("kube-system", "horizontal-pod-autoscaler")

@@ -177,7 +177,7 @@ def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> Finding:
         amounts,
         Fix(
             "Set devicePlugin.enabled in the values and install again, or use the provider's.",
-            "gpuscale install values.yaml --kubeconfig FILE",
+            "gpuscale install values.yaml",
         ),
     )
 

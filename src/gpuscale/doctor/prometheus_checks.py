@@ -154,7 +154,7 @@ def _scraping(snapshot: Snapshot) -> Iterator[Finding]:
             Fix(
                 "Add a scrape job, or a ServiceMonitor with the label `release` that the operator's "
                 "Prometheus selects (prometheus.release).",
-                "gpuscale install values.yaml --kubeconfig FILE",
+                "gpuscale install values.yaml",
             ),
         )
     for labels, value in targets:

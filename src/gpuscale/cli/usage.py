@@ -1,0 +1,65 @@
+"""What is wrong with the words of a command line, in the same form as every other message.
+
+typer's own texts stand in a box, and those about values are pydantic's.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from gpuscale.core.spelling import closest
+
+_EXPECTED = (
+    (r"Input should be a valid integer.*", "a whole number"),
+    (r"Input should be a valid number.*", "a number"),
+    (r"Input should be a finite number.*", "a number"),
+    (r"Input should be a valid boolean.*", "true or false"),
+    (r"Input should be greater than or equal to (.*)", r"\1 or more"),
+    (r"Input should be less than or equal to (.*)", r"\1 or less"),
+    (r"(?:Value error, )?'.*' is not one of (.*)", r"one of: \1"),
+)
+"""Texts about values, and what was expected instead."""
+
+
+def usage_text(error: Any, words: Sequence[str]) -> str:  # noqa: ANN401 - typer keeps the class to itself
+    """Return what is wrong and where to read on; empty where there is nothing to say.
+
+    Args:
+        error: a usage error of typer's.
+        words: of the command line.
+    """
+    text = error.format_message().rstrip(".")
+    if not text:
+        return ""
+    path = error.ctx.command_path if error.ctx is not None else "gpuscale"
+    return f"{_said(error, text, words)}\nsee {path} --help"
+
+
+def _said(error: Any, text: str, words: Sequence[str]) -> str:  # noqa: ANN401 - as above
+    if bad_value := re.fullmatch(r"Invalid value for (.*?): (.*)", text, re.DOTALL):
+        names, reason = bad_value.groups()
+        names = names.replace("'", "")
+        for pattern, expected in _EXPECTED:
+            if found := re.fullmatch(pattern, reason, re.DOTALL):
+                value = _value(error, words)
+                shown = f"found {value!r}, " if value is not None else ""
+                return f"{names}: {shown}expected {found.expand(expected).replace(chr(39), '')}"
+        return f"{names}: {reason}"
+    if possible := re.fullmatch(r"(No such option: \S+) \(Possible options: ([^,)]*).*\)", text):
+        return f"{possible[1]}; did you mean {possible[2]}?"
+    if unknown := re.fullmatch(r"No such command '(.*)'", text):
+        known = error.ctx.command.list_commands(error.ctx) if error.ctx is not None else []
+        close = closest(unknown[1], known, cutoff=0.5)
+        listed = f"did you mean {close}?" if close else f"expected one of: {', '.join(known)}"
+        return f"No such command: {unknown[1]}; {listed}"
+    return text.replace("Missing argument", "missing argument").replace("'", "")
+
+
+def _value(error: Any, words: Sequence[str]) -> str | None:  # noqa: ANN401 - as above
+    """Return what was given for the option that an error is about; None where that is not certain."""
+    names = getattr(error.param, "opts", ())
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        name, equals, value = word.partition("=")
+        if name in names and name.startswith("-"):
+            return value if equals else following
+    return None
