@@ -27,15 +27,17 @@ def main() -> None:
     """
     words, is_debugging = _without_debug(sys.argv[1:])
     try:
-        sys.exit(_run(words))
+        code = _run(words)
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        code = _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the boundary that no error passes
         if is_debugging:
             import traceback
 
             traceback.print_exc()
-        sys.exit(_report(error, is_debugging=is_debugging))
+        code = _report(error, is_debugging=is_debugging)
+    if code:
+        sys.exit(code)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -46,7 +48,8 @@ def _run(words: Sequence[str]) -> int:
 
     from gpuscale.cli.commands import app
 
-    usage_error = typer.BadParameter.__bases__[0]  # typer keeps the class itself to itself
+    # typer keeps the class itself to itself.
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:
         return int(app(list(words), prog_name="gpuscale", standalone_mode=False) or 0)
     except typer.Abort:
