@@ -1,0 +1,38 @@
+"""Links of the pages lead somewhere, the published schema is current, and each command is named."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuscale.sim.scenario import Scenario
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_that_are_there(page):
+    text = CODE.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_published_schema_is_the_codes():
+    published = json.loads((ROOT / "docs" / "scenario.schema.json").read_text())
+    assert published == Scenario.model_json_schema()
+
+
+def test_every_command_stands_in_the_readme_or_the_docs():
+    from gpuscale.cli.commands import app
+
+    text = "".join(page.read_text() for page in PAGES)
+    for command in app.registered_commands:
+        assert f"gpuscale {command.name}" in text
+    for group in app.registered_groups:
+        assert f"gpuscale {group.name}" in text
+        for command in group.typer_instance.registered_commands:
+            assert f"gpuscale {group.name} {command.name}" in text

@@ -1,0 +1,60 @@
+"""A plain installation of the project, as a stranger has it: made once for all workers of a test run."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src", "tools/cluster")
+PASSED_ON = ("PIP_", "SSL_CERT_", "UV_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+
+
+@pytest.fixture(scope="session")
+def plain_venv(tmp_path_factory):
+    """Return the folder of a virtual environment with the project from `pip install .`, no extras."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    venv = folder / "plain" / ".venv"
+    venv.parent.mkdir(exist_ok=True)
+    with (venv.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (venv.parent / "done").exists():
+            _install(venv)
+            (venv.parent / "done").touch()
+    return venv
+
+
+def _install(venv):
+    checkout = venv.parent / "checkout"
+    for name in BUILT_FROM:
+        source, target = ROOT / name, checkout / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    home = venv.parent / "home"
+    home.mkdir(exist_ok=True)
+    passed = {name: text for name, text in os.environ.items() if name.startswith(PASSED_ON)}
+    environment = {
+        "PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip"),
+        **passed,
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+    }
+    _run([sys.executable, "-m", "venv", str(venv)], checkout, environment)
+    _run([str(venv / "bin" / "pip"), "install", "--quiet", "."], checkout, environment)
+
+
+def _run(command, folder, environment):
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,86 @@
+"""No page names a command or a flag that gpuscale does not have, also where it can't be run on a laptop."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from gpuscale.cli import agent, metrics_api
+from gpuscale.cli.commands import app
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pages
+
+READ_AS_GO_DOES = {"exporter": agent.plain_arguments, "metrics-api": metrics_api.plain_arguments}
+
+
+def faults(words):
+    """Return what is wrong with the words after `gpuscale`, by the program's own parser; nothing is run."""
+    command = typer.main.get_command(app)
+    context = command.context_class(command, info_name="gpuscale")
+    found = []
+    while True:
+        try:
+            _, rest, order = command.make_parser(context).parse_args(list(words))
+        except Exception as error:  # noqa: BLE001 - typer keeps its class of usage errors to itself
+            return [*found, str(error)]
+        found += [
+            f"{option.opts[0]} is an old spelling" for option in order if _is_old(option, command)
+        ]
+        if not isinstance(command, TyperGroup) or not rest:
+            return found
+        name, *words = rest
+        inner = command.get_command(context, name)
+        if inner is None:
+            return [*found, f"there is no command {name}"]
+        words = READ_AS_GO_DOES.get(name, list)(words)
+        context = inner.context_class(inner, info_name=name, parent=context)
+        command = inner
+
+
+def _is_old(option, command):
+    return getattr(option, "hidden", False) and command.name not in READ_AS_GO_DOES
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
+def test_commands_and_flags_are_those_of_the_program(page):
+    wrong = [
+        f"gpuscale {' '.join(words)}: {fault}"
+        for words in pages.gpuscale_lines(page)
+        for fault in faults(words)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("gpuscale simulate ack-bert --html FILE", None),
+        ("kubectl get hpa | gpuscale decide -", None),
+        ("NODE_NAME=a gpuscale exporter -kubernetes=true --gpu nvml &", None),
+        ("gpuscale simulat ack-bert", "simulat"),
+        ("x && .venv/bin/gpuscale simulate ack-bert --htm FILE", "--htm"),
+        ("gpuscale metrics-api why pods/a/b NAME --selektor a=b", "--selektor"),
+        ("gpuscale init --provider", "--provider"),
+    ],
+)
+def test_the_check_sees_what_is_wrong(line, fault, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"```sh\n{line}\n```\n")
+    (words,) = pages.gpuscale_lines(page)
+    said = " ".join(faults(words))
+    assert fault in said if fault else said == ""
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
+def test_what_is_marked_as_shell_is_shell(page):
+    for block in pages.blocks(page):
+        if block.kind in ("sh", "bash"):
+            done = subprocess.run(
+                ["bash", "-n"], input=block.body, capture_output=True, text=True, check=False
+            )
+            assert (done.returncode, done.stderr) == (0, ""), block.body
