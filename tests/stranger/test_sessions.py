@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pages
 
-PAGE_LIMIT_S = 300
+PAGE_LIMIT_S = 150
 OWN_NETWORK = ("--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc")
 """Ports are then as the page has them, and what the page left running ends with its session."""
 
 
-@pytest.mark.timeout(PAGE_LIMIT_S + 300)
+@pytest.mark.timeout(PAGE_LIMIT_S + 600)
 @pytest.mark.parametrize("page", [p for p in pages.PAGES if pages.session(p)], ids=pages.page_name)
 def test_commands_print_what_the_page_says(page, plain_venv, tmp_path):
     folder, home, outputs = tmp_path / "folder", tmp_path / "home", tmp_path / "outputs"
@@ -33,22 +33,26 @@ def test_commands_print_what_the_page_says(page, plain_venv, tmp_path):
     commands = pages.session(page)
 
     done = subprocess.run(
-        [*_namespaces(commands), "bash", "-c", _script(commands, outputs)],
+        ["timeout", str(PAGE_LIMIT_S), *_namespaces(commands), "bash", "-c", _script(commands, outputs)],
         cwd=folder,
         env={"PATH": f"{plain_venv}/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"},
         capture_output=True,
         text=True,
-        timeout=PAGE_LIMIT_S,
         check=False,
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
     for number, command in enumerate(commands):
-        texts = [(outputs / f"{number}.{stream}").read_text() for stream in ("out", "err")]
+        texts = [_text(outputs / f"{number}.{stream}") for stream in ("out", "err")]
         printed = "".join(texts).splitlines()
         assert command.stays or pages.matches(command.output, printed), (
             f"{command.text}\n" + "\n".join(printed)
         )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _text(file):
+    """Return what a command printed; nothing of one that the time did not reach."""
+    return file.read_text() if file.exists() else ""
 
 
 def _namespaces(commands):
