@@ -33,7 +33,14 @@ def test_commands_print_what_the_page_says(page, plain_venv, tmp_path):
     commands = pages.session(page)
 
     done = subprocess.run(
-        ["timeout", str(PAGE_LIMIT_S), *_namespaces(commands), "bash", "-c", _script(commands, outputs)],
+        [
+            "timeout",
+            str(PAGE_LIMIT_S),
+            *_namespaces(commands),
+            "bash",
+            "-c",
+            _script(commands, outputs),
+        ],
         cwd=folder,
         env={"PATH": f"{plain_venv}/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"},
         capture_output=True,
