@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
-from gpuscale.views.terminal import event_line, state_table
+from gpuscale.views.terminal import event_line, state_text
 
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
 """Steps between others; the page lists them, the terminal shows what they lead to."""
@@ -49,7 +49,7 @@ class Screen:
         if not self._announced:
             self._early.append(event)
         elif event["kind"] not in QUIET:
-            self._line(event_line(event))
+            self._line(event_line(event, self._width()))
 
     def farewell(self, document: Mapping[str, object]) -> None:
         """Say that it ended, and how it went."""
@@ -82,8 +82,12 @@ class Screen:
     ) -> None:
         while True:
             if self._announced:
-                update(state_table(state()), refresh=True)
+                update(state_text(state(), self._console.width), refresh=True)
             await asyncio.sleep(_REFRESH_S)
+
+    def _width(self) -> int | None:
+        """Return the terminal's width in letters; None where the lines go to a file or a pipe."""
+        return self._console.width if self._console.is_terminal else None
 
     def _line(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

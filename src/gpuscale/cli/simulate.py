@@ -100,4 +100,5 @@ def _show(document: dict[str, object]) -> None:
         return
     from rich.console import Console
 
-    Console().print(summary_tables(document))
+    console = Console()
+    console.print(summary_tables(document, console.width))

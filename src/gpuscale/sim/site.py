@@ -175,9 +175,9 @@ class Site(ABC):
                 self._log_ready(key, done[-1], now_ms)
 
     def _log_ready(self, deployment: str, scale_out: ScaleOut, now_ms: int) -> None:
-        since = [f"{format_duration(now_ms - scale_out.decided_ms)} after the decision"]
+        since = [f"{_seconds(now_ms - scale_out.decided_ms)} after the decision"]
         if scale_out.load_ms is not None:
-            since.append(f"{format_duration(now_ms - scale_out.load_ms)} after the load rose")
+            since.append(f"{_seconds(now_ms - scale_out.load_ms)} after the load rose")
         self.cluster.event(
             now_ms,
             "ReplicasReady",
@@ -275,3 +275,8 @@ class Site(ABC):
         everywhere = (Toleration(operator="Exists"),)
         spec = PodSpec((Container("exporter"),), node_name=node, tolerations=everywhere)
         return Pod(meta, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms))
+
+
+def _seconds(milliseconds: int) -> str:
+    """Return a length of time without the milliseconds that no clock on a wall shows."""
+    return format_duration(round(milliseconds / 1000) * 1000)

@@ -2,8 +2,6 @@
 
 import re
 
-from gpuscale.core.durations import format_duration
-
 NO_DATA = "-"
 
 
@@ -14,10 +12,17 @@ def clock_text(seconds: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a length of time as `22.5 s`, or from two minutes on as `2m45s`."""
+    """Return a length of time as `22.5 s`, from two minutes on as `2 min 45 s`, or as `1 h 5 min`."""
     if seconds < 120:
         return f"{number_text(seconds)} s"
-    return format_duration(round(seconds) * 1000)
+    if seconds < 3600:
+        return _two_units(round(seconds), "s", "min")
+    return _two_units(round(seconds / 60), "min", "h")
+
+
+def _two_units(count: int, small: str, large: str) -> str:
+    whole, rest = divmod(count, 60)
+    return f"{whole} {large}" + (f" {rest} {small}" if rest else "")
 
 
 def plain_text(value: object) -> str:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gpuscale.views.summary import summary_totals
-from gpuscale.views.terminal import event_line, state_table, summary_tables, summary_text
-from gpuscale.views.words import clock_text, label_text, number_text
+from gpuscale.views.terminal import event_line, state_text, summary_tables, summary_text
+from gpuscale.views.words import clock_text, label_text, number_text, seconds_text
 
 RESCALE = {
     "t": 45.0,
@@ -145,7 +145,7 @@ TIMES = {"count": 2, "ready": 1, "loadRises": 1, "meanLoadToDecisionTime": 15.0}
             {"hpas": {"h": {}}, "scaleOuts": {**TIMES, "meanLoadToReadyTime": 165.0}},
             [
                 ("Load rise to decision", "15 s"),
-                ("Load rise to ready pods", "2m45s"),
+                ("Load rise to ready pods", "2 min 45 s"),
                 ("Decision to ready pods", "never ready"),
             ],
         ),
@@ -177,49 +177,52 @@ def test_summary_says_how_many_events_it_leaves_out():
     assert "\n... and 1 more; --json and --html hold every event\n" in summary_text(
         SMALL, max_events=1
     )
-    assert "... and 1 more;" in printed(summary_tables(SMALL, max_events=1))
+    assert "... and 1 more;" in printed(summary_tables(SMALL, 100, max_events=1))
 
 
 def test_summary_of_an_empty_run_is_empty():
     assert summary_text({}) == ""
-    assert printed(summary_tables({})).strip() == ""
+    assert printed(summary_tables({}, 100)).strip() == ""
 
 
 def test_summary_has_colours_on_a_terminal_only(finished):
-    tables = summary_tables(finished.document())
+    tables = summary_tables(finished.document(), 100)
     assert "\x1b[" in printed(tables, terminal=True)
     assert "\x1b[" not in printed(tables)
     assert "\x1b[" not in summary_text(finished.document())
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_summary_fits_the_width_and_cuts_no_word_of_a_reason(finished, width):
-    lines = printed(summary_tables(finished.document()), width=width).splitlines()
+    lines = printed(summary_tables(finished.document(), width), width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert "DCGM_CUSTOM_PROCESS_SM_UTIL" in "".join(line.strip() for line in lines)
 
 
 def test_markup_in_names_is_text_not_style():
     event = {**RESCALE, "object": "Pod/[bold]x[/bold]"}
-    assert "Pod/[bold]x[/bold]" in printed(summary_tables({"events": [event]}))
+    assert "Pod/[bold]x[/bold]" in printed(summary_tables({"events": [event]}, 100))
 
 
-def test_state_table_shows_the_loop_as_it_stands(run):
+def test_a_narrow_terminal_has_events_without_columns():
+    assert event_line(RESCALE, 79).startswith(
+        "00:00:45  SuccessfulRescale  HorizontalPodAutoscaler/gpu-hpa  New size: 2; "
+    )
+    event = {"t": 60, "kind": "Ready", "object": "Pod/a", "reason": "up"}
+    assert event_line(event, 79) == "00:01:00  Ready  Pod/a  up"
+    assert event_line(event, 80) == event_line(event) != event_line(event, 79)
+
+
+def test_state_shows_the_loop_as_it_stands(run):
     run.advance(9)  # 00:02:15: the load came at 00:02:00 and the HPA asked for a second pod
-    lines = [line.split() for line in printed(state_table(run.state())).splitlines()]
-    assert lines[0] == [
-        "Workload",
-        "Load/s",
-        "HPA",
-        "sees",
-        "Ready",
-        "Wanted",
-        "Pending",
-        "Waiting",
-    ]
+    text = str(state_text(run.state(), 120))
+    lines = [line.split("  ") for line in text.splitlines()]
+    heads = ["Workload", "Load/s", "HPA sees", "Ready", "Wanted", "Pending", "Waiting"]
+    assert [cell.strip() for cell in lines[0] if cell.strip()] == heads
     value = run.state()["hpas"][0]["targets"]
-    assert lines[1] == ["bert-intent-detection", "4.6", value, "1", "2", "1", "0"]
-    assert "00:02:15 at 10x   nodes 1 of 2 ready" in printed(state_table(run.state()))
+    row = [cell.strip() for cell in lines[1] if cell.strip()]
+    assert row == ["bert-intent-detection", "4.6", value, "1", "2", "1", "0"]
+    assert "00:02:15 at 10x   nodes 1 of 2 ready" in text
 
 
 def test_state_without_an_hpa_or_readings_shows_dashes():
@@ -227,6 +230,94 @@ def test_state_without_an_hpa_or_readings_shows_dashes():
         "workloads": [{"name": "train", "rate": None, "ready": 0, "pending": 2, "queue": 4}],
         "nodes": [{"name": "n", "ready": True, "gpus": [{"util": None}]}],
     }
-    text = printed(state_table(state))
+    text = str(state_text(state, 80))
     assert text.splitlines()[1].split() == ["train", "-", "-", "0", "-", "2", "4"]
     assert "GPUs no data" in text
+
+
+JOBS = {
+    "t": 511,
+    "jobs": {
+        "workloads": [
+            {
+                "name": "samples-tf-mnist-demo",
+                "planned": 20,
+                "submitted": 20,
+                "pending": 12,
+                "running": 1,
+                "succeeded": 7,
+            }
+        ]
+    },
+}
+
+
+def test_state_shows_jobs_that_wait_run_and_are_done():
+    assert str(state_text(JOBS, 80)).splitlines() == [
+        "Job                    Pending  Running  Succeeded  Planned",
+        "samples-tf-mnist-demo       12        1          7       20",
+        "00:08:31   nodes 0 of 0 ready   GPUs none",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (80, "Job Pending Running Succeeded Planned"),
+        (58, "Job Pending Running Succeeded"),
+        (40, "Job Pending Running Succeeded"),
+        (30, "Job Running Succeeded"),
+        (20, "Job Succeeded"),
+    ],
+)
+def test_a_narrow_terminal_loses_columns_not_letters(width, heads):
+    lines = str(state_text(JOBS, width)).splitlines()
+    assert lines[0].split() == heads.split()
+    assert max(map(len, lines)) <= width
+    assert lines[1].startswith("sam")
+    assert lines[1].split()[0].endswith("mo")
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_state_never_wraps(run, width):
+    run.advance(9)
+    assert max(map(len, str(state_text(run.state(), width)).splitlines())) <= width
+
+
+def test_many_gpus_are_counted_where_they_have_no_room():
+    state = {"nodes": [{"ready": True, "gpus": [{"util": 100}] * 16}]}
+    assert "GPUs 100%, 100%, 100%, 100%, 100%, 100%, 100%, 100% and 8 more" in str(
+        state_text(state, 120)
+    )
+    assert str(state_text(state, 27)).splitlines()[-1] == "GPUs 100%, 100% and 14 more"
+    assert str(state_text(state, 10)).splitlines()[-1] == "GPUs 16"
+
+
+def test_a_table_that_is_too_wide_lists_its_values_below_each_name():
+    assert printed(summary_tables(SMALL, 40), width=40).rstrip().splitlines()[-9:] == [
+        "HPAs",
+        "gpu-hpa",
+        "  Max replicas    2",
+        "  Final replicas  1",
+        "  Mean lag        -",
+        "b",
+        "  Max replicas        12",
+        "  Final replicas       -",
+        "  Mean lag        3.25 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (22.5, "22.5 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (165.4, "2 min 45 s"),
+        (3600, "1 h"),
+        (3930, "1 h 6 min"),
+    ],
+)
+def test_lengths_of_time(seconds, text):
+    # 3930 s are 65.5 minutes; Python rounds halves to the even neighbour, 66.
+    assert seconds_text(seconds) == text
