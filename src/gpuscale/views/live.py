@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from gpuscale.core.errors import BugError, NotFoundError, UnavailableError
-from gpuscale.views.assets import PLOTLY, asset
+from gpuscale.core.errors import BugError, NotFoundError
+from gpuscale.views.assets import asset
 
 MAX_BODY_BYTES = 4096
 """A load order is under 200 bytes; anything near this is not one."""
@@ -25,11 +25,11 @@ MAX_CURSOR = 2**53
 """The largest whole number that JavaScript counts exactly."""
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
-    "Content-Security-Policy": _POLICY,  # Plotly writes its own style element, hence unsafe-inline
+    "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
@@ -85,7 +85,6 @@ def add_routes(app: web.Application, run: LiveRun) -> None:
             web.post("/ui/load", page.load),
         ]
     )
-    app.on_startup.append(page.warm_up)
     app.on_shutdown.append(page.stop)
 
 
@@ -159,13 +158,6 @@ class _Page:
         self._run = run
         self._streams = 0
         self._stopping = asyncio.Event()
-
-    async def warm_up(self, _: web.Application) -> None:
-        """Compress Plotly's script before the first page asks for it."""
-        try:
-            await asyncio.to_thread(asset, PLOTLY)
-        except UnavailableError:
-            return  # the page says so itself, and shows everything but the charts
 
     async def stop(self, _: web.Application) -> None:
         """End every stream, so that the server need not wait for them."""
@@ -261,8 +253,6 @@ async def _send_asset(request: web.Request, name: str) -> web.Response:
         found = await asyncio.to_thread(asset, name)
     except NotFoundError as error:
         return _error(404, str(error))
-    except UnavailableError as error:
-        return _error(503, str(error))
     headers = {
         **_HEADERS,
         "Cache-Control": "no-cache",

@@ -43,7 +43,8 @@ async def test_page_is_html_that_loads_only_from_its_own_server(client):
     assert response.status == 200
     assert response.content_type == "text/html"
     policy = response.headers["Content-Security-Policy"]
-    assert "default-src 'none'; script-src 'self'" in policy
+    assert "default-src 'none'; script-src 'self'; style-src 'self';" in policy
+    assert "unsafe" not in policy
     assert "http://" not in await response.text()
 
 
@@ -66,13 +67,11 @@ async def test_other_names_are_not_found(client, name):
     assert "no page file is called" in (await response.json())["error"]
 
 
-async def test_plotly_comes_compressed_and_only_once(client):
-    first = await client.get("/static/plotly.min.js")
+async def test_files_come_compressed_and_only_once(client):
+    first = await client.get("/static/charts.js")
     assert first.headers["Content-Encoding"] == "gzip"
-    assert "Plotly" in await first.text()
-    again = await client.get(
-        "/static/plotly.min.js", headers={"If-None-Match": first.headers["ETag"]}
-    )
+    assert "class ChartStack" in await first.text()
+    again = await client.get("/static/charts.js", headers={"If-None-Match": first.headers["ETag"]})
     assert again.status == 304
     assert await again.read() == b""
 

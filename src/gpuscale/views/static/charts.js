@@ -1,115 +1,41 @@
-// Charts over one shared time axis: drawn by Plotly, with one cursor, one zoom and one set of event
-// marks for all of them. The live page and the report both show a run through this module.
+// Charts over one shared time axis, with one cursor, one zoom and one set of event marks for all of them.
+// The live page and the report both show a run through this module.
+import { timeTicks, valueAxis, valueExtent } from "./axes.js";
 import { element, keyed, part, setAttribute, setText } from "./dom.js";
-import { clock, isNumber, number, podName, shortName, shortPod, withUnit } from "./format.js";
-import { decimate } from "./store.js";
 import { CATEGORIES, categoryOf } from "./events.js";
+import { clock, isNumber, number, withUnit } from "./format.js";
+import { CHARTS, LANES } from "./lines.js";
+import { paint } from "./plot.js";
+import { Pointing } from "./pointing.js";
+import { decimate } from "./store.js";
 
-const MARGIN = { l: 60, r: 12, t: 6, b: 8 };
+const MARGIN = { left: 60, right: 12, top: 6, bottom: 8 };
 const TIME_LABELS = 16; // pixels below the first and the last chart, which carry the times
-const LANES = ["load", "scaling", "pods", "nodes", "warning"];
 const MARKED = ["scaling", "nodes", "warning"]; // the few kinds of events worth a line across every chart
 const MAX_LINES = 60; // more than this can't be told apart, and costs a redraw its smoothness
-const MIN_ZOOM_SECONDS = 2;
+const MAX_DESCRIBED = 6; // lines that a chart's text alternative goes into
+const DESCRIBE_MS = 3000; // a screen reader that reads a description must get to its end
 const REPEAT_SECONDS = 600;
-const STEPS_SECONDS = [
-  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
-];
-
-// What each chart shows: `lines` turns the names of series into lines to draw. A chart without any is left
-// out, unless the part of the summary that it `expects` says that there will be some.
-const CHARTS = [
-  { id: "load", title: "Load", unit: "requests/s", height: 92, lines: loadLines, expects: "requests" },
-  { id: "queue", title: "Waiting", unit: "requests", height: 92, lines: queueLines },
-  { id: "utilisation", title: "GPU utilisation", unit: "%", height: 150, tops: [20, 40, 60, 100], lines: utilisationLines },
-  { id: "value", title: "What the HPA sees", unit: "value and target of its metric", height: 110, lines: valueLines, expects: "hpas" },
-  { id: "replicas", title: "Replicas", unit: "pods", height: 110, whole: true, lines: replicaLines },
-  { id: "nodes", title: "Nodes", unit: "nodes", height: 90, whole: true, lines: nodeLines, timed: true },
-];
-
-// One entry per name; where there is but one, its role says enough.
-function parts(store, prefix, suffix = "") {
-  const found = store
-    .keys(`${prefix}/`)
-    .filter((key) => key.endsWith(suffix))
-    .map((key) => ({ key, full: key.slice(prefix.length + 1, key.length - suffix.length) }));
-  return found.map((entry, i) => ({ ...entry, colour: i, only: found.length === 1 }));
-}
-
-function named({ key, full, colour, only }, role, style) {
-  return { key, full: `${full} ${role}`, name: only ? role : `${shortName(full, 20)} ${role}`, colour, ...style };
-}
-
-const DASHED = { step: true, dash: "5px,4px" };
-const DOTTED = { step: true, dash: "1px,3px" };
-const FILLED = { step: true, fill: true };
-
-function loadLines(store) {
-  return parts(store, "load").map((entry) => ({ ...entry, name: shortName(entry.full), ...FILLED }));
-}
-
-function queueLines(store) {
-  const waited = ({ key }) => store.series.get(key).some((value) => value > 0);
-  return parts(store, "queue").filter(waited).map((entry) => ({ ...entry, name: shortName(entry.full), fill: true }));
-}
-
-function utilisationLines(store) {
-  const pods = parts(store, "pod").map((entry) => ({
-    ...entry, name: shortPod(podName(entry.full)), group: "Pods", churns: true,
-  }));
-  const gpus = parts(store, "gpu").map((entry) => ({
-    ...entry, name: shortName(entry.full.replace(/\/([^/]*)$/, " · $1"), 22), full: entry.full.replace(/\/([^/]*)$/, ", GPU $1"),
-    group: "GPUs", dash: DOTTED.dash, churns: true,
-  }));
-  return [...utilisationTargets(store), ...pods, ...gpus];
-}
-
-// Only a target in percent belongs among percentages; an HPA on a queue length has its own chart.
-function utilisationTargets(store) {
-  return targets(store).filter(({ hpa }) => (store.document.summary?.hpas?.[hpa]?.unit ?? "%") === "%");
-}
-
-function targets(store) {
-  return parts(store, "hpa", "/target").map((entry) => ({ ...named(entry, "target", DASHED), hpa: entry.full, role: "target" }));
-}
-
-function valueLines(store) {
-  return [...parts(store, "hpa", "/value").map((entry) => named(entry, "value", { step: true })), ...targets(store)];
-}
-
-function replicaLines(store) {
-  const pending = store.series.has("pods/pending")
-    ? [{ key: "pods/pending", name: "pending pods", role: "pending", ...FILLED }]
-    : [];
-  return [
-    ...parts(store, "replicas", "/ready").map((entry) => named(entry, "ready", FILLED)),
-    ...parts(store, "hpa", "/desired").map((entry) => named(entry, "wanted", DASHED)),
-    ...parts(store, "hpa", "/current").map((entry) => named(entry, "current", { ...DOTTED, off: true })),
-    ...pending,
-  ];
-}
-
-function nodeLines(store) {
-  return [
-    ...parts(store, "nodes", "/ready").map((entry) => named(entry, "ready", FILLED)),
-    ...parts(store, "nodes", "/total").map((entry) => named(entry, "total", DASHED)),
-  ];
-}
+const WINDOWS = [[600, "10 min"], [1800, "30 min"], [7200, "2 h"], [null, "All"]];
 
 export class ChartStack {
-  // `root` is filled with the toolbar and the charts; `onEvent` hears of an event clicked in the lanes.
-  constructor(root, store, { window = null, onEvent = () => {} } = {}) {
+  // `root` is filled with the toolbar and the charts; `onEvent` hears of an event clicked in the lanes,
+  // `onRange` of another `window` or `zoom`.
+  constructor(root, store, { window = null, zoom = null, onEvent = () => {}, onRange = () => {} } = {}) {
     this.root = root;
     this.store = store;
     this.onEvent = onEvent;
+    this.onRange = onRange;
     this.window = window; // seconds that "follow" shows; null is the whole run
-    this.zoom = null; // [from, to] once zoomed; null follows the run
+    this.zoom = zoom; // [from, to] once zoomed; null follows the run
     this.chosen = new Map(); // which lines were switched on or off by hand
     this.marks = MARKED;
     this.cursor = null;
+    this.pointed = null; // the keys of the lines whose legend is pointed at
     this.scheduled = false;
     this.waiting = false;
     this.drawMs = 0; // what drawing took last
+    this.theme = readTheme();
     this.build();
     this.listen();
     this.refresh();
@@ -123,31 +49,42 @@ export class ChartStack {
     this.back = element("button", { type: "button", class: "quiet", onclick: () => this.setZoom(null) }, "Show all again");
     this.windows = element("span", { class: "segments", role: "group", "aria-label": "Time shown" });
     this.spoken = element("p", { class: "unseen", "aria-live": "polite" });
-    const toolbar = element("div", { class: "toolbar" }, this.windows, this.range, this.back, this.hint());
+    const hint = element("span", { class: "hint" }, "drag to zoom · double-click to go back");
+    const toolbar = element("div", { class: "toolbar" }, this.windows, this.range, this.back, hint);
     this.body = element("div", {
       class: "stack-body", tabindex: "0", role: "group",
       "aria-label": "Charts. Left and right arrows move the time cursor, plus and minus zoom, Escape clears.",
     });
-    this.cursorLine = element("div", { class: "cursor", hidden: true }, element("span", { class: "cursor-time" }));
-    this.band = element("div", { class: "band", hidden: true });
-    this.callout = element("p", { class: "callout", hidden: true });
-    this.charts = [{ id: "events", title: "Events", height: 82, lanes: true, timed: true }, ...CHARTS].map((chart) => this.figure(chart));
-
-    this.body.append(...this.charts.map((chart) => chart.figure), this.band, this.cursorLine, this.callout);
+    this.charts = CHARTS.map((chart) => this.figure(chart));
+    this.body.append(...this.charts.map((chart) => chart.figure));
     this.root.replaceChildren(toolbar, this.body, this.spoken);
-  }
-
-  hint() {
-    return element("span", { class: "hint" }, "drag to zoom · double-click to go back");
+    this.pointing = new Pointing(this);
   }
 
   figure(spec) {
     const legend = element("div", { class: "legend" });
-    const plot = element("div", { class: "plot", role: "img", style: `height:${heightOf(spec)}px` });
+    const text = element("p", { class: "unseen", id: `chart-${spec.id}-text` });
+    const canvas = element("canvas", { "aria-hidden": "true" });
+    const plot = element("div", { class: "plot", role: "img", "aria-label": spec.title, "aria-describedby": text.id }, canvas);
     const unit = element("span", { class: "unit" }, spec.unit ?? "");
     const caption = element("figcaption", {}, element("h3", {}, spec.title, unit), legend);
-    const figure = element("figure", { class: "chart", "data-chart": spec.id }, caption, plot);
-    return { ...spec, figure, plot, legend, signature: "", near: true, stale: true };
+    const figure = element("figure", { class: "chart", "data-chart": spec.id }, caption, plot, text);
+    return { ...spec, figure, plot, canvas, legend, text, near: true, stale: true, describedAt: -Infinity };
+  }
+
+  listen() {
+    new ResizeObserver(() => this.refresh()).observe(this.body);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
+    const watcher = new IntersectionObserver((entries) => this.onScroll(entries), { rootMargin: "300px" });
+    for (const chart of this.charts) watcher.observe(chart.figure);
+  }
+
+  onScroll(entries) {
+    for (const entry of entries) {
+      const chart = this.charts.find((candidate) => candidate.figure === entry.target);
+      chart.near = entry.isIntersecting || chart.figure.hidden;
+    }
+    if (this.charts.some((chart) => chart.near && chart.stale)) this.refresh();
   }
 
   // ---- what is shown
@@ -162,7 +99,7 @@ export class ChartStack {
   // While a run grows the axis ends on a round time ahead of it, so that it moves rarely, not always.
   end(last) {
     const known = this.store.document.started === undefined ? this.store.document.summary?.duration : undefined;
-    if (isNumber(known) && known >= last) return known;
+    if (isNumber(known) && known >= last) return Math.max(known, 1);
     if (this.store.document.started === undefined) return Math.max(last, 1);
     const rounded = [60, 120, 300, 600, 900, 1200, 1800, 2700, 3600].find((step) => step >= last);
     return rounded ?? Math.ceil(last / 3600) * 3600;
@@ -175,6 +112,7 @@ export class ChartStack {
 
   setZoom(range) {
     this.zoom = range;
+    this.onRange(this);
     this.refresh();
   }
 
@@ -185,9 +123,16 @@ export class ChartStack {
 
   showTime(time) {
     const [from, to] = this.extent();
-    if (time < from || time > to) this.zoom = [time - (to - from) / 2, time + (to - from) / 2];
+    if (time < from || time > to) this.setZoom([time - (to - from) / 2, time + (to - from) / 2]);
     this.setCursor(time);
     this.refresh();
+  }
+
+  setCursor(time) {
+    if (this.cursor === time) return;
+    this.cursor = time;
+    this.pointing.placeCursor();
+    this.updateValues();
   }
 
   // ---- drawing
@@ -213,7 +158,6 @@ export class ChartStack {
   }
 
   draw() {
-    if (!globalThis.Plotly) return;
     const started = performance.now();
     const range = this.extent();
     this.theme = readTheme();
@@ -221,7 +165,7 @@ export class ChartStack {
     for (const chart of this.charts) {
       if (chart.near && chart.stale) this.drawChart(chart, range);
     }
-    this.placeCursor();
+    this.pointing.placeCursor();
     this.updateValues();
     this.drawMs = performance.now() - started;
   }
@@ -229,7 +173,7 @@ export class ChartStack {
   drawToolbar([from, to]) {
     setText(this.range, `${clock(from)} – ${clock(to)}`);
     this.back.hidden = this.zoom === null;
-    const choices = this.store.document.started === undefined ? [] : [[600, "10 min"], [1800, "30 min"], [7200, "2 h"], [null, "All"]];
+    const choices = this.store.document.started === undefined ? [] : WINDOWS;
     keyed(this.windows, choices, ([, name]) => name,
       ([seconds, name]) => element("button", { type: "button", onclick: () => this.setWindow(seconds) }, name),
       (button, [seconds]) => setAttribute(button, "aria-pressed", this.zoom === null && this.window === seconds));
@@ -239,7 +183,8 @@ export class ChartStack {
   drawChart(chart, range) {
     chart.stale = false;
     if (chart.lanes) {
-      this.plotInto(chart, this.laneTraces(range), range, laneAxis(this.theme));
+      this.paintInto(chart, range, { range: [-0.6, LANES.length - 0.4], ticks: laneTicks() }, { symbols: this.symbols(range) });
+      this.describe(chart, [], range);
       return;
     }
     const lines = this.visibleLines(chart, range);
@@ -247,9 +192,9 @@ export class ChartStack {
     this.drawLegend(chart, lines);
     if (chart.figure.hidden) return;
     const shown = lines.filter((line) => this.shows(line)).slice(0, MAX_LINES);
-    const traces = shown.map((line) => this.trace(line, range));
-    const axis = valueAxis(chart, traces, this.theme);
-    this.plotInto(chart, [...this.markTraces(range), ...traces], range, axis);
+    const drawn = shown.map((line) => this.trace(line, range, chart.plot.clientWidth));
+    this.paintInto(chart, range, valueAxis(valueExtent(drawn), chart), { lines: drawn, marks: this.eventMarks(range) });
+    this.describe(chart, drawn, range);
   }
 
   expects(chart) {
@@ -263,18 +208,10 @@ export class ChartStack {
     return lines.filter((line) => !line.churns || hasValue(this.store.series.get(line.key), start, end));
   }
 
-  trace(line, [from, to]) {
-    const [start, end] = this.store.slice(from, to);
-    const { x, y } = decimate(this.store.t, this.store.series.get(line.key), start, end);
-    const colour = this.colour(line);
-    const alone = y.map((value, i) => (value !== null && (y[i - 1] ?? null) === null && (y[i + 1] ?? null) === null ? 4 : 0));
-    const dots = alone.some((size) => size > 0);
-    return {
-      x, y, type: "scatter", mode: dots ? "lines+markers" : "lines", connectgaps: false, hoverinfo: "skip",
-      line: { color: colour, width: line.dash ? 1.25 : 1.75, dash: line.dash ?? "solid", shape: line.step ? "hv" : "linear" },
-      marker: { size: dots ? alone : 0, color: colour },
-      fill: line.fill ? "tozeroy" : "none", fillcolor: translucent(colour),
-    };
+  trace(line, [from, to], columns) {
+    const points = decimate(this.store.t, this.store.series.get(line.key), this.store.slice(from, to), [from, to], columns);
+    const faint = this.pointed !== null && !this.pointed.includes(line.key);
+    return { ...points, key: line.key, name: line.name, full: line.full, step: line.step, dash: line.dash, fill: line.fill, colour: this.colour(line), faint };
   }
 
   colour(line) {
@@ -282,16 +219,11 @@ export class ChartStack {
     return this.theme.series[line.colour % this.theme.series.length];
   }
 
-  // One faint vertical line per event, over the full height of every chart.
-  markTraces([from, to]) {
+  eventMarks([from, to]) {
     const events = firstOfRepeats(this.eventsWithin(from, to));
     return this.marks.map((category) => {
-      const times = [...new Set(events.filter((event) => categoryOf(event) === category).map((event) => event.t))];
-      return {
-        x: times.flatMap((time) => [time, time, null]), y: times.flatMap(() => [0, 1, null]),
-        yaxis: "y2", type: "scatter", mode: "lines", hoverinfo: "skip", opacity: 0.38,
-        line: { color: this.theme[category], width: 1 },
-      };
+      const times = events.filter((event) => categoryOf(event) === category).map((event) => event.t);
+      return { times: [...new Set(times)], colour: this.theme[category] };
     });
   }
 
@@ -299,30 +231,47 @@ export class ChartStack {
     return this.store.events.filter((event) => event.t >= from && event.t <= to);
   }
 
-  laneTraces([from, to]) {
-    const events = this.eventsWithin(from, to);
-    return LANES.map((lane, row) => {
-      const here = events.filter((event) => categoryOf(event) === lane);
-      return {
-        x: here.map((event) => event.t), y: here.map(() => LANES.length - 1 - row), type: "scatter", mode: "markers",
-        hoverinfo: "skip", cliponaxis: false,
-        marker: { size: 8, symbol: CATEGORIES[lane].symbol, color: this.theme[lane], line: { width: 1, color: this.theme.surface } },
-      };
+  symbols([from, to]) {
+    return this.eventsWithin(from, to).map((event) => {
+      const lane = categoryOf(event);
+      return { x: event.t, y: laneHeight(lane), shape: CATEGORIES[lane].symbol, colour: this.theme[lane] };
     });
   }
 
-  plotInto(chart, traces, range, yaxis) {
+  paintInto(chart, range, axis, content) {
     const width = chart.plot.clientWidth;
     if (width === 0) return;
-    chart.plot.style.height = `${heightOf(chart)}px`;
-    const layout = {
-      width, height: heightOf(chart), margin: { ...MARGIN, b: MARGIN.b + (chart.timed ? TIME_LABELS : 0) }, showlegend: false, hovermode: false, dragmode: false,
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: this.theme.font, size: 11, color: this.theme.muted },
-      xaxis: timeAxis(range, width, chart.timed, this.theme), yaxis,
-      yaxis2: { overlaying: "y", range: [0, 1], visible: false, fixedrange: true },
-    };
-    globalThis.Plotly.react(chart.plot, traces, layout, { staticPlot: true, displayModeBar: false });
+    const { unit } = this.theme;
+    const height = heightOf(chart, unit);
+    chart.plot.style.height = `${height}px`;
+    const { left, right } = this.margins();
+    const box = { left, right: width - right, top: MARGIN.top * unit, bottom: height - (MARGIN.bottom + (chart.timed ? TIME_LABELS : 0)) * unit };
+    const xTicks = timeTicks(range, Math.max(2, Math.floor((width - left) / (90 * unit))));
+    paint(chart.canvas, { width, height, box, unit, x: range, y: axis.range, xTicks, yTicks: axis.ticks, timed: chart.timed, theme: this.theme, ...content });
+    chart.plot.drawn = { range, ...content }; // what the canvas shows, for who can't look at it
+  }
+
+  margins() {
+    return { left: MARGIN.left * this.theme.unit, right: MARGIN.right * this.theme.unit };
+  }
+
+  // ---- the same in words
+
+  describe(chart, lines, range) {
+    const now = performance.now();
+    const changed = chart.describedRange !== range.join();
+    if (!changed && now - chart.describedAt < DESCRIBE_MS) return;
+    chart.describedAt = now;
+    chart.describedRange = range.join();
+    const sentences = chart.lanes ? [this.eventsInWords(range)] : lines.slice(0, MAX_DESCRIBED).map((line) => inWords(line, chart.unit, range));
+    if (lines.length > MAX_DESCRIBED) sentences.push(`${lines.length - MAX_DESCRIBED} more lines.`);
+    setText(chart.text, `From ${clock(range[0])} to ${clock(range[1])}. ${sentences.join(" ") || "No data yet."}`);
+  }
+
+  eventsInWords([from, to]) {
+    const events = this.eventsWithin(from, to);
+    const counts = LANES.map((lane) => [events.filter((event) => categoryOf(event) === lane).length, CATEGORIES[lane].name]);
+    return `${events.length} events: ${counts.map(([count, name]) => `${name} ${count}`).join(", ")}.`;
   }
 
   // ---- legend: what each line is, and its value under the cursor or now
@@ -336,7 +285,6 @@ export class ChartStack {
     if (lines.length > MAX_LINES) items.push({ key: "more", name: `${lines.length - MAX_LINES} more not drawn`, note: true });
     keyed(chart.legend, items, (item) => item.key, (item) => this.legendItem(item), (node, item) => this.updateItem(node, item));
     chart.lineItems = lines;
-    this.describe(chart, lines);
   }
 
   legendItem(item) {
@@ -348,6 +296,10 @@ export class ChartStack {
     button.append(text);
     if (!item.members) button.append(element("span", { class: "legend-value", "data-part": "value" }));
     button.addEventListener("click", () => this.toggle(button));
+    button.addEventListener("pointerenter", () => this.point(button.dataset.keys.split("\n")));
+    button.addEventListener("pointerleave", () => this.point(null));
+    button.addEventListener("focus", () => button.matches(":focus-visible") && this.point(button.dataset.keys.split("\n")));
+    button.addEventListener("blur", () => this.point(null));
     return button;
   }
 
@@ -362,7 +314,7 @@ export class ChartStack {
     if (item.members) return;
     const swatch = part(node, "swatch");
     swatch.style.borderTopColor = this.colour(item);
-    swatch.style.borderTopStyle = item.dash ? (item.dash.startsWith("1px") ? "dotted" : "dashed") : "solid";
+    swatch.style.borderTopStyle = item.dash ? (item.dash[0] === 1 ? "dotted" : "dashed") : "solid";
   }
 
   shows(line) {
@@ -372,6 +324,13 @@ export class ChartStack {
   toggle(button) {
     const show = button.getAttribute("aria-pressed") !== "true";
     for (const key of button.dataset.keys.split("\n")) this.chosen.set(key, show);
+    this.refresh();
+  }
+
+  // The other lines fade while one's legend is pointed at: colours alone don't tell many apart.
+  point(keys) {
+    if (keys === this.pointed) return;
+    this.pointed = keys;
     this.refresh();
   }
 
@@ -388,175 +347,16 @@ export class ChartStack {
       }
     }
   }
+}
 
-  describe(chart, lines) {
-    const now = lines.slice(0, 6).map((line) => `${line.name} ${withUnit(this.valueAt(line.key), chart.unit)}`);
-    setAttribute(chart.plot, "aria-label", `${chart.title}: ${now.join(", ") || "no data yet"}`);
-  }
-
-  // ---- cursor, zoom and keys
-
-  listen() {
-    this.body.addEventListener("pointermove", (event) => this.onMove(event));
-    this.body.addEventListener("pointerleave", () => this.onLeave());
-    this.body.addEventListener("pointerdown", (event) => this.onDown(event));
-    this.body.addEventListener("pointerup", (event) => this.onUp(event));
-    this.body.addEventListener("pointercancel", () => this.endDrag());
-    // While it holds the pointer, the body is the target of what happens over a chart.
-    this.body.addEventListener("dblclick", (event) => !event.target.closest("button") && this.setZoom(null));
-    this.body.addEventListener("keydown", (event) => this.onKey(event));
-    this.body.addEventListener("blur", () => this.setCursor(null));
-    new ResizeObserver(() => this.refresh()).observe(this.body);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
-    const watcher = new IntersectionObserver((entries) => this.onScroll(entries), { rootMargin: "300px" });
-    for (const chart of this.charts) watcher.observe(chart.figure);
-  }
-
-  onScroll(entries) {
-    for (const entry of entries) {
-      const chart = this.charts.find((candidate) => candidate.figure === entry.target);
-      chart.near = entry.isIntersecting || chart.figure.hidden;
-    }
-    if (this.charts.some((chart) => chart.near && chart.stale)) this.refresh();
-  }
-
-  // Pixels of the page to seconds of the run, over the area that the axes span.
-  area() {
-    const box = this.charts[0].plot.getBoundingClientRect();
-    const body = this.body.getBoundingClientRect();
-    return { left: box.left + MARGIN.l, width: box.width - MARGIN.l - MARGIN.r, offset: body.left };
-  }
-
-  timeAt(clientX) {
-    const { left, width } = this.area();
-    const [from, to] = this.extent();
-    const share = Math.min(1, Math.max(0, (clientX - left) / width));
-    return from + share * (to - from);
-  }
-
-  xOf(time) {
-    const { left, width, offset } = this.area();
-    const [from, to] = this.extent();
-    return left - offset + ((time - from) / (to - from)) * width;
-  }
-
-  onMove(event) {
-    if (this.dragFrom) this.drawBand(event.clientX);
-    this.drawCallout(event.target.closest('[data-chart="events"] .plot') ? this.eventAt(event.clientX, event.clientY) : undefined);
-    this.setCursor(this.dragFrom || event.target.closest(".plot") ? this.timeAt(event.clientX) : null);
-  }
-
-  onLeave() {
-    this.drawCallout(undefined);
-    if (!this.dragFrom) this.setCursor(null);
-  }
-
-  onDown(event) {
-    if (event.button !== 0 || !event.target.closest(".plot")) return;
-    this.dragFrom = { x: event.clientX, y: event.clientY };
-    this.body.setPointerCapture(event.pointerId);
-  }
-
-  onUp(event) {
-    const start = this.dragFrom;
-    this.endDrag();
-    if (!start) return;
-    if (Math.abs(event.clientX - start.x) < 6) {
-      const picked = this.eventAt(start.x, start.y);
-      if (picked) this.onEvent(picked);
-      return;
-    }
-    this.zoomTo(this.timeAt(start.x), this.timeAt(event.clientX));
-  }
-
-  endDrag() {
-    this.dragFrom = null;
-    this.band.hidden = true;
-  }
-
-  zoomTo(a, b) {
-    const middle = (a + b) / 2;
-    const half = Math.max(Math.abs(a - b), MIN_ZOOM_SECONDS) / 2;
-    this.setZoom([middle - half, middle + half]);
-  }
-
-  drawBand(clientX) {
-    const from = this.xOf(this.timeAt(this.dragFrom.x));
-    const to = this.xOf(this.timeAt(clientX));
-    this.band.hidden = Math.abs(clientX - this.dragFrom.x) < 6;
-    this.band.style.left = `${Math.min(from, to)}px`;
-    this.band.style.width = `${Math.abs(to - from)}px`;
-  }
-
-  // The event drawn under the pointer, if it is over the lanes and close to one.
-  eventAt(clientX, clientY) {
-    const box = this.charts[0].plot.getBoundingClientRect();
-    const share = (clientY - box.top - MARGIN.t) / (this.charts[0].height - MARGIN.t - MARGIN.b);
-    const lane = LANES[Math.floor(share * LANES.length)];
-    const { offset } = this.area();
-    const distance = (event) => Math.abs(this.xOf(event.t) + offset - clientX);
-    return this.eventsWithin(...this.extent())
-      .filter((event) => categoryOf(event) === lane && distance(event) < 8)
-      .sort((a, b) => distance(a) - distance(b))[0];
-  }
-
-  drawCallout(event) {
-    this.callout.hidden = event === undefined;
-    if (event === undefined) return;
-    setText(this.callout, `${clock(event.t)}  ${event.kind}  ${event.object}\n${event.reason ?? ""}`);
-    const left = this.xOf(event.t) + 10;
-    const room = this.body.clientWidth - this.callout.offsetWidth - 12;
-    this.callout.style.transform = `translateX(${Math.max(12, Math.min(left, room))}px)`;
-  }
-
-  onKey(event) {
-    const [from, to] = this.extent();
-    const step = event.shiftKey ? 10 : 1;
-    const moves = { ArrowLeft: -step, ArrowRight: step };
-    if (event.target !== this.body) return;
-    if (event.key in moves) this.stepCursor(moves[event.key]);
-    else if (event.key === "+" || event.key === "=") this.zoomAround(from, to, 0.5);
-    else if (event.key === "-") this.zoomAround(from, to, 2);
-    else if (event.key === "Escape") {
-      this.setZoom(null);
-      this.setCursor(null);
-    } else return;
-    event.preventDefault();
-  }
-
-  stepCursor(points) {
-    const now = this.cursor === null ? this.store.t.length : this.store.indexAt(this.cursor);
-    const index = Math.min(this.store.t.length - 1, Math.max(0, now + points));
-    this.showTime(this.store.t[index] ?? 0);
-    const said = this.charts.filter((chart) => !chart.lanes && !chart.figure.hidden).map((chart) => {
-      const line = chart.lineItems?.[0];
-      return line ? `${chart.title} ${number(this.valueAt(line.key))}` : chart.title;
-    });
-    setText(this.spoken, `${clock(this.cursor)}: ${said.join(", ")}`);
-  }
-
-  zoomAround(from, to, factor) {
-    const middle = this.cursor ?? (from + to) / 2;
-    const first = Math.max(0, middle - (middle - from) * factor);
-    const last = Math.min(this.end(this.store.last()), middle + (to - middle) * factor);
-    this.zoomTo(first, last);
-  }
-
-  setCursor(time) {
-    if (this.cursor === time) return;
-    this.cursor = time;
-    this.placeCursor();
-    this.updateValues();
-  }
-
-  placeCursor() {
-    const [from, to] = this.extent();
-    const shown = this.cursor !== null && this.cursor >= from && this.cursor <= to;
-    this.cursorLine.hidden = !shown;
-    if (!shown) return;
-    this.cursorLine.style.transform = `translateX(${this.xOf(this.cursor)}px)`;
-    setText(this.cursorLine.firstChild, clock(this.cursor));
-  }
+// Where a line starts and ends, and its lowest and highest with their times.
+function inWords({ x, y, name, full }, unit, [from, to]) {
+  const points = x.map((time, index) => ({ time, value: y[index] })).filter(({ time, value }) => value !== null && time >= from && time <= to);
+  if (points.length === 0) return `${full ?? name}: no data.`;
+  const text = ({ time, value }) => `${withUnit(value, unit === "%" ? "%" : "").trim()} at ${clock(time)}`;
+  const low = points.reduce((least, point) => (point.value < least.value ? point : least));
+  const high = points.reduce((most, point) => (point.value > most.value ? point : most));
+  return `${full ?? name}: first ${text(points[0])}, lowest ${text(low)}, highest ${text(high)}, last ${text(points.at(-1))}.`;
 }
 
 // A warning that repeats is marked once, as Kubernetes counts repeats of an event within ten minutes
@@ -578,71 +378,28 @@ function hasValue(values, start, end) {
   return false;
 }
 
-// ---- axes and colours
+function laneHeight(lane) {
+  return LANES.length - 1 - LANES.indexOf(lane);
+}
+
+function laneTicks() {
+  return LANES.map((lane) => ({ at: laneHeight(lane), text: CATEGORIES[lane].short }));
+}
 
 // A large screen gets taller charts; the lanes of events have nothing to gain from it.
-function heightOf(chart) {
+function heightOf(chart, unit) {
   const factor = !chart.lanes && matchMedia("(min-width: 1560px) and (min-height: 1100px)").matches ? 1.35 : 1;
-  return Math.round(chart.height * factor) + (chart.timed ? TIME_LABELS : 0);
-}
-
-function timeAxis([from, to], width, timed, theme) {
-  const room = Math.max(2, Math.floor((width - MARGIN.l) / 90));
-  const step = STEPS_SECONDS.find((candidate) => (to - from) / candidate <= room) ?? 2592000;
-  const ticks = [];
-  for (let tick = Math.ceil(from / step) * step; tick <= to + 1e-9; tick += step) ticks.push(tick);
-  return {
-    range: [from, to], tickvals: ticks, ticktext: ticks.map(clock), showgrid: false, zeroline: false, fixedrange: true,
-    showticklabels: timed, ticks: "outside", ticklen: 4, tickcolor: theme.line, showline: true, linecolor: theme.line, automargin: false,
-  };
-}
-
-function valueAxis(chart, traces, theme) {
-  const highest = traces.reduce((most, trace) => Math.max(most, ...trace.y), 0);
-  const [top, step] = chart.tops ? fixedTop(chart.tops, highest) : roundTop(highest, chart.whole);
-  const ticks = [];
-  for (let tick = 0; tick <= top + 1e-9; tick += step) ticks.push(tick);
-  return {
-    range: [0, top * 1.05], tickvals: ticks, ticktext: ticks.map(number), gridcolor: theme.grid, zeroline: false,
-    fixedrange: true, automargin: false, ticklabelstandoff: 6,
-  };
-}
-
-function fixedTop(tops, highest) {
-  const top = tops.find((candidate) => highest <= candidate) ?? Math.ceil(highest / 100) * 100;
-  return [top, top <= 60 ? Math.max(10, Math.floor(top / 40) * 20) : 50];
-}
-
-function roundTop(highest, whole) {
-  const step = niceStep(Math.max(highest, whole ? 2 : 1) / 3, whole);
-  return [Math.max(step, Math.ceil(highest / step - 1e-9) * step), step];
-}
-
-function niceStep(size, whole) {
-  const power = 10 ** Math.floor(Math.log10(size));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= size);
-  return whole ? Math.max(1, Math.round(step)) : step;
-}
-
-function laneAxis(theme) {
-  return {
-    range: [-0.6, LANES.length - 0.4], tickvals: LANES.map((_, row) => LANES.length - 1 - row),
-    ticktext: LANES.map((lane) => CATEGORIES[lane].short), gridcolor: theme.grid, zeroline: false, fixedrange: true,
-    automargin: false, ticklabelstandoff: 8,
-  };
+  return Math.round((chart.height * factor + (chart.timed ? TIME_LABELS : 0)) * unit);
 }
 
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
   return {
+    unit: Number.parseFloat(style.fontSize) / 16, // sizes follow the text's, which grows with the screen
     font: getComputedStyle(document.body).fontFamily, surface: read("surface"), muted: read("ink-3"), line: read("line"), grid: read("grid"),
     series: [1, 2, 3, 4, 5, 6, 7, 8].map((index) => read(`series-${index}`)),
-    target: read("ink-2"), pending: read("pending"), load: read("load"), scaling: read("scaling"), pods: read("pods"),
-    nodes: read("nodes"), warning: read("warning"),
+    target: read("ink-2"), pending: read("pending"), running: read("series-1"), fine: read("fine"), load: read("load"), scaling: read("scaling"),
+    pods: read("pods"), nodes: read("nodes"), warning: read("warning"),
   };
-}
-
-function translucent(colour) {
-  return `${colour}1c`; // theme colours are six hexadecimal digits; two more are the alpha
 }

@@ -23,17 +23,15 @@ export function categoryOf(event) {
 }
 
 export class EventList {
-  // `onPick` hears of the event whose row was chosen, `onFilter` of the categories that are shown.
-  constructor(root, store, { newestFirst = true, onPick = () => {}, onFilter = () => {} } = {}) {
+  // `onPick` hears of the event whose row was chosen, `onFilter` of the categories and the words that are shown.
+  constructor(root, store, { newestFirst = true, words = "", hidden = [], onPick = () => {}, onFilter = () => {} } = {}) {
     this.store = store;
     this.newestFirst = newestFirst;
     this.onPick = onPick;
     this.onFilter = onFilter;
-    this.shown = new Set(Object.keys(CATEGORIES));
-    this.text = "";
     this.limit = PAGE;
     this.build(root);
-    this.refresh();
+    this.setFilter(words, hidden);
   }
 
   build(root) {
@@ -48,10 +46,21 @@ export class EventList {
     root.replaceChildren(this.filters, this.search, this.list, element("div", { class: "event-foot" }, this.count, this.more));
   }
 
+  setFilter(words, hidden) {
+    this.shown = new Set(Object.keys(CATEGORIES).filter((category) => !hidden.includes(category)));
+    this.search.value = words;
+    this.changeText();
+  }
+
   changeText() {
     this.text = this.search.value.trim().toLowerCase();
     this.limit = PAGE;
+    this.filtered();
     this.refresh();
+  }
+
+  filtered() {
+    this.onFilter({ shown: [...this.shown], hidden: Object.keys(CATEGORIES).filter((category) => !this.shown.has(category)), words: this.text });
   }
 
   showMore() {
@@ -62,7 +71,7 @@ export class EventList {
   toggle(category) {
     if (this.shown.has(category)) this.shown.delete(category);
     else this.shown.add(category);
-    this.onFilter([...this.shown]);
+    this.filtered();
     this.refresh();
   }
 
@@ -128,6 +137,6 @@ export class EventList {
     this.shown.add(category);
     this.search.value = "";
     this.text = "";
-    this.onFilter([...this.shown]);
+    this.filtered();
   }
 }

@@ -2,11 +2,13 @@
 import { ChartStack } from "./charts.js";
 import { byId, element, keepTallest, keyed, part, setAttribute, setText } from "./dom.js";
 import { EventList } from "./events.js";
+import { readFragment, writeFragment, writeRange } from "./fragment.js";
 import { NO_DATA, age, amount, clock, isNumber, memory, number, podName, shortName, shortPod, withUnit } from "./format.js";
 import { RunStore } from "./store.js";
 
 const RETRY_MS = 2000;
 const FOLLOWED_SECONDS = 1800;
+const PANELS = ["loop", "hpa-panel", "gpu-panel", "job-panel", "pod-panel"];
 
 let store;
 let stack;
@@ -27,14 +29,30 @@ async function start() {
     return;
   }
   drawHeader();
-  events = new EventList(byId("events"), store, {
-    onPick: (event) => stack.showTime(event.t),
-    onFilter: (categories) => stack.setMarks(categories),
+  const { window = FOLLOWED_SECONDS, zoom = null, words, hidden } = readFragment();
+  stack = new ChartStack(byId("charts"), store, {
+    window, zoom, onEvent: (event) => events.reveal(event), onRange: (range) => writeRange(range, FOLLOWED_SECONDS),
   });
-  stack = new ChartStack(byId("charts"), store, { window: FOLLOWED_SECONDS, onEvent: (event) => events.reveal(event) });
-  addEventListener("load", () => stack.refresh());
+  events = new EventList(byId("events"), store, {
+    words, hidden,
+    onPick: (event) => stack.showTime(event.t),
+    onFilter: (filter) => {
+      stack.setMarks(filter.shown);
+      writeFragment({ words: filter.words, hide: filter.hidden.join(",") });
+    },
+  });
+  addEventListener("hashchange", followAddress);
+  addEventListener("resize", () => PANELS.forEach((id) => (byId(id).style.minHeight = "")));
   setInterval(tick, 200);
   follow();
+}
+
+// A link pasted into the address shows its times and events; a jump such as "#charts" changes nothing.
+function followAddress() {
+  const { window, zoom, words, hidden } = readFragment();
+  if (window !== undefined) stack.setWindow(window);
+  if (zoom) stack.setZoom(zoom);
+  if (words !== undefined || hidden) events.setFilter(words ?? "", hidden ?? []);
 }
 
 async function fetchDocument() {
@@ -148,8 +166,9 @@ function drawState(newState) {
   drawLoads();
   drawHpas();
   drawNodes();
+  drawJobs();
   drawPods();
-  for (const id of ["hpa-panel", "gpu-panel", "pod-panel"]) keepTallest(byId(id));
+  for (const id of PANELS) keepTallest(byId(id));
 }
 
 function drawFocus() {
@@ -183,8 +202,9 @@ function drawLoop() {
 
 function drawLoadStage(workload) {
   if (!workload) {
-    const { total, active, completed } = state.jobs ?? {};
-    drawStage("load", { value: number(completed), unit: `of ${number(total)} jobs completed`, note: total ? `${number(active)} active` : "no workload" });
+    const { total, active, completed, workloads = [] } = state.jobs ?? {};
+    const waiting = workloads.reduce((sum, { pending }) => sum + pending, 0);
+    drawStage("load", { value: number(completed), unit: `of ${number(total)} jobs completed`, note: total ? `${number(active)} running · ${number(waiting)} pending` : "no workload" });
     return;
   }
   const note = workload.mode === "manual" ? "set by hand" : "follows the scenario";
@@ -379,16 +399,38 @@ function fillMeter(meter, percent) {
   setAttribute(meter, "aria-valuetext", isNumber(percent) ? null : "no data");
 }
 
-function drawPods() {
+function drawJobs() {
   const { jobs } = state;
-  setText(byId("jobs"), jobs?.total ? `${jobs.completed} of ${jobs.total} jobs completed, ${jobs.active} active` : "");
+  byId("job-panel").hidden = !jobs?.total;
+  if (!jobs?.total) return;
+  const hidden = jobs.total - (jobs.items?.length ?? 0);
+  setText(byId("jobs"), `${jobs.completed} of ${jobs.total} completed, ${jobs.active} running`);
+  keyed(byId("job-table").tBodies[0], jobs.items ?? [], ({ namespace, name }) => `${namespace}/${name}`, createJob, updateJob);
+  setText(byId("jobs-more"), hidden > 0 ? `${hidden} more are not listed: finished, or not yet submitted` : "");
+}
+
+function createJob({ name, namespace }) {
+  const cell = (key, title) => element("td", { "data-part": key, "data-title": title, class: "number" });
+  return element("tr", {}, element("th", { scope: "row", title: `${namespace}/${name}` }, shortName(podName(`${namespace}/${name}`), 26)),
+    cell("completions", "Completions"), cell("running", "Running"), cell("pending", "Pending"), cell("age", "Age"));
+}
+
+function updateJob(row, job) {
+  setText(part(row, "completions"), `${number(job.succeeded)}/${number(job.completions)}`);
+  setText(part(row, "running"), number(job.running));
+  setText(part(row, "pending"), number(job.pending));
+  setText(part(row, "age"), age(job.age));
+  setAttribute(row, "data-level", job.pending > 0 ? "notice" : job.succeeded >= job.completions ? "done" : "plain");
+}
+
+function drawPods() {
   keyed(byId("pods").tBodies[0], state.pods, ({ namespace, name }) => `${namespace}/${name}`, createPod, updatePod);
 }
 
 function createPod({ name, namespace }) {
-  const cell = (key) => element("td", { "data-part": key });
+  const cell = (key, title) => element("td", { "data-part": key, "data-title": title });
   return element("tr", {}, element("th", { scope: "row", title: `${namespace}/${name}` }, shortName(podName(`${namespace}/${name}`), 24)),
-    cell("phase"), cell("node"), cell("age"));
+    cell("phase", "Phase"), cell("node", "Node"), cell("age", "Age"));
 }
 
 function updatePod(row, pod) {

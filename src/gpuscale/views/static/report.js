@@ -3,6 +3,7 @@ import { ChartStack } from "./charts.js";
 import { byId, element } from "./dom.js";
 import { EventList } from "./events.js";
 import { NO_DATA, clock, isNumber, label, number } from "./format.js";
+import { readFragment, writeFragment, writeRange } from "./fragment.js";
 import { RunStore } from "./store.js";
 
 function isTable(value) {
@@ -30,9 +31,9 @@ function table(key, rows) {
   const head = element("tr", {}, element("th", { scope: "col" }, "Name"),
     ...columns.map((column) => element("th", { scope: "col", class: "number" }, label(column))));
   const body = names.map((name) => element("tr", {}, element("th", { scope: "row" }, name),
-    ...columns.map((column) => element("td", { class: "number" }, figureOf(column, rows[name][column]).join(" ").trim()))));
+    ...columns.map((column) => element("td", { class: "number", "data-title": label(column) }, figureOf(column, rows[name][column]).join(" ").trim()))));
   return element("div", {}, element("h3", {}, label(key)),
-    element("div", { class: "table-scroll" }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...body))));
+    element("div", { class: "table-scroll" }, element("table", { class: "stacking" }, element("thead", {}, head), element("tbody", {}, ...body))));
 }
 
 function hasRows(value) {
@@ -57,9 +58,20 @@ const run = JSON.parse(byId("run").textContent);
 delete run.started; // a report is of a whole run, also where the run was live
 const store = new RunStore(run);
 drawSummary(byId("summary"), run.summary ?? {});
-const events = new EventList(byId("events"), store, {
-  newestFirst: false,
-  onPick: (event) => stack.showTime(event.t),
-  onFilter: (categories) => stack.setMarks(categories),
+const { zoom, words, hidden } = readFragment();
+const stack = new ChartStack(byId("charts"), store, {
+  zoom, onEvent: (event) => events.reveal(event), onRange: (range) => writeRange(range, null),
 });
-const stack = new ChartStack(byId("charts"), store, { onEvent: (event) => events.reveal(event) });
+const events = new EventList(byId("events"), store, {
+  newestFirst: false, words, hidden,
+  onPick: (event) => stack.showTime(event.t),
+  onFilter: (filter) => {
+    stack.setMarks(filter.shown);
+    writeFragment({ words: filter.words, hide: filter.hidden.join(",") });
+  },
+});
+addEventListener("hashchange", () => {
+  const now = readFragment();
+  if (now.zoom) stack.setZoom(now.zoom);
+  if (now.words !== undefined || now.hidden) events.setFilter(now.words ?? "", now.hidden ?? []);
+});

@@ -89,30 +89,37 @@ export function upperBound(sorted, value) {
   return low;
 }
 
-const MAX_POINTS = 4000;
-
-// First, lowest, highest and last value of each bucket draw the same line at screen resolution
-// (M4 aggregation, Jugel et al., VLDB 2014). The start of every gap is kept, so gaps stay gaps.
-export function decimate(t, values, start, end, maxPoints = MAX_POINTS) {
-  if (end - start <= maxPoints) return { x: t.slice(start, end), y: values.slice(start, end) };
-  const size = Math.ceil((end - start) / (maxPoints / 5));
+// First, lowest, highest and last value of each pixel column draw the same line as all of them
+// (M4 aggregation, Jugel et al., VLDB 2014). Where a gap starts and ends is kept, so gaps stay gaps.
+export function decimate(t, values, [start, end], [from, to], columns) {
+  if (end - start <= 4 * columns) return { x: t.slice(start, end), y: values.slice(start, end).map(orGap) };
   const x = [];
   const y = [];
-  for (let from = start; from < end; from += size) {
-    for (const index of telling(values, from, Math.min(end, from + size))) {
+  const width = (to - from) / columns;
+  for (let first = start; first < end; ) {
+    const edge = from + (Math.floor((t[first] - from) / width) + 1) * width;
+    let next = first + 1;
+    while (next < end && t[next] < edge) next += 1;
+    for (const index of telling(values, first, next)) {
       x.push(t[index]);
-      y.push(values[index]);
+      y.push(orGap(values[index]));
     }
+    first = next;
   }
   return { x, y };
 }
 
+function orGap(value) {
+  return Number.isFinite(value) ? value : null;
+}
+
 function telling(values, from, to) {
-  let first = -1, last = -1, low = -1, high = -1, gap = -1;
+  let first = -1, last = -1, low = -1, high = -1, gap = -1, lastGap = -1;
   for (let index = from; index < to; index += 1) {
     const value = values[index];
-    if (value === null) {
+    if (!Number.isFinite(value)) {
       if (gap < 0) gap = index;
+      lastGap = index;
       continue;
     }
     if (first < 0) first = low = high = index;
@@ -120,6 +127,6 @@ function telling(values, from, to) {
     if (value > values[high]) high = index;
     last = index;
   }
-  const found = [first, low, high, last, gap].filter((index) => index >= 0);
+  const found = [first, low, high, last, gap, lastGap].filter((index) => index >= 0);
   return [...new Set(found)].sort((a, b) => a - b);
 }
