@@ -507,7 +507,8 @@ async def test_page_catches_up_with_a_server_that_came_back_with_another_run(ope
 async def test_nothing_jumps_while_data_streams_in(open_page, served):
     await served.restart(0)
     page = await open_page(served.url)
-    await drawn(page)
+    await drawn(page, "utilisation")
+    await expect(stage(page, "load")).to_have_text("0")
     await page.evaluate("""() => {
         globalThis.shift = 0;
         const add = (list) => list.getEntries().forEach((entry) => { globalThis.shift += entry.value; });
