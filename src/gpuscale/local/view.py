@@ -5,20 +5,24 @@ from collections.abc import Callable
 
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.hpa.targets import targets_cell
+from gpuscale.local.job_rows import job_rows
 from gpuscale.local.metric_figures import metric_figures
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import FINISHED
-from gpuscale.sim.document import document, events
+from gpuscale.sim.document import document, events, summary
 from gpuscale.sim.jobs import job_progress
 from gpuscale.sim.recorder import Recorder
 from gpuscale.sim.service import Service
 from gpuscale.sim.world import World
+from gpuscale.views.summary import summary_totals
 
 _FACTORS = (1, 2, 4, 8)
 _SAMPLES = 200
 """Moments at which a scenario's load is looked at to find its largest rate."""
 _MAX_RATE = 1e6
+_SUM_MS = 30_000
+"""Scenario time between two looks at a whole run, which may have 200,000 events."""
 
 
 class LiveView:
@@ -50,6 +54,8 @@ class LiveView:
         self._speed = speed
         self._started = started
         self._addresses = addresses
+        self._summed_ms = -_SUM_MS
+        self._summed: list[tuple[str, str]] = []
         self._peaks = {
             item.deployment: _peak(item.load.rate, world.setup.duration_ms / 1000)
             for item in world.setup.workloads
@@ -92,6 +98,7 @@ class LiveView:
                 if _is_shown(pod)
             ],
             "jobs": self._jobs(),
+            "totals": self._totals(),
         }
 
     def set_load(self, workload: str, rate: float | None) -> None:
@@ -186,7 +193,16 @@ class LiveView:
                 }
                 for name, jobs in progress.items()
             ],
+            "items": job_rows(self._world),
         }
+
+    def _totals(self) -> list[tuple[str, str]]:
+        """Return the summary's single numbers in words, counted again now and then."""
+        now_ms = self._world.engine.now_ms
+        if now_ms - self._summed_ms >= _SUM_MS:
+            self._summed_ms = now_ms
+            self._summed = summary_totals({"summary": summary(self._world)})
+        return self._summed
 
 
 def _gpu(reading: GpuReading, pod: str | None) -> dict[str, object]:

@@ -13,6 +13,7 @@ from string import Template
 
 from gpuscale.core.durations import format_duration
 from gpuscale.views.assets import static_text
+from gpuscale.views.summary_html import summary_html
 
 _MODULES = (
     "dom.js",
@@ -46,6 +47,7 @@ def render_report(document: Mapping[str, object]) -> str:
         scenario=html.escape(scenario),
         description=html.escape(str(document.get("description") or "")),
         facts=html.escape(_facts(document)),
+        summary=summary_html(document),
         style=style,
         style_hash=_hash_source(style),
         document=embeddable_json(document),

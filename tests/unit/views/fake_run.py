@@ -258,10 +258,18 @@ class FakeRun:
             "completedJobs": 0,
             "gpuHours": 0.9,
             "cost": 1.47,
+            "currency": "USD",
             "requests": {
                 WORKLOAD: {"arrived": 12144, "served": 12144, "waiting": 0, "rejected": 0}
             },
-            "meanScaleOutLag": 22.5,
+            "scaleOuts": {
+                "count": 3,
+                "ready": 3,
+                "loadRises": 3,
+                "meanLoadToDecisionTime": 30,
+                "meanLoadToReadyTime": 150,
+                "meanDecisionToReadyTime": 120,
+            },
         }
 
     def since(self, points, events):
@@ -292,7 +300,11 @@ class FakeRun:
             "hpas": [self._hpa()],
             "nodes": [self._node(node) for node in self.nodes],
             "pods": [self._pod(pod) for pod in self.pods],
-            "jobs": {"total": 0, "active": 0, "completed": 0},
+            "jobs": {"total": 0, "active": 0, "completed": 0, "workloads": [], "items": []},
+            "totals": [
+                ["Load rise to decision", "30 s"],
+                ["Load rise to ready pods", "2 min 30 s"],
+            ],
         }
 
     def _workload(self):

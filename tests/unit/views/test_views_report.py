@@ -62,7 +62,7 @@ def test_dollar_signs_of_a_document_stay(document):
 
 def test_a_number_that_json_cannot_say_is_refused():
     with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
-        embeddable_json({"summary": {"meanScaleOutLag": float("nan")}})
+        embeddable_json({"summary": {"cost": float("nan")}})
 
 
 def test_modules_become_one_script_without_imports(document):

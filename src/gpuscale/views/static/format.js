@@ -76,14 +76,3 @@ function twoUnits(first, firstUnit, second, secondUnit) {
 export function podName(reference) {
   return reference.startsWith("default/") ? reference.slice("default/".length) : reference;
 }
-
-// maxReplicas -> "Max replicas"; words that are written in capitals stay so.
-export function label(key) {
-  const words = key.replace(/([a-z0-9])([A-Z])/g, "$1 $2").split(/[\s_]+/);
-  const text = words.map((word) => (/^(gpu|hpa)s?$/i.test(word) ? capitals(word) : word.toLowerCase())).join(" ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function capitals(word) {
-  return word.toLowerCase().endsWith("s") ? `${word.slice(0, -1).toUpperCase()}s` : word.toUpperCase();
-}

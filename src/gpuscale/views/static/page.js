@@ -8,7 +8,7 @@ import { RunStore } from "./store.js";
 
 const RETRY_MS = 2000;
 const FOLLOWED_SECONDS = 1800;
-const PANELS = ["loop", "hpa-panel", "gpu-panel", "job-panel", "pod-panel"];
+const PANELS = ["loop", "total-panel", "hpa-panel", "gpu-panel", "job-panel", "pod-panel"];
 
 let store;
 let stack;
@@ -164,6 +164,7 @@ function drawState(newState) {
   drawFocus();
   drawLoop();
   drawLoads();
+  drawTotals();
   drawHpas();
   drawNodes();
   drawJobs();
@@ -399,6 +400,14 @@ function fillMeter(meter, percent) {
   setAttribute(meter, "aria-valuetext", isNumber(percent) ? null : "no data");
 }
 
+function drawTotals() {
+  const totals = state.totals ?? [];
+  byId("total-panel").hidden = totals.length === 0;
+  keyed(byId("totals"), totals, ([name]) => name,
+    ([name]) => element("div", {}, element("dt", {}, name), element("dd", {})),
+    (total, [, text]) => setText(total.lastChild, text));
+}
+
 function drawJobs() {
   const { jobs } = state;
   byId("job-panel").hidden = !jobs?.total;
@@ -411,8 +420,8 @@ function drawJobs() {
 
 function createJob({ name, namespace }) {
   const cell = (key, title) => element("td", { "data-part": key, "data-title": title, class: "number" });
-  return element("tr", {}, element("th", { scope: "row", title: `${namespace}/${name}` }, shortName(podName(`${namespace}/${name}`), 26)),
-    cell("completions", "Completions"), cell("running", "Running"), cell("pending", "Pending"), cell("age", "Age"));
+  return element("tr", {}, element("th", { scope: "row", title: `${namespace}/${name}` }, shortName(podName(`${namespace}/${name}`), 20)),
+    cell("completions", "Done"), cell("running", "Running"), cell("pending", "Pending"), cell("age", "Age"));
 }
 
 function updateJob(row, job) {
