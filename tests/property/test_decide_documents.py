@@ -224,7 +224,7 @@ def situations(draw):
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "web"},
         "spec": {
-            "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             "minReplicas": low,
             "maxReplicas": draw(st.integers(low, 60)),
             "metrics": [metric for metric, _, _ in drawn],

@@ -102,7 +102,10 @@ def deep_annotation(depth: int) -> Document:
             "name": "web",
             "annotations": {BEHAVIOR_ANNOTATION: '{"a":' * depth + "0" + "}" * depth},
         },
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 3,
+        },
     }
     return Document("any.yaml", 0, data, {(): 1})
 

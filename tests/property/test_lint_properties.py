@@ -72,7 +72,9 @@ HPA = st.fixed_dictionaries(
         "metadata": st.just({"name": "h"}),
         "spec": st.fixed_dictionaries(
             {
-                "scaleTargetRef": st.just({"kind": "Deployment", "name": "d"}),
+                "scaleTargetRef": st.just(
+                    {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+                ),
                 "maxReplicas": st.integers(0, 9),
                 "metrics": st.lists(METRIC, max_size=2),
             },

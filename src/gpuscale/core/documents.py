@@ -2,8 +2,14 @@
 
 Every file a user writes is read through here, so that every complaint can name its line. Reading is
 bounded in size, refuses duplicate keys, and never builds anything but plain data.
+
+Plain scalars mean what they mean to kubectl and Helm, where YAML's libraries differ: `1e3` is a number,
+`12:30` and `2026-01-02` are text. Only `y` and `n` stay text here and are truth values there.
+
+Source: go.yaml.in/yaml/v2 resolve.go, which kubectl, the API server and Helm read manifests with.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +23,15 @@ MAX_NODES = 500_000
 """Bounds what aliases can blow a small text up to."""
 MAX_INTEGER_BITS = 1024
 """Far beyond any quantity; a number of thousands of digits can't even be printed again."""
+
+_RESOLVED_HERE = frozenset(f"tag:yaml.org,2002:{each}" for each in ("float", "int", "timestamp"))
+_INTEGER = re.compile(
+    r"[-+]?(0b[01][01_]*|0o?[0-7][0-7_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|[1-9][0-9_]*|0)$"
+)
+_FLOAT = re.compile(
+    r"([-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*\.[0-9_]*)([eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+    r"|[-+]?0[0-9_]*[89][0-9_]*|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
+)
 
 Path = tuple[str | int, ...]
 
@@ -67,7 +82,7 @@ def load_documents(text: str, source: str) -> tuple[Document, ...]:
         raise ConfigError(Problem(source, None, None, "a larger file", expected))
     documents: list[Document] = []
     try:
-        loader = yaml.CSafeLoader(text)
+        loader = _Loader(text)
         while loader.check_node():
             builder = _Builder(loader, source)
             node = loader.get_node()
@@ -153,6 +168,19 @@ def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
     line = mark.line + 1 if mark else None
     reason = " ".join(part for part in (error.context, error.problem) if part)
     return Problem(source, line, None, reason, "YAML text")
+
+
+class _Loader(yaml.CSafeLoader):
+    """Takes plain scalars for what Go's library takes them for."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _RESOLVED_HERE]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -55,22 +55,21 @@ class Fields:
             raise ConfigError(*self.problems)
 
     def text(self, key: str, default: str = "", *, required: bool = False) -> str:
-        """Return a string field."""
+        """Return a string field; a number or a truth value there is a fault, as for the API server."""
         value = self.data.get(key)
         if value is None or value == "":
             if required:
                 self.note((key,), "this field is required")
             return default
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            return str(value)
-        self.note((key,), "text", found=shown(value))
-        return default
+        return self._as_text((key,), value, default)
 
     def integer(self, key: str, default: int | None = None) -> int | None:
-        """Return a whole-number field."""
+        """Return a whole-number field; 3.0 is one too, as for the API server."""
         value = self.data.get(key)
         if value is None:
             return default
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         self.note((key,), "a whole number", found=shown(value))
@@ -151,11 +150,17 @@ class Fields:
         """Return the list of texts below `key`."""
         result: list[str] = []
         for index, value in enumerate(self._list(key)):
-            if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-                result.append(str(value))
-            else:
-                self.note((key, index), "text", found=shown(value))
+            result.append(self._as_text((key, index), "" if value is None else value))
         return tuple(result)
+
+    def _as_text(self, path: Path, value: object, default: str = "") -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, dict | list):
+            self.note(path, "text", found=shown(value))
+            return default
+        self.note(path, "text", found=shown(value), fix="put it into quotes")
+        return str(value)
 
     def selector(self, key: str) -> Selector | None:
         """Return the LabelSelector below `key`, or None where it is not set."""

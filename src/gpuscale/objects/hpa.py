@@ -5,14 +5,16 @@ old version names the field otherwise. A `type` that does not fit the target fie
 as it does there: `type: Utilization` with `averageValue` on a Pods metric means AverageValue.
 
 Known differences: unreadable JSON in a round-trip annotation is a fault here, while the API server
-passes over it in silence and scales on 80 % CPU; `status` is looked at for faults only.
+passes over it in silence and scales on 80 % CPU; so is a metric selector that the controller can't
+use, such as an unknown operator, which the API server stores; `status` is looked at for faults only.
 
 Source: kubernetes v1.36 pkg/apis/autoscaling/validation/validation.go, v2/defaults.go,
-    v1/conversion.go, v2beta1/conversion.go; k8s.io/api/autoscaling/v2/types.go.
+    v1/conversion.go, v2beta1/conversion.go (v1.24);
+    pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go;
+    k8s.io/api/autoscaling/v2/types.go.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +23,13 @@ from gpuscale.core.documents import Path
 from gpuscale.core.quantity import Quantity
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.meta import ObjectMeta, read_meta
+from gpuscale.objects.names import (
+    container_resource_fault,
+    label_fault,
+    label_value_fault,
+    qualified_name_fault,
+    subdomain_fault,
+)
 from gpuscale.objects.selectors import Selector
 
 DEFAULT_CPU_UTILIZATION = 80
@@ -30,8 +39,6 @@ METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"
 BEHAVIOR_ANNOTATION = "autoscaling.alpha.kubernetes.io/behavior"
 
 _MAX_INT32 = (1 << 31) - 1
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 
 
 class TargetType(Enum):
@@ -198,7 +205,7 @@ def read_hpa(fields: Fields, *, scale_to_zero: bool = True) -> HorizontalPodAuto
     version = fields.text("apiVersion").removeprefix("autoscaling/")
     metadata = _metadata(fields)
     spec = fields.child("spec", required=True)
-    target = _reference(spec.child("scaleTargetRef", required=True))
+    target = _scale_target(spec.child("scaleTargetRef", required=True))
     min_replicas = _min_replicas(spec, 0 if scale_to_zero else 1)
     max_replicas = _max_replicas(spec, min_replicas)
     metrics = _metrics(fields, spec, version)
@@ -218,18 +225,16 @@ def _metadata(fields: Fields) -> ObjectMeta:
     meta = read_meta(fields)
     generated = "name" not in _mapping(fields.data.get("metadata"))
     name = meta.name.rstrip("-.") if generated else meta.name
-    if name and (len(name) > 253 or not re.fullmatch(_SUBDOMAIN, name)):
-        _invalid(fields, ("metadata", "name"), meta.name, _subdomain_message(name))
+    if name and (fault := subdomain_fault(name)):
+        _invalid(fields, ("metadata", "name"), meta.name, fault)
+    for key, value in meta.labels.items():
+        for text, fault in ((key, qualified_name_fault(key)), (value, label_value_fault(value))):
+            if fault is not None:
+                _invalid(fields, ("metadata", "labels", key), text, fault)
+    for key in meta.annotations:
+        if fault := qualified_name_fault(key.lower()):
+            _invalid(fields, ("metadata", "annotations", key), key, fault)
     return meta
-
-
-def _subdomain_message(name: str) -> str:
-    if len(name) > 253:
-        return "must be no more than 253 characters"
-    return (
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
-        "'-' or '.', and must start and end with an alphanumeric character"
-    )
 
 
 def _min_replicas(spec: Fields, lowest: int) -> int:
@@ -292,10 +297,10 @@ def _cpu_metric(spec: Fields) -> tuple[MetricSpec, ...]:
 
 
 def _annotated_metrics(fields: Fields) -> tuple[MetricSpec, ...]:
-    """Return the metrics that v1 has no field for; their JSON has the shape of v2beta1."""
+    """Return the metrics that v1 has no field for; their JSON has nearly the shape of v2beta1."""
     data = _annotation(fields, METRICS_ANNOTATION)
     items = _annotated(fields, METRICS_ANNOTATION, data).items(METRICS_ANNOTATION)
-    return _metric_list(items, _V2BETA1)
+    return _metric_list(items, _V1)
 
 
 def _metric_list(
@@ -357,6 +362,7 @@ def _resource(fields: Fields) -> ResourceMetric:
 
 def _container_resource(fields: Fields) -> ContainerResourceMetric:
     resource = _resource(fields)
+    _check_container_resource(fields, resource.name)
     return ContainerResourceMetric(resource.name, _container_name(fields), resource.target)
 
 
@@ -371,7 +377,21 @@ def _old_pods(fields: Fields) -> PodsMetric:
 def _old_object(fields: Fields) -> ObjectMetric:
     if "targetValue" not in fields:
         _invalid(fields, "targetValue", "0", "must be positive")
-    value, average = _positive(fields, "targetValue"), _positive(fields, "averageValue")
+    return _old_object_metric(fields, _positive(fields, "targetValue"))
+
+
+def _annotated_object(fields: Fields) -> ObjectMetric:
+    """Return an Object metric of v1, which has no way to leave `targetValue` out: it writes 0."""
+    if "averageValue" not in fields:
+        return _old_object(fields)
+    value = fields.quantity("targetValue")
+    if value is not None and value.nano < 0:
+        _invalid(fields, "targetValue", str(value), "must be positive")
+    return _old_object_metric(fields, value if value is not None and value.nano > 0 else None)
+
+
+def _old_object_metric(fields: Fields, value: Quantity | None) -> ObjectMetric:
+    average = _positive(fields, "averageValue")
     kind = TargetType.VALUE if average is None else TargetType.AVERAGE_VALUE
     return ObjectMetric(
         _reference(fields.child("target")),
@@ -401,6 +421,7 @@ def _old_resource(fields: Fields) -> ResourceMetric:
 
 def _old_container_resource(fields: Fields) -> ContainerResourceMetric:
     resource = _old_resource(fields)
+    _check_container_resource(fields, resource.name)
     return ContainerResourceMetric(resource.name, _container_name(fields), resource.target)
 
 
@@ -418,6 +439,7 @@ _V2BETA1: dict[str, _SourceReader] = {
     "resource": _old_resource,
     "containerResource": _old_container_resource,
 }
+_V1 = _V2BETA1 | {"object": _annotated_object}
 
 
 def _check_external(fields: Fields, value: Path, average: Path) -> None:
@@ -483,29 +505,44 @@ def _resource_name(fields: Fields) -> str:
     return name
 
 
+def _check_container_resource(fields: Fields, name: str) -> None:
+    if name and (fault := container_resource_fault(name)):
+        _invalid(fields, "name", name, fault)
+
+
 def _container_name(fields: Fields) -> str:
     name = fields.text("container")
     if not name:
         _required(fields, "container", "must specify a container")
-    elif len(name) > 63:
-        _invalid(fields, "container", name, "must be no more than 63 characters")
-    elif not re.fullmatch(_LABEL, name):
-        _invalid(
-            fields,
-            "container",
-            name,
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-            "and must start and end with an alphanumeric character",
-        )
+    elif fault := label_fault(name):
+        _invalid(fields, "container", name, fault)
     return name
 
 
+def _scale_target(fields: Fields) -> CrossVersionObjectReference:
+    target = _reference(fields)
+    group, slash, _ = target.api_version.partition("/")
+    has_group = bool(slash and group)
+    is_core = target.kind == _CORE_KIND and not has_group
+    if fields.data and not has_group and not is_core:
+        fix = f"write apiVersion: {_VERSIONS.get(target.kind, 'group/version')}"
+        detail = f"Invalid value: {_quoted(target.api_version)}: apiVersion must specify API group"
+        fields.note(("apiVersion",), detail, fix=fix)
+    return target
+
+
 def _reference(fields: Fields) -> CrossVersionObjectReference:
+    version = fields.text("apiVersion")
+    if version.count("/") > 1:
+        _invalid(fields, "apiVersion", version, f"unexpected GroupVersion string: {version}")
     return CrossVersionObjectReference(
-        kind=_path_segment(fields, "kind"),
-        name=_path_segment(fields, "name"),
-        api_version=fields.text("apiVersion"),
+        kind=_path_segment(fields, "kind"), name=_path_segment(fields, "name"), api_version=version
     )
+
+
+_CORE_KIND = "ReplicationController"
+"""The one scalable kind of core v1, which has no group."""
+_VERSIONS = dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet"), "apps/v1")
 
 
 # Behavior
@@ -524,6 +561,10 @@ def _annotated_behavior(fields: Fields) -> Behavior | None:
     behavior = _annotated(fields, BEHAVIOR_ANNOTATION, data).child(BEHAVIOR_ANNOTATION)
     if "scaleUp" not in behavior and "scaleDown" not in behavior:
         return None
+    # The API server fills in policies that the field leaves out, and none in an annotation.
+    for key in ("scaleUp", "scaleDown"):
+        if key in behavior and "policies" not in behavior.child(key):
+            _required(behavior, (key, "policies"), _NO_POLICY)
     return _both_rules(behavior, tolerances=True)
 
 
@@ -543,11 +584,14 @@ def _rules(fields: Fields, default: ScalingRules, *, tolerances: bool) -> Scalin
     )
 
 
+_NO_POLICY = "must specify at least one Policy"
+
+
 def _policies(fields: Fields, default: tuple[ScalingPolicy, ...]) -> tuple[ScalingPolicy, ...]:
     if "policies" not in fields:
         return default
     if fields.data["policies"] == []:
-        _required(fields, "policies", "must specify at least one Policy")
+        _required(fields, "policies", _NO_POLICY)
     return tuple(_policy(item) for item in fields.items("policies"))
 
 
@@ -576,7 +620,9 @@ def _policy_type(fields: Fields) -> PolicyType:
 
 
 def _select_policy(fields: Fields) -> SelectPolicy:
-    text = fields.text("selectPolicy", SelectPolicy.MAX.value)
+    if "selectPolicy" not in fields:
+        return SelectPolicy.MAX
+    text = fields.text("selectPolicy")
     if text not in {policy.value for policy in SelectPolicy}:
         _unsupported(fields, "selectPolicy", text, ("Disabled", "Max", "Min"))
         return SelectPolicy.MAX

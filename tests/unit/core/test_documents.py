@@ -51,3 +51,39 @@ def test_numbers_beyond_all_quantities_are_refused():
 def test_merge_keys_are_followed():
     (document,) = load_documents("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\n", "f.yaml")
     assert document.data["use"] == {"x": 1, "y": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # As kubectl, the API server and Helm read them: go.yaml.in/yaml/v2 resolve.go.
+        ("1e3", 1000.0),
+        ("1.5e3", 1500.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("089", 89.0),
+        ("010", 8),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("0b11", 3),
+        ("1_000", 1000),
+        ("-3", -3),
+        ("0", 0),
+        ("yes", True),
+        ("off", False),
+        ("~", None),
+        ("12:30", "12:30"),
+        ("2026-01-02", "2026-01-02"),
+        ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+        ("1.2.3", "1.2.3"),
+        ("0x", "0x"),
+        ("e3", "e3"),
+        (".", "."),
+        ("-", [None]),
+        ("+", "+"),
+    ],
+)
+def test_plain_scalars_are_what_they_are_to_kubectl(text, value):
+    (document,) = load_documents(f"a: [{text}]" if text != "-" else "a:\n- -", "f.yaml")
+    (found,) = document.data["a"]
+    assert (found, type(found)) == (value, type(value))

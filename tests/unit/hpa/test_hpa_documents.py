@@ -30,7 +30,7 @@ HPA = """\
     kind: HorizontalPodAutoscaler
     metadata: {name: web, namespace: prod}
     spec:
-      scaleTargetRef: {kind: Deployment, name: web}
+      scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
       maxReplicas: 10
       metrics:
         - {type: Pods, pods: {metric: {name: load}, target: {type: AverageValue, averageValue: 20}}}
@@ -350,7 +350,7 @@ def test_every_fault_is_told_at_once_in_the_order_of_lines():
         ),
         pytest.param(
             text_of(observed="  observed: [{pods: [{pod: p0, value: 9e99}]}]\n"),
-            "why.yaml:15: spec.observed[0].pods[0].value: found '9e99', "
+            "why.yaml:15: spec.observed[0].pods[0].value: found 9e+99, "
             "expected at most 9223372036854775807m, as a metrics API can say",
             id="value too large",
         ),

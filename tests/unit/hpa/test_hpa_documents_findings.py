@@ -17,7 +17,7 @@ spec:
     kind: HorizontalPodAutoscaler
     metadata: {{name: web, namespace: prod}}
     spec:
-      scaleTargetRef: {{kind: Deployment, name: web}}
+      scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
       minReplicas: {low}
       maxReplicas: {high}
       metrics: [{metrics}]

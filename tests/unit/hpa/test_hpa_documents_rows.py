@@ -52,7 +52,7 @@ spec:
     kind: HorizontalPodAutoscaler
     metadata: {{name: web}}
     spec:
-      scaleTargetRef: {{kind: Deployment, name: web}}
+      scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
       maxReplicas: 1000
       metrics: [{metrics}]
 {hpa}

@@ -37,7 +37,7 @@ def read(version: str, spec: str = "", **annotations: object) -> HorizontalPodAu
         "  annotations:",
         *(f"    {ANNOTATIONS[key]}: {json.dumps(text(v))}" for key, v in annotations.items()),
         "spec:",
-        "  scaleTargetRef: {kind: Deployment, name: bert}",
+        "  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: bert}",
         "  maxReplicas: 10",
         textwrap.indent(textwrap.dedent(spec), "  "),
     ]
@@ -135,7 +135,8 @@ class TestV2beta1:
         assert metric == ExternalMetric("q", average(3))
 
     def test_behavior_is_read_from_the_annotation_alone(self):
-        behavior = {"ScaleDown": {"SelectPolicy": "Disabled"}}
+        policies = [{"Type": "Pods", "Value": 1, "PeriodSeconds": 60}]
+        behavior = {"ScaleDown": {"SelectPolicy": "Disabled", "Policies": policies}}
         hpa = read("v2beta1", "behavior: {scaleUp: {selectPolicy: Min}}", behavior=behavior)
         assert hpa.behavior is not None
         assert hpa.behavior.scale_up.select_policy is SelectPolicy.MAX
@@ -246,9 +247,26 @@ class TestV1:
         assert result.scale_down == Behavior().scale_down
 
     def test_behavior_of_the_annotation_in_json_names(self):
-        result = read("v1", behavior={"scaleDown": {"stabilizationWindowSeconds": 0}}).behavior
+        policy = {"type": "Pods", "value": 2, "periodSeconds": 60}
+        rules = {"stabilizationWindowSeconds": 0, "policies": [policy]}
+        result = read("v1", behavior={"scaleDown": rules}).behavior
         assert result is not None
         assert result.scale_down.stabilization_window_s == 0
+
+    def test_a_behavior_annotation_has_to_have_policies(self):
+        with pytest.raises(ConfigError) as caught:
+            read("v1", behavior={"ScaleUp": {"SelectPolicy": "Max"}})
+        assert str(caught.value) == (
+            f"hpa.yaml:6: metadata.annotations.{BEHAVIOR_ANNOTATION}.scaleUp.policies: "
+            "Required value: must specify at least one Policy"
+        )
+
+    def test_an_object_average_as_the_api_server_writes_it(self):
+        # With "targetValue":"0": its Go type can't leave the field out.
+        target = {"kind": "Service", "name": "web"}
+        source = {"target": target, "metricName": "m", "targetValue": "0", "averageValue": "1"}
+        (metric,) = read("v1", metrics=[{"type": "Object", "object": source}]).metrics
+        assert metric.target == average("1")
 
     def test_empty_behavior_annotation_is_none(self):
         assert read("v1", behavior={}).behavior is None

@@ -16,7 +16,7 @@ LINES = {
     "kind": "HorizontalPodAutoscaler",
     "metadata": "{name: web}",
     "spec": "",
-    "  scaleTargetRef": "{kind: Deployment, name: web}",
+    "  scaleTargetRef": "{apiVersion: apps/v1, kind: Deployment, name: web}",
     "  minReplicas": "1",
     "  maxReplicas": "10",
     "  metrics": "",
@@ -88,12 +88,33 @@ def test_min_zero_on_a_cluster_without_the_gate():
 @pytest.mark.parametrize(
     ("reference", "fault"),
     [
-        ("{name: web}", "kind: Required value"),
-        ("{kind: Deployment}", "name: Required value"),
-        ("{kind: Deployment, name: a/b}", "name: Invalid value: \"a/b\": may not contain '/'"),
-        ("{kind: 100%, name: b}", "kind: Invalid value: \"100%\": may not contain '%'"),
-        ("{kind: ., name: b}", "kind: Invalid value: \".\": may not be '.'"),
-        ("{kind: Deployment, name: ..}", "name: Invalid value: \"..\": may not be '..'"),
+        ("{apiVersion: a/v1, name: web}", "kind: Required value"),
+        ("{apiVersion: a/v1, kind: Deployment}", "name: Required value"),
+        (
+            "{apiVersion: a/v1, kind: Deployment, name: a/b}",
+            "name: Invalid value: \"a/b\": may not contain '/'",
+        ),
+        (
+            "{apiVersion: a/v1, kind: 100%, name: b}",
+            "kind: Invalid value: \"100%\": may not contain '%'",
+        ),
+        ("{apiVersion: a/v1, kind: ., name: b}", "kind: Invalid value: \".\": may not be '.'"),
+        (
+            "{apiVersion: a/v1, kind: Deployment, name: ..}",
+            "name: Invalid value: \"..\": may not be '..'",
+        ),
+        (
+            "{kind: Deployment, name: b, apiVersion: a/v1/c}",
+            'apiVersion: Invalid value: "a/v1/c": unexpected GroupVersion string: a/v1/c',
+        ),
+        (
+            "{apiVersion: a/v1, kind: Deployment, name: 5}",
+            "name: found 5, expected text; put it into quotes",
+        ),
+        (
+            "{apiVersion: a/v1, kind: true, name: b}",
+            "kind: found True, expected text; put it into quotes",
+        ),
     ],
 )
 def test_references(reference, fault):
@@ -101,6 +122,107 @@ def test_references(reference, fault):
     source = f"{{metric: {{name: m}}, describedObject: {reference}, {POD_TARGET}}}"
     metric = f"[{{type: Object, object: {source}}}]"
     assert faults(metrics=metric) == [f"hpa.yaml:8: spec.metrics[0].object.describedObject.{fault}"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "found", "version"),
+    [
+        ("{kind: Deployment, name: b}", "", "apps/v1"),
+        ("{apiVersion: v1, kind: StatefulSet, name: b}", "v1", "apps/v1"),
+        ("{apiVersion: /v1, kind: ReplicaSet, name: b}", "/v1", "apps/v1"),
+        ("{kind: Rollout, name: b}", "", "group/version"),
+        ("{kind: replicationcontroller, name: b}", "", "group/version"),
+    ],
+)
+def test_what_is_scaled_is_of_a_group(reference, found, version):
+    assert faults(scaleTargetRef=reference) == [
+        f'hpa.yaml:5: spec.scaleTargetRef.apiVersion: Invalid value: "{found}": apiVersion must '
+        f"specify API group; write apiVersion: {version}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "{kind: ReplicationController, name: b}",
+        "{apiVersion: v1, kind: ReplicationController, name: b}",
+        "{apiVersion: apps/, kind: Deployment, name: b}",
+        "{apiVersion: apps/v1, kind: Deployment, name: 2026-01-02}",
+        "{apiVersion: apps/v1, kind: Deployment, name: 12:30}",
+    ],
+)
+def test_references_that_pass(reference):
+    assert load_manifests(manifest(scaleTargetRef=reference), "hpa.yaml")
+
+
+def test_the_object_of_a_metric_needs_no_group():
+    source = f"{{metric: {{name: m}}, {DESCRIBED}, target: {{type: Value, value: 1}}}}"
+    assert load_manifests(manifest(metrics=f"[{{type: Object, object: {source}}}]"), "hpa.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("gpu", "must be a standard resource for containers"),
+        ("pods", "must be a standard resource for containers"),
+        ("requests.nvidia.com/gpu", "doesn't follow extended resource name standard"),
+        ("nvidia.com/", "name part must be non-empty"),
+        ("/gpu", "prefix part must be non-empty"),
+        (f"nvidia.com/{'g' * 64}", "name part must be no more than 63 bytes"),
+        (f"{'a' * 254}/gpu", "prefix part must be no more than 253 characters"),
+    ],
+)
+def test_resources_that_no_container_has(name, fault):
+    source = f"{{name: {name}, container: c, target: {{type: AverageValue, averageValue: 1}}}}"
+    metric = f"{{type: ContainerResource, containerResource: {source}}}"
+    assert faults(metrics=f"[{metric}]") == [
+        f'hpa.yaml:8: spec.metrics[0].containerResource.name: Invalid value: "{name}": {fault}'
+    ]
+
+
+@pytest.mark.parametrize("name", ["cpu", "hugepages-2Mi", "nvidia.com/gpu", "x.kubernetes.io/y"])
+def test_resources_that_containers_have(name):
+    source = f"{{name: {name}, container: c, target: {{type: AverageValue, averageValue: 1}}}}"
+    metric = f"{{type: ContainerResource, containerResource: {source}}}"
+    assert load_manifests(manifest(metrics=f"[{metric}]"), "hpa.yaml")
+
+
+@pytest.mark.parametrize(
+    ("selector", "fault"),
+    [
+        ("{matchLabels: {version: 2}}", "matchLabels.version: found 2, expected text"),
+        ("{matchLabels: {gpu: true}}", "matchLabels.gpu: found True, expected text"),
+        (
+            "{matchExpressions: [{key: a, operator: In, values: [x, 1.5]}]}",
+            "matchExpressions[0].values[1]: found 1.5, expected text",
+        ),
+    ],
+)
+def test_numbers_where_selectors_have_texts(selector, fault):
+    metric = f"{{type: Pods, pods: {{metric: {{name: m, selector: {selector}}}, {POD_TARGET}}}}}"
+    assert faults(metrics=f"[{metric}]") == [
+        f"hpa.yaml:8: spec.metrics[0].pods.metric.selector.{fault}; put it into quotes"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "fault"),
+    [
+        ("{name: web, labels: {version: 2}}", "labels.version: found 2, expected text"),
+        (
+            "{name: web, labels: {team: a b}}",
+            'labels.team: Invalid value: "a b": a valid label must be an empty string or consist of',
+        ),
+        ("{name: web, labels: {a b: x}}", 'labels.a b: Invalid value: "a b": name part must'),
+        (
+            "{name: web, annotations: {a b: x}}",
+            'annotations.a b: Invalid value: "a b": name part must',
+        ),
+    ],
+)
+def test_labels_and_annotations(metadata, fault):
+    (found,) = faults(metadata=metadata)
+    assert found.startswith(f"hpa.yaml:3: metadata.{fault}")
 
 
 def test_missing_reference():
@@ -249,6 +371,10 @@ def test_metrics(metric, fault):
             "{selectPolicy: Most}",
             'selectPolicy: Unsupported value: "Most": supported values: "Disabled", "Max", "Min"',
         ),
+        (
+            '{selectPolicy: ""}',
+            'selectPolicy: Unsupported value: "": supported values: "Disabled", "Max", "Min"',
+        ),
         ("{policies: []}", "policies: Required value: must specify at least one Policy"),
         (
             "{policies: [{type: Nodes, value: 1, periodSeconds: 1}]}",
@@ -315,7 +441,11 @@ def test_negative_status(field):
 
 
 def test_all_faults_are_told_at_once():
-    found = faults(maxReplicas="0", scaleTargetRef="{kind: Deployment}", metrics="[{type: Pods}]")
+    found = faults(
+        maxReplicas="0",
+        scaleTargetRef="{apiVersion: apps/v1, kind: Deployment}",
+        metrics="[{type: Pods}]",
+    )
     assert [line.split(": ")[1] for line in found] == [
         "spec.scaleTargetRef.name",
         "spec.maxReplicas",
@@ -324,5 +454,5 @@ def test_all_faults_are_told_at_once():
 
 
 def test_a_very_long_value_is_cut():
-    (fault,) = faults(scaleTargetRef=f"{{kind: {'a/' * 5000}, name: web}}")
+    (fault,) = faults(scaleTargetRef=f"{{apiVersion: a/b, kind: {'a/' * 5000}, name: web}}")
     assert len(fault) < 500
