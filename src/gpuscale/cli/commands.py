@@ -1,12 +1,16 @@
-"""All commands of `gpuscale`, as typer has them. Heavy libraries load only when a command needs them."""
+"""All commands of `gpuscale`, grouped by what one wants.
 
-from typing import Annotated, Any
+Heavy libraries load only when a command needs them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from gpuscale import __version__
 from gpuscale.cli import (
+    completion,
     decide,
     doctor,
     exporter,
@@ -20,41 +24,53 @@ from gpuscale.cli import (
     simulate,
     up,
 )
-
-
-class _Group(TyperGroup):
-    """The commands, with a help flag that has a value without typer loading pydantic to make one."""
-
-    def get_help_option(self, ctx: Any) -> Any:  # noqa: ANN401 - typer keeps its classes to itself
-        """Return the help flag, which is false unless it is given."""
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.default = False
-        return option
-
+from gpuscale.cli.help import Command, Group
 
 app = typer.Typer(
     name="gpuscale",
-    cls=_Group,
+    cls=Group,
     help="Scale GPU workloads on Kubernetes by what their GPUs really do.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("up")(up.up)
-app.command("simulate")(simulate.simulate)
-app.command("rehearse")(rehearse.rehearse)
-app.command("decide")(decide.decide)
-app.command("exporter", cls=exporter.ExporterCommand)(exporter.exporter)
-app.add_typer(metrics_api.app, name="metrics-api")
-app.command("lint")(lint.lint)
-app.command("init")(init.init)
-app.command("render")(render.render)
-app.command("install")(install.install)
-app.command("uninstall")(install.uninstall)
-app.command("doctor")(doctor.doctor)
-app.command("schema")(schema.schema)
+
+_TRY = "Try it, without a GPU or a cluster"
+_LOOK = "Look: what is wrong, and why"
+_CLUSTER = "Put it on a cluster"
+_SERVE = "Serve: what runs in the cluster"
+_OTHER = "Other"
+
+_COMMANDS: Sequence[tuple[str, str, Callable[..., None], str]] = (
+    (_TRY, "up", up.up, "Run the whole loop live, with simulated GPUs."),
+    (_TRY, "simulate", simulate.simulate, "Run a scenario in virtual time: hours in seconds."),
+    (_TRY, "rehearse", rehearse.rehearse, "Run a scenario on a real cluster, GPU nodes simulated."),
+    (_LOOK, "lint", lint.lint, "Check rules, HPAs, values and scenarios before they run."),
+    (_LOOK, "decide", decide.decide, "Explain what an HPA would do now, and why."),
+    (_LOOK, "doctor", doctor.doctor, "Find what is wrong on a live cluster, each with its fix."),
+    (_CLUSTER, "init", init.init, "Write a values file, from questions or flags."),
+    (
+        _CLUSTER,
+        "render",
+        render.render,
+        "Write the Kubernetes objects and node pool of a values file.",
+    ),
+    (_CLUSTER, "install", install.install, "Apply a values file, and wait until it works."),
+    (_CLUSTER, "uninstall", install.uninstall, "Remove an installation, and what it changed."),
+    (_SERVE, "exporter", exporter.exporter, "Serve this node's GPUs, in place of dcgm-exporter."),
+    (_OTHER, "schema", schema.schema, "Print the JSON schema of a file that users write."),
+    (_OTHER, "completion", completion.completion, "Print the completion script of a shell."),
+)
+for _panel, _name, _function, _summary in _COMMANDS:
+    _class = exporter.ExporterCommand if _name == "exporter" else Command
+    app.command(_name, cls=_class, short_help=_summary, rich_help_panel=_panel)(_function)
+app.add_typer(
+    metrics_api.app,
+    name="metrics-api",
+    short_help="Serve metrics to HPAs, in place of prometheus-adapter; 'why' explains one.",
+    rich_help_panel=_SERVE,
+)
 
 
 def _version(*, wanted: bool) -> None:
@@ -63,7 +79,10 @@ def _version(*, wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    epilog="Exit code 0: done; 1: the answer is no, or a part failed; 2: wrong input; 70: a bug. "
+    "--debug, anywhere, shows the trace of an error.",
+)
 def options(
     *,
     version: Annotated[
@@ -73,4 +92,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Scale GPU workloads on Kubernetes by what their GPUs really do."""
+    """Scale GPU workloads on Kubernetes by what their GPUs really do.
+
+    Example:  gpuscale up
+    """

@@ -14,6 +14,8 @@ BUG = 70
 """gpuscale itself is at fault; EX_SOFTWARE of sysexits.h, so that no script takes it for an answer."""
 _INTERRUPTED = 130
 """What shells and typer say of a command that SIGINT ended."""
+COMPLETING = "_GPUSCALE_COMPLETE"
+"""Variable that a shell's completion sets."""
 _DEBUG = "--debug"
 _DEBUG_VARIABLE = "GPUSCALE_DEBUG"
 _EXTRAS = {"grpc": "kubernetes", "google": "kubernetes", "pynvml": "nvidia", "amdsmi": "amd"}
@@ -48,6 +50,10 @@ def _run(words: Sequence[str]) -> int:
 
     from gpuscale.cli.commands import app
 
+    if COMPLETING in os.environ:
+        from typer import completion
+
+        completion.completion_init()  # type: ignore[attr-defined]  # public, but not in __all__
     # typer keeps the class itself to itself.
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
 
 from gpuscale.cli import go_flags, why
+from gpuscale.cli.help import Command, Group, wants_all
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.parameters import parameter
 from gpuscale.cli.signals import stop_event
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.flags import FLAGS, GROUPS, Flag
+from gpuscale.metricsapi.flags import COMMON, FLAGS, GROUPS, Flag
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.settings import MetricsApiSettings
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 _DEBUG_FROM = 4
 _COLLECT_AFTER = (5_000, 20, 1_000)
 """New objects, and collections of each generation, before the next older one is looked at."""
-_METAVARS = {"bool": "[true|false]", "duration": "DURATION", "list": "A,B,…", "int": "N"}
 
 
-class MetricsApiGroup(TyperGroup):
+class MetricsApiGroup(Group):
     """The server, and what can be asked of one.
 
     Takes arguments as Go's programs do: `--profiling=false`, `--permit-port-sharing`, `-v=6`.
@@ -38,13 +37,17 @@ class MetricsApiGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer keeps its class to itself
         """Return what is left of the arguments once they are read."""
-        return super().parse_args(ctx, plain_arguments(args))
+        return super().parse_args(ctx, wants_all(self, plain_arguments(args)))
 
 
 def metrics_api(ctx: typer.Context, **given: str | list[str] | None) -> None:
     """Serve custom and external metrics to a cluster: a drop-in for prometheus-adapter.
 
+    --help-all shows every flag, all of prometheus-adapter's included.
+
     Example:  gpuscale metrics-api --config rules.yaml --prometheus-url http://prometheus:9090
+
+    Example:  gpuscale metrics-api --source streams --agent 127.0.0.1:9400 --insecure-loopback-port 8080
     """
     from gpuscale.metricsapi.settings import read_settings
 
@@ -103,7 +106,7 @@ _BY_NAME = {f"--{name}": flag for name, flag in FLAGS.items()} | {
 def _parameter(flag: Flag, group: str) -> inspect.Parameter:
     names = [f"--{flag.name}", *([f"-{flag.alias}"] if flag.alias else [])]
     kind: Any = list[str] | None if flag.repeats else str | None
-    return parameter(flag, names, group, _METAVARS.get(flag.kind, "TEXT"), kind=kind)
+    return parameter(flag, names, group, kind=kind, is_hidden=flag.name not in COMMON)
 
 
 _CONTEXT = inspect.Parameter(
@@ -115,4 +118,4 @@ metrics_api.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 app = typer.Typer(cls=MetricsApiGroup, invoke_without_command=True)
 app.callback()(metrics_api)
-app.command("why")(why.why)
+app.command("why", cls=Command)(why.why)

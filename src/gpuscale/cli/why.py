@@ -112,7 +112,7 @@ def _option(
 
 def _flag(flag: Flag) -> inspect.Parameter:
     kind: Any = list[str] | None if flag.repeats else str | None
-    return parameter(flag, [f"--{flag.name}"], "Follow the rules from here", "TEXT", kind=kind)
+    return parameter(flag, [f"--{flag.name}"], "Follow the rules from here", kind=kind)
 
 
 why.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -401,6 +401,28 @@ GROUPS: Mapping[str, tuple[Flag, ...]] = MappingProxyType(
 )
 """Every flag, as help and docs group them."""
 
+COMMON = frozenset(
+    {
+        "collectors",
+        "gpu",
+        "devices",
+        "collect-interval",
+        "stream-interval",
+        "record",
+        "names",
+        "hostname-label",
+        "node-pool",
+        "kubernetes",
+        "kubernetes-enable-pod-labels",
+        "pod-resources-kubelet-socket",
+        "address",
+        "web-config-file",
+        "debug",
+        "log-format",
+    }
+)
+"""Flags that most users need; `--help` shows these."""
+
 FLAGS: Mapping[str, Flag] = MappingProxyType(
     {flag.name: flag for flags in GROUPS.values() for flag in flags}
 )

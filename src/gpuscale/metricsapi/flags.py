@@ -413,5 +413,35 @@ GROUPS = MappingProxyType(
         "Accepted, without effect": _ACCEPTED,
     }
 )
+COMMON = frozenset(
+    {
+        "config",
+        "preset",
+        "print-preset",
+        "rules-configmaps",
+        "source",
+        "value-max-age",
+        "metrics-relist-interval",
+        "prometheus-url",
+        "prometheus-ca-file",
+        "prometheus-token-file",
+        "prometheus-header",
+        "prometheus-username",
+        "prometheus-password-file",
+        "agent-service",
+        "agent",
+        "scrape",
+        "scrape-interval",
+        "lister-kubeconfig",
+        "secure-port",
+        "insecure-loopback-port",
+        "tls-cert-file",
+        "tls-private-key-file",
+        "cert-dir",
+        "v",
+    }
+)
+"""Flags that most users need; `--help` shows these."""
+
 FLAGS = MappingProxyType({flag.name: flag for flags in GROUPS.values() for flag in flags})
 """By name, in the order of the groups."""
