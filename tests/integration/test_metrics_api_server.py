@@ -654,7 +654,7 @@ async def test_the_command_tells_what_is_wrong(arguments, code, message):
 
 
 async def test_the_command_explains_every_flag():
-    code, text = await run_program("--help")
+    code, text = await run_program("--help-all")
     assert code == 0
     for flag in ("--prometheus-url", "--insecure-loopback-port", "--audit-log-path"):
         assert flag in text

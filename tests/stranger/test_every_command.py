@@ -1,0 +1,194 @@
+"""Every command of `--help` works, with real arguments, in a plain installation and an empty home.
+
+Works means: it does what it is for, or says in its own words what is missing. It never shows a trace.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from gpuscale.cli.commands import app
+
+UNREACHABLE = {
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    "current-context": "c",
+}
+FILES = {
+    "values.yaml": """apiVersion: gpuscale.dev/v1alpha1
+kind: Values
+spec:
+  provider: eks
+  image: {repository: registry.example/gpuscale, tag: "1"}
+  scale:
+  - {workload: {name: vision-api}, signal: gpu-utilization, target: 60, maxReplicas: 4}
+""",
+    "hpa.yaml": """apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: vision}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: vision}
+  maxReplicas: 4
+  metrics:
+  - type: Pods
+    pods: {metric: {name: DCGM_FI_DEV_GPU_UTIL}, target: {type: AverageValue, averageValue: "60"}}
+""",
+    "why.yaml": """apiVersion: gpuscale.dev/v1alpha1
+kind: Decision
+spec:
+  hpa:
+    apiVersion: autoscaling/v2
+    kind: HorizontalPodAutoscaler
+    metadata: {name: vision}
+    spec:
+      scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: vision}
+      maxReplicas: 4
+      metrics:
+      - type: Pods
+        pods: {metric: {name: gpu}, target: {type: AverageValue, averageValue: "60"}}
+  scale: {specReplicas: 1, statusReplicas: 1, selector: "app=vision"}
+  pods: [{name: vision-1, labels: {app: vision}, ready: "True"}]
+  observed:
+  - pods: [{pod: vision-1, value: 120}]
+""",
+    "kubeconfig": json.dumps(UNREACHABLE),
+}
+CAN_NOT_LOOK = "the API server at http://127.0.0.1:9 can't be reached"
+INIT = ("--workload=vision-api", "--provider=eks", "--image=registry.example/gpuscale:1")
+SERVED_HERE = (
+    "--prometheus-url=http://127.0.0.1:9",
+    "--secure-port=0",
+    "--insecure-loopback-port",
+)
+CASES = {
+    "simulate": [(["simulate", "aks-mnist-jobs"], 0, "20 of 20")],
+    "rehearse": [
+        (["rehearse", "ack-bert", "--for", "1s", "--kubeconfig", "kubeconfig"], 1, CAN_NOT_LOOK),
+        (["rehearse", "ack-bert"], 2, "found no kubeconfig"),
+    ],
+    "lint": [(["lint", "hpa.yaml"], 0, "0 errors")],
+    "decide": [(["decide", "why.yaml"], 0, "Goes from 1 to 2")],
+    "doctor": [
+        (["doctor", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
+        (["doctor"], 2, "found no kubeconfig"),
+    ],
+    "init": [(["init", *INIT, "-o", "-"], 0, "provider: eks")],
+    "render": [(["render", "values.yaml"], 0, "kind: HorizontalPodAutoscaler")],
+    "install": [
+        (["install", "values.yaml", "--kubeconfig", "kubeconfig", "--yes"], 1, CAN_NOT_LOOK),
+        (["install", "values.yaml", "--yes"], 2, "found no kubeconfig"),
+    ],
+    "uninstall": [(["uninstall", "--kubeconfig", "kubeconfig", "--yes"], 1, CAN_NOT_LOOK)],
+    "schema": [(["schema", "values"], 0, '"title": "Values"')],
+    "completion": [(["completion", "zsh"], 0, "#compdef gpuscale")],
+    "exporter": [
+        (["exporter", "--gpu", "nvml"], 1, "pip install 'gpuscale[nvidia]'"),
+        (["exporter", "--gpu", "simulated", "--kubernetes"], 2, "gpuscale[kubernetes]"),
+    ],
+    "metrics-api": [(["metrics-api", "--print-preset"], 0, "rules:")],
+    "metrics-api why": [
+        (["metrics-api", "why", "pods/a/b", "m", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
+    ],
+}
+SERVERS = {
+    "up": (["up", "ack-bert", "--port", "{port}"], "/", "<title>"),
+    "exporter": (
+        ["exporter", "--gpu", "simulated", "--address", "127.0.0.1:{port}"],
+        "/metrics",
+        "DCGM_FI_DEV_GPU_UTIL{",
+    ),
+    "metrics-api": (["metrics-api", *SERVED_HERE, "{port}"], "/livez", "ok"),
+}
+
+
+def names(command, context, path=""):
+    """Yield the name of every command of the program, as one types it."""
+    for name in command.list_commands(context):
+        each = command.get_command(context, name)
+        yield f"{path}{name}"
+        if isinstance(each, TyperGroup):
+            yield from names(each, context, f"{path}{name} ")
+
+
+def test_no_command_is_left_out():
+    command = typer.main.get_command(app)
+    context = command.context_class(command, info_name="gpuscale")
+    assert set(names(command, context)) == CASES.keys() | SERVERS.keys()
+
+
+@pytest.fixture
+def stranger(plain_venv, tmp_path):
+    """Return how to start a command as a stranger does: a plain installation, an empty home, no settings."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+
+    def start(arguments):
+        return subprocess.Popen(
+            [plain_venv / "bin" / "gpuscale", *arguments],
+            cwd=tmp_path,
+            env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    yield start
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [pytest.param(*case, id=" ".join(case[0])) for cases in CASES.values() for case in cases],
+)
+def test_commands_do_their_work_or_say_what_is_missing(stranger, arguments, code, said):
+    with stranger(arguments) as process:
+        out, _ = process.communicate(timeout=110)
+    assert "Traceback" not in out
+    assert (process.returncode, said in out) == (code, True), out
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_servers_serve(stranger, name):
+    arguments, path, said = SERVERS[name]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with stranger([each.format(port=port) for each in arguments]) as process:
+        try:
+            assert said in answer(process, f"http://127.0.0.1:{port}{path}")
+        finally:
+            process.terminate()
+            out, _ = process.communicate(timeout=30)
+    assert "Traceback" not in out
+
+
+def answer(process, url):
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as page:
+                return page.read().decode()
+        except OSError:
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.1)
+    raise AssertionError(f"{url} did not answer")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["--version"], ["metrics-api", "--help-all"]]
+)
+def test_help_is_there(stranger, arguments):
+    with stranger(arguments) as process:
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "gpuscale" in out
