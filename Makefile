@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check cluster-tools test-cluster test-gpu proto bench clean
@@ -11,16 +12,14 @@ help: ## this list
 
 # The stamps are newer than pyproject.toml exactly when the environment is up to date.
 $(VENV)/.run: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "gpuscale needs Python 3.11 or newer; found $$($(PYTHON) --version). Set PYTHON=/path/to/python3.11"; exit 2; }
-	@test -x $(BIN)/python || { echo "making a virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@echo "installing gpuscale (first run only)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@found=$$('$(PYTHON)' -c '$(VERSION)' 2>/dev/null) || { echo "found $${found:-no Python} in '$(PYTHON)'," \
+		"expected Python 3.11 or newer: install it, or set PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@'$(PYTHON)' tools/environment.py $(VENV) .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo "installing the test tools (first run only)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python tools/environment.py $(VENV) '.[dev]'
 	@touch $@
 
 run: $(VENV)/.run ## the whole loop, live, on this machine (Ctrl-C ends it)
