@@ -1,8 +1,11 @@
 """`gpuscale up` as a process of its own: the whole loop, sped up, looked at through its servers."""
 
+import contextlib
 import json
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+import gpuscale.sim
+
+SHIPPED = Path(gpuscale.sim.__file__).parent / "scenarios"
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -196,13 +202,90 @@ def test_eks_vision_scales_on_a_service_over_http(tmp_path):
     assert running.stop(signal.SIGTERM) == 0
 
 
-def test_an_address_that_is_not_ours_is_told():
-    result = subprocess.run(
-        [GPUSCALE, "up", "--host", "203.0.113.1", "--port", "1"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
+def up(*arguments):
+    return subprocess.run(
+        [GPUSCALE, "up", *arguments], capture_output=True, text=True, timeout=60, check=False
     )
-    assert result.returncode == 1
-    assert result.stderr.startswith("gpuscale: can't listen on 203.0.113.1:1: ")
+
+
+def test_an_address_that_is_not_ours_is_refused():
+    result = up("--host", "203.0.113.1", "--port", "1")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "gpuscale: can't listen on 203.0.113.1:1: Cannot assign requested address; "
+        "--host takes an address of this machine\n"
+    )
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_refused():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        result = up("--port", str(port))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert re.fullmatch(
+        rf"gpuscale: port {port} is taken by .+ \(pid {os.getpid()}\): "
+        r"choose another with --port, or --port 0 for any that is free\n",
+        result.stderr,
+    )
+
+
+def test_another_port_than_the_usual_one_is_announced():
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # taken already, by another loop on this machine
+            stack.enter_context(socket.create_server(("127.0.0.1", 9480)))
+        result = up("--for", "1s")
+    assert result.returncode == 0
+    (told,) = result.stderr.splitlines()
+    port = re.fullmatch(r"gpuscale: port 9480 is taken(?: by .+ \(pid \d+\))?, using (\d+)", told)[
+        1
+    ]
+    assert f"page            http://127.0.0.1:{port}/" in result.stdout
+
+
+def test_all_interfaces_are_printed_as_addresses_that_open(tmp_path):
+    running = Loop(tmp_path, "ack-bert", "--host", "0.0.0.0")
+    assert "0.0.0.0" not in running.text()
+    addresses = running.json("/ui/state")["addresses"]
+    for page in (addresses["page"], *addresses["otherPages"]):
+        with urllib.request.urlopen(page, timeout=30) as response:
+            assert response.status == 200
+    assert (
+        "Whoever reaches these addresses can watch the run" in running.wait("(?s).*run and.*", 5)[0]
+    )
+    assert running.stop() == 0
+
+
+def test_ipv6_addresses_stand_in_brackets(tmp_path):
+    result = up("--host", "::1", "--port", "0", "--for", "3s")
+    assert re.search(r"page +http://\[::1\]:\d+/\n", result.stdout)
+    assert re.search(r"node agent +http://\[::1\]:\d+/metrics", result.stdout)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_end_of_the_scenario_is_announced_once_and_the_loop_goes_on(tmp_path):
+    scenario = tmp_path / "short.yaml"
+    scenario.write_text(
+        (SHIPPED / "ack-bert" / "scenario.yaml")
+        .read_text()
+        .replace("duration: 35m", "duration: 20s")
+        .replace("file: ", "file: shipped:ack-bert/")
+    )
+    running = Loop(tmp_path, str(scenario), "--speed", "20")
+    running.wait("the scenario is over; the loop keeps running and serving: press Ctrl-C", 30)
+    running.wait("SuccessfulRescale", 60)  # the load of second 60 comes all the same
+    assert running.text().count("the scenario is over") == 1
+    assert running.stop() == 0
+
+
+def test_a_reader_that_has_seen_enough_ends_it():
+    with subprocess.Popen(
+        [GPUSCALE, "up", "--port", "0", "--speed", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait(60) == 1
+    assert errors == ""

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
 from gpuscale.views.terminal import event_line, state_text
+from gpuscale.views.words import plain_text
 
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
 """Steps between others; the page lists them, the terminal shows what they lead to."""
@@ -13,12 +14,20 @@ _REFRESH_S = 0.5
 
 
 class Screen:
-    """A terminal, or a plain stream of lines where there is none."""
+    """A terminal, or a plain stream of lines where there is none.
 
-    def __init__(self, out: TextIO) -> None:
+    Args:
+        out: where to.
+        on_gone: called when whoever read the stream has closed it.
+    """
+
+    def __init__(self, out: TextIO, on_gone: Callable[[], None]) -> None:
         from rich.console import Console
 
         self._out = out
+        self._on_gone = on_gone
+        self.is_gone = False
+        """Whether it has no reader any more."""
         self._console = Console(file=out)
         self._announced = False
         self._early: list[Mapping[str, object]] = []
@@ -28,9 +37,12 @@ class Screen:
     ) -> None:
         """Say what runs and where it can be looked at."""
         self._line(f"gpuscale: scenario {name}, {speed:g} times as fast as real time")
-        self._console.print(description, highlight=False, markup=False)
+        self._line(plain_text(description), wraps=True)
         self._line("")
         self._line(f"  page            {addresses['page']}")
+        others = addresses.get("otherPages")
+        for page in others if isinstance(others, list) else ():
+            self._line(f"                  {page}")
         server = addresses["prometheus"]
         listing = "/apis/custom.metrics.k8s.io/v1beta1"
         self._line(f"  Prometheus API  {server}/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
@@ -40,6 +52,8 @@ class Screen:
             for node, url in agents.items():
                 self._line(f"  node agent      {url}  ({node})")
         self._line("  Ctrl-C ends it\n")
+        if others:
+            self._line("Whoever reaches these addresses can watch the run and change its load.\n")
         self._announced = True
         for event in self._early:
             self.event(event)
@@ -50,6 +64,12 @@ class Screen:
             self._early.append(event)
         elif event["kind"] not in QUIET:
             self._line(event_line(event, self._width()))
+
+    def scenario_over(self) -> None:
+        """Say that the scenario is over, and what happens now."""
+        self._line(
+            "the scenario is over; the loop keeps running and serving: press Ctrl-C to end it"
+        )
 
     def farewell(self, document: Mapping[str, object]) -> None:
         """Say that it ended, and how it went."""
@@ -89,6 +109,20 @@ class Screen:
         """Return the terminal's width in letters; None where the lines go to a file or a pipe."""
         return self._console.width if self._console.is_terminal else None
 
-    def _line(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-        self._out.flush()
+    def _line(self, text: str, *, wraps: bool = False) -> None:
+        """Write a line; on a terminal, one that wraps between its words if asked to."""
+        encoding = self._out.encoding or "utf-8"
+        known = text.encode(encoding, "backslashreplace").decode(encoding)
+        if self._console.is_terminal:
+            self._console.print(known, highlight=False, markup=False, soft_wrap=not wraps)
+            self._out.flush()
+        elif not self.is_gone:
+            self._plain_line(known)
+
+    def _plain_line(self, text: str) -> None:
+        try:
+            self._out.write(f"{text}\n")
+            self._out.flush()
+        except BrokenPipeError:
+            self.is_gone = True
+            self._on_gone()

@@ -9,7 +9,7 @@ import typer
 
 from gpuscale.cli.scenarios import find_setup
 from gpuscale.cli.signals import stop_event
-from gpuscale.core.errors import UnavailableError
+from gpuscale.core.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from gpuscale.local.loop import LiveOptions
@@ -32,11 +32,19 @@ def up(
         str | None,
         typer.Option("--for", metavar="DURATION", help="End by itself after this much real time."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on; 0.0.0.0 or :: is every one of the machine.",
+        ),
+    ] = "127.0.0.1",
     port: Annotated[
         int | None,
         typer.Option(
-            help=f"Port of the page and the APIs; {DEFAULT_PORT}, or a free one where it is taken.",
+            help=f"Port of the page and the APIs, 0 for any free one; without it {DEFAULT_PORT}, "
+            "or another where that is taken.",
+            metavar="N",
             min=0,
             max=65535,
         ),
@@ -67,28 +75,38 @@ def limit_seconds(text: str | None) -> float | None:
 async def _up(
     setup: "Setup", host: str, port: int | None, speed: float, limit_s: float | None
 ) -> None:
-    from gpuscale.local.loop import LiveOptions
+    from gpuscale.local.loop import LiveOptions, PortTakenError
 
     stop = stop_event()
     if limit_s is not None:
         asyncio.get_running_loop().call_later(limit_s, stop.set)
     try:
         await _run(setup, LiveOptions(host, DEFAULT_PORT if port is None else port, speed), stop)
-    except UnavailableError:
+    except PortTakenError as error:
         if port is not None:
-            raise
-        await _run(setup, LiveOptions(host, 0, speed), stop)
+            advice = "choose another with --port, or --port 0 for any that is free"
+            raise UsageError(f"port {error}: {advice}") from None
+        await _run(setup, LiveOptions(host, 0, speed), stop, instead_of=str(error))
+    except UnavailableError as error:
+        raise UsageError(f"{error}; --host takes an address of this machine") from None
 
 
-async def _run(setup: "Setup", options: "LiveOptions", stop: asyncio.Event) -> None:
+async def _run(
+    setup: "Setup", options: "LiveOptions", stop: asyncio.Event, instead_of: str = ""
+) -> None:
     from gpuscale.cli.screen import Screen
     from gpuscale.local.loop import LiveLoop
 
-    screen = Screen(sys.stdout)
-    live = LiveLoop(setup, options, screen.event)
+    screen = Screen(sys.stdout, stop.set)
+    live = LiveLoop(setup, options, screen.event, screen.scenario_over)
+
+    def announce() -> None:
+        if instead_of:
+            print(f"gpuscale: port {instead_of}, using {live.port}", file=sys.stderr)
+        screen.announce(setup.name, setup.description, options.speed, live.addresses())
+
     async with screen.showing(live.view.state):
-        await live.run(
-            stop,
-            lambda: screen.announce(setup.name, setup.description, options.speed, live.addresses()),
-        )
+        await live.run(stop, announce)
     screen.farewell(live.view.document())
+    if screen.is_gone:
+        raise BrokenPipeError

@@ -6,6 +6,7 @@ from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.reader import CallStats
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.gpu.styles import Style
+from gpuscale.local.addresses import own_host, url_host
 from gpuscale.local.present import Present
 
 
@@ -52,7 +53,7 @@ class NodeAgents:
 
     def url(self, node: str) -> str:
         """Return where a node's metrics are."""
-        return f"http://{self._host}:{self.ports[node]}/metrics"
+        return f"http://{url_host(own_host(self._host))}:{self.ports[node]}/metrics"
 
     async def follow_nodes(self) -> None:
         """Have exactly one agent per node that is there now."""

@@ -10,6 +10,8 @@ from ipaddress import ip_address
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from gpuscale.local.addresses import is_every_interface
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -36,11 +38,4 @@ def is_named(asked: str, host: str) -> bool:
         address = ip_address(asked)
     except ValueError:
         return False
-    return address.is_loopback or _is_every_interface(host)
-
-
-def _is_every_interface(host: str) -> bool:
-    try:
-        return ip_address(host).is_unspecified
-    except ValueError:
-        return False
+    return address.is_loopback or is_every_interface(host)

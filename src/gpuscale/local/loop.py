@@ -7,6 +7,8 @@ nothing expected ends the loop instead of leaving it half alive.
 """
 
 import asyncio
+import errno
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ from aiohttp import web
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.gpu.readings import GpuReading
+from gpuscale.local.addresses import openable_hosts, own_host, port_holder, url_host
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.autoscaling import LiveHpas
 from gpuscale.local.guard import only_host
@@ -31,6 +34,7 @@ from gpuscale.series.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.directory import ClusterDirectory
 from gpuscale.sim.document import events, row
+from gpuscale.sim.engine import Stage
 from gpuscale.sim.events import Event
 from gpuscale.sim.pipeline import utilization
 from gpuscale.sim.recorder import Recorder
@@ -61,17 +65,26 @@ class LiveOptions:
     """Seconds of scenario time per second."""
 
 
+class PortTakenError(UnavailableError):
+    """Another program listens on the port."""
+
+
 class LiveLoop:
     """The loop over one scenario.
 
     Args:
         setup: what to run.
         options: where and how fast.
-        on_event: told every event as plain data, as it happens.
+        on_event: called with every event as plain data, as it happens.
+        on_end: called once, when the scenario's time is over and the loop goes on.
     """
 
     def __init__(
-        self, setup: Setup, options: LiveOptions, on_event: Callable[[dict[str, object]], None]
+        self,
+        setup: Setup,
+        options: LiveOptions,
+        on_event: Callable[[dict[str, object]], None],
+        on_end: Callable[[], None],
     ) -> None:
         self._setup = setup
         self._options = options
@@ -91,7 +104,8 @@ class LiveLoop:
             setup.pipeline.relist_interval / 1000,
         )
         self._readings: dict[str, tuple[GpuReading, ...]] = {}
-        self._port = options.port
+        self.port = options.port
+        """Of the page and the APIs; the real one once they answer."""
         self.view = LiveView(
             self._world,
             self._controller,
@@ -106,16 +120,20 @@ class LiveLoop:
             on_event(events(self._world, [event])[0])
 
         self._world.cluster.events.listen(tell)
+        end_ms = self._world.start_ms + setup.duration_ms
+        self._world.engine.at(end_ms, Stage.RECORD, lambda _: on_end())
 
     @property
     def url(self) -> str:
-        """Return the address of the page."""
-        return f"http://{self._options.host}:{self._port}"
+        """Return the server's address for programs on this machine."""
+        return f"http://{url_host(own_host(self._options.host))}:{self.port}"
 
     def addresses(self) -> dict[str, object]:
         """Return where the servers are."""
+        hosts = openable_hosts(self._options.host)
         return {
             "page": f"{self.url}/",
+            "otherPages": [f"http://{url_host(host)}:{self.port}/" for host in hosts[1:]],
             "prometheus": self.url,
             "metricsApi": f"{self.url}/apis",
             "nodeAgents": {node: self._agents.url(node) for node in sorted(self._agents.ports)},
@@ -125,7 +143,8 @@ class LiveLoop:
         """Run until `stop` is set; `on_ready` is called once the page answers.
 
         Raises:
-            UnavailableError: the port is taken.
+            PortTakenError: another program has the port.
+            UnavailableError: the host is none to listen on.
         """
         runner = await self._serve()
         try:
@@ -181,9 +200,16 @@ class LiveLoop:
             await web.TCPSite(runner, self._options.host, self._options.port).start()
         except OSError as error:
             await runner.cleanup()
-            where = f"{self._options.host}:{self._options.port}"
-            raise UnavailableError(f"can't listen on {where}: {error.strerror or error}") from error
-        self._port = int(runner.addresses[0][1])
+            host, port = self._options.host, self._options.port
+            if error.errno == errno.EADDRINUSE:
+                by = port_holder(port)
+                raise PortTakenError(f"{port} is taken" + (f" by {by}" if by else "")) from error
+            where = f"{url_host(host)}:{port}"
+            # asyncio's own text repeats the address and more; the system's is short.
+            is_systems = error.errno is not None and error.errno > 0
+            reason = os.strerror(error.errno or 0) if is_systems else error.strerror
+            raise UnavailableError(f"can't listen on {where}: {reason or error}") from error
+        self.port = int(runner.addresses[0][1])
         return runner
 
     async def _pump(self) -> None:

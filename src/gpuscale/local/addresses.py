@@ -1,0 +1,82 @@
+"""Addresses of the live loop's servers: how they are written, which can be opened, and who has a port."""
+
+import socket
+from collections.abc import Iterator
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+
+_PROC = Path("/proc")
+_LISTENING = "0A"
+"""TCP_LISTEN of the kernel's include/net/tcp_states.h, as /proc/net/tcp writes it."""
+_ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses of documentation (RFC 5737, RFC 3849): a route there shows our own address, nothing is sent."""
+
+
+def url_host(host: str) -> str:
+    """Return a host as URLs write it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def is_every_interface(host: str) -> bool:
+    """Return whether a server on `host` listens on all addresses of the machine."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def own_host(host: str) -> str:
+    """Return the host by which this machine reaches a server that listens on `host`."""
+    if not is_every_interface(host):
+        return host
+    return "::1" if isinstance(ip_address(host), IPv6Address) else "127.0.0.1"
+
+
+def openable_hosts(host: str) -> tuple[str, ...]:
+    """Return the hosts by which a server on `host` can be opened, that for this machine first.
+
+    On all interfaces, those are loopback and the addresses from which the machine would reach others.
+    """
+    if not is_every_interface(host):
+        return (host,)
+    wants_v6 = isinstance(
+        ip_address(host), IPv6Address
+    )  # such a server takes IPv4 only if asked to
+    families = (socket.AF_INET6,) if wants_v6 else (socket.AF_INET,)
+    found = [own_host(host), *(address for family in families for address in _outer(family))]
+    return tuple(dict.fromkeys(found))
+
+
+def _outer(family: socket.AddressFamily) -> Iterator[str]:
+    """Yield the address from which a packet to another network would leave; none without a route."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((_ELSEWHERE[family], 9))
+            yield str(probe.getsockname()[0])
+    except OSError:
+        return
+
+
+def port_holder(port: int) -> str | None:
+    """Return the program that listens on a TCP port, as `name (pid 123)`; None where that can't be seen."""
+    inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    for link in _PROC.glob("[0-9]*/fd/*") if inodes else ():
+        try:
+            if str(link.readlink()) not in inodes:
+                continue
+            name = (link.parent.parent / "comm").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it ended, or is another user's
+        return f"{name.strip()} (pid {link.parent.parent.name})"
+    return None
+
+
+def _listening_inodes(port: int) -> Iterator[str]:
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = (_PROC / "net" / table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue  # not Linux
+        for cells in map(str.split, lines):
+            if cells[3] == _LISTENING and int(cells[1].rpartition(":")[2], 16) == port:
+                yield cells[9]
