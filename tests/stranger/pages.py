@@ -1,7 +1,8 @@
 """The pages of the documentation, taken apart: files, sessions with their outputs, and command lines.
 
 In a page, a fenced block `yaml title=NAME` is a file, and a `console` block is a session: each line that
-begins with `$ ` is a command, and what follows is its output. A line `...` stands for any lines.
+begins with `$ ` is a command, and what follows is its output. There, `...` stands for anything: for any
+lines where it is a line of its own, for any text within a line.
 """
 
 import re
@@ -69,9 +70,9 @@ def session(page):
 
 
 def matches(wanted, printed):
-    """Whether the lines are as wanted; `...` stands for any lines, runs of blanks count as one."""
+    """Whether the lines are as wanted; `...` stands for anything, runs of blanks count as one."""
     pattern = "".join(
-        r"(?:[^\n]*\n)*?" if line == "..." else f"{re.escape(_squeezed(line))}\n" for line in wanted
+        r"(?:[^\n]*\n)*?" if line == "..." else f"{_line_pattern(line)}\n" for line in wanted
     )
     return re.fullmatch(pattern, "".join(f"{_squeezed(line)}\n" for line in printed)) is not None
 
@@ -124,6 +125,10 @@ def _after_gpuscale(words):
     while words and re.match(r"[A-Za-z_]\w*=", words[0]):
         words = words[1:]
     return words[1:] if words and words[0] in ("gpuscale", ".venv/bin/gpuscale") else None
+
+
+def _line_pattern(line):
+    return r"[^\n]*".join(re.escape(part) for part in _squeezed(line).split("..."))
 
 
 def _squeezed(line):

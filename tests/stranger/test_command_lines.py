@@ -84,3 +84,19 @@ def test_what_is_marked_as_shell_is_shell(page):
                 ["bash", "-n"], input=block.body, capture_output=True, text=True, check=False
             )
             assert (done.returncode, done.stderr) == (0, ""), block.body
+
+
+@pytest.mark.parametrize(
+    ("wanted", "printed", "does"),
+    [
+        (["a b"], ["a   b"], True),
+        (["a"], ["a", "b"], False),
+        (["a", "..."], ["a", "b", "c"], True),
+        (["..."], [], True),
+        (["x=... y"], ["x=1.5 y"], True),
+        (["x=... y"], ["x=1.5", "y"], False),
+        (["(a.c)"], ["(abc)"], False),
+    ],
+)
+def test_output_is_compared_line_by_line(wanted, printed, does):
+    assert pages.matches(wanted, printed) is does
