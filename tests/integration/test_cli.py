@@ -84,7 +84,7 @@ def broken(folder, name, old, new):
 
 
 def test_a_users_own_scenario_runs(folder):
-    result = gpuscale("simulate", "scenario.yaml", "--json", "-", cwd=folder)
+    result = gpuscale("simulate", "scenario.yaml", "-o", "json", cwd=folder)
     assert (result.returncode, result.stderr) == (0, "")
     document = json.loads(result.stdout)
     assert document["scenario"] == "mine"
@@ -190,7 +190,7 @@ def test_without_a_terminal_the_tables_are_plain_text():
 
 def test_a_report_is_one_file_that_needs_no_other(tmp_path):
     report = tmp_path / "run.html"
-    assert gpuscale("simulate", "ack-bert", "--html", str(report)).returncode == 0
+    assert gpuscale("simulate", "ack-bert", "--output-file", str(report)).returncode == 0
     text = report.read_text()
     assert "SuccessfulRescale" in text
     assert "<script src=" not in text

@@ -2,13 +2,26 @@
 
 import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.cli.files import check_writable, write_files
 from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.cli.texts import Output, deprecated, print_document
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_SUFFIXES = (".json", ".html")
+_STDOUT = "-"
+_PATIENCE_S = 2.0
+"""After so long a bar shows how far the simulation is."""
 
 
 def simulate(
@@ -16,24 +29,31 @@ def simulate(
         str | None, typer.Argument(help="A shipped scenario's name, or a file.")
     ] = None,
     *,
+    output: Annotated[
+        Output,
+        typer.Option("--output", "-o", help="What is printed: the summary or the whole run."),
+    ] = Output.TEXT,
+    output_files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output-file",
+            metavar="FILE",
+            help="Write the run to a file: .json its document, .html a report. May be given again.",
+        ),
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of this run, instead of the scenario's.", min=0)
-    ] = None,
-    json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="Write the run as JSON; - is standard output."),
-    ] = None,
-    html_file: Annotated[
-        str | None,
-        typer.Option("--html", metavar="FILE", help="Write the run as one self-contained page."),
+        int | None,
+        typer.Option(metavar="N", help="Seed of this run, instead of the scenario's.", min=0),
     ] = None,
     list_scenarios: Annotated[
-        bool, typer.Option("--list", help="Name the scenarios that ship with gpuscale.")
+        bool, typer.Option("--list", help="List the scenarios that ship with gpuscale.")
     ] = False,
+    json_file: Annotated[str | None, typer.Option("--json", metavar="FILE", hidden=True)] = None,
+    html_file: Annotated[str | None, typer.Option("--html", metavar="FILE", hidden=True)] = None,
 ) -> None:
     """Run a scenario in virtual time: hours in seconds, the same seed the same bytes.
 
-    Example:  gpuscale simulate ack-bert --json - | jq .summary
+    Example:  gpuscale simulate ack-bert --output-file run.html
     """
     if list_scenarios:
         print("\n".join(shipped_names()))
@@ -42,15 +62,55 @@ def simulate(
         raise typer.BadParameter(
             f"name a file or one of: {', '.join(shipped_names())}", param_hint="SCENARIO"
         )
+    output, files, prints_html = _old_options(
+        output, _files(output_files or ()), json_file, html_file
+    )
+    check_writable(files, "--output-file")
     document = _run(scenario, seed)
-    if json_file is not None:
-        _write(json_file, json.dumps(document, ensure_ascii=False) + "\n")
-    if html_file is not None:
-        from gpuscale.views.report import render_report
-
-        _write(html_file, render_report(document))
-    if "-" not in {json_file, html_file}:
+    write_files({name: _text(document, suffix) for name, suffix in files.items()})
+    if prints_html:
+        print(_text(document, ".html"), end="")
+    elif output is not Output.TEXT:
+        print_document(document, output)
+    else:
         _show(document)
+
+
+def _files(names: Sequence[str]) -> dict[str, str]:
+    """Return the files to write and what each is to hold, as its suffix says."""
+    files = {name: Path(name).suffix.lower() for name in names}
+    for name, suffix in files.items():
+        if suffix not in _SUFFIXES:
+            expected = "a name that ends in .json or .html"
+            raise UsageError(f"--output-file: found {name!r}, expected {expected}")
+    return files
+
+
+def _old_options(
+    output: Output, files: dict[str, str], json_file: str | None, html_file: str | None
+) -> tuple[Output, dict[str, str], bool]:
+    """Return what is printed and written when the old spellings count too; the last: print the report."""
+    if json_file is not None:
+        deprecated("--json", "-o json, or --output-file FILE.json")
+    if html_file is not None:
+        deprecated("--html", "--output-file FILE.html")
+    if json_file == _STDOUT:
+        output = Output.JSON
+    old = {json_file: ".json", html_file: ".html"}
+    named = {name: suffix for name, suffix in old.items() if name not in {None, _STDOUT}}
+    return (
+        output,
+        {**files, **{str(name): suffix for name, suffix in named.items()}},
+        html_file == _STDOUT,
+    )
+
+
+def _text(document: Mapping[str, object], suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(document, ensure_ascii=False) + "\n"
+    from gpuscale.views.report import render_report
+
+    return render_report(document)
 
 
 def _run(scenario: str, seed: int | None) -> dict[str, object]:
@@ -63,33 +123,28 @@ def _run(scenario: str, seed: int | None) -> dict[str, object]:
         setup = replace(setup, seed=seed)
     if not sys.stderr.isatty():
         return run(setup)
-    return _with_progress(lambda told: run(setup, told))
+    with _Bar() as bar:
+        return run(setup, bar.update)
 
 
-def _with_progress(
-    work: Callable[[Callable[[float], None]], dict[str, object]],
-) -> dict[str, object]:
-    """Show a bar on standard error; it goes away when the work is done."""
-    from rich.console import Console
-    from rich.progress import Progress
+class _Bar(ExitStack):
+    """A progress bar on standard error, from the time on that one begins to wonder; gone in the end."""
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=1.0)
-        return work(lambda share: bar.update(task, completed=share))
+    def __init__(self) -> None:
+        super().__init__()
+        self._from_s = time.monotonic() + _PATIENCE_S
+        self._bar: Progress | None = None
 
+    def update(self, share: float) -> None:
+        """Show how much of the work is done, 0 to 1."""
+        if self._bar is None and time.monotonic() >= self._from_s:
+            from rich.console import Console
+            from rich.progress import Progress
 
-def _write(name: str, text: str) -> None:
-    if name == "-":
-        sys.stdout.write(text)
-        return
-    path = Path(name)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(
-            f"can't write {name}: {error.strerror}", param_hint="FILE"
-        ) from None
-    print(f"wrote {name}", file=sys.stderr)
+            self._bar = self.enter_context(Progress(console=Console(stderr=True), transient=True))
+            self._bar.add_task("simulating", total=1.0)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=share)
 
 
 def _show(document: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""A run as one plain document: what `simulate --json` prints and what the page and the report show.
+"""A run as one plain document: what `simulate -o json` prints and what the page and the report show.
 
 `{"scenario", "seed", "description", "summary", "events", "series"}`; times are seconds of scenario time,
 and null in a series is a gap.

@@ -35,7 +35,7 @@ def render_report(document: Mapping[str, object]) -> str:
     """Return the report as one HTML text; the same document gives the same text.
 
     Args:
-        document: a run document, as `simulate --json` writes it.
+        document: a run document, as `simulate -o json` prints it.
 
     Raises:
         ValueError: a number of the document is not finite; JSON has no word for it.

@@ -260,4 +260,4 @@ def _event_lines(events: Sequence[Mapping[str, object]]) -> str:
 
 
 def _left_out_text(count: int) -> str:
-    return f"... and {count} more; --json and --html hold every event"
+    return f"... and {count} more; -o json prints every event"

@@ -133,7 +133,7 @@ def test_nothing_at_all_is_a_question_for_help(monkeypatch, capsys):
 
 def test_whoever_reads_the_output_may_leave(monkeypatch):
     """As `gpuscale simulate ack-bert | head -1` does."""
-    words = [sys.executable, "-m", "gpuscale.cli.main", "simulate", "ack-bert", "--json", "-"]
+    words = [sys.executable, "-m", "gpuscale.cli.main", "simulate", "ack-bert", "-o", "json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)
         process.stdout.close()

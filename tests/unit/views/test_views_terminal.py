@@ -174,9 +174,7 @@ def test_what_is_absent_from_a_summary_is_said_in_words(summary, rows):
 
 
 def test_summary_says_how_many_events_it_leaves_out():
-    assert "\n... and 1 more; --json and --html hold every event\n" in summary_text(
-        SMALL, max_events=1
-    )
+    assert "\n... and 1 more; -o json prints every event\n" in summary_text(SMALL, max_events=1)
     assert "... and 1 more;" in printed(summary_tables(SMALL, 100, max_events=1))
 
 
