@@ -79,7 +79,7 @@ def _follow(lines: Iterable[str]) -> list[str]:
             screen.end(line.strip())  # of a network that doesn't answer, which can take minutes
         elif line.startswith("Installing collected packages"):
             screen.show(f"{count} packages, {size / 1e6:.1f} MB: unpacking", "unpacking")
-    screen.end(f"fetched {count} packages, {size / 1e6:.1f} MB")
+    screen.end(f"fetched {count} packages, {size / 1e6:.1f} MB" if count else "nothing to fetch")
     return said
 
 
