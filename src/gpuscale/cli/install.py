@@ -17,6 +17,7 @@ from gpuscale.core.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from gpuscale.install.cluster.apply import ApplySettings, Change
+    from gpuscale.install.parts.common import Object
     from gpuscale.install.values import Values
     from gpuscale.kube.settings import KubeSettings
     from gpuscale.kube.writing import WritingClient
@@ -127,8 +128,26 @@ async def _install(
         inputs = Inputs()
         if needs_certificate(values):
             inputs = Inputs(await certificate_for(client, values, clock.now_ms()))
+        objects = render(values, inputs)
+        await _look_first(client, values, objects)
         installer = Installer(client, clock, _tell, settings)
-        return await installer.install(values.metadata.name, render(values, inputs))
+        return await installer.install(values.metadata.name, objects)
+
+
+async def _look_first(
+    client: "WritingClient", values: "Values", objects: "Sequence[Object]"
+) -> None:
+    """Say what is missing of what is to be scaled.
+
+    Raises:
+        UsageError: no node could start the image.
+    """
+    from gpuscale.install.cluster.preflight import image_fault, missing_targets
+
+    if fault := await image_fault(client, values):
+        raise UsageError(fault)
+    for line in await missing_targets(client, values, objects):
+        _tell(f"warning: {line}")
 
 
 async def _fitted(values: "Values", client: "WritingClient") -> "Values":

@@ -1,11 +1,27 @@
 """What values allow but may not mean: told when they are rendered, and nothing is stopped by it."""
 
+from gpuscale.install.image import has_registry
+from gpuscale.install.parts.common import has_api_pods, image_reference
 from gpuscale.install.values import Scale, Values
 
 
 def notes(values: Values) -> list[str]:
     """Return what a user should know about these values, one sentence or two each."""
     return [*_scaling(values), *_streams(values), *_sharing(values), *_access(values)]
+
+
+def image_note(values: Values) -> str | None:
+    """Return why no node could pull the installation's image, and what to do; None where one could."""
+    spec, image = values.spec, values.spec.image
+    is_used = spec.agent.enabled or has_api_pods(values)
+    if not is_used or has_registry(image.repository) or image.pull_policy == "Never":
+        return None
+    version = image.tag.partition("@")[0]
+    return (
+        f"image {image_reference(image)} names no registry, so nodes can't pull it: push it to one of yours "
+        f"(make image IMAGE=REGISTRY/gpuscale:{version} PUSH=1) and name it in spec.image; where every node "
+        "has it already (kind load docker-image), set spec.image.pullPolicy: Never"
+    )
 
 
 def _scaling(values: Values) -> list[str]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuscale.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
+from gpuscale.install.image import parse_image
 from gpuscale.install.providers import DEFAULTS
 from gpuscale.install.signals import SIGNALS, SignalName
 from gpuscale.install.values import MetricSourceName, Provider
@@ -22,6 +23,9 @@ class Answers:
     autoscaler: str | None = None
     namespace: str | None = None
     image: str | None = None
+    """`REPOSITORY:TAG`."""
+    is_image_present: bool = False
+    """Whether every node has the image already, so that none is pulled."""
     prometheus_url: str | None = None
     source: MetricSourceName | None = None
     """Where the metrics API gets its values."""
@@ -37,7 +41,7 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
     """Return a values file as data: what was said, what the cluster suggests, and nothing that is a default.
 
     Raises:
-        ValueError: workload or provider are neither said nor to be seen.
+        ValueError: workload or provider are neither said nor to be seen, or the image is no reference.
     """
     provider = answers.provider or found.provider
     if answers.workload is None or provider is None:
@@ -47,8 +51,10 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
     if answers.namespace is not None:
         spec["namespace"] = answers.namespace
     if answers.image is not None:
-        repository, _, tag = answers.image.rpartition(":")
+        repository, tag = parse_image(answers.image)
         spec["image"] = {"repository": repository, "tag": tag}
+    if answers.is_image_present:
+        spec.setdefault("image", {})["pullPolicy"] = "Never"
     spec["scale"] = [_scale(answers, answers.workload, found)]
     key, _, rest = defaults.taint.partition("=")
     value, _, effect = rest.partition(":")

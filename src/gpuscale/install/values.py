@@ -10,6 +10,12 @@ from pydantic import AfterValidator, Field, model_validator
 
 from gpuscale import __version__
 from gpuscale.core.models import Model, PositiveDuration, parse_file
+from gpuscale.install.image import (
+    REPOSITORY_PATTERN,
+    TAG_PATTERN,
+    checked_repository,
+    checked_tag,
+)
 from gpuscale.install.signals import SIGNALS, SignalName
 from gpuscale.objects.selectors import parse_selector
 
@@ -27,6 +33,12 @@ Subdomain = Annotated[str, Field(pattern=_SUBDOMAIN, max_length=63)]
 """Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""
 Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
 """A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""
+Repository = Annotated[
+    str,
+    Field(max_length=255, json_schema_extra={"pattern": REPOSITORY_PATTERN}),
+    AfterValidator(checked_repository),
+]
+Tag = Annotated[str, Field(json_schema_extra={"pattern": TAG_PATTERN}), AfterValidator(checked_tag)]
 
 
 def _selector(text: str) -> str:
@@ -47,11 +59,14 @@ class Metadata(Model):
 
 
 class Image(Model):
-    """The image of the node agent and the metrics API; build it from the repository's Dockerfile."""
+    """The image of the node agent and the metrics API: build it with `make image`, from the Dockerfile."""
 
-    repository: Word = "gpuscale"
-    tag: Word = __version__
+    repository: Repository = "gpuscale"
+    """Where nodes pull it from, such as `registry.example.com/gpuscale`; the default is in no registry."""
+    tag: Tag = __version__
+    """A digest may follow it: `0.1.0@sha256:...`."""
     pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
+    """`Never`: every node has the image already, as with `kind load docker-image`."""
     pull_secret: Subdomain | None = None
     """Name of a Secret in the installation's namespace."""
 

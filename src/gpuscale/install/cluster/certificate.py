@@ -4,13 +4,13 @@ import base64
 import binascii
 
 from gpuscale.install.certificates import ServingCertificate, is_usable, make_certificate
-from gpuscale.install.cluster.kinds import KINDS
+from gpuscale.install.cluster.kinds import kind_named
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.parts.common import metrics_api_secret
 from gpuscale.install.values import Values
 from gpuscale.kube.writing import WritingClient
 
-_SECRETS = next(kind for kind in KINDS if kind.name == "Secret")
+_SECRETS = kind_named("Secret")
 
 
 async def certificate_for(client: WritingClient, values: Values, now_ms: int) -> ServingCertificate:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from gpuscale.install.cluster.kinds import KINDS, NODES
+from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, kind_named
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.values import HpaVersion, Provider
 from gpuscale.kube.writing import WritingClient
@@ -16,11 +16,7 @@ TEAM_RULES = "gpuscale.dev/rules=true"
 """Labels that teams' ConfigMaps with rules have by custom."""
 _OPERATED = "operated-prometheus"
 _PROMETHEUS_PORTS = (9090, 80)
-_DAEMON_SETS, _DEPLOYMENTS, _CONFIG_MAPS = (
-    next(kind for kind in KINDS if kind.name == name)
-    for name in ("DaemonSet", "Deployment", "ConfigMap")
-)
-_STATEFUL_SETS = "/apis/apps/v1/statefulsets"
+_DAEMON_SETS, _DEPLOYMENTS, _CONFIG_MAPS = map(kind_named, ("DaemonSet", "Deployment", "ConfigMap"))
 _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
@@ -174,7 +170,10 @@ def _server(services: Mapping[str, Mapping[str, Any]], group: str) -> str | None
 
 async def _workloads(client: WritingClient) -> tuple[FoundWorkload, ...]:
     found = []
-    for kind, path in (("Deployment", _DEPLOYMENTS.everywhere), ("StatefulSet", _STATEFUL_SETS)):
+    for kind, path in (
+        ("Deployment", _DEPLOYMENTS.everywhere),
+        ("StatefulSet", STATEFUL_SETS.everywhere),
+    ):
         for body in await _items(client, path):
             containers = body["spec"]["template"]["spec"]["containers"]
             if any(_asks_for_gpus(each) for each in containers):

@@ -61,7 +61,13 @@ KINDS = (
 """Every kind that is rendered, in the order in which objects are applied."""
 PODS = Kind("v1", "Pod", "pods")
 NODES = Kind("v1", "Node", "nodes", is_namespaced=False)
+STATEFUL_SETS = Kind("apps/v1", "StatefulSet", "statefulsets")
 _BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
+
+
+def kind_named(name: str) -> Kind:
+    """Return the newest kind of a name among those that are rendered."""
+    return next(kind for kind in KINDS if kind.name == name)
 
 
 def kind_of(body: Mapping[str, Any]) -> Kind:

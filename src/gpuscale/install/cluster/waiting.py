@@ -6,16 +6,19 @@ from typing import Any
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.install.cluster.kinds import path_of, reference
+from gpuscale.install.cluster.pod_faults import PodFault, creation_faults, pod_faults
 from gpuscale.install.parts.common import Object
+from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.writing import WritingClient
 
 _LOOK_S = 0.5
-_REPEAT_S = 10.0
+_FIRST_S, _REPEAT_S = 2.0, 10.0
+"""When a wait is first mentioned, and how often from then on."""
 Tell = Callable[[str], None]
 
 
 class Waiter:
-    """Waits for objects, and tells every ten seconds what for.
+    """Waits for objects: says after two seconds what for, and at once what keeps their pods from running.
 
     Args:
         client: to the API server.
@@ -29,6 +32,7 @@ class Waiter:
         self._clock = clock
         self._tell = tell
         self._limit_s = limit_s
+        self._told: set[str] = set()
 
     async def until_works(self, body: Object) -> None:
         """Return once an object does what it is for; at once for kinds that need no time.
@@ -39,12 +43,22 @@ class Waiter:
         look = _LOOKS.get(body["kind"])
         if look is None:
             return
+        faults: list[PodFault] = []
 
         async def missing() -> str | None:
             found = await self._client.find(path_of(body))
-            return "it is gone" if found is None else look(found)
+            if found is None:
+                return "it is gone"
+            reason = look(found)
+            faults[:] = [] if reason is None else await self._faults(found)
+            for fault in faults:
+                self._tell_once(fault, body)
+            return reason
 
-        await self.until(str(reference(body)), missing)
+        try:
+            await self.until(str(reference(body)), missing)
+        except UnavailableError as error:
+            raise UnavailableError("; ".join(map(str, (error, *faults)))) from None
 
     async def until(self, what: str, missing: Callable[[], Awaitable[str | None]]) -> None:
         """Return once nothing is missing.
@@ -53,15 +67,50 @@ class Waiter:
             UnavailableError: it stayed so for the limit; with what was missing last.
         """
         start_ms = self._clock.now_ms()
-        told_ms: int | None = None
+        mention_ms = start_ms + _FIRST_S * 1000
         while (reason := await missing()) is not None:
             now_ms = self._clock.now_ms()
             if now_ms - start_ms > self._limit_s * 1000:
                 raise UnavailableError(f"waited {self._limit_s:g} s for {what}: {reason}")
-            if told_ms is None or now_ms - told_ms >= _REPEAT_S * 1000:
-                told_ms = now_ms
-                self._tell(f"waiting for {what}: {reason}")
+            if now_ms >= mention_ms:
+                mention_ms = now_ms + _REPEAT_S * 1000
+                waited = f"{(now_ms - start_ms) // 1000} of at most {self._limit_s:g} s"
+                self._tell(f"waiting for {what}: {reason} ({waited})")
             await self._clock.sleep(_LOOK_S)
+
+    async def _faults(self, body: Mapping[str, Any]) -> list[PodFault]:
+        """Return what is wrong with the pods of a Deployment or a DaemonSet."""
+        if body["kind"] not in _WITH_PODS:
+            return []
+        namespace = body["metadata"]["namespace"]
+        labels = body["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        try:
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            pods = await self._client.get(path, {"labelSelector": selector})
+            events = await self._failed_creations(body)
+        except (ApiStatusError, ApiUnreachableError):
+            return []  # Only the reason is not known; the wait goes on.
+        return [*creation_faults(body, events), *pod_faults(pods.get("items") or [])]
+
+    async def _failed_creations(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return a DaemonSet's events about pods that it could not create; it has no condition for them."""
+        status = body.get("status", {})
+        has_all = status.get("currentNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0)
+        if body["kind"] != "DaemonSet" or has_all:
+            return []
+        fields = f"involvedObject.uid={body['metadata']['uid']},reason=FailedCreate"
+        path = f"/api/v1/namespaces/{body['metadata']['namespace']}/events"
+        found: list[Mapping[str, Any]] = (
+            await self._client.get(path, {"fieldSelector": fields})
+        ).get("items") or []
+        return found
+
+    def _tell_once(self, fault: PodFault, body: Object) -> None:
+        """Say what is wrong, but not again where more pods have it or a wait for them goes on."""
+        if fault.what not in self._told:
+            self._told.add(fault.what)
+            self._tell(f"{reference(body)}: {fault}")
 
 
 def _deployment(body: Mapping[str, Any]) -> str | None:
@@ -72,7 +121,7 @@ def _deployment(body: Mapping[str, Any]) -> str | None:
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
     if updated >= wanted and available >= wanted:
         return None
-    return f"{min(updated, available)} of {wanted} pods are up{_reason(status)}"
+    return f"{min(updated, available)} of {wanted} pods are up"
 
 
 def _daemon_set(body: Mapping[str, Any]) -> str | None:
@@ -93,11 +142,5 @@ def _api_service(body: Mapping[str, Any]) -> str | None:
     return "not looked at yet"
 
 
-def _reason(status: Mapping[str, Any]) -> str:
-    for condition in status.get("conditions", []):
-        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            return f"; {condition.get('message', '')}"[:300]
-    return ""
-
-
+_WITH_PODS = ("Deployment", "DaemonSet")
 _LOOKS = {"Deployment": _deployment, "DaemonSet": _daemon_set, "APIService": _api_service}

@@ -84,6 +84,8 @@ def _container(values: Values) -> Object:
         "name": "agent",
         "image": image_reference(image),
         "imagePullPolicy": image.pull_policy,
+        # The last lines of its log then say in the pod's status why it ended.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "args": _arguments(values),
         "env": _environment(values),
         "ports": [{"name": "metrics", "containerPort": PORT}],

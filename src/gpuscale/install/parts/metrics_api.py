@@ -277,6 +277,7 @@ def _container(values: Values) -> Object:
         "name": "metrics-api",
         "image": image_reference(image),
         "imagePullPolicy": image.pull_policy,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "args": arguments(values),
         "ports": [{"name": "https", "containerPort": PORT}],
         "startupProbe": _probe("/livez", periodSeconds=1, failureThreshold=60),
