@@ -1,33 +1,42 @@
 """`gpuscale init`: a values file, from flags, questions, and what a cluster shows."""
 
 import asyncio
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from gpuscale.cli.answers import checked_answers, providers, read_workload, signals
 from gpuscale.cli.cluster import (
     PANEL,
     Context,
     CouldNotLookError,
     Kubeconfig,
     cluster_settings,
+    kubectl_options,
     looking,
 )
 from gpuscale.cli.install import open_client
+from gpuscale.cli.interview import IMAGE_HINT, interview
+from gpuscale.cli.questions import one_of
+from gpuscale.cli.texts import Output, deprecated, print_document
 from gpuscale.core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.install.cluster.detect import Detected, FoundWorkload
+    from gpuscale.install.cluster.detect import Detected
     from gpuscale.install.propose import Answers
     from gpuscale.kube.writing import WritingClient
 
+T = TypeVar("T")
 
-_NONE = "-"
+_STDOUT = "-"
+_FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
+_INTERRUPTED = 130
 _GLANCE_S = 5.0
 """How long a cluster may take to answer that was not asked for."""
 
@@ -55,25 +64,53 @@ def init(
             help="What to scale, such as vision-api or statefulset/ml/llm.",
         ),
     ] = None,
-    provider: Annotated[str | None, typer.Option(help="aks, eks, ack, gke or generic.")] = None,
-    signal: Annotated[
-        str, typer.Option(help="What to scale on; docs/install.md lists the signals.")
-    ] = "gpu-utilization",
-    target: Annotated[
-        float | None,
-        typer.Option(help="Per pod, in the signal's unit.", show_default="the signal's"),
-    ] = None,
-    min_replicas: Annotated[int, typer.Option(help="Fewest pods.")] = 1,
-    max_replicas: Annotated[int, typer.Option(help="Most pods.")] = 10,
-    autoscaler: Annotated[Autoscaler, typer.Option(help="What scales.")] = Autoscaler.HPA,
-    namespace: Annotated[
-        str | None, typer.Option(help="Of the installation.", show_default="gpuscale")
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="aks, eks, ack, gke or generic.")
     ] = None,
     image: Annotated[
-        str | None, typer.Option(metavar="REPOSITORY:TAG", help="The image that you built.")
+        str | None,
+        typer.Option(
+            metavar="REPOSITORY:TAG",
+            help="Of the node agent and the metrics API; make image builds it, for a registry of yours.",
+        ),
+    ] = None,
+    image_present: Annotated[
+        bool,
+        typer.Option(
+            "--image-present",
+            help="Every node has the image already, as after kind load docker-image; none is pulled.",
+        ),
+    ] = False,
+    signal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What to scale on; docs/install.md lists the signals.",
+            show_default="gpu-utilization",
+        ),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N", help="Per pod, in the signal's unit.", show_default="the signal's"
+        ),
+    ] = None,
+    min_replicas: Annotated[
+        int | None, typer.Option(metavar="N", help="Fewest pods.", show_default="1")
+    ] = None,
+    max_replicas: Annotated[
+        int | None, typer.Option(metavar="N", help="Most pods.", show_default="10")
+    ] = None,
+    autoscaler: Annotated[
+        Autoscaler | None, typer.Option(help="What scales.", show_default="hpa")
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of the installation.", show_default="gpuscale"),
     ] = None,
     prometheus_url: Annotated[
-        str | None, typer.Option(help="Of a Prometheus that is there, as pods see it.")
+        str | None,
+        typer.Option(metavar="URL", help="Of a Prometheus that is there, as pods see it."),
     ] = None,
     source: Annotated[
         Source | None,
@@ -115,43 +152,81 @@ def init(
         ),
     ] = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="- prints it.")
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="yaml|json",
+            help="Print the values instead of writing a file.",
+        ),
+    ] = None,
+    output_file: Annotated[
+        str, typer.Option("--output-file", metavar="FILE", help="Where the values are written.")
     ] = "values.yaml",
     force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
 ) -> None:
     """Write a values file: from flags, on a terminal from questions too, and from what the cluster shows.
 
-    Example:  gpuscale init --workload vision-api --provider eks --target 60 --max-replicas 12
-    """
-    from gpuscale.install.fit import reasons
-    from gpuscale.install.propose import Answers, proposed
+    Example:  gpuscale init --workload vision-api --provider eks --image registry.example.com/gpuscale:0.1.0
 
-    path = None if output == "-" else Path(output)
+    Example:  gpuscale init
+    """
+    from gpuscale.cli.questions import NoAnswerError
+    from gpuscale.install.fit import reasons
+    from gpuscale.install.propose import Answers
+
+    form, path = _destination(output, output_file)
     if path is not None and path.exists() and not force:
         raise UsageError(
-            f"{output} is there already; --force writes over it, --output names another"
+            f"{path} is there already; --force writes over it, --output-file names another"
         )
-    found = _looked_at(kubeconfig, context, look)
-    for line in reasons(found):
-        print(f"gpuscale: found {line}", file=sys.stderr)
     answers = Answers(
-        workload=None if workload is None else _workload(workload),
-        signal=_one_of("--signal", signal, _signals()),
+        workload=None if workload is None else _read("--workload", read_workload, workload),
+        signal=None if signal is None else _one_of("--signal", signal, signals()),
         target=target,
         min_replicas=min_replicas,
         max_replicas=max_replicas,
-        provider=None if provider is None else _one_of("--provider", provider, _providers()),
-        autoscaler=autoscaler.value,
+        provider=None if provider is None else _one_of("--provider", provider, providers()),
+        autoscaler=None if autoscaler is None else autoscaler.value,
         namespace=namespace,
-        image=image,
+        image=None if image is None else _read("--image", _image, image),
+        is_image_present=image_present,
         prometheus_url=prometheus_url,
         source=None if source is None else source.value,
         scrapes_pods=scrape_pods,
         serves_resource=resource_metrics,
         team_rules=rules_configmaps,
     )
-    answers = _asked(answers, found) if sys.stdin.isatty() else _complete(answers, found)
-    _write(proposed(answers, found), path)
+    try:
+        found = _looked_at(kubeconfig, context, look)
+        for line in reasons(found):
+            _tell(f"found {line}")
+        answers = interview(answers, found) if sys.stdin.isatty() else _complete(answers, found)
+    except (KeyboardInterrupt, NoAnswerError) as error:
+        print(file=sys.stderr)
+        _tell("stopped; nothing was written")
+        raise typer.Exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) from None
+    data, text, notes = checked_answers(answers, found)
+    for note in notes:
+        _tell(note)
+    if path is None:
+        print_document(data, form) if form is Output.JSON else print(text, end="")
+        return
+    _write(text, path)
+    _tell(f"wrote {path}; next:")
+    for command, what in _next(path, kubectl_options(kubeconfig, context)):
+        print(f"  {command}  # {what}", file=sys.stderr)
+
+
+def _destination(output: str | None, output_file: str) -> tuple[Output, Path | None]:
+    """Return how values are printed, and where they are written; None is standard output."""
+    if output in _FORMATS:
+        return _FORMATS[output], None
+    if output is not None:
+        new = "-o yaml" if output == _STDOUT else f"--output-file {output}"
+        deprecated(f"--output {output}", new)
+        output_file = output
+    return Output.YAML, None if output_file == _STDOUT else Path(output_file)
 
 
 def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) -> "Detected":
@@ -196,45 +271,30 @@ async def _detected(client: "WritingClient") -> "Detected":
         return await detect(client)
 
 
-def _signals() -> Sequence[str]:
-    from gpuscale.install.signals import SignalName
-
-    return get_args(SignalName)
-
-
-def _providers() -> Sequence[str]:
-    from gpuscale.install.values import Provider
-
-    return get_args(Provider)
+def _read(flag: str, read: Callable[[str], T], text: str) -> T:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
 
 
 def _one_of(flag: str, text: str, known: Sequence[str]) -> Any:  # noqa: ANN401 - one of a Literal's values
-    if text not in known:
-        raise UsageError(f"{flag}: found {text!r}, expected one of: {', '.join(known)}")
+    return _read(flag, lambda word: one_of(word, known), text)
+
+
+def _image(text: str) -> str:
+    """Return an image's reference, if it is one."""
+    from gpuscale.install.image import parse_image
+
+    parse_image(text)
     return text
-
-
-def _workload(text: str) -> "FoundWorkload":
-    from gpuscale.install.cluster.detect import FoundWorkload
-
-    kinds = {"deployment": "Deployment", "statefulset": "StatefulSet"}
-    parts = text.split("/")
-    kind = (
-        kinds[parts.pop(0).lower()]
-        if parts[0].lower() in kinds and len(parts) > 1
-        else "Deployment"
-    )
-    if len(parts) > 2 or not all(parts):
-        raise UsageError(f"--workload: found {text!r}, expected [KIND/][NAMESPACE/]NAME")
-    *namespaces, name = parts
-    return FoundWorkload(kind, namespaces[0] if namespaces else "default", name)
 
 
 def _complete(answers: "Answers", found: "Detected") -> "Answers":
     """Return the answers with what the cluster leaves no doubt about.
 
     Raises:
-        UsageError: something is missing that nobody is there to be asked for.
+        UsageError: something is missing, and there is no terminal to ask at.
     """
     workload = answers.workload
     if workload is None and len(found.workloads) == 1:
@@ -243,7 +303,9 @@ def _complete(answers: "Answers", found: "Detected") -> "Answers":
     if workload is None:
         missing.append(f"--workload: expected what to scale{_seen(found)}")
     if answers.provider is None and found.provider is None:
-        missing.append(f"--provider: expected one of: {', '.join(_providers())}")
+        missing.append(f"--provider: expected one of: {', '.join(providers())}")
+    if answers.image is None:
+        missing.append(f"--image: expected an image that nodes can pull; {IMAGE_HINT}")
     if missing:
         raise UsageError("\n".join(missing))
     return replace(answers, workload=workload)
@@ -254,71 +316,22 @@ def _seen(found: "Detected") -> str:
     return f", such as {', '.join(names[:5])}" if names else ""
 
 
-def _asked(answers: "Answers", found: "Detected") -> "Answers":
-    """Return the answers with what was asked for on the terminal."""
-    from gpuscale.install.signals import SIGNALS
-
-    first = found.workloads[0] if found.workloads else None
-    suggestion = f"{first.kind.lower()}/{first.namespace}/{first.name}" if first else None
-    workload = answers.workload or _workload(_ask(f"What to scale{_seen(found)}", suggestion))
-    provider = answers.provider or found.provider
-    provider = provider or _one_of("provider", _ask("Provider", "generic"), _providers())
-    signal = SIGNALS[answers.signal]
-    target = answers.target
-    if target is None:
-        target = typer.prompt(
-            f"Target of {answers.signal} ({signal.unit})", signal.target, type=float, err=True
-        )
-    most = typer.prompt("Most pods", answers.max_replicas, type=int, err=True)
-    answers = replace(
-        answers, workload=workload, provider=provider, target=target, max_replicas=most
-    )
-    return _asked_of_metrics(answers, found)
-
-
-def _asked_of_metrics(answers: "Answers", found: "Detected") -> "Answers":
-    """Return the answers with what was asked for about the metrics API, where there is a choice."""
-    from gpuscale.install.propose import serves_resource, source_for, team_rules
-
-    if answers.source is None and answers.autoscaler != Autoscaler.KEDA.value:
-        known = [each.value for each in Source]
-        question = f"Where values come from ({' or '.join(known)})"
-        chosen = _one_of("source", _ask(question, source_for(answers, found)), known)
-        answers = replace(answers, source=chosen)
-    if answers.serves_resource is None and serves_resource(answers, found):
-        question = "Serve CPU and memory for kubectl top, which nobody does"
-        is_wanted = typer.confirm(question, default=True, err=True)
-        answers = replace(answers, serves_resource=is_wanted)
-    if answers.team_rules is None:
-        question = "Labels of ConfigMaps with rules of teams, - for none"
-        labels = _ask(question, team_rules(answers, found) or _NONE)
-        answers = replace(answers, team_rules="" if labels == _NONE else labels)
-    return answers
-
-
-def _ask(question: str, suggestion: str | None) -> str:
-    answer: str = typer.prompt(question, suggestion, err=True)
-    return answer
-
-
-def _write(data: dict[str, Any], path: Path | None) -> None:
-    """Check the values as a file would be, and write them.
-
-    Raises:
-        ConfigError: they are wrong.
-        UsageError: the file can't be written.
-    """
-    from gpuscale.core.documents import dump_documents
-    from gpuscale.install.values import parse_values
-
-    text = dump_documents([data])
-    parse_values(text, "what was given")
-    text = f"# Every other field has a default: gpuscale schema values\n{text}"
-    if path is None:
-        print(text, end="")
-        return
+def _write(text: str, path: Path) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"--output: can't write {path}: {error.strerror}") from error
-    print(f"gpuscale: wrote {path}; next: gpuscale render {path}", file=sys.stderr)
+        raise UsageError(f"--output-file: can't write {path}: {error.strerror}") from error
+
+
+def _next(path: Path, options: str) -> list[tuple[str, str]]:
+    """Return the commands that come next, and what each does."""
+    name = shlex.quote(str(path))
+    return [
+        (f"gpuscale render {name}", "what would be applied"),
+        (f"gpuscale install {name}{options} --dry-run server", "the cluster checks it"),
+        (f"gpuscale install {name}{options}", "applies it"),
+    ]
+
+
+def _tell(line: str) -> None:
+    print(f"gpuscale: {line}", file=sys.stderr)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.cli.texts import read_text, shown_name
-from gpuscale.core.errors import UsageError
+from gpuscale.cli.texts import Output, deprecated, print_document, read_text, shown_name
+from gpuscale.core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from gpuscale.install.parts.common import Object
     from gpuscale.install.values import Values
 
 _STDOUT = "-"
+_FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
 
 
 def render(
@@ -21,29 +22,43 @@ def render(
         str, typer.Argument(metavar="VALUES", help="A values file; - is standard input.")
     ],
     *,
-    output_dir: Annotated[
+    output: Annotated[
         str,
+        typer.Option("--output", "-o", metavar="yaml|json", help="How the objects are printed."),
+    ] = "yaml",
+    output_dir: Annotated[
+        str | None,
         typer.Option(
             "--output-dir",
-            "-o",
             metavar="FOLDER",
-            help="Write one file per object, and beside them those of the node pool (node-pool), rule "
-            "files (rules) and dashboards (dashboards); - prints the objects.",
+            help="Write one file per object instead, and beside them those of the node pool (node-pool), "
+            "rule files (rules) and dashboards (dashboards).",
+            show_default="the objects are printed",
         ),
-    ] = _STDOUT,
+    ] = None,
 ) -> None:
-    """Write the Kubernetes objects that `install` would apply, and the files of the node pool.
+    """Print the Kubernetes objects that `install` would apply, or write them and the node pool to files.
 
-    A serving certificate is made anew each time, unless cert-manager makes it.
+    What lint calls an error is refused. A new serving certificate is made each time, unless cert-manager
+    makes it.
 
     Example:  gpuscale render values.yaml | kubectl diff -f -
-    """
-    from gpuscale.install.render import manifest
 
+    Example:  gpuscale render values.yaml --output-dir out
+    """
+    from gpuscale.install.notes import image_note
+
+    if output not in _FORMATS:
+        if output_dir is not None:
+            raise UsageError(f"--output: found {output!r}, expected yaml or json")
+        output_dir, output = output, "yaml"
+        deprecated(f"-o {output_dir}", f"--output-dir {output_dir}")
     values = read_values(values_file)
+    if note := image_note(values):
+        _note(note)
     objects = rendered(values)
-    if output_dir == _STDOUT:
-        print(manifest(objects), end="")
+    if output_dir in (None, _STDOUT):
+        _print(objects, _FORMATS[output])
         if values.spec.node_pool is not None:
             _note("the node pool's files are written with --output-dir")
     else:
@@ -51,18 +66,39 @@ def render(
 
 
 def read_values(name: str) -> "Values":
-    """Return the values of a file, and tell what is worth knowing about them.
+    """Return the values of a file, and say what is worth knowing about them.
 
     Raises:
-        ConfigError: the file can't be read, or is wrong.
+        ConfigError: the file can't be read, is wrong, or asks for what lint says can't work.
     """
+    values, notes = checked_values(read_text(name), shown_name(name))
+    for note in notes:
+        _note(note)
+    return values
+
+
+def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
+    """Return the values of a file's text, and what is worth knowing about them.
+
+    Raises:
+        ConfigError: it is wrong, or asks for what lint says can't work.
+    """
+    from gpuscale.install.linted import lint_values
     from gpuscale.install.notes import notes
     from gpuscale.install.values import parse_values
+    from gpuscale.lint.findings import Severity
+    from gpuscale.lint.problems import problems_of_errors
 
-    values = parse_values(read_text(name), shown_name(name))
-    for text in notes(values):
-        _note(text)
-    return values
+    values = parse_values(text, source)
+    report = lint_values(values, text, source)
+    if errors := problems_of_errors(report):
+        raise ConfigError(*errors)
+    warnings = [
+        f"{each.place}: warning: {each.what} {each.fix}"
+        for each in report.findings
+        if each.check.severity is Severity.WARNING
+    ]
+    return values, [*warnings, *notes(values)]
 
 
 def rendered(values: "Values") -> "tuple[Object, ...]":
@@ -75,6 +111,15 @@ def rendered(values: "Values") -> "tuple[Object, ...]":
     if not needs_certificate(values):
         return render_values(values)
     return render_values(values, Inputs(make_certificate(values, WallClock().now_ms())))
+
+
+def _print(objects: "tuple[Object, ...]", output: Output) -> None:
+    from gpuscale.install.render import manifest
+
+    if output is Output.JSON:
+        print_document({"apiVersion": "v1", "kind": "List", "items": list(objects)}, output)
+    else:
+        print(manifest(objects), end="")
 
 
 def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> None:

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpuscale.core.documents import Document, Path, dotted, load_documents
+from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.parts.common import Object
+from gpuscale.install.render import Inputs, needs_certificate, render
+from gpuscale.install.values import Values
 from gpuscale.lint.findings import Place, Report
 from gpuscale.lint.inputs import is_block, object_name
 from gpuscale.lint.lint import lint
@@ -32,6 +35,19 @@ _SCALE_FIELDS = {
 """The field of a scale that gives a field of its autoscaler, by the last key of the latter's path."""
 _NOT_OF_VALUES = "exporter-pod"
 """A note about exporters that name their own pod; the agents here name the pod that uses the GPU."""
+
+
+def lint_values(values: Values, text: str, source: str) -> Report:
+    """Return what lint finds in what values would be rendered to.
+
+    Args:
+        values: as they were read from the text.
+        text: of the values file.
+        source: its name, for the places of findings.
+    """
+    # Lint looks at no Secret and no APIService, so that none has to be made for it.
+    certificate = ServingCertificate("", "", "") if needs_certificate(values) else None
+    return lint_rendered(render(values, Inputs(certificate)), text, source)
 
 
 def lint_rendered(objects: Sequence[Object], text: str, source: str) -> Report:

@@ -6,7 +6,7 @@ from typing import Any
 from gpuscale.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
 from gpuscale.install.image import parse_image
 from gpuscale.install.providers import DEFAULTS
-from gpuscale.install.signals import SIGNALS, SignalName
+from gpuscale.install.signals import SIGNALS, Signal, SignalName
 from gpuscale.install.values import MetricSourceName, Provider
 
 
@@ -15,10 +15,10 @@ class Answers:
     """What a user said; None where nothing was said."""
 
     workload: FoundWorkload | None = None
-    signal: SignalName = "gpu-utilization"
+    signal: SignalName | None = None
     target: float | None = None
-    min_replicas: int = 1
-    max_replicas: int = 10
+    min_replicas: int | None = None
+    max_replicas: int | None = None
     provider: Provider | None = None
     autoscaler: str | None = None
     namespace: str | None = None
@@ -35,6 +35,15 @@ class Answers:
     team_rules: str | None = None
     """Labels of ConfigMaps with rules of teams; empty for none."""
     more: dict[str, Any] = field(default_factory=dict)
+
+
+DEFAULT_SIGNAL: SignalName = "gpu-utilization"
+DEFAULT_MIN_REPLICAS, DEFAULT_MAX_REPLICAS = 1, 10
+
+
+def signal_of(answers: Answers) -> Signal:
+    """Return the signal that was said, else the usual one."""
+    return SIGNALS[answers.signal or DEFAULT_SIGNAL]
 
 
 def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
@@ -75,17 +84,18 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
 
 
 def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[str, Any]:
-    target = answers.target if answers.target is not None else SIGNALS[answers.signal].target
+    target = answers.target if answers.target is not None else signal_of(answers).target
+    fewest, most = answers.min_replicas, answers.max_replicas
     scale: dict[str, Any] = {
         "workload": {
             "kind": workload.kind,
             "name": workload.name,
             "namespace": workload.namespace,
         },
-        "signal": answers.signal,
+        "signal": answers.signal or DEFAULT_SIGNAL,
         "target": target,
-        "minReplicas": answers.min_replicas,
-        "maxReplicas": answers.max_replicas,
+        "minReplicas": DEFAULT_MIN_REPLICAS if fewest is None else fewest,
+        "maxReplicas": DEFAULT_MAX_REPLICAS if most is None else most,
         "autoscaler": answers.autoscaler or "hpa",
     }
     if found.hpa_version not in (None, "autoscaling/v2"):
@@ -94,7 +104,7 @@ def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[s
 
 
 def _agent(answers: Answers, found: Detected, access: str) -> dict[str, Any]:
-    signal = SIGNALS[answers.signal]
+    signal = signal_of(answers)
     agent: dict[str, Any] = {}
     has_its_series = _has_prometheus(answers, found) and source_for(answers, found) == "prometheus"
     if found.dcgm_exporter is not None and has_its_series and not signal.of_processes:
