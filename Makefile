@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check cluster-tools test-cluster test-gpu proto bench clean
+.PHONY: help run test check image cluster-tools test-cluster test-gpu proto bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -40,6 +40,21 @@ test: check ## everything in check, then the tests; those on a control plane whe
 	else \
 		echo "the tests on a control plane were left out: 'make cluster-tools' builds its programs"; \
 	fi
+
+VERSION     := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE       ?= gpuscale:$(VERSION)
+PLATFORM    ?=
+BUILDER     ?= $(firstword $(foreach each,docker podman buildah,$(if $(shell command -v $(each)),$(each))))
+IN_REGISTRY := $(if $(findstring /,$(IMAGE:localhost/%=%)),yes)
+
+image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=1 pushes it, PLATFORM=linux/arm64 is for other nodes
+	@test -n "$(BUILDER)" || { echo "building an image takes docker, podman or buildah; none of them is installed"; exit 2; }
+	@test -z "$(PUSH)" || test -n "$(IN_REGISTRY)" || \
+		{ echo "$(IMAGE) names no registry to push to: make image IMAGE=REGISTRY/gpuscale:$(VERSION) PUSH=1"; exit 2; }
+	$(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM) )--tag $(IMAGE) .
+	$(if $(PUSH),$(BUILDER) push $(IMAGE))
+	@test -n "$(IN_REGISTRY)" || echo "nodes can't pull it: load it (kind load docker-image $(IMAGE)), or push it (make image IMAGE=REGISTRY/gpuscale:$(VERSION) PUSH=1)"
+	@echo "next: gpuscale init --image $(IMAGE)$(if $(IN_REGISTRY),, --image-present)"
 
 cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
 	@$(BIN)/python -m gpuscale.testing.cluster.tools build

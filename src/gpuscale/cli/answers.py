@@ -19,7 +19,7 @@ _FLAGS = {
     "spec.scale[0].maxReplicas": "--max-replicas",
     "spec.namespace": "--namespace",
     "spec.image": "--image",
-    "spec.prometheus.url": "--prometheus-url",
+    "spec.prometheus": "--prometheus-url",
     "spec.metricsApi.source": "--source",
     "spec.metricsApi.scrapePods": "--scrape-pods",
     "spec.metricsApi.resource": "--resource-metrics",

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gpuscale.cli.cluster import Context, Kubeconfig, Yes, cluster_settings, confirm_write
+from gpuscale.cli.cluster import (
+    Context,
+    Kubeconfig,
+    Yes,
+    cluster_settings,
+    confirm_write,
+    kubectl_options,
+)
 from gpuscale.cli.render import read_values
+from gpuscale.cli.texts import Output, print_document
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import UnavailableError, UsageError
 
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Changes = Annotated[Output, typer.Option("--output", "-o", help="How the changes are printed.")]
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="For each thing that takes time.")]
 
 
@@ -58,10 +67,12 @@ def install(
         bool, typer.Option(help="Fit the values to what the cluster has already.")
     ] = True,
     timeout: Timeout = "5m",
+    output: Changes = Output.TEXT,
 ) -> None:
     """Apply what a values file asks for, wait until it works, and tell what was changed.
 
-    What fails is taken back as a whole. Run it again after a change of the values: only that changes.
+    What fails is taken back as a whole. Run it again after a change of the values: only that changes. What
+    lint calls an error is refused, and so is an image that no node could pull.
 
     Example:  gpuscale install values.yaml
 
@@ -77,12 +88,26 @@ def install(
         is_dry_run=dry_run is DryRun.SERVER,
         wait_s=_seconds(timeout),
     )
+    name = values.metadata.name
+    objects = _run(_prepared(values, cluster, adapts=adapt))
     if not settings.is_dry_run:
-        confirm_write(cluster, f"install {values.metadata.name}", yes=yes)
-    changes = _run(_install(values, settings, cluster, adapts=adapt))
+        confirm_write(cluster, f"install {name}", yes=yes)
+    changes = _run(_install(name, objects, settings, cluster))
+    if output is not Output.TEXT:
+        document = {"installation": name, "dryRun": settings.is_dry_run}
+        print_document({**document, "changes": _documents(changes)}, output)
+        return
     if settings.is_dry_run:
         print("dry run: nothing was changed")
     _show(changes)
+    if not settings.is_dry_run:
+        sys.stdout.flush()
+        options = kubectl_options(kubeconfig, context)
+        _tell("next:")
+        print(
+            f"  gpuscale doctor{options}  # follows values from the GPU to the HPA", file=sys.stderr
+        )
+        print(f"  kubectl get hpa -A{options}  # what the HPAs read and want", file=sys.stderr)
 
 
 def uninstall(
@@ -94,6 +119,7 @@ def uninstall(
         str, typer.Option(help="Of the installation: metadata.name of its values.")
     ] = "gpuscale",
     timeout: Timeout = "2m",
+    output: Changes = Output.TEXT,
 ) -> None:
     """Remove everything that an installation made, put back what it replaced, and see that nothing is left.
 
@@ -103,51 +129,50 @@ def uninstall(
     cluster = cluster_settings(kubeconfig, context)
     confirm_write(cluster, f"uninstall {name}", yes=yes)
     changes = _run(_uninstall(name, cluster, wait_s))
+    if output is not Output.TEXT:
+        print_document({"installation": name, "changes": _documents(changes)}, output)
+        return
     _show(changes)
     print(
         f"nothing of installation {name} is left" if changes else f"there is no installation {name}"
     )
 
 
-async def _install(
-    values: "Values",
-    settings: "ApplySettings",
-    cluster: "KubeSettings",
-    *,
-    adapts: bool,
-) -> "list[Change]":
-    from gpuscale.core.clock import WallClock
-    from gpuscale.install.cluster.apply import Installer
-    from gpuscale.install.cluster.certificate import certificate_for
-    from gpuscale.install.render import Inputs, needs_certificate, render
-
-    clock = WallClock()
-    async with open_client(cluster) as client:
-        if adapts:
-            values = await _fitted(values, client)
-        inputs = Inputs()
-        if needs_certificate(values):
-            inputs = Inputs(await certificate_for(client, values, clock.now_ms()))
-        objects = render(values, inputs)
-        await _look_first(client, values, objects)
-        installer = Installer(client, clock, _tell, settings)
-        return await installer.install(values.metadata.name, objects)
-
-
-async def _look_first(
-    client: "WritingClient", values: "Values", objects: "Sequence[Object]"
-) -> None:
-    """Say what is missing of what is to be scaled.
+async def _prepared(
+    values: "Values", cluster: "KubeSettings", *, adapts: bool
+) -> "tuple[Object, ...]":
+    """Return the objects to apply, and say what the cluster has to do with them.
 
     Raises:
         UsageError: no node could start the image.
     """
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.cluster.certificate import certificate_for
     from gpuscale.install.cluster.preflight import image_fault, missing_targets
+    from gpuscale.install.render import Inputs, needs_certificate, render
 
-    if fault := await image_fault(client, values):
-        raise UsageError(fault)
-    for line in await missing_targets(client, values, objects):
-        _tell(f"warning: {line}")
+    async with open_client(cluster) as client:
+        if adapts:
+            values = await _fitted(values, client)
+        if fault := await image_fault(client, values):
+            raise UsageError(fault)
+        inputs = Inputs()
+        if needs_certificate(values):
+            inputs = Inputs(await certificate_for(client, values, WallClock().now_ms()))
+        objects = render(values, inputs)
+        for line in await missing_targets(client, values, objects):
+            _tell(f"warning: {line}")
+        return objects
+
+
+async def _install(
+    name: str, objects: "Sequence[Object]", settings: "ApplySettings", cluster: "KubeSettings"
+) -> "list[Change]":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.cluster.apply import Installer
+
+    async with open_client(cluster) as client:
+        return await Installer(client, WallClock(), _tell, settings).install(name, objects)
 
 
 async def _fitted(values: "Values", client: "WritingClient") -> "Values":
@@ -207,6 +232,19 @@ def _seconds(text: str) -> float:
 
 def _tell(line: str) -> None:
     print(f"gpuscale: {line}", file=sys.stderr, flush=True)
+
+
+def _documents(changes: "Sequence[Change]") -> list[dict[str, str | None]]:
+    """Return changes for programs; what is in no namespace has none."""
+    return [
+        {
+            "kind": each.reference.kind,
+            "namespace": each.reference.namespace or None,
+            "name": each.reference.name,
+            "outcome": each.outcome.value,
+        }
+        for each in changes
+    ]
 
 
 def _show(changes: "Sequence[Change]") -> None:

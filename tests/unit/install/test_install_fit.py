@@ -1,22 +1,15 @@
 """Values that fit what is there: what is changed, what is proposed, and what is said of it."""
 
-import os
-import pty
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from install_values import scale, values
 
-from gpuscale.core.documents import load_documents
 from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload
 from gpuscale.install.fit import fit, reasons
 from gpuscale.install.propose import Answers, proposed
 from gpuscale.install.values import Values
 
-GPUSCALE = Path(sys.executable).parent / "gpuscale"
 VISION = FoundWorkload("Deployment", "default", "vision-api")
 OPERATED = FoundPrometheus(is_operated=True, url="http://p.m.svc:9090", release="kps")
 
@@ -179,111 +172,3 @@ def test_the_agent_stays_on_where_its_streams_are_wanted():
     data = proposed(Answers(VISION, provider="eks", source="streams"), MONITORED)
     assert "agent" not in data["spec"]
     assert Values.model_validate(data).spec.has_streams
-
-
-def init(folder, *arguments):
-    command = [GPUSCALE, "init", *arguments]
-    return subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-
-
-def test_what_is_missing_is_told_where_nobody_can_be_asked(tmp_path):
-    done = init(tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        "gpuscale: --workload: expected what to scale",
-        "gpuscale: --provider: expected one of: aks, eks, ack, gke, generic",
-    ]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_is_written_once(tmp_path):
-    flags = ["--workload", "statefulset/ml/llm", "--provider", "ack", "--max-replicas", "4"]
-    assert init(tmp_path, *flags).returncode == 0
-    (document,) = load_documents((tmp_path / "values.yaml").read_text(), "values.yaml")
-    (given,) = document.data["spec"]["scale"]
-    assert given["workload"] == {"kind": "StatefulSet", "namespace": "ml", "name": "llm"}
-    again = init(tmp_path, *flags)
-    assert (again.returncode, "is there already" in again.stderr) == (2, True)
-    assert init(tmp_path, *flags, "--force").returncode == 0
-
-
-def test_flags_say_what_the_metrics_api_does(tmp_path):
-    flags = ["--workload=a", "--provider=eks", "--prometheus-url", "http://p:9090"]
-    more = ["--resource-metrics", "--rules-configmaps", "team in (a, b)"]
-    assert init(tmp_path, *flags, *more).returncode == 0
-    (document,) = load_documents((tmp_path / "values.yaml").read_text(), "values.yaml")
-    api = {"resource": True, "rulesConfigMaps": "team in (a, b)"}
-    assert document.data["spec"]["metricsApi"] == api
-    more = ["--source=streams", "--scrape-pods", "--force"]
-    assert init(tmp_path, *flags, *more).returncode == 0
-    (document,) = load_documents((tmp_path / "values.yaml").read_text(), "values.yaml")
-    assert document.data["spec"]["metricsApi"] == {"source": "streams", "scrapePods": True}
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--workload", "a/b/c/d"], "expected [KIND/][NAMESPACE/]NAME"),
-        (["--workload", "a", "--provider", "aws"], "--provider: found 'aws'"),
-        (["--workload", "a", "--provider", "eks", "--signal", "cpu"], "--signal: found 'cpu'"),
-        (["--workload", "a", "--provider", "eks", "--min-replicas", "0"], "greater than or equal"),
-        (
-            ["--workload", "a", "--provider", "eks", "--resource-metrics"],
-            "expected operator or plain",
-        ),
-        (["--workload", "a", "--provider", "eks", "--scrape-pods"], "expected source: streams"),
-        (
-            ["--workload", "a", "--provider", "eks", "--rules-configmaps", "a in b"],
-            "rulesConfigMaps",
-        ),
-    ],
-)
-def test_wrong_answers_are_refused(tmp_path, flags, message):
-    done = init(tmp_path, *flags)
-    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
-
-
-def on_a_terminal(folder, answers, *arguments):
-    """Return what was said and the spec that was written, when these lines were typed."""
-    terminal, theirs = pty.openpty()
-    os.write(terminal, "".join(f"{line}\n" for line in answers).encode())
-    process = subprocess.Popen(
-        [GPUSCALE, "init", *arguments],
-        cwd=folder,
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    _, said = process.communicate(timeout=60)
-    os.close(terminal)
-    os.close(theirs)
-    assert process.returncode == 0, said
-    (document,) = load_documents((folder / "values.yaml").read_text(), "values.yaml")
-    return said, document.data["spec"]
-
-
-def test_on_a_terminal_it_asks_for_what_was_not_said(tmp_path):
-    answers = ["statefulset/ml/llm", "eks", "45", "6", "streams", "team=a"]
-    said, spec = on_a_terminal(tmp_path, answers)
-    assert "Target of gpu-utilization (%) [60" in said
-    (given,) = spec["scale"]
-    assert given["workload"] == {"kind": "StatefulSet", "namespace": "ml", "name": "llm"}
-    assert (spec["provider"], given["target"], given["maxReplicas"]) == ("eks", 45, 6)
-    assert spec["metricsApi"] == {"source": "streams", "rulesConfigMaps": "team=a"}
-
-
-def test_on_a_terminal_what_is_proposed_need_not_be_typed(tmp_path):
-    said, spec = on_a_terminal(tmp_path, ["a", "", "", "", "", ""])
-    assert "Where values come from (prometheus or streams) [prometheus]" in said
-    assert spec["provider"] == "generic"
-    assert "metricsApi" not in spec
-
-
-def test_on_a_terminal_what_was_said_is_not_asked_for(tmp_path):
-    flags = ["--workload=a", "--provider=eks", "--target=50"]
-    more = ["--source=streams", "--rules-configmaps=team=a"]
-    said, _ = on_a_terminal(tmp_path, ["6"], *flags, *more)
-    assert said.count("]:") == 1  # the most pods
