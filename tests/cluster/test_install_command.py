@@ -84,7 +84,8 @@ spec:
 
 def values(**spec):
     scale = {"workload": {"name": "vision-api"}, "target": 60, "maxReplicas": 4}
-    return json.dumps({"spec": {"provider": "eks", "scale": [scale], **spec}})
+    image = {"repository": "registry.example/gpuscale"}
+    return json.dumps({"spec": {"provider": "eks", "image": image, "scale": [scale], **spec}})
 
 
 class Command:

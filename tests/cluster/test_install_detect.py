@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 NAMESPACE = "stack"
 
+IMAGE = "--image=registry.example/gpuscale:1"
+
 
 def daemon_set(name, image):
     labels = {"app": name}
@@ -159,7 +161,7 @@ def run(plane, tmp_path):
 
 
 def test_init_proposes_streams_where_there_is_no_prometheus_and_install_takes_them(run, tmp_path):
-    flags = ("--workload=vision-api", "--provider=eks")
+    flags = ("--workload=vision-api", "--provider=eks", IMAGE)
     said = run("init", *flags).stderr
     assert "found no Prometheus" in said
     assert "source: streams" in (tmp_path / "values.yaml").read_text()
@@ -187,7 +189,7 @@ def test_all_parts_of_a_stack_are_found(plane, stack):
 
 
 def test_init_proposes_what_fits_and_install_takes_it(stack, run, tmp_path):
-    said = run("init").stderr
+    said = run("init", IMAGE).stderr
     assert f"found custom metrics are served by {NAMESPACE}/prometheus-adapter" in said
     text = (tmp_path / "values.yaml").read_text()
     assert "name: vision-api" in text
