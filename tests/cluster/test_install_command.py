@@ -88,6 +88,12 @@ def values(**spec):
     return json.dumps({"spec": {"provider": "eks", "image": image, "scale": [scale], **spec}})
 
 
+def faults(said):
+    """Return what is said of faults; which cluster it is, and that there is nothing to scale, are none."""
+    beside = ("gpuscale: cluster ", "gpuscale: warning: there is no Deployment ")
+    return [line for line in said.splitlines() if not line.startswith(beside)]
+
+
 class Command:
     """The command with its values, on one cluster."""
 
@@ -109,7 +115,7 @@ class Command:
         process = self.start(name, *arguments, text=text)
         out, err = process.communicate(timeout=200)
         assert process.returncode == code, out + err
-        return out.splitlines() if code == 0 else err.splitlines()
+        return out.splitlines() if code == 0 else faults(err)
 
     def install(self, text, *arguments, **more):
         return self.run("install", *arguments, text=text, **more)

@@ -29,7 +29,8 @@ def values(**spec):
     scale = {"workload": {"name": "vision-api"}, "target": 60, "maxReplicas": 4}
     # A metrics API where nothing listens: no pod of the chart is asked for anything here.
     api = {"externalName": "localhost", "port": 1}
-    return json.dumps({"spec": {"scale": [scale], "metricsApi": api, **spec}})
+    image = {"repository": "registry.example/gpuscale"}
+    return json.dumps({"spec": {"image": image, "scale": [scale], "metricsApi": api, **spec}})
 
 
 @pytest.fixture

@@ -124,7 +124,20 @@ SCALED = (
         ),
         pytest.param(50, "", ", namespace: 'a b'", "should match pattern", id="name"),
         pytest.param(
-            50, "", ", image: {repository: 'a;rm -rf /'}", "should match pattern", id="shell"
+            50, "", ", image: {repository: 'a;rm -rf /'}", "spec.image.repository: ", id="shell"
+        ),
+        pytest.param(
+            50, "", ", image: {repository: 'r.example/a:1'}", "goes into tag: 1", id="its tag"
+        ),
+        pytest.param(
+            50, "", ", image: {repository: r.example/Me/a}", "in lower case", id="lower case"
+        ),
+        pytest.param(
+            50,
+            "",
+            f", image: {{tag: 'sha256:{'a' * 64}'}}",
+            "a digest follows it, as in 0.1.0@sha256:",
+            id="digest",
         ),
     ],
 )
