@@ -41,8 +41,8 @@ test: check ## everything in check, then the tests; those on a control plane whe
 		echo "the tests on a control plane were left out: 'make cluster-tools' builds its programs"; \
 	fi
 
-VERSION     := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-IMAGE       ?= gpuscale:$(VERSION)
+RELEASE     := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE       ?= gpuscale:$(RELEASE)
 PLATFORM    ?=
 BUILDER     ?= $(firstword $(foreach each,docker podman buildah,$(if $(shell command -v $(each)),$(each))))
 IN_REGISTRY := $(if $(findstring /,$(IMAGE:localhost/%=%)),yes)
@@ -50,10 +50,10 @@ IN_REGISTRY := $(if $(findstring /,$(IMAGE:localhost/%=%)),yes)
 image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=1 pushes it, PLATFORM=linux/arm64 is for other nodes
 	@test -n "$(BUILDER)" || { echo "building an image takes docker, podman or buildah; none of them is installed"; exit 2; }
 	@test -z "$(PUSH)" || test -n "$(IN_REGISTRY)" || \
-		{ echo "$(IMAGE) names no registry to push to: make image IMAGE=REGISTRY/gpuscale:$(VERSION) PUSH=1"; exit 2; }
+		{ echo "$(IMAGE) names no registry to push to: make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1"; exit 2; }
 	$(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM) )--tag $(IMAGE) .
 	$(if $(PUSH),$(BUILDER) push $(IMAGE))
-	@test -n "$(IN_REGISTRY)" || echo "nodes can't pull it: load it (kind load docker-image $(IMAGE)), or push it (make image IMAGE=REGISTRY/gpuscale:$(VERSION) PUSH=1)"
+	@test -n "$(IN_REGISTRY)" || echo "nodes can't pull it: load it (kind load docker-image $(IMAGE)), or push it (make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1)"
 	@echo "next: gpuscale init --image $(IMAGE)$(if $(IN_REGISTRY),, --image-present)"
 
 cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
