@@ -50,6 +50,8 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _MAX_SERIES_QUERIES_AT_ONCE = 8
+_RETRY_S = 5.0
+"""Until discovery tries again where no series query was answered, such as while Prometheus starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +125,12 @@ class MetricsProvider:
         await self.questions.close()
 
     async def run(self) -> None:
-        """Discover for as long as the task lives."""
+        """Discover for as long as the task lives; soon again while the source answers nothing."""
         while True:
             await self.relist()
-            await self._clock.sleep(self._relist_interval_s)
+            is_unanswered = self.catalogue.failures and not self.catalogue.answered
+            pause_s = _RETRY_S if is_unanswered else self._relist_interval_s
+            await self._clock.sleep(min(pause_s, self._relist_interval_s))
 
     async def relist(self) -> None:
         """Ask for the series of all rules and swap in what they give.

@@ -131,6 +131,26 @@ async def test_discovery_goes_on_at_its_interval():
     assert starts[:2] == [90_000, 100_000]
 
 
+@pytest.mark.parametrize(
+    ("failing", "second_ms"),
+    [
+        ({"a", "b", "q"}, 105_000),  # Prometheus is not there yet: 5 s
+        ({"a"}, 700_000),  # one bad rule: the interval, 600 s
+        (set(), 700_000),
+    ],
+)
+async def test_discovery_soon_tries_again_where_nothing_was_answered(failing, second_ms):
+    clock = ManualClock(100_000)
+    source = FakeSource()
+    source.found |= {query: UnavailableError("down") for query in failing}
+    task = asyncio.create_task(provider(source, clock=clock, relist_interval_s=600).run())
+    async with asyncio.timeout(5):
+        await source.asked_twice.wait()
+    task.cancel()
+    starts = [start for query, start in source.series_calls if query == "a"]
+    assert [start + 600_000 for start in starts[:2]] == [100_000, second_ms]
+
+
 async def test_other_rules_are_served_at_once():
     served = provider()
     await served.relist()
