@@ -59,13 +59,14 @@ def test_commands_and_flags_are_those_of_the_program(page):
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("gpuscale simulate ack-bert --html FILE", None),
+        ("gpuscale simulate ack-bert --seed 3", None),
         ("kubectl get hpa | gpuscale decide -", None),
         ("NODE_NAME=a gpuscale exporter -kubernetes=true --gpu nvml &", None),
         ("gpuscale simulat ack-bert", "simulat"),
-        ("x && .venv/bin/gpuscale simulate ack-bert --htm FILE", "--htm"),
+        ("x && .venv/bin/gpuscale simulate ack-bert --sed 3", "--sed"),
         ("gpuscale metrics-api why pods/a/b NAME --selektor a=b", "--selektor"),
         ("gpuscale init --provider", "--provider"),
+        ("gpuscale simulate ack-bert --html FILE", "--html is an old spelling"),
     ],
 )
 def test_the_check_sees_what_is_wrong(line, fault, tmp_path):
