@@ -296,9 +296,9 @@ export class ChartStack {
     button.append(text);
     if (!item.members) button.append(element("span", { class: "legend-value", "data-part": "value" }));
     button.addEventListener("click", () => this.toggle(button));
-    button.addEventListener("pointerenter", () => this.point(button.dataset.keys.split("\n")));
+    button.addEventListener("pointerenter", () => this.point(button.keys));
     button.addEventListener("pointerleave", () => this.point(null));
-    button.addEventListener("focus", () => button.matches(":focus-visible") && this.point(button.dataset.keys.split("\n")));
+    button.addEventListener("focus", () => button.matches(":focus-visible") && this.point(button.keys));
     button.addEventListener("blur", () => this.point(null));
     return button;
   }
@@ -309,7 +309,7 @@ export class ChartStack {
       return;
     }
     const keys = (item.members ?? [item]).map((member) => member.key);
-    node.dataset.keys = keys.join("\n");
+    node.keys = keys; // not in an attribute: names may hold any letter
     setAttribute(node, "aria-pressed", (item.members ?? [item]).some((line) => this.shows(line)));
     if (item.members) return;
     const swatch = part(node, "swatch");
@@ -323,7 +323,7 @@ export class ChartStack {
 
   toggle(button) {
     const show = button.getAttribute("aria-pressed") !== "true";
-    for (const key of button.dataset.keys.split("\n")) this.chosen.set(key, show);
+    for (const key of button.keys) this.chosen.set(key, show);
     this.refresh();
   }
 
@@ -343,7 +343,7 @@ export class ChartStack {
     for (const chart of this.charts) {
       for (const node of chart.legend.children) {
         const value = part(node, "value");
-        if (value) setText(value, number(this.valueAt(node.dataset.keys)));
+        if (value) setText(value, number(this.valueAt(node.keys[0])));
       }
     }
   }
