@@ -1,6 +1,5 @@
 """What an answer is good for: its labels, its rows, and whether it can get to the target."""
 
-import math
 from collections.abc import Iterator
 
 from gpuscale.hpa.tolerances import tolerances_for_hpa
@@ -11,6 +10,7 @@ from gpuscale.lint.hpa_checks import described_resource
 from gpuscale.lint.inputs import Inputs, PlacedHpa
 from gpuscale.lint.promql_facts import is_one_row, summed_share, values_of
 from gpuscale.lint.query_checks import query_findings
+from gpuscale.lint.reach import Aim, reach_findings
 from gpuscale.lint.rule_checks import sum_finding
 from gpuscale.lint.series_facts import facts_of
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric, TargetType
@@ -110,48 +110,19 @@ def _reach(answered: Answered) -> Iterator[Finding]:
     spec, hpa = answered.spec, answered.metric.placed.hpa
     if isinstance(spec, ExternalMetric) and not is_one_row(answered.node):
         return
-    start = 1
-    if not isinstance(spec, PodsMetric) and _is_average(spec):
-        start = max(1, hpa.min_replicas or 1)
-    tolerance = tolerances_for_hpa(hpa, DEFAULT_SETTINGS).scale_up
-    if values.high / (target * start) <= 1 + tolerance:
-        yield _unreachable(answered, values.high, target, start, tolerance)
-    elif not isinstance(spec, PodsMetric) and _is_average(spec):
-        most = math.ceil(values.high / target)
-        if most < hpa.max_replicas:
-            yield _capped(answered, values.high, target, most)
-
-
-def _unreachable(
-    answered: Answered, high: float, target: float, start: int, tolerance: float
-) -> Finding:
-    each = f" over {start} replicas" if start > 1 else ""
-    if target * start > high:
-        what = f"The metric never gets to the target of {target:g}{each}: it is at most {high:g}."
-    else:
-        what = (
-            f"The HPA never scales up: the metric is at most {high:g}, and {high:g} / "
-            f"{target * start:g} = {high / (target * start):.3g} is within the tolerance, "
-            f"{1 + tolerance:g}."
+    yield from reach_findings(
+        Aim(
+            place=answered.metric.target("averageValue" if _is_average(spec) else "value"),
+            high=values.high,
+            target=target,
+            is_divided=not isinstance(spec, PodsMetric) and _is_average(spec),
+            least=max(1, hpa.min_replicas or 1),
+            most=hpa.max_replicas,
+            tolerance=tolerances_for_hpa(hpa, DEFAULT_SETTINGS).scale_up,
+            evidence=_evidence(answered),
+            as_ratio=f"{round(target * 10)}m",
+            way_out="Use type: Value, which multiplies the count, or a Pods metric.",
         )
-    fix = f"Choose a target below {high / (1 + tolerance) / start:.3g}."
-    if high == 1 and 1 < target <= 100:
-        fix = (
-            f"The metric is a ratio: write {round(target * 10)}m for {target:g} %, or multiply the "
-            "query by 100."
-        )
-    place = answered.metric.target("averageValue" if _is_average(answered.spec) else "value")
-    return Finding(CHECKS["unreachable-target"], place, what, _evidence(answered), fix)
-
-
-def _capped(answered: Answered, high: float, target: float, most: int) -> Finding:
-    return Finding(
-        CHECKS["capped-replicas"],
-        answered.metric.target("averageValue"),
-        f"The metric never asks for more than {most} replicas: it is at most {high:g}, and an "
-        f"averageValue target asks for value / {target:g}, whatever the count is now.",
-        _evidence(answered),
-        "Use type: Value, which multiplies the count, or a Pods metric.",
     )
 
 

@@ -75,6 +75,18 @@ class Report:
     """Rules that were read, the chart's default ones included."""
     autoscalers: int
     """HorizontalPodAutoscalers that were read."""
+    scaled_objects: int = 0
+    """KEDA's ScaledObjects that were read."""
+    values: int = 0
+    """Values files whose rendering was read."""
+    scenarios: int = 0
+    """Scenarios whose files were read."""
+
+    @property
+    def has_checked(self) -> bool:
+        """Return whether there was anything that lint looks at, right or wrong."""
+        counts = self.rules + self.autoscalers + self.scaled_objects + self.values + self.scenarios
+        return bool(counts or self.findings)
 
     def count(self, severity: Severity) -> int:
         """Return how many findings are of a severity."""
@@ -98,6 +110,8 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         # Whole files
         ("refused-rules", _E, "A rule file, of which no rule would be served."),
         ("refused-manifest", _E, "A manifest that the API server would refuse."),
+        ("refused-values", _E, "A values file that `gpuscale render` would refuse."),
+        ("refused-scenario", _E, "A scenario that `gpuscale simulate` would refuse."),
         ("not-read", _N, "A part of a rule file that is passed over."),
         ("no-rules", _N, "Autoscalers without a rule file to hold them against."),
         # Rules
@@ -141,6 +155,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         ("removed-api-version", _E, "An API version that Kubernetes no longer serves."),
         ("scale-to-zero-gate", _N, "`minReplicas: 0`, which takes a feature gate."),
         ("two-hpas", _E, "Two autoscalers of one target."),
+        ("several-rows", _W, "A KEDA query that may give more rows than the one that it takes."),
     )
 )
 """Every check by its id, in the order in which the docs list them."""

@@ -7,7 +7,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go and metrics/
 from collections.abc import Iterator
 
 from gpuscale.core.quantity import Quantity
-from gpuscale.lint.findings import CHECKS, Finding
+from gpuscale.lint.findings import CHECKS, Finding, Place
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import Inputs, PlacedHpa
 from gpuscale.objects.hpa import (
@@ -76,21 +76,33 @@ def _scale_to_zero(placed: PlacedHpa) -> Iterator[Finding]:
 
 
 def _one_target(inputs: Inputs) -> Iterator[Finding]:
-    first: dict[tuple[str, str, str], PlacedHpa] = {}
-    for placed in inputs.hpas:
-        target = placed.hpa.target
-        key = (placed.hpa.metadata.namespace, target.kind, target.name)
-        other = first.setdefault(key, placed)
-        if other is placed or other.hpa.metadata.key == placed.hpa.metadata.key:
+    """Return where an object has two autoscalers; HPAs come first, whichever file they are in."""
+    first: dict[tuple[str, str, str], tuple[str, Place]] = {}
+    for about, place, key in _claims(inputs):
+        other, where = first.setdefault(key, (about, place))
+        if other == about:
             continue
+        _, kind, name = key
         yield Finding(
             CHECKS["two-hpas"],
-            placed.place("spec", "scaleTargetRef"),
-            f"{target.kind} {target.name} has another HPA already: neither scales it "
-            "(AmbiguousSelector).",
-            f"{other.place('spec', 'scaleTargetRef')}: HPA {other.hpa.metadata.key}",
+            place,
+            f"{kind} {name} has another HPA already: neither scales it (AmbiguousSelector).",
+            f"{where}: {other}",
             "Put the metrics of both into one HPA; the highest count wins.",
         )
+
+
+def _claims(inputs: Inputs) -> Iterator[tuple[str, Place, tuple[str, str, str]]]:
+    """Return each autoscaler's name, where it names its target, and the target's identity."""
+    for placed in inputs.hpas:
+        meta, target = placed.hpa.metadata, placed.hpa.target
+        place = placed.place("spec", "scaleTargetRef")
+        yield f"HPA {meta.key}", place, (meta.namespace, target.kind, target.name)
+    for found in inputs.scaled_objects:
+        meta, scaled = found.scaled.metadata, found.scaled
+        place = found.place("spec", "scaleTargetRef")
+        key = (meta.namespace, scaled.target_kind, scaled.target_name)
+        yield f"ScaledObject {meta.key}, of which KEDA makes an HPA", place, key
 
 
 def _metric_findings(metric: PlacedMetric) -> Iterator[Finding]:

@@ -10,13 +10,15 @@ from gpuscale.lint.problems import refused
 from gpuscale.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.objects.fields import Fields, shown
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.objects.manifests import read_manifest
+from gpuscale.objects.manifests import KubernetesObject, read_manifest
+from gpuscale.objects.scaled_object import ScaledObject, read_scaled_object
 from gpuscale.objects.workloads import Deployment
 
 _GROUPS = {
     "Deployment": "apps",
     "Service": "",
     "HorizontalPodAutoscaler": "autoscaling",
+    "ScaledObject": "keda.sh",
 }
 """Kinds that are read, with the group that makes them these."""
 _MONITORS = frozenset({"ServiceMonitor", "PodMonitor"})
@@ -31,7 +33,7 @@ class PlacedHpa:
 
     def place(self, *path: str | int) -> Place:
         """Return where a field of the manifest stands."""
-        return Place(self.document.source, self.document.line(path), dotted(path) or None)
+        return place_in(self.document, path)
 
     @property
     def version(self) -> str:
@@ -41,6 +43,23 @@ class PlacedHpa:
         return str(text).removeprefix("autoscaling/")
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedScaledObject:
+    """A ScaledObject, and where it stands."""
+
+    scaled: ScaledObject
+    document: Document
+
+    def place(self, *path: str | int) -> Place:
+        """Return where a field of the manifest stands."""
+        return place_in(self.document, path)
+
+
+def place_in(document: Document, path: Path) -> Place:
+    """Return where a field of a document stands."""
+    return Place(document.source, document.line(path), dotted(path) or None)
+
+
 @dataclass(slots=True)
 class Inputs:
     """All that some files hold."""
@@ -48,6 +67,7 @@ class Inputs:
     rules: list[PlacedRule] = field(default_factory=list)
     external_rules: list[PlacedRule] = field(default_factory=list)
     hpas: list[PlacedHpa] = field(default_factory=list)
+    scaled_objects: list[PlacedScaledObject] = field(default_factory=list)
     deployments: list[Deployment] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
     """Series that recording rules make."""
@@ -155,17 +175,26 @@ def _items(document: Document, items: list[object]) -> Iterator[Document]:
 
 def _read_object(inputs: Inputs, document: Document) -> None:
     try:
-        found = read_manifest(document)
+        found = _object(document)
     except ConfigError as error:
-        for problem in error.problems:
-            inputs.findings.append(
-                refused("refused-manifest", problem, "the API server would refuse the object")
-            )
+        who = "the API server would refuse the object"
+        inputs.findings += [refused("refused-manifest", each, who) for each in error.problems]
         return
-    if isinstance(found, HorizontalPodAutoscaler):
+    if isinstance(found, ScaledObject):
+        inputs.scaled_objects.append(PlacedScaledObject(found, document))
+    elif isinstance(found, HorizontalPodAutoscaler):
         inputs.hpas.append(PlacedHpa(found, document))
     elif isinstance(found, Deployment):
         inputs.deployments.append(found)
+
+
+def _object(document: Document) -> KubernetesObject | ScaledObject:
+    fields = Fields(document, document.data)
+    if fields.text("kind") != "ScaledObject":
+        return read_manifest(document)
+    scaled = read_scaled_object(fields)
+    fields.finish()
+    return scaled
 
 
 def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:

@@ -1,0 +1,68 @@
+"""Whether a metric can get so far above its target that replicas are added, and up to which count."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuscale.lint.findings import CHECKS, Finding, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """A metric that is at most so high, and the target that it is held against."""
+
+    place: Place
+    """Of the target."""
+    high: float
+    """The highest value that the metric can have, above 0."""
+    target: float
+    """Above 0."""
+    is_divided: bool
+    """Whether the count is value / target, whatever it is now; otherwise it is multiplied by that ratio."""
+    least: int
+    """The lowest count from which there is something to divide, at least 1."""
+    most: int
+    """The highest count that is allowed."""
+    tolerance: float
+    """How far above the target, as a ratio, a value still counts as the target."""
+    evidence: str
+    as_ratio: str
+    """The target as it is written where it was meant as a percentage of a ratio."""
+    way_out: str
+    """What to do where value / target can't get to the highest count."""
+
+
+def reach_findings(aim: Aim) -> Iterator[Finding]:
+    """Return what is wrong with a target that its metric can't get far enough above."""
+    start = aim.least if aim.is_divided else 1
+    if aim.high / (aim.target * start) <= 1 + aim.tolerance:
+        yield _unreachable(aim, start)
+    elif aim.is_divided and (most := math.ceil(aim.high / aim.target)) < aim.most:
+        yield Finding(
+            CHECKS["capped-replicas"],
+            aim.place,
+            f"The metric never asks for more than {most} replicas: it is at most {aim.high:g}, and an "
+            f"averageValue target asks for value / {aim.target:g}, whatever the count is now.",
+            aim.evidence,
+            aim.way_out,
+        )
+
+
+def _unreachable(aim: Aim, start: int) -> Finding:
+    high, target = aim.high, aim.target
+    each = f" over {start} replicas" if start > 1 else ""
+    if target * start > high:
+        what = f"The metric never gets to the target of {target:g}{each}: it is at most {high:g}."
+    else:
+        what = (
+            f"The HPA never scales up: the metric is at most {high:g}, and {high:g} / "
+            f"{target * start:g} = {high / (target * start):.3g} is within the tolerance, "
+            f"{1 + aim.tolerance:g}."
+        )
+    fix = f"Choose a target below {high / (1 + aim.tolerance) / start:.3g}."
+    if high == 1 and 1 < target <= 100:
+        fix = (
+            f"The metric is a ratio: write {aim.as_ratio} for {target:g} %, or multiply the query by "
+            "100."
+        )
+    return Finding(CHECKS["unreachable-target"], aim.place, what, aim.evidence, fix)

@@ -1,0 +1,105 @@
+"""What is wrong with the queries and thresholds of KEDA's prometheus triggers.
+
+Source: KEDA v2.17 pkg/scalers/prometheus_scaler.go (one row; what an empty answer is).
+"""
+
+from collections.abc import Iterator
+
+from gpuscale.core.errors import QueryError
+from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.lint.inputs import Inputs, PlacedScaledObject
+from gpuscale.lint.promql_facts import is_one_row, reads, values_of
+from gpuscale.lint.query_checks import query_findings
+from gpuscale.lint.reach import Aim, reach_findings
+from gpuscale.lint.rule_checks import gpu_name_findings
+from gpuscale.lint.series_facts import facts_of, is_of_gpu
+from gpuscale.objects.scaled_object import PROMETHEUS, Trigger
+from gpuscale.series.parse import parse_query
+from gpuscale.series.tree import Node
+
+
+def scaled_object_findings(inputs: Inputs) -> Iterator[Finding]:
+    """Return what is wrong with the ScaledObjects of the files."""
+    for each in inputs.scaled_objects:
+        yield from _findings(each, inputs.recorded)
+
+
+def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[Finding]:
+    scaled = placed.scaled
+    series: list[str | None] = []
+    for index, trigger in enumerate(scaled.triggers):
+        if trigger.kind != PROMETHEUS:
+            series.append(None)
+            continue
+        place = placed.place("spec", "triggers", index, "metadata", "query")
+        try:
+            node = parse_query(trigger.query).root
+        except QueryError as error:
+            series.append(None)
+            yield Finding(
+                CHECKS["query-not-promql"], place, f"{error}.", trigger.query, "Correct the query."
+            )
+            continue
+        names = [read.series for read in reads(node)]
+        series.extend(names or [None])
+        for name in dict.fromkeys(names):
+            if name is not None and name not in recorded:
+                yield from gpu_name_findings(name, place)
+        yield from query_findings(node, place, trigger.query)
+        yield from _rows(trigger, node, place)
+        yield from _reach(placed, index, trigger, node)
+    if (
+        scaled.least == 0
+        and series
+        and all(each is not None and is_of_gpu(each) for each in series)
+    ):
+        yield _never_wakes(placed, [str(each) for each in series])
+
+
+def _rows(trigger: Trigger, node: Node, place: Place) -> Iterator[Finding]:
+    if not is_one_row(node):
+        yield Finding(
+            CHECKS["several-rows"],
+            place,
+            "The query may give several rows; KEDA takes one alone and fails on more.",
+            trigger.query,
+            "Aggregate to one row, with avg(...), max(...) or sum(...).",
+        )
+
+
+def _reach(
+    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+) -> Iterator[Finding]:
+    values = values_of(node)
+    if values is None or not values.is_bounded or values.high <= 0:
+        return
+    if not trigger.threshold or trigger.threshold <= 0 or not is_one_row(node):
+        return
+    units = {known.unit for read in reads(node) if read.series and (known := facts_of(read.series))}
+    unit = {"%": "a percentage", "ratio": "a ratio"}.get(units.pop() if len(units) == 1 else "", "")
+    yield from reach_findings(
+        Aim(
+            place=placed.place("spec", "triggers", index, "metadata", "threshold"),
+            high=values.high,
+            target=trigger.threshold,
+            is_divided=trigger.is_average,
+            least=max(1, placed.scaled.least),
+            most=placed.scaled.most,
+            tolerance=DEFAULT_SETTINGS.tolerance,
+            evidence=f"{trigger.query} is {unit}" if unit else trigger.query,
+            as_ratio=f"{trigger.threshold / 100:g}",
+            way_out="Write metricType: Value beside the trigger, which multiplies the count.",
+        )
+    )
+
+
+def _never_wakes(placed: PlacedScaledObject, series: list[str]) -> Finding:
+    return Finding(
+        CHECKS["cannot-wake"],
+        placed.place("spec", "minReplicaCount"),
+        "From 0 replicas nothing wakes the target: without a pod no GPU is at work.",
+        f"The triggers read {', '.join(dict.fromkeys(series))}.",
+        "Add a trigger on the load itself, such as the length of a queue, or write "
+        "minReplicaCount: 1.",
+    )
