@@ -170,6 +170,25 @@ def test_a_missing_file_is_told_where_it_is_named(folder):
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"a: \x80\n", "not UTF-8 text (byte 0x80 at offset 3)"),
+        (b"\x1f\x8b\x08 no gzip", "a damaged gzip file"),
+        (None, "is a folder, expected a file"),
+    ],
+)
+def test_a_scenario_that_can_not_be_read_is_wrong_input(tmp_path, content, reason):
+    path = tmp_path / "bin.yaml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    result = gpuscale("simulate", "bin.yaml", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"gpuscale: bin.yaml: {reason}\n"
+
+
 def test_an_unknown_scenario_names_those_there_are():
     result = gpuscale("simulate", "bert")
     assert result.returncode == 2

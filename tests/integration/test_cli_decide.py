@@ -306,10 +306,10 @@ def test_wrong_input_is_told_for_all_files_and_nothing_is_answered(tmp_path):
         "gpuscale: c.yaml:23: kind: found 'Pod', expected Decision",
         "gpuscale: d.yaml:2: found while parsing a flow node did not find expected node content, "
         "expected YAML text",
-        "gpuscale: e.yaml: UTF-8 text",
+        "gpuscale: e.yaml: not UTF-8 text (byte 0xff at offset 0)",
         "gpuscale: empty.yaml: found no document, expected at least one Decision",
-        "gpuscale: none.yaml: found No such file or directory, expected a file that can be read",
-        "gpuscale: .: found Is a directory, expected a file that can be read",
+        "gpuscale: none.yaml: no such file",
+        "gpuscale: .: is a folder, expected a file",
     ]
 
 

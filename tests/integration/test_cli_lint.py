@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpuscale
+from gpuscale.core.documents import load_documents
 
 SEEDS = Path(__file__).parents[2] / ".." / "shared" / "seeds"
 RULES = """\
@@ -73,12 +74,161 @@ hpa.yaml:9: error [unknown-metric] spec.metrics[0].pods.metric.name
 
 
 def test_wrong_input(folder):
-    result = run("rules.yaml", "none.yaml", "none.txt", cwd=folder)
+    (folder / "binary.yaml").write_bytes(b"a: b\n\x80")
+    result = run("rules.yaml", "none.yaml", ".", "binary.yaml", cwd=folder)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "".join(
-        f"gpuscale: {name}: found No such file or directory, expected a file that can be read\n"
-        for name in ("none.yaml", "none.txt")
+    assert result.stderr.splitlines() == [
+        "gpuscale: none.yaml: no such file",
+        "gpuscale: .: is a folder, expected a file",
+        "gpuscale: binary.yaml: not UTF-8 text (byte 0x80 at offset 5)",
+    ]
+
+
+def test_nothing_to_check_is_wrong_input(folder):
+    (folder / "more.yaml").write_text("kind: Secret\napiVersion: v1\n")
+    result = run("more.yaml", cwd=folder)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "gpuscale: more.yaml: found no rule, HPA, ScaledObject, Values or Scenario among 1 object, "
+        "expected at least one of them\n"
     )
+    result = run("more.yaml", "rules.yaml", "hpa.yaml", cwd=folder)
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[0] == "1 object has nothing to check: 1 Secret"
+
+
+VALUES = """\
+apiVersion: gpuscale.dev/v1alpha1
+kind: Values
+spec:
+  scale:
+  - workload: {name: web}
+    target: 60
+    maxReplicas: 4
+"""
+CLEAN = "0 errors, 0 warnings, 0 notes; 9 rules, 1 HPA and 1 values file in 1 file\n"
+
+
+@pytest.mark.parametrize("text", [VALUES, VALUES.split("\n", 2)[2]], ids=["whole", "without kind"])
+def test_values(folder, text):
+    (folder / "v.yaml").write_text(text)
+    result = run("v.yaml", cwd=folder)
+    assert (result.returncode, result.stdout, result.stderr) == (0, CLEAN, "")
+
+
+def test_a_target_of_values_that_is_out_of_reach(folder):
+    (folder / "v.yaml").write_text(VALUES.replace("target: 60", "target: 600"))
+    result = run("v.yaml", cwd=folder)
+    assert result.returncode == 1
+    assert result.stdout.startswith("v.yaml:6: error [unreachable-target] spec.scale[0].target\n")
+
+
+def test_an_hpa_is_held_against_the_rules_of_values_beside_it(folder):
+    (folder / "v.yaml").write_text(VALUES)
+    (folder / "hpa.yaml").write_text(HPA.replace("name: web", "name: other"))
+    assert ids(folder, "v.yaml", "hpa.yaml") == ["unknown-metric"]
+    known = HPA.replace("name: web", "name: other").replace("gpu_util", "DCGM_FI_DEV_GPU_UTIL")
+    (folder / "hpa.yaml").write_text(known)
+    assert ids(folder, "v.yaml", "hpa.yaml") == []
+
+
+def test_several_values_do_not_mix(folder):
+    for name in ("a.yaml", "b.yaml"):
+        (folder / name).write_text(VALUES)
+    result = run("a.yaml", "b.yaml", cwd=folder)
+    assert result.returncode == 0
+    assert "18 rules, 2 HPAs and 2 values files in 2 files" in result.stdout
+
+
+def test_values_that_render_refuses(folder):
+    (folder / "v.yaml").write_text(VALUES.replace("maxReplicas: 4", "maxReplicas: 0"))
+    result = run("v.yaml", "rules.yaml", "hpa.yaml", cwd=folder)
+    assert result.returncode == 1
+    assert result.stdout.startswith("v.yaml:7: error [refused-values] spec.scale[0].maxReplicas\n")
+    assert "1 rule, 1 HPA and 1 values file in 3 files" in result.stdout
+
+
+def test_values_stand_alone_in_their_file(folder):
+    (folder / "v.yaml").write_text(f"{VALUES}---\n{HPA}")
+    result = run("v.yaml", cwd=folder)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "gpuscale: v.yaml: found 2 documents, expected one Values document in a file of its own\n"
+    )
+
+
+def test_what_render_writes(folder):
+    (folder / "v.yaml").write_text(VALUES)
+    command = [sys.executable, "-m", "gpuscale.cli.main", "render", "v.yaml"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
+    result = run("-", cwd=folder, stdin=text)
+    assert (result.returncode, result.stderr) == (0, "")
+    passed, summary = result.stdout.splitlines()
+    assert re.fullmatch(r"\d+ objects have nothing to check: 3 .*", passed)
+    assert summary == "0 errors, 0 warnings, 0 notes; 9 rules and 1 HPA in 1 file"
+    listed = run("--verbose", "-", cwd=folder, stdin=text).stdout.splitlines()
+    assert len(listed) == int(passed.split()[0]) + 2
+
+
+SCENARIO = """\
+apiVersion: gpuscale.dev/v1alpha1
+kind: Scenario
+metadata: {name: s}
+spec:
+  duration: 5m
+  manifests: [{file: web.yaml}, {file: hpa.yaml}]
+  rules: {file: rules.yaml}
+  nodePools: [{name: gpu, gpuModel: Tesla T4, gpus: 1, min: 1, max: 2}]
+"""
+WEB = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+@pytest.fixture
+def scenario(folder):
+    inside = folder / "s"
+    inside.mkdir()
+    (inside / "web.yaml").write_text(WEB)
+    for name in ("hpa.yaml", "rules.yaml"):
+        (inside / name).write_text((folder / name).read_text())
+    (inside / "scenario.yaml").write_text(SCENARIO)
+    return inside
+
+
+def test_a_scenario_with_the_files_beside_it(folder, scenario):
+    result = run("s/scenario.yaml", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == (
+        "0 errors, 0 warnings, 0 notes; 1 rule, 1 HPA and 1 scenario in 4 files\n"
+    )
+    hpa = (scenario / "hpa.yaml").read_text()
+    (scenario / "hpa.yaml").write_text(hpa.replace("gpu_util", "gpu_use"))
+    result = run("s/scenario.yaml", cwd=folder)
+    assert result.returncode == 1
+    assert result.stdout.startswith("s/hpa.yaml:9: error [unknown-metric] spec.metrics[0]")
+
+
+def test_a_scenario_that_simulate_refuses(folder, scenario):
+    (scenario / "web.yaml").unlink()
+    text = SCENARIO.replace("Tesla T4", "Tesla T5").replace("duration: 5m", "duration: 5 m")
+    (scenario / "scenario.yaml").write_text(SCENARIO.replace("Tesla T4", "Tesla T5"))
+    assert ids(folder, "s/scenario.yaml") == ["refused-scenario"] * 2
+    (scenario / "scenario.yaml").write_text(text)
+    assert ids(folder, "s/scenario.yaml") == ["refused-scenario"]
+
+
+def test_one_document_as_yaml(folder):
+    result = run("-o", "yaml", "hpa.yaml", "rules.yaml", cwd=folder)
+    (found,) = load_documents(result.stdout, "out")
+    assert (result.returncode, found.data["rules"], found.data["findings"]) == (0, 1, [])
 
 
 def test_standard_input_and_json(folder):

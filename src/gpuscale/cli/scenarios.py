@@ -2,12 +2,14 @@
 
 import gzip
 import sys
+import zlib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuscale.core.errors import NotFoundError, UsageError
+from gpuscale.cli.texts import unreadable
+from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
 
 if TYPE_CHECKING:
     from gpuscale.sim.setup import Setup
@@ -45,26 +47,36 @@ def _find(name: str) -> "Setup":
         return load_setup(
             _text(folder / "scenario.yaml"),
             f"{name}/scenario.yaml",
-            lambda file: _beside(folder, file),
+            lambda file: read_beside(folder, file),
         )
     path = Path(name)
-    if not path.is_file():
+    if not path.exists():
         known = ", ".join(shipped_names())
         raise UsageError(f"found no scenario {name!r}, expected a file or one of: {known}")
-    return load_setup(_text(path), name, lambda file: _beside(path.parent, file))
+    try:
+        text = _text(path)
+    except NotFoundError as error:
+        raise ConfigError(Problem(name, None, None, None, str(error))) from None
+    return load_setup(text, name, lambda file: read_beside(path.parent, file))
 
 
 def _shipped() -> Traversable:
     return resources.files("gpuscale.sim") / "scenarios"
 
 
-def _beside(folder: Traversable | Path, name: str) -> str:
-    """Return the text of a file named in a scenario: beside it, or `shipped:` with gpuscale."""
+def read_beside(folder: Traversable | Path, name: str) -> str:
+    """Return the text of a file named in a scenario: beside it, or `shipped:` with gpuscale.
+
+    Raises:
+        NotFoundError: it can't be read; with the reason.
+    """
+    place = folder / Path(name).expanduser() if isinstance(folder, Path) else _joined(folder, name)
     if name.startswith(_SHIPPED_PREFIX):
-        return _text(_joined(_shipped(), name.removeprefix(_SHIPPED_PREFIX)))
-    if isinstance(folder, Path):
-        return _text(folder / Path(name).expanduser())
-    return _text(_joined(folder, name))
+        place = _joined(_shipped(), name.removeprefix(_SHIPPED_PREFIX))
+    try:
+        return _text(place)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}: {name}") from None
 
 
 def _joined(folder: Traversable, name: str) -> Traversable:
@@ -74,20 +86,18 @@ def _joined(folder: Traversable, name: str) -> Traversable:
 
 
 def _text(place: Traversable | Path) -> str:
-    if not place.is_file():
-        raise NotFoundError(f"no such file: {place}")
     try:
         with place.open("rb") as raw:
             data = raw.read(MAX_FILE_BYTES + 1)
         if data[:2] == b"\x1f\x8b":
             data = _unpacked(data)
         if len(data) > MAX_FILE_BYTES:
-            raise NotFoundError(f"{place} is larger than {MAX_FILE_BYTES // (1024 * 1024)} MiB")
+            raise NotFoundError(f"larger than {MAX_FILE_BYTES // (1024 * 1024)} MiB")
         return data.decode()
-    except UnicodeDecodeError:
-        raise NotFoundError(f"{place} is not UTF-8 text") from None
-    except OSError as error:
-        raise NotFoundError(f"can't read {place}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, OSError) as error:
+        raise NotFoundError(unreadable(error)) from None
+    except (EOFError, zlib.error):
+        raise NotFoundError("a damaged gzip file") from None
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -39,11 +39,25 @@ def read_text(name: str) -> str:
         data = _bytes(name, MAX_TEXT_BYTES + 1)
         # What is too large is refused for that, also where the limit cuts a character in two.
         return data.decode(errors="strict" if len(data) <= MAX_TEXT_BYTES else "replace")
-    except UnicodeDecodeError:
-        raise ConfigError(Problem(source, None, None, None, "UTF-8 text")) from None
-    except OSError as error:
-        expected = "a file that can be read"
-        raise ConfigError(Problem(source, None, None, error.strerror, expected)) from None
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigError(Problem(source, None, None, None, unreadable(error))) from None
+
+
+def unreadable(error: UnicodeDecodeError | OSError) -> str:
+    """Return why a file can't be read, as it follows the file's name."""
+    match error:
+        case UnicodeDecodeError():
+            return (
+                f"not UTF-8 text (byte 0x{error.object[error.start]:02x} at offset {error.start})"
+            )
+        case FileNotFoundError():
+            return "no such file"
+        case IsADirectoryError():
+            return "is a folder, expected a file"
+        case PermissionError():
+            return "permission denied"
+        case _:
+            return f"can't be read: {(error.strerror or str(error)).lower()}"
 
 
 def _bytes(name: str, most: int) -> bytes:

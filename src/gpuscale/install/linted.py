@@ -37,26 +37,32 @@ _NOT_OF_VALUES = "exporter-pod"
 """A note about exporters that name their own pod; the agents here name the pod that uses the GPU."""
 
 
-def lint_values(values: Values, text: str, source: str) -> Report:
+def lint_values(
+    values: Values, text: str, source: str, beside: Sequence[tuple[str, str]] = ()
+) -> Report:
     """Return what lint finds in what values would be rendered to.
 
     Args:
         values: as they were read from the text.
         text: of the values file.
         source: its name, for the places of findings.
+        beside: name and text of rule files and manifests that it is held against.
     """
     # Lint looks at no Secret and no APIService, so that none has to be made for it.
     certificate = ServingCertificate("", "", "") if needs_certificate(values) else None
-    return lint_rendered(render(values, Inputs(certificate)), text, source)
+    return lint_rendered(render(values, Inputs(certificate)), text, source, beside)
 
 
-def lint_rendered(objects: Sequence[Object], text: str, source: str) -> Report:
+def lint_rendered(
+    objects: Sequence[Object], text: str, source: str, beside: Sequence[tuple[str, str]] = ()
+) -> Report:
     """Return what lint finds in the objects that were rendered from a values file.
 
     Args:
         objects: all that were rendered, in any order.
         text: of the values file.
         source: its name, for the places of findings.
+        beside: name and text of rule files and manifests that these are held against.
     """
     (values,) = load_documents(text, source)
     scales = {
@@ -71,10 +77,22 @@ def lint_rendered(objects: Sequence[Object], text: str, source: str) -> Report:
             return _in_rules(place, values, text)
         return place
 
-    report = lint((), objects)
-    found = [each for each in report.findings if each.check.id != _NOT_OF_VALUES]
+    report = lint(beside, objects)
+    found = [
+        each
+        for each in report.findings
+        if each.check.id != _NOT_OF_VALUES or each.place.file not in scales
+    ]
     there = (replace(each, place=moved(each.place)) for each in found)
-    return replace(report, findings=tuple(dict.fromkeys(there)), files=1)
+    own = {object_name(each) for each in objects}
+    passed = tuple(each for each in report.passed_over if each.place.file not in own)
+    return replace(
+        report,
+        findings=tuple(dict.fromkeys(there)),
+        passed_over=passed,
+        values=1,
+        files=1 + report.files,
+    )
 
 
 def _paths_of_scale(autoscaler: Object, values: object) -> Iterator[Path]:

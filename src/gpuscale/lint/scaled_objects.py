@@ -9,6 +9,7 @@ from gpuscale.core.errors import QueryError
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.lint.findings import CHECKS, Finding, Place
 from gpuscale.lint.inputs import Inputs, PlacedScaledObject
+from gpuscale.lint.problems import sentence
 from gpuscale.lint.promql_facts import is_one_row, reads, values_of
 from gpuscale.lint.query_checks import query_findings
 from gpuscale.lint.reach import Aim, reach_findings
@@ -38,7 +39,11 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[Findin
         except QueryError as error:
             series.append(None)
             yield Finding(
-                CHECKS["query-not-promql"], place, f"{error}.", trigger.query, "Correct the query."
+                CHECKS["query-not-promql"],
+                place,
+                sentence(str(error)),
+                trigger.query,
+                "Correct the query.",
             )
             continue
         names = [read.series for read in reads(node)]

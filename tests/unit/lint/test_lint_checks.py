@@ -35,6 +35,8 @@ rules:
     resources: {template: <<.Resource>>}
     metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 """
+OF_THE_COMMAND = {"refused-values", "refused-scenario"}
+"""What only `gpuscale lint` itself reads."""
 RECORDED = """\
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
@@ -111,6 +113,21 @@ def rule(
     resources = resources or "{template: <<.Resource>>}"
     more = f"  name: {name}\n" if name else ""
     return f"- seriesQuery: '{series}'\n  resources: {resources}\n{more}  metricsQuery: '{query}'\n"
+
+
+def keda(query, threshold="70", more="minReplicaCount: 1", metric_type="Value", name="web"):
+    return f"""\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: {name}}}
+spec:
+  scaleTargetRef: {{name: web}}
+  {more}
+  triggers:
+  - type: prometheus
+    metricType: {metric_type}
+    metadata: {{serverAddress: 'http://p:9090', query: '{query}', threshold: '{threshold}'}}
+"""
 
 
 CASES = {
@@ -588,6 +605,39 @@ CASES = {
             "hpa.yaml": hpa(pods()) + "---\n" + hpa(pods(), name="web2", namespace="other"),
         },
     ),
+    "several-rows": (
+        {"keda.yaml": keda("DCGM_FI_DEV_GPU_UTIL")},
+        {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)")},
+    ),
+    "unreachable-target/keda": (
+        {"keda.yaml": keda("avg(DCGM_FI_PROF_SM_ACTIVE)")},
+        {"keda.yaml": keda("avg(DCGM_FI_PROF_SM_ACTIVE)", "0.7")},
+    ),
+    "capped-replicas/keda": (
+        # 100 / 30 = 3.3, so 4 pods.
+        {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)", "30", metric_type="AverageValue")},
+        {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)", "30")},
+    ),
+    "cannot-wake/keda": (
+        {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)", more="maxReplicaCount: 5")},
+        {"keda.yaml": keda("avg(queue_length)", more="maxReplicaCount: 5")},
+    ),
+    "query-not-promql/keda": (
+        {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL")},
+        {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)")},
+    ),
+    "rate-of-gauge/keda": (
+        {"keda.yaml": keda("avg(rate(DCGM_FI_DEV_GPU_UTIL[5m]))")},
+        {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)")},
+    ),
+    "refused-manifest/keda": (
+        {"keda.yaml": keda("avg(queue_length)", more="minReplicaCount: 5\n  maxReplicaCount: 4")},
+        {"keda.yaml": keda("avg(queue_length)", more="minReplicaCount: 5\n  maxReplicaCount: 5")},
+    ),
+    "two-hpas/keda": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods()), "keda.yaml": keda("avg(queue_length)")},
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), namespace="ml"), "keda.yaml": keda("avg(q)")},
+    ),
 }
 
 
@@ -633,7 +683,7 @@ def test_the_check_is_quiet_beside_what_is_right(case):
 
 
 def test_every_check_has_a_case_and_every_case_its_words():
-    assert {check_of(case) for case in CASES} == set(CHECKS)
+    assert {check_of(case) for case in CASES} == set(CHECKS) - OF_THE_COMMAND
     assert list(told()) == list(CASES)
 
 
@@ -709,15 +759,59 @@ spec:
 
 
 def test_what_nothing_is_known_of_passes_by_and_is_named():
-    text = "apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: s}\n"
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
     knative = "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n"
-    report = linted({"keda.yaml": f"{text}---\n{knative}", "rules.yaml": NAMED})
-    assert [str(each.place) for each in report.passed_over] == ["keda.yaml:1", "keda.yaml:5"]
-    assert [each.kind for each in report.passed_over] == [
-        "keda.sh/v1alpha1 ScaledObject",
-        "serving.knative.dev/v1 Service",
+    report = linted({"more.yaml": f"{text}---\n{knative}---\n{text}", "rules.yaml": NAMED})
+    assert [str(each.place) for each in report.passed_over] == [
+        "more.yaml:1",
+        "more.yaml:5",
+        "more.yaml:9",
     ]
+    assert report.passed_over[1].kind == "serving.knative.dev/v1 Service"
     assert not report.fails(strict=True)
+    assert next(text_lines(report)) == "3 objects have nothing to check: 2 Secret, 1 Service"
+    assert list(text_lines(report, lists_all=True))[:3] == [
+        "more.yaml:1: nothing to check: v1 Secret",
+        "more.yaml:5: nothing to check: serving.knative.dev/v1 Service",
+        "more.yaml:9: nothing to check: v1 Secret",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "is_checked"),
+    [
+        ({"a.yaml": NAMED}, True),
+        ({"a.yaml": hpa(pods())}, True),
+        ({"a.yaml": keda("avg(x)")}, True),
+        ({"a.yaml": hpa(pods()).replace("maxReplicas: 10", "maxReplicas: -1")}, True),
+        ({"a.yaml": deployment(1)}, False),
+        ({"a.yaml": MONITOR, "b.yaml": RECORDED}, False),
+        ({"a.yaml": "rules: []\n"}, False),
+    ],
+)
+def test_whether_there_was_anything_to_check(files, is_checked):
+    assert linted(files).has_checked is is_checked
+
+
+def test_prometheus_own_files_in_a_config_map_count():
+    metric = hpa(pods("DCGM_FI_DEV_GPU_UTIL"))
+    rules = rule('DCGM_FI_DEV_GPU_UTIL{namespace!="",pod!=""}', resources=overrides(pod="pod"))
+    rules += rule("DCGM_FI_DEV_GPU_UTIL_AVG{}")
+    told = {"exporter-pod", "recorded-gpu-series"}
+    assert told <= set(ids({"hpa.yaml": metric, "rules.yaml": rules}))
+    config_map = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: p}
+data:
+  scrape.yaml: |
+    - {job_name: gpus, honor_labels: true}
+  recording.yaml: |
+    groups: [{name: g, rules: [{record: DCGM_FI_DEV_GPU_UTIL_AVG, expr: avg(DCGM_FI_DEV_GPU_UTIL)}]}]
+"""
+    files = {"hpa.yaml": metric, "rules.yaml": rules, "p.yaml": config_map}
+    assert told.isdisjoint(ids(files))
+    assert linted(files).passed_over == ()
 
 
 def test_notes_fail_only_where_one_wants_to_be_strict():
@@ -768,6 +862,9 @@ def test_the_report_for_programs():
         "files": 2,
         "rules": 1,
         "autoscalers": 1,
+        "scaledObjects": 0,
+        "values": 0,
+        "scenarios": 0,
     }
 
 

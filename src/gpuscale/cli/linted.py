@@ -1,0 +1,195 @@
+"""What `gpuscale lint` reads besides rules and manifests: what values render, and the files of scenarios."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+from gpuscale.cli.texts import STDIN, read_text, shown_name
+from gpuscale.core.documents import Document, Path, load_documents
+from gpuscale.core.errors import ConfigError, NotFoundError, Problem
+from gpuscale.core.models import API_VERSION
+from gpuscale.lint.findings import Report
+from gpuscale.lint.inputs import is_block
+from gpuscale.lint.lint import lint, together
+from gpuscale.lint.problems import refused
+
+Text = tuple[str, str]
+"""Name and content of a file."""
+_GROUP = API_VERSION.partition("/")[0]
+_MAYBE_OURS = re.compile(rf"{re.escape(_GROUP)}|\A(?!.*^[\"']?kind)", re.MULTILINE | re.DOTALL)
+"""What a text has that may be a values file or a scenario: our group, or no kind at all."""
+_CHART_RULES = "rules: {default: true}\n"
+"""What a scenario without rules is run with: the default ones of prometheus-adapter's chart."""
+_KEEPS_LABELS = {
+    "apiVersion": "monitoring.coreos.com/v1",
+    "kind": "PodMonitor",
+    "spec": {"podMetricsEndpoints": [{"honorLabels": True}]},
+}
+"""How a scenario's `honorLabels` is said in an object."""
+
+
+def linted(names: Sequence[str]) -> Report:
+    """Return what lint finds in files; a values file's rules count for manifests beside it.
+
+    Several values files, and scenarios, are looked at one by one.
+
+    Raises:
+        ConfigError: with every file that can't be read, or in which there is nothing to look at.
+    """
+    texts = _texts(names)
+    kinds = {name: _kind(name, text) for name, text in texts}
+    plain = [each for each in texts if kinds[each[0]] is None]
+    values = [each for each in texts if kinds[each[0]] == "Values"]
+    scenarios = [each for each in texts if kinds[each[0]] == "Scenario"]
+    alone = len(values) == 1
+    reports = [_of_values(each, plain if alone else ()) for each in values]
+    if plain and not alone:
+        reports.append(lint(plain))
+    reports += [_of_scenario(each) for each in scenarios]
+    report = together(reports, [name for name, _ in texts])
+    if not report.has_checked:
+        raise ConfigError(*_nothing(texts, report))
+    return report
+
+
+def _texts(names: Sequence[str]) -> list[Text]:
+    """Return name and text of each file, once.
+
+    Raises:
+        ConfigError: with every file that can't be read.
+    """
+    texts: list[Text] = []
+    problems: list[Problem] = []
+    for name in dict.fromkeys(names):
+        try:
+            texts.append((shown_name(name), read_text(name)))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(*problems)
+    return texts
+
+
+def _kind(name: str, text: str) -> str | None:
+    """Return `Values` or `Scenario` for a document of ours; None for what lint itself reads.
+
+    Raises:
+        ConfigError: one of ours that shares its file with another document.
+    """
+    if not _MAYBE_OURS.search(text):
+        return None
+    documents = load_documents(text, name)
+    kinds = [_kind_of(each) for each in documents]
+    found = next((kind for kind in kinds if kind is not None), None)
+    if found is not None and len(documents) > 1:
+        expected = f"one {found} document in a file of its own"
+        raise ConfigError(Problem(name, None, None, f"{len(documents)} documents", expected))
+    return found
+
+
+def _kind_of(document: Document) -> str | None:
+    data = document.data
+    if not isinstance(data, dict) or "rules" in data:
+        return None
+    if str(data.get("apiVersion", _GROUP)).partition("/")[0] != _GROUP:
+        return None
+    kind = data.get("kind", "Values" if "spec" in data else None)
+    return kind if kind in {"Values", "Scenario"} else None
+
+
+def _nothing(texts: Sequence[Text], report: Report) -> Iterator[Problem]:
+    objects = len(report.passed_over)
+    found = "no rule, HPA, ScaledObject, Values or Scenario"
+    if objects:
+        found += f" among {objects} object{'' if objects == 1 else 's'}"
+    for name, _ in texts:
+        yield Problem(name, None, None, found, "at least one of them")
+
+
+# Values files
+
+
+def _of_values(given: Text, beside: Sequence[Text]) -> Report:
+    from gpuscale.install.linted import lint_values
+    from gpuscale.install.values import parse_values
+
+    name, text = given
+    try:
+        values = parse_values(text, name)
+    except ConfigError as error:
+        told = [refused("refused-values", each, "render refuses it") for each in error.problems]
+        alone = lint(beside) if beside else _EMPTY
+        return together([replace(_EMPTY, findings=tuple(told), values=1, files=1), alone], [name])
+    return lint_values(values, text, name, beside)
+
+
+_EMPTY = Report((), (), files=0, rules=0, autoscalers=0)
+
+
+# Scenarios
+
+
+def _of_scenario(given: Text) -> Report:
+    from gpuscale.cli.scenarios import read_beside
+    from gpuscale.sim.setup import load_setup
+
+    name, text = given
+    folder = FilePath() if name == shown_name(STDIN) else FilePath(name).parent
+    faults: tuple[Problem, ...] = ()
+    try:
+        load_setup(text, name, lambda file: read_beside(folder, file))
+    except ConfigError as error:
+        faults = error.problems
+    # What is wrong in the files that it names, lint itself tells, with what else there is.
+    own = [each for each in faults if each.source == name]
+    told = [refused("refused-scenario", each, "simulate refuses it") for each in own]
+    refusal = replace(_EMPTY, findings=tuple(told), scenarios=1, files=1)
+    texts = list(_named_texts(given, folder))
+    objects = [_KEEPS_LABELS] if _keeps_labels(given) else []
+    inside = lint(texts, objects) if texts else _EMPTY
+    return together([refusal, inside], [name, *(each for each, _ in texts)])
+
+
+def _named_texts(given: Text, folder: FilePath) -> Iterator[Text]:
+    """Return the manifests and rules that a scenario names, as far as they can be read."""
+    name, text = given
+    document = load_documents(text, name)[0]
+    spec = document.data.get("spec") if isinstance(document.data, dict) else None
+    if not isinstance(spec, dict):
+        return
+    manifests = spec.get("manifests")
+    listed = manifests if isinstance(manifests, list) else []
+    refs: list[tuple[Path, object]] = [
+        (("manifests", index), each) for index, each in enumerate(listed)
+    ]
+    refs += [((key,), spec[key]) for key in ("rules", "recordingRules") if spec.get(key)]
+    for path, ref in refs:
+        yield from _text_of(ref, ("spec", *path), given, document, folder)
+    if not spec.get("rules"):
+        yield "prometheus-adapter's chart", _CHART_RULES
+
+
+def _text_of(
+    ref: object, path: Path, given: Text, document: Document, folder: FilePath
+) -> Iterator[Text]:
+    from gpuscale.cli.scenarios import read_beside
+
+    match ref:
+        case {"file": str() as file}:
+            shown = file if file.startswith("shipped:") else str(folder / file)
+            try:
+                yield shown, read_beside(folder, file)
+            except NotFoundError:
+                return  # load_setup has told so.
+        case {"inline": str() as inline}:
+            name, text = given
+            line = document.line((*path, "inline")) or 0
+            yield name, "\n" * line + inline if is_block(text, line, inline) else inline
+
+
+def _keeps_labels(given: Text) -> bool:
+    data = load_documents(given[1], given[0])[0].data
+    spec = data.get("spec") if isinstance(data, dict) else None
+    pipeline = spec.get("pipeline") if isinstance(spec, dict) else None
+    return isinstance(pipeline, dict) and pipeline.get("honorLabels") is True
