@@ -208,11 +208,18 @@ _NOTES = """\
 {{- if not $.Values.spec.scale }}
 Nothing is scaled yet: set spec.scale.
 {{- end }}
-kubectl get --raw /apis/custom.metrics.k8s.io/v1beta2 shows what can be scaled on.
+{{- $image := $.Values.spec.image }}
+{{- if and (ne $image.pullPolicy "Never") (not (contains "/" (trimPrefix "localhost/" $image.repository))) }}
+Image {{ $image.repository }}:{{ $image.tag }} names no registry: nodes can't pull it. Set spec.image.repository.
+{{- end }}
 {{- if or $.Values.spec.agent.enabled $.Values.spec.devicePlugin.enabled }}
 The namespace has to allow folders of the node:
   kubectl label namespace {{ $.Release.Namespace }} pod-security.kubernetes.io/enforce=privileged --overwrite
 {{- end }}
+Next:
+  gpuscale doctor         # follows values from the GPU to the HPA
+  kubectl get hpa -A      # what the HPAs read and want
+  kubectl get --raw /apis/custom.metrics.k8s.io/v1beta2    # what can be scaled on
 """
 
 
