@@ -39,6 +39,7 @@ from all_objects import everything
 from endpoints import endpoint
 from loaded_agent import LASTS_S, QUIET_PERCENT
 from running_kubelet import GPUSCALE, Node, RunningKubelet, images
+from terminal import Terminal
 from watching import Watching, ask
 
 pytestmark = [
@@ -111,9 +112,7 @@ def test_from_a_bare_cluster_to_a_working_autoscaler_and_back_to_nothing(request
 def walk(cluster, watch, source):
     before = comparable(everything(cluster.plane))
     values = cluster.folder / "values.yaml"
-    what = ("--workload=vision-api", "--provider=generic", f"--source={source}")
-    limits = ("--target=60", f"--max-replicas={MOST}", f"--image={IMAGE}:1")
-    cluster.run("init", *what, *limits, cluster.admin, f"--output={values}")
+    answer_questions(cluster, values, source)
     install(cluster, watch, values)
     scale_under_load(cluster, watch)
     examine(cluster)
@@ -121,6 +120,29 @@ def walk(cluster, watch, source):
     upgrade(cluster, watch, values)
     examine(cluster)
     uninstall(cluster, before)
+
+
+def answer_questions(cluster, values, source):
+    """Write the values as a person does, who takes what is proposed where it will do."""
+    answers = {
+        "Workload [deployment/default/vision-api]: ": "",
+        "Provider [generic]: ": "",
+        "Autoscaler [hpa]: ": "",
+        "Signal [gpu-utilization]: ": "",
+        "Target of gpu-utilization (%) [60]: ": "",
+        "Fewest pods [1]: ": "",
+        "Most pods [10]: ": str(MOST),
+        "Image, as REPOSITORY:TAG: ": f"{IMAGE}:1",
+        "Namespace [gpuscale]: ": "",
+        "Source [streams]: ": source,
+    }
+    with Terminal(GPUSCALE, "init", cluster.admin, f"--output-file={values}") as terminal:
+        for question, answer in answers.items():
+            terminal.wait_for(question)
+            terminal.type(f"{answer}\n")
+        code, shown = terminal.end()
+    assert code == 0, shown
+    assert f"gpuscale install {values} {cluster.admin.replace('=', ' ')}" in shown
 
 
 def install(cluster, watch, values):

@@ -56,7 +56,9 @@ def gpuscale(plane, name, *arguments):
 
 
 def test_the_chart_installs_upgrades_and_goes(plane, helm, tmp_path):
-    helm("install", "gpu", "--create-namespace", text=values())
+    notes = helm("install", "gpu", "--create-namespace", text=values())
+    assert "kubectl get hpa -A" in notes
+    assert "names no registry" not in notes
     certificate = plane.get(*SECRET)["data"]["tls.crt"]
     service = plane.get("apiservice", "v1beta2.custom.metrics.k8s.io")
     assert service["spec"]["caBundle"] == plane.get(*SECRET)["data"]["ca.crt"]
@@ -72,7 +74,8 @@ def test_the_chart_installs_upgrades_and_goes(plane, helm, tmp_path):
     assert "is there already, of Helm's release gpu" in refused.stderr
     assert gpuscale(plane, "uninstall").stdout == "there is no installation gpuscale\n"
 
-    helm("upgrade", "gpu", text=values(samples={"mnistJobs": 2}))
+    notes = helm("upgrade", "gpu", text=values(samples={"mnistJobs": 2}, image={"tag": "1"}))
+    assert "Nodes can't pull gpuscale, which names no registry" in notes
     more = values(samples={"mnistJobs": 3})
     assert "field is immutable" in helm("upgrade", "gpu", text=more, code=1)
     plane.kubectl("delete", "job", "samples-tf-mnist-demo")

@@ -210,7 +210,7 @@ Nothing is scaled yet: set spec.scale.
 {{- end }}
 {{- $image := $.Values.spec.image }}
 {{- if and (ne $image.pullPolicy "Never") (not (contains "/" (trimPrefix "localhost/" $image.repository))) }}
-Image {{ $image.repository }}:{{ $image.tag }} names no registry: nodes can't pull it. Set spec.image.repository.
+Nodes can't pull {{ $image.repository }}, which names no registry: set spec.image.repository.
 {{- end }}
 {{- if or $.Values.spec.agent.enabled $.Values.spec.devicePlugin.enabled }}
 The namespace has to allow folders of the node:
