@@ -1,5 +1,5 @@
-# One image for the node agent and the metrics API, for amd64 and arm64:
-#   docker buildx build --platform linux/amd64,linux/arm64 --tag REGISTRY/gpuscale:VERSION --push .
+# One image for the node agent and the metrics API; it builds for amd64 and arm64:
+#   make image IMAGE=REGISTRY/gpuscale:VERSION PUSH=1
 #
 # It runs as nobody with a read-only root file system. Only the node agent, where it ties GPUs to pods, is run as
 # another user; see docs/install.md.
