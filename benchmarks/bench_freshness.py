@@ -24,7 +24,7 @@ from gpuscale.core.clock import WallClock
 from gpuscale.exporter.app import NodeAgent, ServeOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.families import FamilyOptions
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.testing.cluster.ports import free_ports

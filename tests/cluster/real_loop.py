@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from gpuscale.exposition.parse import parse_text
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.recording import Recorder, RecordingReader
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.testing.cluster import (

@@ -27,7 +27,7 @@ from gpuscale.core.clock import ManualClock
 from gpuscale.exporter.pattern import FIRST_PID
 from gpuscale.exporter.readers import SEED
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.recording import Recorder, RecordingReader

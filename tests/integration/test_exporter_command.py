@@ -21,7 +21,7 @@ import pytest
 from gpuscale.exporter.readers import SEED
 from gpuscale.exposition.parse import parse_text
 from gpuscale.exposition.stream import StreamDecoder
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.simulated import SimulatedReader
 from gpuscale.testing.podresources import PodResources
 

@@ -14,7 +14,7 @@ from gpuscale.exporter.passwords import BasicAuth
 from gpuscale.exposition.write import CONTENT_TYPE
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.families import FamilyOptions
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.owners import Attribution, ContainerRef

@@ -11,7 +11,7 @@ from gpuscale.exporter.app import NodeAgent
 from gpuscale.exporter.collector import Collector
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.families import FamilyOptions
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 

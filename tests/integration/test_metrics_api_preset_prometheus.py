@@ -20,7 +20,7 @@ from gpuscale.exporter.collector import Extras
 from gpuscale.exposition.parse import parse_text
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.families import FamilyOptions
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.metricsapi.paths import CustomTarget

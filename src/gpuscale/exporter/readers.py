@@ -106,7 +106,7 @@ def _source(settings: ExporterSettings, fields: frozenset[str], node: str) -> Gp
 
 def _simulated(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
     from gpuscale.exporter.pattern import wave
-    from gpuscale.gpu.models import MODELS
+    from gpuscale.gpu.model_table import MODELS
     from gpuscale.gpu.simulated import SimulatedReader
 
     model = MODELS[source.model]

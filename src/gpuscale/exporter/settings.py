@@ -13,7 +13,8 @@ from gpuscale.exporter.counters_file import Mode
 from gpuscale.exporter.devices import DeviceSelection, parse_devices
 from gpuscale.exporter.flags import FLAGS, Flag
 from gpuscale.gpu.families import FamilyOptions
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
+from gpuscale.gpu.models import expected_models, find_model
 from gpuscale.gpu.names import Names
 from gpuscale.gpu.styles import Style
 
@@ -285,15 +286,16 @@ def parse_gpu_source(text: str) -> GpuSource:
 
 def _simulated(rest: str) -> GpuSource:
     model, _, count_text = rest.partition(":")
-    model = model or DEFAULT_MODEL
-    if model not in MODELS:
-        raise ValueError(f"found the model {model!r}, expected one of: {', '.join(MODELS)}")
+    known = find_model(model or DEFAULT_MODEL, MODELS.values())
+    if known is None:
+        expected = expected_models(model, MODELS.values())
+        raise ValueError(f"found the model {model!r}, expected {expected}")
     if not count_text:
-        return GpuSource("simulated", model)
+        return GpuSource("simulated", known.name)
     count = int(count_text) if re.fullmatch(r"[0-9]{1,4}", count_text) else 0
     if not 1 <= count <= MAX_SIMULATED_GPUS:
         raise ValueError(f"found {count_text!r} GPUs, expected 1 to {MAX_SIMULATED_GPUS}")
-    return GpuSource("simulated", model, count)
+    return GpuSource("simulated", known.name, count)
 
 
 def _boolean(text: str) -> bool:

@@ -18,8 +18,9 @@ from types import MappingProxyType
 from uuid import UUID
 
 from gpuscale.core.streams import stream
+from gpuscale.gpu.amd.sources import DCGM_FIXED, DCGM_SOURCES
 from gpuscale.gpu.fields import FIELDS, Field
-from gpuscale.gpu.models import GpuModel
+from gpuscale.gpu.models import GpuModel, Vendor
 from gpuscale.gpu.reader import CallStats
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
@@ -54,6 +55,7 @@ _NOISE_LENGTH = 256
 _FIRST_BUS = 0x1A
 _BUS_STEP = 13
 _GPUS_PER_DOMAIN = 16
+_DRIVERS: Mapping[Vendor, str] = {"NVIDIA": "570.86.15", "AMD": "6.12.12"}
 LOST = "the GPU is lost"
 """The reason that every field of a lost GPU is absent for."""
 
@@ -121,7 +123,7 @@ class SimulatedReader:
         work: what the GPUs were doing, asked for once or twice a reading.
         window_ms: how long the time is that utilisation and power are means of.
         fields: compute only these; all that are simulated when None.
-        driver_version: what the label of that name says.
+        driver_version: what the label of that name says; one of the vendor's when None.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class SimulatedReader:
         window_ms: int = 1000,
         *,
         fields: frozenset[str] | None = None,
-        driver_version: str = "570.86.15",
+        driver_version: str | None = None,
     ) -> None:
         self._model = model
         self._work = work
@@ -143,7 +145,7 @@ class SimulatedReader:
         asked = tuple(name for name in FIELDS if fields is None or name in fields)
         fixed = {
             **_fixed_values(model),
-            "DCGM_FI_DRIVER_VERSION": driver_version,
+            "DCGM_FI_DRIVER_VERSION": driver_version or _DRIVERS[model.vendor],
             "DCGM_FI_DEV_COUNT": count,
         }
         missing = {name: reason for name in asked if (reason := _why_absent(FIELDS[name], model))}
@@ -388,9 +390,13 @@ def _fixed_values(model: GpuModel) -> dict[str, int | float | str]:
         "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": limit,
         "DCGM_FI_DEV_FB_TOTAL": model.memory_mib,
         "DCGM_FI_DEV_FB_RESERVED": model.reserved_mib,
+        "DCGM_FI_DEV_MIG_MODE": 0,
+        "DCGM_FI_DEV_MIG_MAX_SLICES": model.mig_slices,
     }
 
 
+_OF_AMD_SMI = frozenset(DCGM_SOURCES) | frozenset(DCGM_FIXED)
+"""What the reader of real AMD GPUs serves under DCGM's names."""
 _ALWAYS_SIMULATED = frozenset({"DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_COUNT"})
 
 
@@ -404,6 +410,10 @@ def _why_absent(field: Field, model: GpuModel) -> str | None:
 
 
 def _what_it_lacks(field: Field, model: GpuModel) -> str | None:
+    if model.vendor == "AMD" and field.name not in _OF_AMD_SMI:
+        return "such value in AMD SMI"
+    if field.name.startswith("DCGM_FI_DEV_MIG_") and not model.mig_slices:
+        return "MIG"
     if field.is_profiling and not model.has_profiling:
         return "profiling counters"
     if "NVLINK" in field.name and not model.has_nvlink:

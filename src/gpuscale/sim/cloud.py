@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.streams import name_suffix
+from gpuscale.gpu.models import GpuModel
 from gpuscale.nodes.autoscale import AutoscalerState, PoolNode, autoscale
 from gpuscale.nodes.pools import AutoscalerSettings, NodePool, ScaleDown, ScaleUp
 from gpuscale.objects.pods import Pod
@@ -17,7 +18,7 @@ class CloudPool:
     """A node pool, and what the provider makes its nodes of."""
 
     pool: NodePool
-    gpu_model: str
+    gpu_model: GpuModel
     gpus: int
     provisioning_ms: int
     price_per_hour: float | None

@@ -74,6 +74,30 @@ class NodeAutoscaler(Model):
     delay_after_add: Milliseconds = 600_000
 
 
+class GpuModelSpec(Model):
+    """A GPU model that is not known, or is to be another than it is."""
+
+    name: str = Field(min_length=1, max_length=64)
+    """What pools call it; it becomes the label `modelName`."""
+    vendor: Literal["NVIDIA", "AMD"] = "NVIDIA"
+    """Gives the resource that pods ask for: `nvidia.com/gpu` or `amd.com/gpu`."""
+    memory_gib: float = Field(gt=0, le=16_384)
+    power_watts: float = Field(default=300.0, gt=0, le=100_000)
+    """The power limit."""
+    idle_watts: float | None = Field(default=None, ge=0)
+    """What it draws while it does nothing; absent: a tenth of the limit."""
+    sm_clock_mhz: int = Field(default=1_500, ge=1, le=100_000)
+    """Top clock of the multiprocessors."""
+    memory_clock_mhz: int = Field(default=1_500, ge=1, le=100_000)
+
+    @model_validator(mode="after")
+    def _idle_below_limit(self) -> "GpuModelSpec":
+        if self.idle_watts is not None and self.idle_watts >= self.power_watts:
+            found = f"found idleWatts {self.idle_watts:g} with powerWatts {self.power_watts:g}"
+            raise ValueError(f"{found}, expected less at idle than at the limit")
+        return self
+
+
 class NodePoolSpec(Model):
     """A pool of equal GPU nodes."""
 
@@ -81,7 +105,7 @@ class NodePoolSpec(Model):
     provider: Literal["aks", "eks", "ack", "gke", "generic"] = "generic"
     instance_type: str = ""
     gpu_model: str
-    """Marketing name, such as `Tesla T4`; it gives memory, clocks and power."""
+    """A known model, such as `Tesla T4` or `l40s`, or one of `gpuModels`; gives memory, clocks and power."""
     gpus: int = Field(ge=1, le=16)
     """GPUs per node."""
     min: int = Field(ge=0, le=1000)
@@ -280,6 +304,8 @@ class ScenarioSpec(Model):
     """A dcgm-exporter counters CSV; absent: the default list."""
     pipeline: Pipeline = Pipeline()
     node_autoscaler: NodeAutoscaler = NodeAutoscaler()
+    gpu_models: tuple[GpuModelSpec, ...] = ()
+    """Models that are described here; they go before known ones of the same name."""
     node_pools: tuple[NodePoolSpec, ...] = Field(min_length=1)
     workloads: tuple[Workload, ...] = ()
 

@@ -11,7 +11,8 @@ from gpuscale.core.documents import Document, Path, load_documents
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
 from gpuscale.core.quantity import Quantity, parse_quantity
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, Counter, load_counters
-from gpuscale.gpu.models import MODELS, GpuModel
+from gpuscale.gpu.model_table import MODELS
+from gpuscale.gpu.models import PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.nodes.pools import AutoscalerSettings, NodePool
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.manifests import KubernetesObject, load_manifests
@@ -71,8 +72,6 @@ class Setup:
     scan_interval_ms: int
     autoscaler: AutoscalerSettings
     pools: tuple[CloudPool, ...]
-    models: Mapping[str, GpuModel]
-    """By pool."""
     currency: str
     """Of all prices."""
     deployments: tuple[Deployment, ...]
@@ -140,7 +139,6 @@ class _Resolver:
                 delay_after_add_ms=autoscaler.delay_after_add,
             ),
             pools=pools,
-            models={pool.name: MODELS[pool.gpu_model] for pool in self._spec.node_pools},
             currency=currency,
             deployments=deployments,
             services=(*(o for o in objects if isinstance(o, Service)), self._agent_service()),
@@ -218,6 +216,12 @@ class _Resolver:
         return DEFAULT_COUNTERS
 
     def _pools(self) -> tuple[CloudPool, ...]:
+        described = tuple(map(_described_model, self._spec.gpu_models))
+        for index, model in enumerate(described):
+            if find_model(model.name, described[:index]) is not None:
+                where: Path = ("gpuModels", index, "name")
+                self._note(where, "each model's name once", found=repr(model.name))
+        models = (*described, *MODELS.values())
         pools: list[CloudPool] = []
         seen: set[str] = set()
         for index, pool in enumerate(self._spec.node_pools):
@@ -225,10 +229,13 @@ class _Resolver:
             if pool.name in seen:
                 self._note((*path, "name"), "each pool's name once", found=repr(pool.name))
             seen.add(pool.name)
-            if pool.gpu_model not in MODELS:
-                known = "one of " + ", ".join(sorted(MODELS))
-                self._note((*path, "gpuModel"), known, found=repr(pool.gpu_model))
-            pools.append(self._pool(pool, path))
+            found = find_model(pool.gpu_model, models)
+            if found is None:
+                expected = expected_models(pool.gpu_model, models)
+                is_list = expected.startswith("one of")
+                fix = "others can be described in spec.gpuModels" if is_list else None
+                self._note((*path, "gpuModel"), expected, found=repr(pool.gpu_model), fix=fix)
+            pools.append(self._pool(pool, found or models[0], path))
         return tuple(pools)
 
     def _currency(self) -> str:
@@ -246,13 +253,12 @@ class _Resolver:
                 self._note(path, expected, found=repr(other))
         return currency
 
-    def _pool(self, pool: spec.NodePoolSpec, path: Path) -> CloudPool:
-        resource = "amd.com/gpu" if "AMD" in pool.gpu_model else "nvidia.com/gpu"
+    def _pool(self, pool: spec.NodePoolSpec, model: GpuModel, path: Path) -> CloudPool:
         allocatable = {
             "cpu": self._quantity(pool.cpu, (*path, "cpu")),
             "memory": self._quantity(pool.memory, (*path, "memory")),
             "pods": parse_quantity(110),
-            resource: parse_quantity(pool.gpus),
+            model.resource: parse_quantity(pool.gpus),
         }
         labels = dict(pool.labels)
         if pool.instance_type:
@@ -260,7 +266,7 @@ class _Resolver:
         taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in pool.taints)
         return CloudPool(
             NodePool(pool.name, pool.min, pool.max, allocatable, labels, taints),
-            pool.gpu_model,
+            model,
             pool.gpus,
             pool.provisioning_time,
             pool.price_per_hour,
@@ -349,6 +355,30 @@ class _Resolver:
 
 def _key(name: str) -> str:
     return name if "/" in name else f"default/{name}"
+
+
+def _described_model(model: spec.GpuModelSpec) -> GpuModel:
+    """Return a described model; what the scenario can't say is typical of a server's card."""
+    memory_mib = round(model.memory_gib * 1024)
+    idle_w = model.power_watts / 10 if model.idle_watts is None else model.idle_watts
+    return GpuModel(
+        name=model.name,
+        vendor=model.vendor,
+        memory_mib=memory_mib,
+        reserved_mib=memory_mib // 100 if model.vendor == "NVIDIA" else 0,
+        idle_power_w=idle_w,
+        max_power_w=model.power_watts,
+        idle_sm_clock_mhz=min(210, model.sm_clock_mhz),
+        max_sm_clock_mhz=model.sm_clock_mhz,
+        idle_memory_clock_mhz=min(405, model.memory_clock_mhz),
+        memory_clock_mhz=model.memory_clock_mhz,
+        idle_temp_c=32,
+        max_temp_c=75,
+        thermal_time_constant_s=45,
+        pcie_bytes_per_s=PCIE_4,
+        has_profiling=model.vendor == "NVIDIA",
+        has_row_remapping=model.vendor == "NVIDIA",
+    )
 
 
 def _service(key: str, workload: spec.ServiceWorkload, load: Load, gpus: int) -> ServiceSetup:

@@ -256,7 +256,7 @@ class Site(ABC):
         return sum(1 for pod in pods if pod.status.ready)
 
     def _node_joined(self, name: str, pool: CloudPool) -> None:
-        self.gpus.join(name, self.setup.models[pool.pool.name], pool.gpus)
+        self.gpus.join(name, pool.gpu_model, pool.gpus)
         self.cluster.add_pod(self._agent_pod(name))
         self.node_joined(name, pool)
 

@@ -9,7 +9,7 @@ from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.collector import LEFT_OUT, Collector
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, load_counters
 from gpuscale.gpu.families import FamilyOptions
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 

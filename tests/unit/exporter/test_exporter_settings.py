@@ -18,7 +18,7 @@ from gpuscale.exporter.readers import (
 )
 from gpuscale.exporter.settings import GpuSource, parse_gpu_source, read_settings
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.readings import GpuIdentity, GpuInstance
 from gpuscale.gpu.simulated import SimulatedReader
 

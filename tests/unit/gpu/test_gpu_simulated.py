@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.amd.sources import DCGM_FIXED, DCGM_SOURCES
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.simulated import LOST, POWER_NOISE_RATIO, GpuWork, SimulatedReader
 
 T4 = MODELS["Tesla T4"]
@@ -141,6 +142,17 @@ def test_profiling_fields_are_ratios_of_the_work():
         ("Tesla T4", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "Tesla T4 has no row remapping"),
         ("NVIDIA H200", "DCGM_FI_DEV_RETIRED_SBE", "NVIDIA H200 has no page retirement"),
         ("NVIDIA H200", "DCGM_FI_DEV_FAN_SPEED", "not simulated"),
+        ("NVIDIA L40S", "DCGM_FI_DEV_MIG_MAX_SLICES", "NVIDIA L40S has no MIG"),
+        (
+            "AMD Instinct MI300X",
+            "DCGM_FI_DEV_POWER_MGMT_LIMIT",
+            "AMD Instinct MI300X has no such value in AMD SMI",
+        ),
+        (
+            "AMD Instinct MI300X",
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+            "AMD Instinct MI300X has no such value in AMD SMI",
+        ),
     ],
 )
 def test_what_a_model_lacks_is_absent_with_a_reason(model, field, reason):
@@ -152,6 +164,14 @@ def test_what_a_model_lacks_is_absent_with_a_reason(model, field, reason):
 @pytest.mark.parametrize("model", ["Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA L4"])
 def test_volta_and_newer_have_profiling_fields(model):
     assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" in values(work(), model=MODELS[model])
+
+
+def test_an_amd_gpu_serves_what_the_reader_of_real_ones_does():
+    read = values(work(busy=0.5), model=MODELS["AMD Instinct MI300X"])
+    assert read["DCGM_FI_DEV_GPU_UTIL"] == 50
+    assert read["DCGM_FI_DEV_FB_TOTAL"] == 196_592
+    assert read["DCGM_FI_DEV_NAME"] == "AMD Instinct MI300X"
+    assert read.keys() <= DCGM_SOURCES.keys() | DCGM_FIXED.keys()
 
 
 def test_only_the_fields_asked_for_are_computed():

@@ -4,7 +4,7 @@ from gpuscale.exposition.write import render_text
 from gpuscale.gpu.amd.families import amd_families, amd_family_meanings
 from gpuscale.gpu.amd.reader import AmdReader
 from gpuscale.gpu.families import FamilyOptions
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import SimulatedReader
 from gpuscale.testing.amdsmi import StandInAmdSmi, StandInGpu, stand_in_process

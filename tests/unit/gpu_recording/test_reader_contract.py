@@ -7,7 +7,7 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.gpu.amd.reader import AmdReader
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.recording import Recorder, RecordingReader, ReplayReader
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader

@@ -10,7 +10,7 @@ import pytest
 
 from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError, UsageError
 from gpuscale.gpu import recording
-from gpuscale.gpu.models import MODELS
+from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading, ProcessReading
 from gpuscale.gpu.recording import Recorder, RecordingReader, ReplayReader, read_recording
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
