@@ -268,6 +268,7 @@ async def _detected(client: "WritingClient") -> "Detected":
     from gpuscale.install.cluster.detect import detect
 
     async with client:
+        await client.check_ready()
         return await detect(client)
 
 

@@ -152,6 +152,7 @@ async def _prepared(
     from gpuscale.install.render import Inputs, needs_certificate, render
 
     async with open_client(cluster) as client:
+        await client.check_ready()
         if adapts:
             values = await _fitted(values, client)
         if fault := await image_fault(client, values):
@@ -190,6 +191,7 @@ async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list
     from gpuscale.install.cluster.remove import Remover
 
     async with open_client(cluster) as client:
+        await client.check_ready()
         return await Remover(client, WallClock(), _tell, wait_s).remove(name)
 
 

@@ -23,6 +23,7 @@ from gpuscale.objects.fields import Fields
 
 _PAGE = "500"
 _NOT_FOUND = 404
+_FORBIDDEN = 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,19 @@ class Gatherer:
         """Return what there is to see.
 
         Raises:
-            ApiUnreachableError: the API server does not answer at all.
-            ApiStatusError: it does not let us ask which APIs it has.
+            ApiUnreachableError: the API server does not answer, or is not ready.
+            ApiStatusError: it does not accept us, or lets us see nothing at all.
         """
+        await self._client.check_ready()
         autoscaling = await self._client.get("/apis/autoscaling")
         versions = [each["groupVersion"] for each in autoscaling.get("versions") or ()]
         looks = {kind.plural: await self._list(kind) for kind in KINDS}
+        if all(look.fault for look in looks.values()):
+            fault = looks[KINDS[0].plural].fault
+            raise ApiStatusError(
+                _FORBIDDEN,
+                f"{fault}; nor may it see anything else: give it the role in docs/doctor.md",
+            )
         seen = Snapshot(self._clock.now_ms(), versions, looks)
         agents = AgentReader(self._client, self._settings.agent_urls)
         prometheus = PrometheusReader(self._client, self._settings.prometheus_url)

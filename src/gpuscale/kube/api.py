@@ -15,7 +15,7 @@ from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.connection import METADATA_ONLY, JsonObject, KubeConnection
+from gpuscale.kube.connection import METADATA_ONLY, OUTSIDE_FAULTS, JsonObject, KubeConnection
 from gpuscale.kube.errors import ApiUnreachableError
 from gpuscale.kube.kubeconfig import SERVICE_ACCOUNT
 
@@ -62,9 +62,8 @@ class ApiClient(KubeConnection):
                 return self._object(path, received)
         except LightkubeConfigError as error:
             raise ApiUnreachableError(f"{self._who()}: {error}") from error
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise ApiUnreachableError(f"{self._who()} can't be reached: {reason}") from error
+        except OUTSIDE_FAULTS as error:
+            raise self.unreachable(error) from error
 
 
 class MetadataClient(ApiClient):

@@ -16,6 +16,7 @@ from lightkube.config.models import User
 from gpuscale.core.documents import load_documents
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.core.spelling import closest
+from gpuscale.kube.json_values import mapping_of
 from gpuscale.kube.settings import KubeSettings
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -39,6 +40,17 @@ class ClusterName:
 
     def __str__(self) -> str:
         return f"{self.server}, context {self.context}" if self.context else self.server
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One context of a kubeconfig, or a pod's service account: where the API server is, and who we are."""
+
+    config: SingleConfig
+    cluster: Mapping[str, Any]
+    """Its section as it stands in the file; empty in a pod."""
+    user: Mapping[str, Any]
+    """Its section as it stands in the file; empty in a pod."""
 
 
 def find_kubeconfigs(named: Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
@@ -74,13 +86,14 @@ def find_kubeconfigs(named: Path | None, environment: Mapping[str, str]) -> tupl
     )
 
 
-def read_kubeconfig(settings: KubeSettings) -> SingleConfig:
+def read_kubeconfig(settings: KubeSettings) -> Access:
     """Return the context that settings name.
 
     Raises:
         UsageError: there is no usable kubeconfig or service account.
         ConfigError: the kubeconfig is no YAML.
     """
+    data: Mapping[str, Any] = {}
     try:
         if settings.kubeconfig is None:
             config = KubeConfig.from_service_account(str(SERVICE_ACCOUNT)).get()
@@ -95,7 +108,11 @@ def read_kubeconfig(settings: KubeSettings) -> SingleConfig:
         raise UsageError(_message(settings, error)) from error
     if config is None:
         raise UsageError(_message(settings, ValueError("it names no context")))
-    return config if config.user is not None else config._replace(user=User())
+    cluster = _section(data, "cluster", config.context.cluster)
+    user = _section(data, "user", config.context.user)
+    return Access(
+        config if config.user is not None else config._replace(user=User()), cluster, user
+    )
 
 
 def cluster_name(settings: KubeSettings) -> ClusterName:
@@ -105,7 +122,7 @@ def cluster_name(settings: KubeSettings) -> ClusterName:
         UsageError: there is no usable kubeconfig or service account.
         ConfigError: the kubeconfig is no YAML.
     """
-    config = read_kubeconfig(settings)
+    config = read_kubeconfig(settings).config
     context = config.context_name if settings.kubeconfig is not None else ""
     return ClusterName(config.cluster.server, context, config.namespace)
 
@@ -146,8 +163,10 @@ def _absolute(data: dict[str, Any], folder: Path) -> dict[str, Any]:
             fields = entry.get(kind) if isinstance(entry, dict) else None
             if not isinstance(fields, dict):
                 continue
+            for field in [name for name, value in fields.items() if value in ("", None)]:
+                del fields[field]  # as if it were not there; an empty token is none
             for field in _PATHS[kind]:
-                if isinstance(fields.get(field), str) and fields[field]:
+                if isinstance(fields.get(field), str):
                     fields[field] = str((folder / fields[field]).absolute())
             program = fields.get("exec")
             command = program.get("command") if isinstance(program, dict) else None
@@ -155,6 +174,15 @@ def _absolute(data: dict[str, Any], folder: Path) -> dict[str, Any]:
             if isinstance(program, dict) and isinstance(command, str) and os.sep in command:
                 program["command"] = str((folder / command).absolute())
     return data
+
+
+def _section(data: Mapping[str, Any], kind: str, name: str | None) -> Mapping[str, Any]:
+    """Return what a kubeconfig says of a cluster or user; empty where there is none of that name."""
+    entries = data.get(f"{kind}s")
+    for entry in entries if isinstance(entries, list) else ():
+        if name is not None and _name(entry) == name:
+            return mapping_of(entry.get(kind))
+    return {}
 
 
 def _name(entry: object) -> object:

@@ -74,6 +74,7 @@ async def clean(target: Target) -> tuple[str, ...]:
     """
     async with WritingClient(target.cluster) as client:
         check_named(target, client.server)
+        await client.check_ready()
         return await Cleaner(client, any_rehearsal()).remove()
 
 
@@ -130,6 +131,7 @@ class Rehearsal:
         async with WritingClient(self._target.cluster) as client:
             check_named(self._target, client.server)
             check_reachable(self._target, client.server)
+            await client.check_ready()
             port = free_port(self._target)
             await check_free(client, self._namespaces, group_versions(self._setup))
             self._announce(Announcement(self._mark.id, client.server, self._namespaces))

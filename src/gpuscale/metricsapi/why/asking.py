@@ -55,6 +55,7 @@ async def ask_cluster(cluster: KubeSettings, path: str) -> Document:
 
     plain, _, query = path.partition("?")
     async with KubeConnection(cluster) as connection:
+        await connection.check_ready()
         answer = await connection.get(plain, dict(URL(f"?{query}").query))
     return _checked(answer)
 
