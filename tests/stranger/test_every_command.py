@@ -80,7 +80,7 @@ CASES = {
         (["doctor", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
         (["doctor"], 2, "found no kubeconfig"),
     ],
-    "init": [(["init", *INIT, "-o", "-"], 0, "provider: eks")],
+    "init": [(["init", *INIT, "-o", "yaml"], 0, "provider: eks")],
     "render": [(["render", "values.yaml"], 0, "kind: HorizontalPodAutoscaler")],
     "install": [
         (["install", "values.yaml", "--kubeconfig", "kubeconfig", "--yes"], 1, CAN_NOT_LOOK),
