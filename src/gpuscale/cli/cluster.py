@@ -80,26 +80,41 @@ def kubectl_options(kubeconfig: Path | None, context: str | None) -> str:
     return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given if value)
 
 
-def confirm_write(settings: "KubeSettings", what: str, *, yes: bool) -> None:
-    """Show which cluster is about to be changed, and go on only if that is meant.
+def show_cluster(settings: "KubeSettings") -> None:
+    """Say on standard error which cluster a command is about.
+
+    Raises:
+        UsageError, ConfigError: there is no usable kubeconfig.
+    """
+    from gpuscale.kube.kubeconfig import cluster_name
+
+    print(f"gpuscale: cluster {cluster_name(settings)}", file=sys.stderr, flush=True)
+
+
+def check_can_ask(what: str, *, yes: bool) -> None:
+    """Return if `confirm` has somebody to ask, or need not; for commands that do other work first.
+
+    Raises:
+        UsageError: there is no terminal to ask at.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise UsageError(f"found no terminal to ask at before it may {what}; add --yes")
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Go on with a change of a cluster only if that is meant.
 
     Args:
-        settings: lead to the cluster.
         what: the change, as a verb in the imperative: `install gpuscale`.
         yes: whether it was confirmed on the command line.
 
     Raises:
-        UsageError: there is no usable kubeconfig, or no terminal to ask at.
+        UsageError: there is no terminal to ask at.
         typer.Exit: with code 1, the answer is no.
     """
-    from gpuscale.kube.kubeconfig import cluster_name
-
-    name = cluster_name(settings)
-    print(f"gpuscale: cluster {name}", file=sys.stderr)
+    check_can_ask(what, yes=yes)
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise UsageError(f"found no terminal to ask at before it may {what}; add --yes")
     sys.stdout.flush()
     if not typer.confirm(f"{what[0].upper()}{what[1:]}?", default=False, err=True):
         print("gpuscale: nothing was changed", file=sys.stderr)

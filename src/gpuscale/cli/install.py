@@ -14,9 +14,11 @@ from gpuscale.cli.cluster import (
     Context,
     Kubeconfig,
     Yes,
+    check_can_ask,
     cluster_settings,
-    confirm_write,
+    confirm,
     kubectl_options,
+    show_cluster,
 )
 from gpuscale.cli.render import read_values
 from gpuscale.cli.texts import Output, print_document
@@ -89,9 +91,12 @@ def install(
         wait_s=_seconds(timeout),
     )
     name = values.metadata.name
+    if not settings.is_dry_run:
+        check_can_ask(f"install {name}", yes=yes)
+    show_cluster(cluster)
     objects = _run(_prepared(values, cluster, adapts=adapt))
     if not settings.is_dry_run:
-        confirm_write(cluster, f"install {name}", yes=yes)
+        confirm(f"install {name}", yes=yes)
     changes = _run(_install(name, objects, settings, cluster))
     if output is not Output.TEXT:
         document = {"installation": name, "dryRun": settings.is_dry_run}
@@ -127,7 +132,8 @@ def uninstall(
     """
     wait_s = _seconds(timeout)
     cluster = cluster_settings(kubeconfig, context)
-    confirm_write(cluster, f"uninstall {name}", yes=yes)
+    show_cluster(cluster)
+    confirm(f"uninstall {name}", yes=yes)
     changes = _run(_uninstall(name, cluster, wait_s))
     if output is not Output.TEXT:
         print_document({"installation": name, "changes": _documents(changes)}, output)
