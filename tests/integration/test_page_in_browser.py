@@ -145,7 +145,7 @@ async def test_page_shows_the_numbers_of_the_state(open_page, served):
     await expect(stage(page, "value")).to_have_text(rounded(served.run.value, "0.1"))
     await expect(stage(page, "value", "target")).to_have_text("target 20")
     await expect(stage(page, "value", "note")).to_have_text(
-        f"{rounded(served.run.value / 20, '0.01')} times the target"
+        f"{served.run.value / 20:.3g} times the target"
     )
     await expect(page.locator('[data-part="facts"]')).to_contain_text(hpa["targets"])
     await expect(stage(page, "gpus")).to_have_text(f"{sum(utils) / len(utils):.1f}%")

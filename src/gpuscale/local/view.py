@@ -21,7 +21,7 @@ _FACTORS = (1, 2, 4, 8)
 _SAMPLES = 200
 """Moments at which a scenario's load is looked at to find its largest rate."""
 _MAX_RATE = 1e6
-_SUM_MS = 30_000
+_SUM_MS = 10_000
 """Scenario time between two looks at a whole run, which may have 200,000 events."""
 
 

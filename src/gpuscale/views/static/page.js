@@ -230,7 +230,7 @@ function drawGpuStage() {
 function drawValueStage(hpa) {
   const metrics = hpa?.metrics ?? [];
   const { value, target, ratio, unit } = metrics[0] ?? {};
-  const share = isNumber(ratio) ? `${number(ratio)} times the target` : isNumber(value) ? "" : "no value";
+  const share = isNumber(ratio) ? `${ratio.toLocaleString("en", { maximumSignificantDigits: 3 })} times the target` : isNumber(value) ? "" : "no value";
   const note = !hpa ? "no HPA" : metrics.length === 0 ? "no metric" : metrics.length > 1 ? `${share || "no ratio"} · first of ${metrics.length} metrics` : share;
   drawStage("value", {
     value: isNumber(value) ? amount(value, unit) : metrics.length ? "unknown" : NO_DATA,
