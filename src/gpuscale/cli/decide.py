@@ -33,7 +33,7 @@ def decide(
 
     Example:  gpuscale decide why.yaml
     """
-    from gpuscale.hpa.answers import could_decide
+    from gpuscale.hpa.conditions import could_decide
     from gpuscale.hpa.documents import decide_request
 
     requests = _requests(files)

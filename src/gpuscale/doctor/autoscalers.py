@@ -17,7 +17,7 @@ from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot, Value
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
 from gpuscale.kube.api import ApiClient
 from gpuscale.kube.errors import ApiStatusError
-from gpuscale.metricsapi.groups import CUSTOM_GROUP
+from gpuscale.metricsapi.groups import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.metricsapi.why.page import PARAMETER
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec, ObjectMetric
 from gpuscale.objects.manifests import read_manifest
@@ -79,7 +79,7 @@ class HpaReader:
         command = metric_command(spec, namespace, selector)
         if group_of(spec) is None:
             return MetricLook(spec, command)
-        allowed, denied_why = await self._review(spec, namespace)
+        allowed, denied_why = await controller_may_read(self._client, spec, namespace)
         path, params = metric_path(spec, namespace, selector, self._custom)
         try:
             values = _values(await self._client.get(path, params))
@@ -97,23 +97,30 @@ class HpaReader:
             return None
         return answer if answer.get("kind") == "MetricExplanation" else None
 
-    async def _review(self, spec: MetricSpec, namespace: str) -> tuple[bool | None, str]:
-        account_namespace, account = HPA_ACCOUNT
-        groups = ["serviceaccounts", f"serviceaccounts:{account_namespace}", "authenticated"]
-        question = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": f"system:serviceaccount:{account_namespace}:{account}",
-                "groups": [f"system:{group}" for group in groups],
-                "resourceAttributes": {"namespace": namespace, **_attributes(spec)},
-            },
-        }
-        try:
-            status = (await self._client.ask(_REVIEWS, question)).get("status") or {}
-        except GpuscaleError:
-            return None, ""
-        return status.get("allowed") is True, str(status.get("reason") or "")
+
+async def controller_may_read(
+    client: ApiClient, spec: MetricSpec, namespace: str
+) -> tuple[bool | None, str]:
+    """Return whether the HPA controller may read a metric, and the API server's reason.
+
+    None where the client may not ask that.
+    """
+    account_namespace, account = HPA_ACCOUNT
+    groups = ["serviceaccounts", f"serviceaccounts:{account_namespace}", "authenticated"]
+    question = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{account_namespace}:{account}",
+            "groups": [f"system:{group}" for group in groups],
+            "resourceAttributes": {"namespace": namespace, **metric_attributes(spec)},
+        },
+    }
+    try:
+        status = (await client.ask(_REVIEWS, question)).get("status") or {}
+    except GpuscaleError:
+        return None, ""
+    return status.get("allowed") is True, str(status.get("reason") or "")
 
 
 def _hpa(item: Mapping[str, Any]) -> HorizontalPodAutoscaler | None:
@@ -125,8 +132,11 @@ def _hpa(item: Mapping[str, Any]) -> HorizontalPodAutoscaler | None:
     return found if isinstance(found, HorizontalPodAutoscaler) else None
 
 
-def _attributes(spec: MetricSpec) -> dict[str, str]:
-    group = group_of(spec) or ""
+def metric_attributes(spec: MetricSpec) -> dict[str, str]:
+    """Return what an access review calls the reading of a metric."""
+    group = group_of(spec)
+    if group is None:
+        return {"group": RESOURCE_GROUP, "version": "v1beta1", "verb": "list", "resource": "pods"}
     if group != CUSTOM_GROUP:
         return {"group": group, "version": "v1beta1", "verb": "list", "resource": spec.name}
     resource, name = "pods", "*"

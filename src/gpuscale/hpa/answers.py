@@ -1,38 +1,64 @@
 """A decision as the plain data that `gpuscale decide --output json` prints."""
 
-from gpuscale.core.quantity import Quantity
-from gpuscale.hpa.conditions import SCALING_ACTIVE
-from gpuscale.hpa.documents import DecisionRequest
-from gpuscale.hpa.types import Decision, Event, MetricStatus
+from collections.abc import Iterable
 
-_GAVE_UP = "FailedComputeMetricsReplicas"
+from gpuscale.core.quantity import Quantity
+from gpuscale.hpa.comparison import differences
+from gpuscale.hpa.documents import DecisionRequest
+from gpuscale.hpa.reported import ReportedStatus
+from gpuscale.hpa.types import Condition, Decision, Event, MetricStatus
+
+_GAVE_UP = frozenset({"FailedComputeMetricsReplicas", "FailedGetScale"})
+"""Warnings that end a sync without a count."""
 
 
 def answer(request: DecisionRequest, decision: Decision) -> dict[str, object]:
-    """Return the answer to a document; what is not known is None."""
+    """Return the answer to a document; what is not known is None.
+
+    `name`, `status` and `unknown` are there only where the document has them.
+    """
     event = deciding_event(decision)
-    return {
-        "desiredReplicas": decision.desired_replicas,
-        "conditions": [
-            {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
-            for c in decision.conditions
-        ],
+    found: dict[str, object] = {"name": request.name} if request.name else {}
+    found |= {
+        "desiredReplicas": None if request.scale_error else decision.desired_replicas,
+        "conditions": _conditions(decision.conditions),
         "metrics": [_metric(status) for status in decision.metrics],
         "event": None if event is None else {"reason": event.reason, "message": event.message},
         "explanation": [*request.notes, *decision.explanation],
     }
+    if request.reported is not None:
+        found["status"] = _status(request.reported, request, decision)
+    if request.unknown:
+        found["unknown"] = list(request.unknown)
+    return found
 
 
-def could_decide(decision: Decision) -> bool:
-    """Return whether the controller knows how many replicas there should be."""
-    return decision.rescale or not any(
-        c.type == SCALING_ACTIVE and c.status == "False" for c in decision.conditions
-    )
+def _conditions(conditions: Iterable[Condition]) -> list[dict[str, object]]:
+    return [
+        {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+        for c in conditions
+    ]
+
+
+def _status(
+    reported: ReportedStatus, request: DecisionRequest, decision: Decision
+) -> dict[str, object]:
+    """Return what the cluster's controller wrote, and where that is not what was decided."""
+    return {
+        "currentReplicas": reported.current_replicas,
+        "desiredReplicas": reported.desired_replicas,
+        "lastScaleTime": reported.last_scale_time or None,
+        "conditions": _conditions(reported.conditions),
+        "differences": [
+            {"field": d.field, "reported": d.reported, "decided": d.decided, "why": d.why}
+            for d in differences(request, decision)
+        ],
+    }
 
 
 def deciding_event(decision: Decision) -> Event | None:
     """Return the event that ends the sync: the new size, or that no count could be computed."""
-    given_up = (warning for warning in decision.warnings if warning.reason == _GAVE_UP)
+    given_up = (warning for warning in decision.warnings if warning.reason in _GAVE_UP)
     return decision.event or next(given_up, None)
 
 

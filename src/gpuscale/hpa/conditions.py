@@ -6,12 +6,14 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (setConditio
 
 from dataclasses import dataclass, replace
 
-from gpuscale.hpa.types import Condition
+from gpuscale.hpa.types import Condition, Decision
 
 ABLE_TO_SCALE = "AbleToScale"
 SCALING_ACTIVE = "ScalingActive"
 SCALING_LIMITED = "ScalingLimited"
 SCALED_TO_ZERO = "ScaledToZero"
+_NEEDED = frozenset({ABLE_TO_SCALE, SCALING_ACTIVE})
+"""Each of these is False only where the controller has no count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,13 @@ def remove_condition(conditions: tuple[Condition, ...], kind: str) -> tuple[Cond
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     """Return whether there is a condition of this type, and it is True."""
     return any(c.type == kind and c.status == "True" for c in conditions)
+
+
+def could_decide(decision: Decision) -> bool:
+    """Return whether the controller knows how many replicas there should be."""
+    return decision.rescale or not any(
+        c.type in _NEEDED and c.status == "False" for c in decision.conditions
+    )
 
 
 SUCCEEDED_GET_SCALE = Verdict(

@@ -4,53 +4,46 @@ Ages are seconds before one moment that stands for now. Every fault of a documen
 only one of another kind is not looked into.
 """
 
-from collections.abc import Sequence
+import shlex
 from dataclasses import dataclass
 
 from gpuscale.core.documents import Document
 from gpuscale.core.errors import ConfigError
 from gpuscale.hpa.conditions import SCALED_TO_ZERO
-from gpuscale.hpa.decide import decide, needs_metrics
+from gpuscale.hpa.decide import decide, needs_metrics, scale_unreadable
 from gpuscale.hpa.document_fields import (
     MAX_SPAN_S,
     NOW_MS,
     measured_ms,
-    moment_ms,
     note_unknown,
-    requests,
     shown,
     whole_number,
 )
-from gpuscale.hpa.observed import metric_label, note_repeated, read_observed
+from gpuscale.hpa.documents_pods import read_pods, selected_pods, unknown_samples
+from gpuscale.hpa.observed import read_observed
+from gpuscale.hpa.reported import ReportedStatus, read_reported
+from gpuscale.hpa.selectors import selector_failure
 from gpuscale.hpa.types import (
     DEFAULT_SETTINGS,
     Condition,
-    ContainerInfo,
-    ContainerUsages,
     ControllerSettings,
     Decision,
     HpaState,
     Observation,
     PodInfo,
-    PodValues,
-    ReadyCondition,
     Recommendation,
     Scale,
     ScaleEvent,
 )
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, read_hpa
-from gpuscale.objects.pods import PodPhase
-from gpuscale.objects.selectors import Selector, parse_selector
 
 API_VERSION = "gpuscale.dev/v1alpha1"
 KIND = "Decision"
 MAX_TOLERANCE = 1000.0
 """Far beyond any dead band that still scales; keeps the arithmetic finite."""
 _HPA_VERSIONS = tuple(f"autoscaling/{version}" for version in ("v1", "v2beta1", "v2beta2", "v2"))
-_READY_TEXTS = ("True", "False", "Unknown")
-_LISTED = 3
-"""Names that a note spells out; of more it tells how many."""
+_HPA_KIND = "HorizontalPodAutoscaler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +62,16 @@ class DecisionRequest:
     settings: ControllerSettings
     notes: tuple[str, ...] = ()
     """A sentence for each thing in the document that may not be what its writer meant."""
+    name: str = ""
+    """`metadata.name` of the document."""
+    scale_error: str = ""
+    """Why the scale could not be read; empty where it was."""
+    selecting_hpas: tuple[str, ...] = ()
+    """Keys of all HPAs whose selector finds one of the pods; more than one stops each."""
+    unknown: tuple[str, ...] = ()
+    """A sentence for each thing that the controller knows and the writer of the document could not see."""
+    reported: ReportedStatus | None = None
+    """The status in the HPA's manifest, which decides nothing."""
 
     @property
     def is_first_sync(self) -> bool:
@@ -78,6 +81,8 @@ class DecisionRequest:
 
 def decide_request(request: DecisionRequest) -> Decision:
     """Return what the controller would do with what a document tells."""
+    if request.scale_error:
+        return _without_scale(request)
     return decide(
         request.hpa,
         request.scale,
@@ -86,6 +91,23 @@ def decide_request(request: DecisionRequest) -> Decision:
         request.state,
         NOW_MS,
         request.settings,
+        selecting_hpas=request.selecting_hpas,
+    )
+
+
+def _without_scale(request: DecisionRequest) -> Decision:
+    outcome = scale_unreadable(request.state, request.scale_error, NOW_MS)
+    count = request.scale.spec_replicas
+    return Decision(
+        current_replicas=count,
+        desired_replicas=count,
+        reason="",
+        event=None,
+        warnings=() if outcome.event is None else (outcome.event,),
+        metrics=(),
+        explanation=(f"The scale of the target can't be read: {request.scale_error}.",),
+        next_state=outcome.state,
+        state_before_write=outcome.state,
     )
 
 
@@ -97,36 +119,88 @@ def read_decision(document: Document) -> DecisionRequest:
     """
     fields = Fields(document, document.data)
     spec = _spec(fields)
+    name = _name(fields)
     settings = _settings(spec.child("config"))
     hpa = _hpa(spec, settings)
-    scale = _scale(spec)
+    reported = read_reported(spec.child("hpa"))
+    scale, scale_error = _scale(spec, reported)
     state = _state(spec)
-    pods = _pods(spec)
-    is_needed = hpa is None or needs_metrics(hpa, scale, state, settings)
+    pods = read_pods(spec)
+    selecting, unknown = spec.texts("selectingHpas"), spec.texts("unknown")
+    is_selected = not scale_error and selector_failure(scale.selector, selecting) is None
+    is_needed = is_selected and (hpa is None or needs_metrics(hpa, scale, state, settings))
     metrics = None if hpa is None else hpa.metrics
     observations = read_observed(spec, metrics, is_needed=is_needed)
     if fields.problems or hpa is None:
         raise ConfigError(*sorted(fields.problems, key=lambda problem: problem.line or 0))
-    selected, left_out = _selected(pods, scale.selector)
-    notes = (*left_out, *_unknown_samples(hpa, observations, selected))
-    place = f"{document.source}:{document.line()}"
-    return DecisionRequest(place, hpa, scale, selected, observations, state, settings, notes)
+    selected, left_out = selected_pods(pods, scale.selector)
+    return DecisionRequest(
+        place=f"{document.source}:{document.line()}",
+        hpa=hpa,
+        scale=scale,
+        pods=selected,
+        observations=observations,
+        state=state,
+        settings=settings,
+        notes=(*left_out, *unknown_samples(hpa, observations, selected)),
+        name=name,
+        scale_error=scale_error,
+        selecting_hpas=selecting,
+        unknown=unknown,
+        reported=reported,
+    )
 
 
 def _spec(fields: Fields) -> Fields:
     """Return the `spec` of a Decision; a document of another kind is refused before it is read."""
     fields.finish()
+    if fields.data.get("kind") == _HPA_KIND:
+        _refuse_hpa(fields)
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if fields.data.get(key) != expected:
             fields.note((key,), expected, found=shown(fields.data.get(key)))
     fields.finish()
-    note_unknown(fields, "apiVersion", "kind", "spec")
+    note_unknown(fields, "apiVersion", "kind", "metadata", "spec")
     if not isinstance(fields.data.get("spec"), dict):
         fields.child("spec", required=True)
         fields.finish()
     spec = fields.child("spec")
-    note_unknown(spec, "hpa", "scale", "pods", "observed", "history", "config")
+    note_unknown(
+        spec,
+        "hpa",
+        "scale",
+        "pods",
+        "selectingHpas",
+        "observed",
+        "history",
+        "config",
+        "unknown",
+    )
     return spec
+
+
+def _refuse_hpa(fields: Fields) -> None:
+    """Refuse an HPA's manifest with the two ways to go on."""
+    meta = Fields(fields.document, fields.data).child("metadata")
+    name, namespace = meta.text("name", "NAME"), meta.text("namespace")
+    where = f" -n {shlex.quote(namespace)}" if namespace else ""
+    command = f"gpuscale decide {shlex.quote(f'hpa/{name}')}{where}"
+    fix = (
+        "this is an HPA's manifest, and what it would do depends on what it sees: "
+        f"`{command}` reads that from the cluster; `{command} --save why.yaml` writes both to a "
+        "Decision document, see docs/decide.md"
+    )
+    fields.note(("kind",), KIND, found=repr(_HPA_KIND), fix=fix)
+    fields.finish()
+
+
+def _name(fields: Fields) -> str:
+    """Return `metadata.name`; what else Kubernetes' metadata may hold is read for its types alone."""
+    meta = fields.child("metadata")
+    meta.text("namespace")
+    meta.labels("labels")
+    meta.labels("annotations")
+    return meta.text("name")
 
 
 def _mapping(fields: Fields, key: str) -> Fields | None:
@@ -190,8 +264,8 @@ def _hpa(spec: Fields, settings: ControllerSettings) -> HorizontalPodAutoscaler 
     if fields.data.get("apiVersion") not in _HPA_VERSIONS:
         found = shown(fields.data.get("apiVersion"))
         fields.note(("apiVersion",), f"one of {', '.join(_HPA_VERSIONS)}", found=found)
-    if fields.data.get("kind") != "HorizontalPodAutoscaler":
-        fields.note(("kind",), "HorizontalPodAutoscaler", found=shown(fields.data.get("kind")))
+    if fields.data.get("kind") != _HPA_KIND:
+        fields.note(("kind",), _HPA_KIND, found=shown(fields.data.get("kind")))
     if len(fields.problems) > faults:
         return None
     hpa = read_hpa(fields)
@@ -201,141 +275,25 @@ def _hpa(spec: Fields, settings: ControllerSettings) -> HorizontalPodAutoscaler 
     return hpa if len(fields.problems) == faults else None
 
 
-def _scale(spec: Fields) -> Scale:
+def _scale(spec: Fields, reported: ReportedStatus | None) -> tuple[Scale, str]:
+    """Return the target's scale, or the count that the status has and why the scale could not be read."""
     fields = _mapping(spec, "scale")
     if fields is None:
-        return Scale(0, 0, "")
-    note_unknown(fields, "specReplicas", "statusReplicas", "selector")
+        return Scale(0, 0, ""), ""
+    if "error" in fields:
+        note_unknown(fields, "error")
+        count = 0 if reported is None else reported.current_replicas
+        return Scale(count, count, ""), fields.text("error")
+    note_unknown(fields, "specReplicas", "statusReplicas", "selector", "error")
     if fields.data.get("selector") is None:
         fix = "write an empty text for a target that gives none"
         fields.note(("selector",), "this field is required", fix=fix)
-    return Scale(
+    scale = Scale(
         spec_replicas=whole_number(fields, "specReplicas"),
         status_replicas=whole_number(fields, "statusReplicas"),
         selector=fields.text("selector"),
     )
-
-
-# Pods
-
-
-@dataclass(frozen=True, slots=True)
-class _GivenPod:
-    pod: PodInfo
-    has_labels: bool
-    """A pod written down without labels is taken to be the target's."""
-
-
-def _pods(spec: Fields) -> tuple[_GivenPod, ...]:
-    items = tuple(spec.items("pods"))
-    note_repeated(items, "name")
-    return tuple(_GivenPod(_pod(item), "labels" in item) for item in items)
-
-
-def _pod(fields: Fields) -> PodInfo:
-    note_unknown(
-        fields,
-        "name",
-        "labels",
-        "phase",
-        "ready",
-        "readyTransitionAge",
-        "startAge",
-        "deleted",
-        "requests",
-        "containers",
-    )
-    return PodInfo(
-        name=fields.text("name", required=True),
-        labels=fields.labels("labels"),
-        phase=_phase(fields),
-        deleted=fields.boolean("deleted"),
-        ready=_ready(fields),
-        ready_transition_ms=moment_ms(fields, "readyTransitionAge"),
-        start_ms=moment_ms(fields, "startAge"),
-        containers=tuple(_container(item) for item in fields.items("containers")),
-        pod_requests=requests(fields),
-    )
-
-
-def _container(fields: Fields) -> ContainerInfo:
-    note_unknown(fields, "name", "requests")
-    return ContainerInfo(fields.text("name", required=True), requests(fields))
-
-
-def _phase(fields: Fields) -> PodPhase:
-    known = [phase.value for phase in PodPhase]
-    value = fields.data.get("phase", PodPhase.RUNNING.value)
-    if value in known:
-        return PodPhase(value)
-    fields.note(("phase",), f"one of {', '.join(known)}", found=shown(value))
-    return PodPhase.RUNNING
-
-
-def _ready(fields: Fields) -> ReadyCondition:
-    value = fields.data.get("ready")
-    if value is None:
-        if "readyTransitionAge" in fields:
-            fields.note(("readyTransitionAge",), "only beside the field ready")
-        return ReadyCondition.ABSENT
-    # YAML reads True without quotation marks as a boolean.
-    if str(value) in _READY_TEXTS:
-        return ReadyCondition(str(value))
-    fields.note(("ready",), f"one of {', '.join(_READY_TEXTS)}", found=shown(value))
-    return ReadyCondition.ABSENT
-
-
-def _selected(
-    given: Sequence[_GivenPod], selector: str
-) -> tuple[tuple[PodInfo, ...], tuple[str, ...]]:
-    """Return the pods that the selector finds, and a note on the others."""
-    found = _parsed(selector)
-    if found is None:
-        return tuple(each.pod for each in given), ()
-    selected = [each.pod for each in given if _is_selected(each, found)]
-    others = [each.pod.name for each in given if not _is_selected(each, found)]
-    if not others:
-        return tuple(selected), ()
-    note = f"Left out, since the selector {selector} does not find them: pods {_listed(others)}."
-    return tuple(selected), (note,)
-
-
-def _is_selected(given: _GivenPod, selector: Selector) -> bool:
-    return not given.has_labels or selector.matches(given.pod.labels)
-
-
-def _parsed(selector: str) -> Selector | None:
-    """Return the selector; None where there is none to go by, which the decision then says."""
-    try:
-        return parse_selector(selector) or None
-    except ValueError:
-        return None
-
-
-def _unknown_samples(
-    hpa: HorizontalPodAutoscaler,
-    observations: Sequence[Observation],
-    pods: Sequence[PodInfo],
-) -> tuple[str, ...]:
-    """Return a note for each metric that has samples of pods that are not the target's."""
-    known = {pod.name for pod in pods}
-    notes: list[str] = []
-    for spec, observation in zip(hpa.metrics, observations, strict=False):
-        if not isinstance(observation, PodValues | ContainerUsages):
-            continue
-        others = [sample.pod for sample in observation.samples if sample.pod not in known]
-        if others:
-            notes.append(
-                f"{metric_label(spec)} has samples of pods that are not the target's, "
-                f"which count in its average all the same: {_listed(others)}."
-            )
-    return tuple(notes)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return some names, and how many more there are."""
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return scale, ""
 
 
 # What the controller remembers

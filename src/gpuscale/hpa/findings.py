@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 
 from gpuscale.core.durations import format_duration
 from gpuscale.core.quantity import Quantity
-from gpuscale.hpa.answers import could_decide
-from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_LIMITED
+from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
 from gpuscale.hpa.document_fields import NOW_MS
 from gpuscale.hpa.documents import DecisionRequest, decide_request
 from gpuscale.hpa.observed import metric_label
-from gpuscale.hpa.queries import metric_command, pods_command, scale_command
+from gpuscale.hpa.queries import metric_command, pods_command, scale_command, why_command
 from gpuscale.hpa.stabilization import scale_down_window_s
 from gpuscale.hpa.tolerances import tolerances_for_hpa
 from gpuscale.hpa.types import (
@@ -71,15 +70,39 @@ def findings(request: DecisionRequest, decision: Decision) -> tuple[Finding, ...
 
 
 def _without_metrics(request: DecisionRequest, decision: Decision) -> Finding:
+    if request.scale_error:
+        return _no_scale(request)
     if decision.rescale:
         return _repair(request)
     if request.scale.spec_replicas == 0:
         return _pause(request)
+    if len(request.selecting_hpas) > 1:
+        return _ambiguous(request)
     return Finding(
         "selector",
         "The HPA does not know which pods are its target's.",
         "Correct the selector in the status of the target's scale; "
         "a custom resource names it with labelSelectorPath.",
+    )
+
+
+def _no_scale(request: DecisionRequest) -> Finding:
+    target = request.hpa.target
+    return Finding(
+        "scale",
+        "Without its target's scale the HPA looks at nothing else.",
+        f"See that spec.scaleTargetRef names a {target.kind} that is there, with its apiVersion, and "
+        "that its kind has a scale subresource.",
+    )
+
+
+def _ambiguous(request: DecisionRequest) -> Finding:
+    own = request.hpa.metadata.key
+    others = ", ".join(key for key in request.selecting_hpas if key != own)
+    return Finding(
+        "ambiguous selector",
+        f"Pods of this HPA's target are also pods of the target of {others}; that stops each of the HPAs.",
+        "Keep one HPA for each target, and give targets selectors that find no pod of another.",
     )
 
 
@@ -134,7 +157,9 @@ def _failure_remedy(
 ) -> str:
     namespace, selector = request.hpa.metadata.namespace, request.scale.selector
     if _is_empty(observation):
-        return f"Ask as the controller does: {metric_command(spec, namespace, selector)}"
+        asked = f"Ask as the controller does: {metric_command(spec, namespace, selector)}"
+        why = why_command(spec, namespace, selector)
+        return f"{asked}; or follow it hop by hop: {why}" if why else asked
     if "missing request" in error or "missing pod-level request" in error:
         return "Give every container of the target's pods a request for the resource."
     if error.startswith("invalid "):
@@ -287,10 +312,11 @@ def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Fin
         if request.is_first_sync
         else ""
     )
+    most = "at most " if request.unknown else ""  # what the memory really holds may be older
     yield Finding(
         "stabilization",
         f"The metrics ask for {asked}; the {kept} count of the last {window} holds.{first}",
-        f"Wait: if they go on asking for {asked}, it holds for another {wait}. A shorter "
+        f"Wait: if they go on asking for {asked}, it holds for {most}another {wait}. A shorter "
         f"spec.behavior.{direction}.stabilizationWindowSeconds ends it earlier.",
     )
 

@@ -4,6 +4,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go;
     k8s.io/apimachinery/pkg/api/meta/restmapper.go (UnsafeGuessKindToResource).
 """
 
+import shlex
 from urllib.parse import quote, urlencode
 
 from gpuscale.objects.hpa import (
@@ -26,8 +27,36 @@ def metric_command(spec: MetricSpec, namespace: str, selector: str) -> str:
     return f"kubectl get --raw '{path}{'?' if asked else ''}{urlencode(asked)}'"
 
 
+def why_command(spec: MetricSpec, namespace: str, selector: str) -> str:
+    """Return the command that follows a metric hop by hop; empty for usage, which it does not explain."""
+    match spec:
+        case PodsMetric():
+            whose, flags = f"pods/{namespace}/*", {"-l": selector}
+        case ObjectMetric(described_object=described) if is_namespace(described):
+            whose, flags = f"namespaces/{namespace}", {}
+        case ObjectMetric(described_object=described):
+            whose, flags = f"{_resource(described)}/{namespace}/{described.name}", {}
+        case ExternalMetric():
+            whose, flags = f"external/{namespace}", {}
+        case _:
+            return ""
+    flags["--metric-selector"] = _text(spec.selector)
+    words = ["gpuscale", "metrics-api", "why", whose, spec.name]
+    words += [word for flag, text in flags.items() if text for word in (flag, text)]
+    return shlex.join(words)
+
+
+def is_namespace(described: CrossVersionObjectReference) -> bool:
+    """Return whether a metric is about a namespace, which is then the HPA's own, whatever the name says."""
+    return described.kind == "Namespace" and "/" not in described.api_version
+
+
 def metric_path(
-    spec: MetricSpec, namespace: str, selector: str, custom: str = _CUSTOM
+    spec: MetricSpec,
+    namespace: str,
+    selector: str,
+    custom: str = _CUSTOM,
+    resource: str | None = None,
 ) -> tuple[str, dict[str, str]]:
     """Return the path and the parameters that the controller reads a metric with.
 
@@ -36,14 +65,16 @@ def metric_path(
         namespace: of the HPA.
         selector: of the target's pods, as text.
         custom: path of the custom metrics API's version.
+        resource: plural name of a described object's kind with its group, such as `deployments.apps`; None
+            guesses it.
     """
     match spec:
         case PodsMetric():
             path = f"{_place(custom, namespace)}/pods/*/{quote(spec.name)}"
             asked = {"labelSelector": selector, "metricLabelSelector": _text(spec.selector)}
-        case ObjectMetric():
-            described = spec.described_object
-            thing = f"{_resource(described)}/{quote(described.name)}"
+        case ObjectMetric(described_object=described):
+            thing = f"{resource or _resource(described)}/{quote(described.name)}"
+            thing = "metrics" if is_namespace(described) else thing
             path = f"{_place(custom, namespace)}/{thing}/{quote(spec.name)}"
             asked = {"metricLabelSelector": _text(spec.selector)}
         case ExternalMetric():

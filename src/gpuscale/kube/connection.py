@@ -187,7 +187,7 @@ class KubeConnection:
         refusal = read_refusal(body)
         text = f"{self._who()} answered {path} with {code}: {refusal.message}"
         if code in _RETRY_CODES:
-            return ApiUnreachableError(text)
+            return ApiUnreachableError(text, code, refusal.said)
         if code == _UNAUTHORIZED:
             whose = f"context {self._context}" if self._context else "this pod's service account"
             text = (
@@ -196,7 +196,7 @@ class KubeConnection:
             )
         elif '"system:anonymous"' in refusal.message:
             text += "; no credentials were sent, since the kubeconfig's context has none"
-        return ApiStatusError(code, text, refusal.immutable_fields)
+        return ApiStatusError(code, text, refusal.immutable_fields, refusal.said)
 
     def unreachable(self, error: Exception) -> ApiUnreachableError:
         """Return what to raise where a request got no answer."""

@@ -5,7 +5,7 @@ pkg/api/validation/objectmeta.go (FieldImmutableErrorMsg).
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuscale.kube.json_values import mapping_of, text_of
 
@@ -21,6 +21,8 @@ class Refusal:
     message: str
     immutable_fields: tuple[str, ...] = ()
     """Fields that it would have changed, and that stay as they are while the object lives."""
+    said: str = field(default="", compare=False)
+    """What the Status says, whole; empty where it says nothing."""
 
 
 def read_refusal(body: bytes) -> Refusal:
@@ -29,7 +31,7 @@ def read_refusal(body: bytes) -> Refusal:
         status = mapping_of(json.loads(body))
     except (ValueError, RecursionError):
         status = {}
-    message = text_of(status.get("message"))[:_MAX_MESSAGE]
+    said = text_of(status.get("message"))
     causes = mapping_of(status.get("details")).get("causes")
     found = [mapping_of(each) for each in (causes if isinstance(causes, list) else ())]
     fields = (
@@ -37,4 +39,5 @@ def read_refusal(body: bytes) -> Refusal:
         for cause in found
         if text_of(cause.get("message")).endswith(_IMMUTABLE)
     )
-    return Refusal(message or "no reason given", tuple(filter(None, fields)))
+    message = said[:_MAX_MESSAGE] or "no reason given"
+    return Refusal(message, tuple(filter(None, fields)), said)

@@ -19,6 +19,8 @@ class PodPhase(Enum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    """Its node has not answered for a while; API servers no longer write it, and still have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuscale.hpa.answers import could_decide, current_milli, deciding_event
+from gpuscale.hpa.answers import current_milli, deciding_event
+from gpuscale.hpa.comparison import Difference, differences
+from gpuscale.hpa.conditions import could_decide
 from gpuscale.hpa.documents import DecisionRequest
 from gpuscale.hpa.findings import Finding, findings
 from gpuscale.hpa.names import metric_text
 from gpuscale.hpa.observed import metric_label
+from gpuscale.hpa.reported import ReportedStatus
 from gpuscale.hpa.types import Condition, Decision, MetricStatus
 from gpuscale.hpa.wording import shown_number
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
@@ -38,16 +41,23 @@ def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[Lin
     event = deciding_event(decision)
     if event is not None:
         yield from _section("Event", (f"{event.type}  {event.reason}  {event.message}",))
+    if request.reported is not None:
+        found = differences(request, decision)
+        yield from _section("Status in the cluster", _status_texts(request.reported, found))
+    yield from _section("Not visible from outside the controller", request.unknown)
 
 
 def _title(request: DecisionRequest) -> str:
     hpa = request.hpa
     target = f"{hpa.target.kind}/{hpa.target.name}"
     bounds = f"{hpa.min_replicas} to {hpa.max_replicas} replicas"
-    return plain_text(f"{request.place}: HPA {hpa.metadata.key} of {target}, {bounds}")
+    name = "" if request.name in ("", hpa.metadata.name) else f"{request.name}: "
+    return plain_text(f"{request.place}: {name}HPA {hpa.metadata.key} of {target}, {bounds}")
 
 
 def _verdict(request: DecisionRequest, decision: Decision) -> str:
+    if request.scale_error:
+        return "Can't decide: the target's scale can't be read."
     if decision.rescale:
         return f"Goes from {decision.current_replicas} to {decision.desired_replicas}."
     if could_decide(decision):
@@ -97,6 +107,24 @@ def _finding_texts(found: Iterable[Finding]) -> Iterator[str]:
     for finding in found:
         yield f"{finding.rule}: {finding.effect}"
         yield f"  -> {finding.remedy}"
+
+
+def _status_texts(status: ReportedStatus, found: Sequence[Difference]) -> Iterator[str]:
+    """Return what the controller wrote, and where that is not what was decided here."""
+    if not status.conditions:
+        yield "The controller has not looked at this HPA yet, which takes it 15 s by default;"
+        yield "if it stays so, no HPA controller runs."
+        return
+    scaled = f"last scaled {status.last_scale_time}" if status.last_scale_time else "never scaled"
+    counts = f"{status.current_replicas} current, {status.desired_replicas} desired, {scaled}"
+    if not found:
+        yield f"{counts}: the controller says the same."
+        return
+    yield f"{counts}; the controller says otherwise than this answer about:"
+    for each in found:
+        yield f"{each.field}: {each.reported}"
+        yield f"  -> here {each.decided}"
+        yield f"  -> {each.why}"
 
 
 def _condition_row(condition: Condition) -> tuple[str, ...]:
