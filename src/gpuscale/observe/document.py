@@ -66,10 +66,9 @@ def decision_document(sight: Sight) -> dict[str, object]:
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
-def document_text(sight: Sight, comments: Sequence[str] = ()) -> str:
-    """Return the document as YAML with comments above it."""
-    above = "".join(f"# {line}\n" for line in comments)
-    return above + dump_documents([decision_document(sight)])
+def document_text(sight: Sight) -> str:
+    """Return the document as YAML."""
+    return dump_documents([decision_document(sight)])
 
 
 def pod_entry(body: Mapping[str, object], now_ms: int, *, has_usage: bool) -> Entry:

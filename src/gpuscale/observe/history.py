@@ -20,6 +20,9 @@ from gpuscale.observe.answers import Entry, age_s, conditions_of, count
 
 _RESCALE = "SuccessfulRescale"
 _NEW_SIZE = re.compile(r"New size: (\d{1,10}); reason: (.*)")
+_REPLICA_SET = re.compile(r"Scaled (?:up|down) replica set \S+ from (\d{1,10}) to (\d{1,10})")
+_SAME_CHANGE_S = 5.0
+"""A Deployment follows its scale in less; event times are whole seconds."""
 _BY_METRICS = ("above target", "below target")
 """How the reason of a change ends that the metrics asked for; others follow the bounds and record no wish."""
 
@@ -48,6 +51,7 @@ def read_history(
     events: Sequence[Mapping[str, object]],
     hpa: HorizontalPodAutoscaler,
     now_ms: int,
+    target_events: Sequence[Mapping[str, object]] = (),
 ) -> History:
     """Return what is known of a controller's memory of one HPA.
 
@@ -56,6 +60,7 @@ def read_history(
         events: on it.
         hpa: the same HPA, read.
         now_ms: that ages count back from.
+        target_events: on the target; a Deployment's say how far a change went.
     """
     window_s = _longest_window_s(hpa)
     changes = sorted(_changes(body, events, now_ms), key=lambda change: -change.age_s)
@@ -70,7 +75,8 @@ def read_history(
         entries["recommendations"] = [*recommendations, last]
     unknown = [_about_memory(window_s)] if window_s else []
     if hpa.behavior is not None:
-        ups, downs, missing = _scale_events(body, changes)
+        steps = tuple(_steps(target_events, now_ms))
+        ups, downs, missing = _scale_events(body, changes, steps)
         entries |= {key: each for key, each in (("scaleUps", ups), ("scaleDowns", downs)) if each}
         if missing is not None and missing <= _longest_period_s(hpa):
             unknown.append(
@@ -108,14 +114,26 @@ def _changes(
         is_of_hpa = text_of(mapping_of(event.get("involvedObject")).get("uid")) == uid
         if event.get("reason") != _RESCALE or match is None or not is_of_hpa:
             continue
-        series = mapping_of(event.get("series")).get("lastObservedTime")
-        time = series or event.get("lastTimestamp") or event.get("eventTime")
         replicas = count(int(match[1]))
-        yield _Change(replicas, age_s(time, now_ms), match[2].endswith(_BY_METRICS))
+        yield _Change(replicas, _event_age_s(event, now_ms), match[2].endswith(_BY_METRICS))
+
+
+def _steps(events: Sequence[Mapping[str, object]], now_ms: int) -> Iterator[tuple[float, int, int]]:
+    """Return age, count before and count after of each change that a Deployment made."""
+    for event in events:
+        if match := _REPLICA_SET.match(text_of(event.get("message"))):
+            yield _event_age_s(event, now_ms), int(match[1]), int(match[2])
+
+
+def _event_age_s(event: Mapping[str, object], now_ms: int) -> float:
+    series = mapping_of(event.get("series")).get("lastObservedTime")
+    return age_s(series or event.get("lastTimestamp") or event.get("eventTime"), now_ms)
 
 
 def _scale_events(
-    body: Mapping[str, object], changes: Sequence[_Change]
+    body: Mapping[str, object],
+    changes: Sequence[_Change],
+    steps: Sequence[tuple[float, int, int]],
 ) -> tuple[list[Entry], list[Entry], float | None]:
     """Return the changes up and down, and the age of the newest whose size is not known."""
     status = mapping_of(body.get("status"))
@@ -126,7 +144,8 @@ def _scale_events(
     previous: int | None = None
     for index, change in enumerate(changes):
         is_last_sync = index == len(changes) - 1 and before != after == change.replicas
-        start = before if is_last_sync else previous
+        start = before if is_last_sync else _start(change, steps)
+        start = previous if start is None else start
         previous = change.replicas
         if start is None:
             missing = change.age_s
@@ -134,6 +153,16 @@ def _scale_events(
             directed = ups if change.replicas > start else downs
             directed.append({"change": abs(change.replicas - start), "age": change.age_s})
     return ups, downs, missing
+
+
+def _start(change: _Change, steps: Sequence[tuple[float, int, int]]) -> int | None:
+    """Return the count before a change, if the target itself noted it."""
+    starts = (
+        before
+        for age, before, after in steps
+        if after == change.replicas and abs(age - change.age_s) <= _SAME_CHANGE_S
+    )
+    return next(starts, None)
 
 
 def _longest_window_s(hpa: HorizontalPodAutoscaler) -> int:

@@ -17,11 +17,11 @@ _NAMED = 5
 """Namespaces that a message spells out."""
 
 
-class CouldNotLookError(UnavailableError):
+class UnreadableError(UnavailableError):
     """Something that the answer depends on could not be read; the message says what to do."""
 
 
-def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> CouldNotLookError:
+def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> UnreadableError:
     """Return the error for a request that the API server refused to whoever asks.
 
     Args:
@@ -29,18 +29,18 @@ def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> Co
         what: was to be read, such as `the pods of prod/vision`.
     """
     if error.code == _UNAUTHORIZED:
-        return CouldNotLookError(
+        return UnreadableError(
             f"{what}: the API server does not accept the kubeconfig's credentials (401); "
             "they may have expired: log in to the cluster again"
         )
     if error.code == _FORBIDDEN:
         said = error.said or "forbidden (403)"
-        return CouldNotLookError(
+        return UnreadableError(
             f"{what}: {said}; the role in docs/decide.md allows all that decide reads"
         )
     if error.code is None:
-        return CouldNotLookError(f"{error}; see that the cluster runs and that --context names it")
-    return CouldNotLookError(f"{what}: {error}")
+        return UnreadableError(f"{error}; see that the cluster runs and that --context names it")
+    return UnreadableError(f"{what}: {error}")
 
 
 async def list_all(
@@ -68,7 +68,7 @@ async def find_hpas(client: ApiClient, namespace: str | None) -> list[JsonObject
 
     Raises:
         NotFoundError: there is none.
-        CouldNotLookError: they can't be listed.
+        UnreadableError: they can't be listed.
     """
     where = "all namespaces" if namespace is None else f"namespace {namespace}"
     try:
@@ -85,7 +85,7 @@ async def find_hpa(client: ApiClient, namespace: str, name: str) -> JsonObject:
 
     Raises:
         NotFoundError: there is none of this name; says which there are.
-        CouldNotLookError: it can't be read.
+        UnreadableError: it can't be read.
     """
     try:
         return await client.get(f"{_path(namespace)}/{name}")

@@ -59,7 +59,7 @@ class MetricReader:
             selector: of the target's pods.
 
         Raises:
-            CouldNotLookError: whoever asks may not read the metric, or the API server is gone.
+            UnreadableError: whoever asks may not read the metric, or the API server is gone.
         """
         spec, namespace = sight.hpa.metrics[index], sight.hpa.metadata.namespace
         try:
@@ -128,7 +128,7 @@ class MetricReader:
         """Return if the API server itself answers, so that only the metric gave no answer.
 
         Raises:
-            CouldNotLookError: it does not.
+            UnreadableError: it does not.
         """
         try:
             await self._client.get("/version")

@@ -50,14 +50,14 @@ class Observer:
 
         Raises:
             ConfigError: the HPA has a field that can't be read.
-            CouldNotLookError: what the answer depends on can't be read.
+            UnreadableError: what the answer depends on can't be read.
         """
         hpa = _read_hpa(body)
         now_ms = self._clock.now_ms()
         events, unknown = await self._events(hpa)
-        sight = Sight(
-            body, hpa, now_ms, history=read_history(body, events, hpa, now_ms), unknown=unknown
-        )
+        steps = await self._target_events(hpa) if hpa.behavior is not None else []
+        history = read_history(body, events, hpa, now_ms, steps)
+        sight = Sight(body, hpa, now_ms, history=history, unknown=unknown)
         scale, error = await self._scale(hpa.target, hpa.metadata.namespace)
         if error:
             return replace(sight, scale_error=error)
@@ -82,13 +82,26 @@ class Observer:
     async def _events(
         self, hpa: HorizontalPodAutoscaler
     ) -> tuple[list[JsonObject], tuple[str, ...]]:
-        namespace, name = hpa.metadata.namespace, hpa.metadata.name
-        fields = f"involvedObject.kind=HorizontalPodAutoscaler,involvedObject.name={name}"
-        path = f"/api/v1/namespaces/{namespace}/events"
+        kind, meta = "HorizontalPodAutoscaler", hpa.metadata
         try:
-            return await list_all(self._client, path, {"fieldSelector": fields}), ()
+            found = await self._events_on(kind, meta.namespace, meta.name)
         except _REFUSALS as error:
             return [], (f"Its events, which say when it scaled: {error.said or error}.",)
+        return found, ()
+
+    async def _target_events(self, hpa: HorizontalPodAutoscaler) -> list[JsonObject]:
+        """Return the events of a target that notes its changes; they only make an answer better."""
+        if hpa.target.kind != "Deployment":
+            return []
+        try:
+            return await self._events_on("Deployment", hpa.metadata.namespace, hpa.target.name)
+        except _REFUSALS:
+            return []
+
+    async def _events_on(self, kind: str, namespace: str, name: str) -> list[JsonObject]:
+        fields = f"involvedObject.kind={kind},involvedObject.name={name}"
+        path = f"/api/v1/namespaces/{namespace}/events"
+        return await list_all(self._client, path, {"fieldSelector": fields})
 
     async def _scale(
         self, target: CrossVersionObjectReference, namespace: str
