@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuscale.testing.cluster import (
     ControlPlane,
@@ -394,3 +395,86 @@ def test_a_saved_document_is_answered_the_same(plane, world, tmp_path):
     first = file.read_text().splitlines()[0]
     assert first.startswith(f"# hpa/cpu in namespace {NAMESPACE}, read at 20")
     assert plane.url in first
+
+
+def test_without_a_role_it_says_which_one_is_missing(plane, world):
+    stranger = plane.kubeconfig("stranger")
+    command = [sys.executable, "-m", "gpuscale.cli.main", "decide", f"--kubeconfig={stranger}"]
+    refused = subprocess.run(
+        [*command, "hpa/pods", "-n", NAMESPACE], capture_output=True, text=True, check=False
+    )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        'gpuscale: hpa/pods in namespace decide: horizontalpodautoscalers.autoscaling "pods" is '
+        'forbidden: User "stranger" cannot get resource "horizontalpodautoscalers" in API group '
+        '"autoscaling" in the namespace "decide"; the role in docs/decide.md allows all that decide reads\n'
+    )
+
+
+def test_the_role_of_the_docs_is_enough(plane, world):
+    page = (Path(__file__).parents[2] / "docs" / "decide.md").read_text()
+    role = page.partition("```yaml title=role.yaml\n")[2].partition("```")[0]
+    plane.apply(role)
+    name = yaml.safe_load(role)["metadata"]["name"]
+    binding = ("create", "rolebinding", "reader", f"--clusterrole={name}", "--user=reader")
+    plane.kubectl(*binding, "-n", NAMESPACE)
+    kubeconfig = plane.kubeconfig("reader")
+    command = [sys.executable, "-m", "gpuscale.cli.main", "decide", f"--kubeconfig={kubeconfig}"]
+    told = subprocess.run(
+        [*command, "hpa", "-n", NAMESPACE, "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stderr == ""
+    assert len(told.stdout.splitlines()) == len(CASES) + len(TWINS)
+
+
+DOWN = ("pods", "object-value", "external", "cpu", "custom-resource")
+
+
+def test_apis_that_are_down_fail_in_the_controllers_words(plane, world):
+    for group_version in (*GROUP_VERSIONS, USAGE_GROUP_VERSION):
+        group, version = group_version.split("/")
+        patch = json.dumps({"spec": {"service": {"name": "gone"}}})
+        name = f"apiservice/{version}.{group}"
+        plane.kubectl("patch", name, "--type=merge", "-p", patch)
+        plane.wait(name, "condition=Available=false")
+    own = agreed_words(plane)
+    assert "no known available metric versions found" in own["pods"]
+    assert "is currently unable to handle the request" in own["external"]
+    assert "is currently unable to handle the request" in own["cpu"]
+
+
+def test_what_the_controller_may_not_read_fails_in_its_words(plane, world):
+    for group_version in (*GROUP_VERSIONS, USAGE_GROUP_VERSION):
+        group, version = group_version.split("/")
+        patch = json.dumps({"spec": {"service": {"name": "gpuscale"}}})
+        name = f"apiservice/{version}.{group}"
+        plane.kubectl("patch", name, "--type=merge", "-p", patch)
+        plane.wait(name, "condition=Available")
+    role = plane.get("clusterrole", "system:controller:horizontal-pod-autoscaler")
+    role["rules"] = [rule for rule in role["rules"] if "metrics.k8s.io" not in str(rule)]
+    plane.kubectl("replace", "-f", "-", stdin=json.dumps(role))
+    own = agreed_words(plane)
+    account = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+    for name in DOWN:
+        assert f'is forbidden: User "{account}" cannot' in own[name], name
+
+
+def agreed_words(plane) -> dict[str, str]:
+    """Return why ScalingActive is False for those that look at metrics, once both say the same."""
+
+    def same():
+        real = {name: words(each) for name, each in real_statuses(plane).items()}
+        own = {name: words(each) for name, each in answers(plane).items()}
+        agree = all(own[name] == real[name] and own[name] for name in DOWN)
+        return own if agree else None
+
+    return wait_until(same, "the answers to be those of the controller", 60.0)
+
+
+def words(body) -> str:
+    """Return the message of a ScalingActive that is False; empty where it is not."""
+    status, _, message = conditions(body).get("ScalingActive", ("", "", ""))
+    return message if status == "False" else ""

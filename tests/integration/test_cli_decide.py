@@ -3,13 +3,11 @@
 import json
 import os
 import pty
-import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+import yaml
 
 # Runs the command line as it is installed, and with the command also where it is not registered yet.
 
@@ -135,7 +133,8 @@ the server could not find the metric gpu_util for pods.
 What shaped it
   failed metric Pods gpu_util: Without a metric there is no count to scale to.
     -> Ask as the controller does: kubectl get --raw \
-'/apis/custom.metrics.k8s.io/v1beta2/namespaces/prod/pods/*/gpu_util?labelSelector=app%3Dvision'
+'/apis/custom.metrics.k8s.io/v1beta2/namespaces/prod/pods/*/gpu_util?labelSelector=app%3Dvision'; \
+or follow it hop by hop: gpuscale metrics-api why 'pods/prod/*' gpu_util -l app=vision
 
 Conditions
   AbleToScale    True   SucceededGetScale    the HPA controller was able to get the target's current scale
@@ -289,28 +288,127 @@ def test_texts_of_several_documents_stand_apart_and_name_their_lines(tmp_path):
     assert result.stdout.endswith(second)
 
 
-def test_wrong_input_is_told_for_all_files_and_nothing_is_answered(tmp_path):
-    (tmp_path / "a.yaml").write_text(SCALING)
-    (tmp_path / "b.yaml").write_text(SCALING.replace("value: 90", "value: ninety", 1))
-    (tmp_path / "c.yaml").write_text(f"{MISSING}---\nkind: Pod\n")
-    (tmp_path / "d.yaml").write_text("a: [")
-    (tmp_path / "e.yaml").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "empty.yaml").write_text("---\n")
-    names = ["a.yaml", "b.yaml", "c.yaml", "d.yaml", "e.yaml", "empty.yaml", "none.yaml", "."]
-    result = gpuscale("decide", *names, cwd=tmp_path)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines() == [
-        "gpuscale: b.yaml:21: spec.observed[0].pods[0].value: found 'ninety', expected quantities must "
-        "match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-        "gpuscale: c.yaml:23: apiVersion: found nothing, expected gpuscale.dev/v1alpha1",
-        "gpuscale: c.yaml:23: kind: found 'Pod', expected Decision",
-        "gpuscale: d.yaml:2: found while parsing a flow node did not find expected node content, "
-        "expected YAML text",
-        "gpuscale: e.yaml: not UTF-8 text (byte 0xff at offset 0)",
-        "gpuscale: empty.yaml: found no document, expected at least one Decision",
-        "gpuscale: none.yaml: no such file",
-        "gpuscale: .: is a folder, expected a file",
+FAULTS = [
+    "b.yaml:21: spec.observed[0].pods[0].value: found 'ninety', expected quantities must "
+    "match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    "c.yaml:23: apiVersion: found nothing, expected gpuscale.dev/v1alpha1",
+    "c.yaml:23: kind: found 'Pod', expected Decision",
+    "d.yaml:2: found while parsing a flow node did not find expected node content, expected YAML text",
+    "e.yaml: not UTF-8 text (byte 0xff at offset 0)",
+    "empty.yaml: found no document, expected at least one Decision",
+    "none.yaml: no such file",
+    ".: is a folder, expected a file",
+]
+
+
+def make_faulty(folder):
+    """Make files of which two documents can be answered, and return their names."""
+    (folder / "b.yaml").write_text(SCALING.replace("value: 90", "value: ninety", 1))
+    (folder / "c.yaml").write_text(f"{MISSING}---\nkind: Pod\n")
+    (folder / "d.yaml").write_text("a: [")
+    (folder / "e.yaml").write_bytes(b"\xff\xfe\x00")
+    (folder / "empty.yaml").write_text("---\n")
+    (folder / "z.yaml").write_text(TOLERATED)
+    return ["b.yaml", "c.yaml", "d.yaml", "e.yaml", "empty.yaml", "none.yaml", ".", "z.yaml"]
+
+
+def test_what_is_wrong_with_one_document_does_not_stop_the_answers_to_others(tmp_path):
+    result = gpuscale("decide", *make_faulty(tmp_path), cwd=tmp_path)
+    assert result.returncode == 2
+    told = MISSING_TEXT.replace("why.yaml:1:", "c.yaml:1:")
+    assert result.stdout == f"{told}\n{TOLERATED_TEXT.replace('why.yaml:1:', 'z.yaml:1:')}"
+    assert result.stderr.splitlines() == [f"gpuscale: {fault}" for fault in FAULTS]
+
+
+def test_in_json_each_document_has_its_line_whatever_is_wrong_with_it(tmp_path):
+    result = gpuscale("decide", "-o", "json", *make_faulty(tmp_path), cwd=tmp_path)
+    assert result.returncode == 2
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line.get("error") for line in lines] == [
+        [FAULTS[0]],
+        None,
+        [FAULTS[1], FAULTS[2]],
+        *([fault] for fault in FAULTS[3:]),
+        None,
     ]
+    assert lines[-1]["desiredReplicas"] == 3
+
+
+def test_yaml_has_a_document_for_each(tmp_path):
+    result = gpuscale("decide", "-o", "yaml", *make_faulty(tmp_path), cwd=tmp_path)
+    documents = list(yaml.safe_load_all(result.stdout))
+    assert [each.get("desiredReplicas") for each in documents] == [None, 3, *[None] * 6, 3]
+
+
+HPA_MANIFEST = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: vision, namespace: prod}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: vision}, maxReplicas: 10}
+"""
+
+
+def test_an_hpas_manifest_says_how_to_go_on(tmp_path):
+    (tmp_path / "hpa.yaml").write_text(HPA_MANIFEST)
+    result = gpuscale("decide", "hpa.yaml", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "gpuscale: hpa.yaml:2: kind: found 'HorizontalPodAutoscaler', expected Decision; this is an HPA's "
+        "manifest, and what it would do depends on what it sees: `gpuscale decide hpa/vision -n prod` reads "
+        "that from the cluster; `gpuscale decide hpa/vision -n prod --save why.yaml` writes both to a "
+        "Decision document, see docs/decide.md\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(
+            ["vision"],
+            "vision: no such file; if that is an HPA on the cluster, say hpa/vision",
+            id="a name alone",
+        ),
+        pytest.param(
+            ["deployment/vision"],
+            "deployment/vision: no such file; "
+            "of what is on the cluster decide reads HPAs: hpa/NAME, or hpa for all",
+            id="another kind",
+        ),
+        pytest.param(
+            ["hpa/Vision"],
+            "found 'hpa/Vision', expected an HPA's name such as hpa/vision",
+            id="name",
+        ),
+        pytest.param(
+            ["hpa/vision", "-A"], "found --all-namespaces and a name, expected one of them", id="-A"
+        ),
+        pytest.param(
+            ["-", "--save", "x"],
+            "--save: expected an HPA on the cluster, such as hpa/vision",
+            id="--save of a file",
+        ),
+        pytest.param(
+            ["hpa", "-w", "--save", "x"],
+            "found --save and --watch, expected one of them",
+            id="both",
+        ),
+        pytest.param(
+            ["-", "hpa", "-w"],
+            "found --watch and a file, which does not change; expected HPAs alone",
+            id="--watch of a file",
+        ),
+    ],
+)
+def test_words_that_do_not_go_together(tmp_path, words, told):
+    result = gpuscale("decide", *words, cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"gpuscale: {told}\n")
+
+
+def test_a_file_may_be_called_like_an_hpa(tmp_path):
+    (tmp_path / "hpa").mkdir()
+    (tmp_path / "hpa" / "vision").write_text(TOLERATED)
+    result = gpuscale("decide", "hpa/vision", cwd=tmp_path)
+    assert result.stdout == TOLERATED_TEXT.replace("why.yaml:1:", "hpa/vision:1:")
 
 
 def test_standard_input_is_named_in_faults(tmp_path):
@@ -370,7 +468,7 @@ def test_a_terminal_gets_colours_and_whole_lines(tmp_path):
     (tmp_path / "why.yaml").write_text(MISSING)
     told = on_a_terminal(tmp_path)
     assert "\x1b[1;31mCan't decide, and leaves the count at 3." in told
-    assert "pods/*/gpu_util?labelSelector=app%3Dvision'" in told.replace("\r\n", "\n")
+    assert "pods/*/gpu_util?labelSelector=app%3Dvision';" in told.replace("\r\n", "\n")
 
 
 def test_help_has_an_example(tmp_path):
@@ -382,7 +480,7 @@ def test_help_has_an_example(tmp_path):
 def test_without_a_file_it_says_what_is_missing(tmp_path):
     result = gpuscale("decide", cwd=tmp_path)
     assert result.returncode == 2
-    assert "FILE" in result.stderr
+    assert "hpa/NAME|FILE" in result.stderr
 
 
 def test_a_thousand_documents_are_answered_in_order(tmp_path):
@@ -393,177 +491,3 @@ def test_a_thousand_documents_are_answered_in_order(tmp_path):
     # each is above max, and its own count stands in its answer
     told = [json.loads(line)["explanation"][-1] for line in lines]
     assert told == [f"Scale from {11 + i} to 10." for i in range(1000)]
-
-
-# ---- the recipes of the docs, on what kubectl prints
-
-PAGE = Path(__file__).parents[2] / "docs" / "decide.md"
-NOW = 1_767_225_600  # 2026-01-01T00:00:00Z
-POD_LIST = {
-    "kind": "List",
-    "items": [
-        {
-            "metadata": {"name": "vision-1", "labels": {"app": "vision"}},
-            "spec": {
-                "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}],
-                "initContainers": [
-                    {"name": "setup", "resources": {"requests": {"cpu": "9"}}},
-                    {
-                        "name": "proxy",
-                        "restartPolicy": "Always",
-                        "resources": {"requests": {"cpu": "100m"}},
-                    },
-                ],
-            },
-            "status": {
-                "phase": "Running",
-                "startTime": "2025-12-31T23:50:00Z",
-                "conditions": [
-                    {"type": "Initialized", "status": "True"},
-                    {
-                        "type": "Ready",
-                        "status": "True",
-                        "lastTransitionTime": "2025-12-31T23:51:00Z",
-                    },
-                ],
-            },
-        },
-        {
-            "metadata": {
-                "name": "vision-2",
-                "labels": {"app": "vision"},
-                "deletionTimestamp": "2026-01-01T00:00:09Z",
-            },
-            "spec": {"containers": [{"name": "main", "resources": {}}]},
-            "status": {"phase": "Pending"},
-        },
-    ],
-}
-CUSTOM_VALUES = {
-    "kind": "MetricValueList",
-    "apiVersion": "custom.metrics.k8s.io/v1beta2",
-    "items": [
-        {
-            "describedObject": {"kind": "Pod", "name": "vision-1", "apiVersion": "/v1"},
-            "metric": {"name": "gpu_util", "selector": None},
-            "timestamp": "2025-12-31T23:59:55Z",
-            "value": "53500m",
-        },
-        {
-            "describedObject": {"kind": "Pod", "name": "vision-2", "apiVersion": "/v1"},
-            "metric": {"name": "gpu_util", "selector": None},
-            "timestamp": "2026-01-01T00:00:02Z",
-            "windowSeconds": 30,
-            "value": "7",
-        },
-    ],
-}
-OBJECT_VALUE = {
-    "kind": "MetricValueList",
-    "items": [{"describedObject": {"kind": "Service", "name": "vision"}, "value": "120"}],
-}
-EXTERNAL_VALUES = {
-    "kind": "ExternalMetricValueList",
-    "items": [{"metricName": "queue", "value": "3"}, {"metricName": "queue", "value": "4500m"}],
-}
-POD_METRICS = {
-    "kind": "PodMetricsList",
-    "items": [
-        {
-            "metadata": {"name": "vision-1"},
-            "timestamp": "2025-12-31T23:59:40Z",
-            "window": "1m0.5s",
-            "containers": [
-                {"name": "main", "usage": {"cpu": "4930n", "memory": "1Gi"}},
-                {"name": "proxy", "usage": {"memory": "1Mi"}},
-            ],
-        }
-    ],
-}
-
-
-def filtered(name, data, *arguments):
-    """Return what a jq program of the page makes of an answer."""
-    if shutil.which("jq") is None:
-        reason = "needs the program jq; install Debian's package jq"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-    block = re.compile(rf"^```jq title={name}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    program = block.search(PAGE.read_text())[1]
-    command = ["jq", "-c", "--argjson", "now", str(NOW), *arguments, program]
-    result = subprocess.run(command, input=json.dumps(data), capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def test_the_recipe_for_pods():
-    assert filtered("pods.jq", POD_LIST) == [
-        {
-            "name": "vision-1",
-            "labels": {"app": "vision"},
-            "phase": "Running",
-            "deleted": False,
-            "startAge": 600,
-            "ready": "True",
-            "readyTransitionAge": 540,
-            "containers": [
-                {"name": "main", "requests": {"cpu": "500m"}},
-                {"name": "proxy", "requests": {"cpu": "100m"}},
-            ],
-        },
-        {
-            "name": "vision-2",
-            "labels": {"app": "vision"},
-            "phase": "Pending",
-            "deleted": True,
-            "containers": [{"name": "main", "requests": {}}],
-        },
-    ]
-
-
-@pytest.mark.parametrize(
-    ("answer", "entry"),
-    [
-        pytest.param(
-            CUSTOM_VALUES,
-            {
-                "pods": [
-                    {"pod": "vision-1", "value": "53500m", "age": 5, "window": 60},
-                    # measured by a clock that is two seconds ahead
-                    {"pod": "vision-2", "value": "7", "age": 0, "window": 30},
-                ]
-            },
-            id="Pods",
-        ),
-        pytest.param(OBJECT_VALUE, {"value": "120"}, id="Object"),
-        pytest.param(EXTERNAL_VALUES, {"samples": ["3", "4500m"]}, id="External"),
-        pytest.param({"kind": "ExternalMetricValueList", "items": []}, {"samples": []}, id="none"),
-        pytest.param({"kind": "MetricValueList", "items": []}, {"pods": []}, id="no pods"),
-        pytest.param(
-            POD_METRICS,
-            {
-                "pods": [
-                    {
-                        "pod": "vision-1",
-                        "containers": {"main": "4930n", "proxy": None},
-                        "age": 20,
-                        "window": 60.5,
-                    }
-                ]
-            },
-            id="Resource",
-        ),
-    ],
-)
-def test_the_recipe_for_what_was_observed(answer, entry):
-    assert filtered("observed.jq", answer, "--arg", "resource", "cpu") == entry
-
-
-def test_what_the_recipes_give_is_a_document(tmp_path):
-    pods = json.dumps(filtered("pods.jq", POD_LIST))
-    observed = json.dumps(filtered("observed.jq", CUSTOM_VALUES, "--arg", "resource", "cpu"))
-    head = HEAD[: HEAD.index("  pods:\n")].replace("Replicas: 3", "Replicas: 1")
-    text = f"{head}  pods: {pods}\n  observed: [{observed}]\n"
-    result = decided(text, tmp_path, "-o", "json")
-    # vision-2 is going away and its sample is dropped: 53.5 / 50 = 1.07
-    assert json.loads(result.stdout)["metrics"][0]["current"] == "53500m"
-    assert result.returncode == 0

@@ -48,6 +48,7 @@ KEYS = [
     *("containers", "requests", "pod", "value", "samples", "error", "age", "window", "replicas"),
     *("recommendations", "scaleUps", "scaleDowns", "change", "specReplicas", "statusReplicas"),
     *("selector", "tolerance", "downscaleStabilization", "scaleToZero", "status", "conditions"),
+    *("selectingHpas", "unknown", "namespace", "currentReplicas", "desiredReplicas"),
 ]
 leaves = (
     st.none()

@@ -338,7 +338,10 @@ def _save(path: Path, seen: "Sequence[Seen]", settings: "KubeSettings") -> None:
     from gpuscale.kube.kubeconfig import cluster_name
     from gpuscale.observe.reading import saved_text
 
-    path.write_text(saved_text(seen, str(cluster_name(settings))))
+    try:
+        path.write_text(saved_text(seen, str(cluster_name(settings))))
+    except OSError as error:
+        raise UsageError(f"--save {path}: {error.strerror}") from error
     print(f"gpuscale: wrote {path}", file=sys.stderr)
 
 

@@ -15,10 +15,11 @@ _GAVE_UP = frozenset({"FailedComputeMetricsReplicas", "FailedGetScale"})
 def answer(request: DecisionRequest, decision: Decision) -> dict[str, object]:
     """Return the answer to a document; what is not known is None.
 
-    `name`, `status` and `unknown` are there only where the document has them.
+    `name`, `namespace`, `status` and `unknown` are there only where the document has them.
     """
     event = deciding_event(decision)
-    found: dict[str, object] = {"name": request.name} if request.name else {}
+    names = {"name": request.name, "namespace": request.namespace}
+    found: dict[str, object] = {key: text for key, text in names.items() if text}
     found |= {
         "desiredReplicas": None if request.scale_error else decision.desired_replicas,
         "conditions": _conditions(decision.conditions),

@@ -38,17 +38,17 @@ def differences(request: DecisionRequest, decision: Decision) -> tuple[Differenc
     return (*_counts(status, decision), *_conditions(status, decision))
 
 
+def _has_just_scaled(status: ReportedStatus, decision: Decision) -> bool:
+    """Return whether the last sync changed the count; its status has the count before."""
+    return status.current_replicas != status.desired_replicas == decision.current_replicas
+
+
 def _counts(status: ReportedStatus, decision: Decision) -> Iterator[Difference]:
     current = decision.current_replicas
-    if status.current_replicas != current and not _scale_failed(decision):
-        yield Difference(
-            "currentReplicas",
-            str(status.current_replicas),
-            str(current),
-            "The controller itself scaled since it read the count."
-            if status.desired_replicas == current
-            else "Somebody else scaled the target since the controller's last sync.",
-        )
+    is_followed = _has_just_scaled(status, decision) or _scale_failed(decision)
+    if status.current_replicas != current and not is_followed:
+        why = "Somebody else scaled the target since the controller's last sync."
+        yield Difference("currentReplicas", str(status.current_replicas), str(current), why)
     # Where it can't decide, the controller leaves the count of its last decision.
     if status.desired_replicas != decision.desired_replicas and could_decide(decision):
         yield Difference(
@@ -65,6 +65,10 @@ def _conditions(status: ReportedStatus, decision: Decision) -> Iterator[Differen
     reported = {condition.type: condition for condition in status.conditions}
     for decided in decision.conditions:
         found = reported.get(decided.type)
+        if decided.type == ABLE_TO_SCALE and (
+            decision.rescale or _has_just_scaled(status, decision)
+        ):
+            continue  # it says no more than the counts
         if found is None or _words(found) != _words(decided):
             there = "none" if found is None else _text(found)
             yield Difference(decided.type, there, _text(decided), _why(found, decided))
@@ -91,8 +95,4 @@ def _why(reported: Condition | None, decided: Condition) -> str:
         )
     if reasons & _STABILIZED:
         return "Stabilization goes by recommendations that only the controller remembers."
-    if "SucceededRescale" in reasons and decided.reason != "SucceededRescale":
-        return "At its last sync the controller changed the count."
-    if decided.reason == "SucceededRescale":
-        return "The next sync changes the count."
     return "What it sees has changed since its last sync."

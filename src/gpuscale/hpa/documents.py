@@ -64,6 +64,8 @@ class DecisionRequest:
     """A sentence for each thing in the document that may not be what its writer meant."""
     name: str = ""
     """`metadata.name` of the document."""
+    namespace: str = ""
+    """`metadata.namespace` of the document."""
     scale_error: str = ""
     """Why the scale could not be read; empty where it was."""
     selecting_hpas: tuple[str, ...] = ()
@@ -119,7 +121,7 @@ def read_decision(document: Document) -> DecisionRequest:
     """
     fields = Fields(document, document.data)
     spec = _spec(fields)
-    name = _name(fields)
+    name, namespace = _name(fields)
     settings = _settings(spec.child("config"))
     hpa = _hpa(spec, settings)
     reported = read_reported(spec.child("hpa"))
@@ -144,6 +146,7 @@ def read_decision(document: Document) -> DecisionRequest:
         settings=settings,
         notes=(*left_out, *unknown_samples(hpa, observations, selected)),
         name=name,
+        namespace=namespace,
         scale_error=scale_error,
         selecting_hpas=selecting,
         unknown=unknown,
@@ -194,13 +197,12 @@ def _refuse_hpa(fields: Fields) -> None:
     fields.finish()
 
 
-def _name(fields: Fields) -> str:
-    """Return `metadata.name`; what else Kubernetes' metadata may hold is read for its types alone."""
+def _name(fields: Fields) -> tuple[str, str]:
+    """Return name and namespace of the document; what else Kubernetes' metadata may hold is passed over."""
     meta = fields.child("metadata")
-    meta.text("namespace")
     meta.labels("labels")
     meta.labels("annotations")
-    return meta.text("name")
+    return meta.text("name"), meta.text("namespace")
 
 
 def _mapping(fields: Fields, key: str) -> Fields | None:

@@ -1,13 +1,13 @@
 """Which resource a kind is, and which version of the custom metrics API counts, as the controller finds out.
 
-Source: k8s.io/client-go v0.36 restmapper/discovery.go; k8s.io/metrics v0.36
-pkg/client/custom_metrics/discovery.go.
+Source: k8s.io/client-go v0.36 restmapper/discovery.go, discovery/aggregated_discovery.go; k8s.io/metrics
+v0.36 pkg/client/custom_metrics/discovery.go.
 """
 
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError
-from gpuscale.kube.api import ApiClient
+from gpuscale.kube.api import AGGREGATED_DISCOVERY, ApiClient
 from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
@@ -68,10 +68,10 @@ class Discovery:
             ApiStatusError: discovery was refused.
             ApiUnreachableError: no answer.
         """
-        document = await self._document(f"/apis/{CUSTOM_GROUP}")
-        if not document:
+        versions = _custom_versions(await self._client.get("/apis", accept=AGGREGATED_DISCOVERY))
+        if versions is None:
             raise NotFoundError(f"no custom metrics API ({CUSTOM_GROUP}) registered")
-        for version in _versions(document):
+        for version in versions:
             if version in CUSTOM_VERSIONS:
                 return f"/apis/{CUSTOM_GROUP}/{version}"
         raise NotFoundError("no known available metric versions found")
@@ -96,6 +96,19 @@ class Discovery:
                     raise
                 self._documents[path] = {}  # an aggregated API that is down has no kinds
         return self._documents[path]
+
+
+def _custom_versions(groups: JsonObject) -> tuple[str, ...] | None:
+    """Return the versions of the custom metrics API that can be reached; None where it is not registered."""
+    for each in _entries(groups, "groups"):  # of servers without discovery in one answer
+        if each.get("name") == CUSTOM_GROUP:
+            return _versions(each)
+    for each in _entries(groups, "items"):
+        if mapping_of(each.get("metadata")).get("name") == CUSTOM_GROUP:
+            found = _entries(each, "versions")
+            reached = (version for version in found if version.get("freshness") != "Stale")
+            return tuple(text_of(version.get("version")) for version in reached)
+    return None
 
 
 def _versions(group: JsonObject) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ _META = ("name", "namespace", "labels", "annotations", "creationTimestamp", "gen
 """Of an HPA's metadata, what a reader may want; the rest is the server's bookkeeping."""
 _PHASES = frozenset(phase.value for phase in PodPhase)
 _FLAGS = (
-    "The controller's flags: taken to be the defaults of tolerance (0.1), downscale stabilization (5m), CPU "
-    "initialization period (5m) and initial readiness delay (30s)."
+    "Its flags. Taken to be the defaults: tolerance 0.1, downscale stabilization 5m, CPU initialization "
+    "period 5m, initial readiness delay 30s."
 )
 
 
@@ -61,7 +61,9 @@ def decision_document(sight: Sight) -> dict[str, object]:
         spec["history"] = sight.history.entries
     if _has_zero(sight):
         spec["config"] = {"scaleToZero": True}
-    spec["unknown"] = [*sight.unknown, *sight.history.unknown, _FLAGS]
+    unknown = [*sight.unknown, *((*sight.history.unknown, _FLAGS) if sight.observed else ())]
+    if unknown:
+        spec["unknown"] = unknown
     metadata = {"name": meta.name, "namespace": meta.namespace}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 

@@ -183,6 +183,6 @@ def _longest_period_s(hpa: HorizontalPodAutoscaler) -> int:
 def _about_memory(window_s: int) -> str:
     window = format_duration(window_s * 1000)
     return (
-        f"What it recommended within the last {window}, which is in its memory alone. Its status and events "
-        f"stand in; a change that stabilization holds back may come up to {window} earlier than said here."
+        f"What it recommended within the last {window}. Taken from its status and events; a change that "
+        "stabilization holds back may come earlier than said here."
     )

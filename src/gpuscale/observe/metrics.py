@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpuscale.core.errors import NotFoundError
 from gpuscale.doctor.api_checks import HPA_ACCOUNT
 from gpuscale.doctor.autoscalers import controller_may_read, metric_attributes
+from gpuscale.hpa.observed import metric_label
 from gpuscale.hpa.queries import is_namespace, metric_path
 from gpuscale.kube.api import ApiClient
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
@@ -67,11 +68,11 @@ class MetricReader:
         except NotFoundError as error:
             return {"error": str(error)}
         except _REFUSALS as error:
-            raise could_not_look(error, f"the metric {spec.name}") from error
+            raise could_not_look(error, _place(sight, spec)) from error
         try:
             answer = await self._client.get(request.path, request.params)
         except _REFUSALS as error:
-            return await self._refused(error, spec, namespace, request.asked)
+            return await self._refused(error, sight, spec, request.asked)
         allowed, _ = await controller_may_read(self._client, spec, namespace)
         # A value in the status shows that the controller asks as somebody else, who may.
         if allowed is False and not _has_value(sight, index):
@@ -110,15 +111,16 @@ class MetricReader:
     async def _refused(
         self,
         error: ApiStatusError | ApiUnreachableError,
+        sight: Sight,
         spec: MetricSpec,
-        namespace: str,
         asked: str,
     ) -> Entry:
         """Return the error that the controller gets, where it is not only ours."""
+        namespace = sight.hpa.metadata.namespace
         if error.code in (401, 403):
             allowed, _ = await controller_may_read(self._client, spec, namespace)
             if allowed is not False:
-                raise could_not_look(error, f"the metric {spec.name}") from error
+                raise could_not_look(error, _place(sight, spec)) from error
             return {"error": forbidden_text(spec, namespace)}
         if error.code is None:
             await self._check_server()
@@ -147,6 +149,10 @@ def forbidden_text(spec: MetricSpec, namespace: str) -> str:
         f'{resource}.{group}{name} is forbidden: User "system:serviceaccount:{account}" cannot '
         f'{asked["verb"]} resource "{whole}" in API group "{group}" in the namespace "{namespace}"'
     )
+
+
+def _place(sight: Sight, spec: MetricSpec) -> str:
+    return f"hpa/{sight.hpa.metadata.name}: {metric_label(spec)}"
 
 
 def _has_value(sight: Sight, index: int) -> bool:

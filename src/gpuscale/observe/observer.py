@@ -129,7 +129,7 @@ class Observer:
         try:
             return await list_all(self._client, path, {"labelSelector": selector})
         except _REFUSALS as error:
-            raise could_not_look(error, f"the pods of hpa/{hpa.metadata.name}") from error
+            raise could_not_look(error, f"hpa/{hpa.metadata.name}: the target's pods") from error
 
     # Other HPAs
 

@@ -120,10 +120,10 @@ def _status_texts(status: ReportedStatus, found: Sequence[Difference]) -> Iterat
     if not found:
         yield f"{counts}: the controller says the same."
         return
-    yield f"{counts}; the controller says otherwise than this answer about:"
+    yield f"{counts}. The controller says otherwise than this answer about:"
     for each in found:
         yield f"{each.field}: {each.reported}"
-        yield f"  -> here {each.decided}"
+        yield f"  here: {each.decided}"
         yield f"  -> {each.why}"
 
 

@@ -15,6 +15,7 @@ from gpuscale.hpa import (
     Scale,
     ScaleEvent,
 )
+from gpuscale.hpa.answers import answer
 from gpuscale.hpa.document_fields import NOW_MS
 from gpuscale.hpa.documents import decide_request, read_decision
 from gpuscale.objects.pods import PodPhase
@@ -232,7 +233,7 @@ def test_every_fault_is_told_at_once_in_the_order_of_lines():
         "why.yaml:13: spec.scale.specReplicas: found -2, expected a whole number from 0 to 2147483647",
         "why.yaml:13: spec.scale.statusReplicas: found 2.5, expected a whole number",
         "why.yaml:15: spec.pods[0].phase: found 'Runing', "
-        "expected one of Pending, Running, Succeeded, Failed",
+        "expected one of Pending, Running, Succeeded, Failed, Unknown",
         "why.yaml:16: spec.pods[1].name: found 'p0', expected each pod once",
         "why.yaml:16: spec.pods[1].startAge: found '5m', "
         "expected a number of seconds, such as 30 or 0.5",
@@ -263,7 +264,7 @@ def test_every_fault_is_told_at_once_in_the_order_of_lines():
         pytest.param(
             text_of(more="  observations: []\n"),
             "why.yaml:16: spec.observations: no such field here; "
-            "the fields here are hpa, scale, pods, observed, history, config",
+            "the fields here are hpa, scale, pods, selectingHpas, observed, history, config, unknown",
             id="unknown field",
         ),
         pytest.param(text_of(hpa=""), "why.yaml:3: spec.hpa: this field is required", id="no HPA"),
@@ -412,3 +413,121 @@ def test_an_hpa_that_can_not_be_read_hides_no_fault_of_what_was_observed():
         "spec.observed[2].value",
         "spec.observed[3]",
     ]
+
+
+# ---- what `decide hpa/NAME` writes down beside
+
+STATUS = """\
+    status:
+      currentReplicas: 3
+      desiredReplicas: 4
+      lastScaleTime: 2026-01-02T03:04:05Z
+      conditions:
+        - {type: AbleToScale, status: "True", reason: ReadyForNewScale, message: m}
+        - {type: ScalingActive, status: "False", reason: FailedGetPodsMetric, message: gone}
+        - {type: ScalingLimited, status: "False", reason: R, message: n}
+"""
+
+
+def answered(text):
+    request = read(text)
+    return answer(request, decide_request(request))
+
+
+def test_metadata_names_the_answer():
+    metadata = (
+        "metadata: {name: a, namespace: b, labels: {c: d}, annotations: {e: f}, uid: g}\nspec:\n"
+    )
+    found = answered(text_of().replace("spec:\n", metadata, 1))
+    assert (found["name"], found["namespace"]) == ("a", "b")
+    assert "name" not in answered(text_of())
+
+
+def test_metadata_has_the_types_of_kubernetes():
+    text = text_of().replace("spec:\n", "metadata: {name: [a], labels: {b: []}}\nspec:\n", 1)
+    assert faults(text) == [
+        "why.yaml:3: metadata.labels.b: found a list, expected text",
+        "why.yaml:3: metadata.name: found a list, expected text",
+    ]
+
+
+def test_a_scale_that_can_not_be_read_ends_the_sync():
+    scale = "  scale: {error: deployments.apps web not found}\n"
+    found = answered(text_of(hpa=HPA + STATUS, scale=scale, observed=""))
+    assert found["desiredReplicas"] is None
+    assert found["event"] == {
+        "reason": "FailedGetScale",
+        "message": "deployments.apps web not found",
+    }
+    assert found["conditions"] == [
+        {
+            "type": "AbleToScale",
+            "status": "False",
+            "reason": "FailedGetScale",
+            "message": "the HPA controller was unable to get the target's current scale: "
+            "deployments.apps web not found",
+        }
+    ]
+
+
+def test_hpas_that_select_the_same_pods_stop_each_other():
+    found = answered(text_of(observed="", more="  selectingHpas: [prod/web, prod/other]\n"))
+    condition = found["conditions"][-1]
+    assert (condition["reason"], condition["message"]) == (
+        "AmbiguousSelector",
+        "pods by selector app=x are controlled by multiple HPAs: [prod/web prod/other]",
+    )
+    assert found["desiredReplicas"] == 1
+
+
+def test_a_target_without_a_selector_needs_no_metrics():
+    found = answered(text_of(scale=SCALE.replace("app=x", '""'), observed=""))
+    assert found["conditions"][-1]["reason"] == "InvalidSelector"
+
+
+def test_what_is_unknown_is_repeated():
+    assert answered(text_of(more="  unknown: [its flags]\n"))["unknown"] == ["its flags"]
+
+
+def test_the_status_is_held_against_the_answer():
+    status = answered(text_of(hpa=HPA + STATUS))["status"]
+    assert (status["currentReplicas"], status["desiredReplicas"]) == (3, 4)
+    assert status["lastScaleTime"] == "2026-01-02T03:04:05Z"
+    # 1 pod at 23 of 20 asks for 2, where the status has 3 that became 4, and a metric that failed.
+    assert [(d["field"], d["reported"], d["decided"]) for d in status["differences"]] == [
+        ("currentReplicas", "3", "1"),
+        ("desiredReplicas", "4", "2"),
+        (
+            "ScalingActive",
+            "False FailedGetPodsMetric: gone",
+            "True ValidMetricFound: the HPA was able to successfully calculate a replica count "
+            "from pods metric load",
+        ),
+        (
+            "ScalingLimited",
+            "False R: n",
+            "False DesiredWithinRange: the desired count is within the acceptable range",
+        ),
+    ]
+
+
+def test_a_status_of_the_sync_that_scaled_is_no_difference():
+    status = STATUS.replace("currentReplicas: 3", "currentReplicas: 2").replace("4", "1", 1)
+    status = status[: status.index("        - {type: ScalingActive")]
+    found = answered(text_of(hpa=HPA.replace("maxReplicas: 10", "maxReplicas: 1") + status))
+    assert [each["field"] for each in found["status"]["differences"]] == [
+        "ScalingActive",
+        "ScalingLimited",
+    ]
+
+
+@pytest.mark.parametrize("status", ["{}", "{conditions: 3}", "{conditions: [{type: [3]}]}"])
+def test_odd_conditions_in_a_status_are_no_fault(status):
+    decide_request(read(text_of(hpa=f"{HPA}    status: {status}\n")))
+
+
+def test_the_phase_unknown_is_one_of_kubernetes():
+    request = read(text_of(pods="  pods: [{name: p0, phase: Unknown}]\n"))
+    assert request.pods[0].phase is PodPhase.UNKNOWN
+    # Neither pending nor failed, it counts by its sample: ceil(23 / 20) = 2.
+    assert decide_request(request).desired_replicas == 2

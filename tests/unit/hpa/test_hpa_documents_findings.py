@@ -263,22 +263,30 @@ LOAD_COMMAND = (
     "kubectl get --raw '/apis/custom.metrics.k8s.io/v1beta2/namespaces/prod/pods/*/load"
     "?labelSelector=app%3Dx'"
 )
+LOAD_WHY = "gpuscale metrics-api why 'pods/prod/*' load -l app=x"
 
 
 @pytest.mark.parametrize(
     ("metrics", "observed", "remedy"),
     [
         pytest.param(
-            LOAD, "{error: gone}", f"Ask as the controller does: {LOAD_COMMAND}", id="error"
+            LOAD,
+            "{error: gone}",
+            f"Ask as the controller does: {LOAD_COMMAND}; or follow it hop by hop: {LOAD_WHY}",
+            id="error",
         ),
         pytest.param(
-            LOAD, "{pods: []}", f"Ask as the controller does: {LOAD_COMMAND}", id="empty list"
+            LOAD,
+            "{pods: []}",
+            f"Ask as the controller does: {LOAD_COMMAND}; or follow it hop by hop: {LOAD_WHY}",
+            id="empty list",
         ),
         pytest.param(
             QUEUE,
             "{samples: []}",
             "Ask as the controller does: "
-            "kubectl get --raw '/apis/external.metrics.k8s.io/v1beta1/namespaces/prod/queue'",
+            "kubectl get --raw '/apis/external.metrics.k8s.io/v1beta1/namespaces/prod/queue'; "
+            "or follow it hop by hop: gpuscale metrics-api why external/prod queue",
             id="no series",
         ),
         pytest.param(
