@@ -28,18 +28,11 @@ def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> Un
         error: of the request.
         what: was to be read, such as `the pods of prod/vision`.
     """
-    if error.code == _UNAUTHORIZED:
-        return UnreadableError(
-            f"{what}: the API server does not accept the kubeconfig's credentials (401); "
-            "they may have expired: log in to the cluster again"
-        )
-    if error.code == _FORBIDDEN:
-        said = error.said or "forbidden (403)"
-        return UnreadableError(
-            f"{what}: {said}; the role in docs/decide.md allows all that decide reads"
-        )
-    if error.code is None:
-        return UnreadableError(f"{error}; see that the cluster runs and that --context names it")
+    if error.code in (None, _UNAUTHORIZED):
+        return UnreadableError(str(error))
+    if error.code == _FORBIDDEN and error.said:
+        advice = "the role in docs/decide.md allows all that decide reads"
+        return UnreadableError(f"{what}: {error.said}; {advice}")
     return UnreadableError(f"{what}: {error}")
 
 

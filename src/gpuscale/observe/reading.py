@@ -52,6 +52,10 @@ async def read_hpas(
         ConfigError: the kubeconfig is no YAML.
     """
     async with ApiClient(settings) as client:
+        try:
+            await client.check_ready()
+        except GpuscaleError as error:
+            return (error,)
         observer = Observer(client, clock)
         if wanted.namespace is not None and wanted.names:
             place, names = wanted.namespace, wanted.names
