@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.cli.cluster import PANEL, Context, Kubeconfig, cluster_settings, looking
+from gpuscale.cli.progress import working
 from gpuscale.cli.pulse import check_pulse, run_pulse
 from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UsageError
@@ -131,9 +132,11 @@ async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Repo
     from gpuscale.doctor.diagnose import diagnose
     from gpuscale.doctor.gather import Gatherer
     from gpuscale.kube.api import ApiClient
+    from gpuscale.kube.kubeconfig import cluster_name
 
-    async with ApiClient(cluster) as client:
-        return diagnose(await Gatherer(client, WallClock(), settings).snapshot())
+    with working(f"looking at cluster {cluster_name(cluster)}") as report:
+        async with ApiClient(cluster) as client:
+            return diagnose(await Gatherer(client, WallClock(), settings, report).snapshot())
 
 
 def _repaired(

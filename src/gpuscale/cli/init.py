@@ -23,6 +23,7 @@ from gpuscale.cli.cluster import (
 )
 from gpuscale.cli.install import open_client
 from gpuscale.cli.interview import IMAGE_HINT, interview
+from gpuscale.cli.progress import working
 from gpuscale.cli.questions import one_of
 from gpuscale.cli.texts import Output, deprecated, print_document
 from gpuscale.core.errors import ConfigError, UsageError
@@ -255,7 +256,7 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
         if not is_named:
             cluster = replace(cluster, timeout_s=_GLANCE_S)
         print(f"gpuscale: looking at cluster {cluster_name(cluster)}", file=sys.stderr)
-        with looking():
+        with looking(), working("looking at the cluster"):
             return asyncio.run(_detected(client(cluster)))
     except (CouldNotLookError, ConfigError, UsageError) as error:
         if is_named:

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,8 @@ def _announce(address: str) -> None:
 
 def plain_arguments(args: Sequence[str]) -> list[str]:
     """Return Go-style arguments as click reads them."""
+    if "why" not in args:  # which has a --kubeconfig of its own
+        args = [re.sub("^--kubeconfig(?==|$)", "--lister-kubeconfig", arg) for arg in args]
     return go_flags.plain_arguments(args, _BY_NAME.get)
 
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gpuscale.cli.texts import Output, print_document
+
 
 class Kind(Enum):
     """Which file."""
@@ -18,6 +20,8 @@ def schema(
     kind: Annotated[
         Kind, typer.Argument(help="scenario: of simulate and up; values: of install.")
     ] = Kind.SCENARIO,
+    *,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How.")] = Output.JSON,
 ) -> None:
     """Print the JSON schema of scenario files or values files, for editors to complete and check them.
 
@@ -30,4 +34,8 @@ def schema(
         from gpuscale.install.values import Values as model
     else:
         from gpuscale.sim.scenario import Scenario as model
-    print(json.dumps(model.model_json_schema(), indent=2, sort_keys=True))
+    described = model.model_json_schema()
+    if output is Output.YAML:
+        print_document(described, output)
+    else:
+        print(json.dumps(described, indent=2, sort_keys=True))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.cli.files import check_writable, write_files
+from gpuscale.cli.progress import PATIENCE_S
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.cli.texts import Output, deprecated, print_document
 from gpuscale.core.errors import UsageError
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".json", ".html")
 _STDOUT = "-"
-_PATIENCE_S = 2.0
-"""After so long a bar shows how far the simulation is."""
 
 
 def simulate(
@@ -132,7 +131,7 @@ class _Bar(ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        self._from_s = time.monotonic() + _PATIENCE_S
+        self._from_s = time.monotonic() + PATIENCE_S
         self._bar: Progress | None = None
 
     def update(self, share: float) -> None:

@@ -15,6 +15,7 @@ import typer
 from gpuscale.cli.cluster import cluster_settings, looking
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.parameters import parameter
+from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UpstreamError, UsageError
 from gpuscale.metricsapi.flags import GROUPS, Flag
@@ -46,7 +47,7 @@ def why(**given: Any) -> None:  # noqa: ANN401 - typer fills the signature that 
 
     set_up_log(logging.ERROR)
     path = why_path(given["whose"], given["metric"], given["selector"], given["metric_selector"])
-    with looking():
+    with looking(), working("asking the metrics API"):
         document = asyncio.run(_asked(given, path))
     if given["output"] is not Output.TEXT:
         print_document(document, given["output"])

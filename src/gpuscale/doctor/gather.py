@@ -4,7 +4,7 @@ What can't be read is part of the result, with the reason: a doctor without righ
 at the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.core.clock import Clock
@@ -45,12 +45,20 @@ class Gatherer:
         client: to the API server.
         clock: for ages.
         settings: what to look at.
+        report: gets what is looked at now, as it takes a while on a large cluster.
     """
 
-    def __init__(self, client: ApiClient, clock: Clock, settings: GatherSettings) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        settings: GatherSettings,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
+        self._report = report
 
     async def snapshot(self) -> Snapshot:
         """Return what there is to see.
@@ -62,7 +70,10 @@ class Gatherer:
         await self._client.check_ready()
         autoscaling = await self._client.get("/apis/autoscaling")
         versions = [each["groupVersion"] for each in autoscaling.get("versions") or ()]
-        looks = {kind.plural: await self._list(kind) for kind in KINDS}
+        looks = {}
+        for kind in KINDS:
+            self._report(f"looking at {kind.plural}")
+            looks[kind.plural] = await self._list(kind)
         if all(look.fault for look in looks.values()):
             fault = looks[KINDS[0].plural].fault
             raise ApiStatusError(
@@ -73,14 +84,21 @@ class Gatherer:
         agents = AgentReader(self._client, self._settings.agent_urls)
         prometheus = PrometheusReader(self._client, self._settings.prometheus_url)
         hpas = HpaReader(self._client, custom_path(seen), self._settings.namespace)
+        self._report(f"asking the node agents of {len(list(seen.all('nodes')))} nodes")
+        seen_by_agents = await agents.read(seen)
+        self._report("asking Prometheus")
+        seen_by_prometheus = await prometheus.read(seen, self._clock.now_ms())
+        self._report("asking what serves the metrics")
+        served, bundles = await self._discovered(seen), await self._bundles(seen)
+        self._report("following the HPAs' metrics")
         return Snapshot(
             now_ms=seen.now_ms,
             hpa_versions=versions,
             looks=looks,
-            agents=await agents.read(seen),
-            prometheus=await prometheus.read(seen, self._clock.now_ms()),
-            served=await self._discovered(seen),
-            bundles=await self._bundles(seen),
+            agents=seen_by_agents,
+            prometheus=seen_by_prometheus,
+            served=served,
+            bundles=bundles,
             hpas=await hpas.read(seen),
             rule_maps=await self._rule_maps(seen),
         )

@@ -220,7 +220,7 @@ _METRICS = (
 _CLUSTER = (
     Flag(
         "lister-kubeconfig",
-        "Kubeconfig to look up objects with; the pod's service account if empty.",
+        "Kubeconfig to look up objects with, also as --kubeconfig; the pod's service account if empty.",
     ),
     Flag(
         "discovery-interval",

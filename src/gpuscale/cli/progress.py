@@ -1,0 +1,44 @@
+"""What a command is doing, for whoever waits at a terminal."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE_S = 2.0
+"""How long work may take before one begins to wonder."""
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error what is being done, once it takes long; gone in the end.
+
+    Yields what changes the text. Nothing is shown where standard error is no terminal.
+
+    Args:
+        what: is done first, such as `looking at the cluster`.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.status import Status
+
+    status = Status(what, console=Console(stderr=True))
+    turn, is_over = threading.Lock(), False
+
+    def begin() -> None:
+        with turn:
+            if not is_over:
+                status.start()
+
+    timer = threading.Timer(PATIENCE_S, begin)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield status.update
+    finally:
+        timer.cancel()
+        with turn:
+            is_over = True
+            status.stop()
