@@ -21,6 +21,12 @@ def test_links_lead_to_files_that_are_there(page):
             assert (page.parent / target).exists(), target
 
 
+def test_the_index_has_every_page():
+    index = ROOT / "docs" / "README.md"
+    targets = re.findall(r"\]\(([^)#]+)\)", index.read_text())
+    assert {(index.parent / target).resolve() for target in targets} == set(PAGES) - {index}
+
+
 def test_the_published_schema_is_the_codes():
     published = json.loads((ROOT / "docs" / "scenario.schema.json").read_text())
     assert published == Scenario.model_json_schema()

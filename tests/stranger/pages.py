@@ -83,7 +83,23 @@ def gpuscale_lines(page):
     shown = [block for block in blocks(page) if block.kind in SHELL_KINDS]
     lines = [line for block in shown for line in _shell_lines(block)]
     lines += [code for code in INLINE.findall(BLOCK.sub("", text)) if code.startswith("gpuscale ")]
-    return [words for line in lines if "gpuscale" in line for words in _runs_of_gpuscale(line)]
+    return [words for line in lines if "gpuscale" in line for words in runs_of_gpuscale(line)]
+
+
+def runs_of_gpuscale(line):
+    """Return the words after `gpuscale` of each simple command of a line; none of what is no shell."""
+    lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|&;<>()")
+    lexer.whitespace_split = True
+    try:
+        tokens = list(lexer)
+    except ValueError:  # a quote that a later line closes
+        return []
+    parts = [
+        list(part)
+        for ends, part in groupby(tokens, lambda token: not token.strip("|&;()<>"))
+        if not ends
+    ]
+    return [found for part in parts if (found := _after_gpuscale(part)) is not None]
 
 
 def _dedented(text, width):
@@ -103,22 +119,6 @@ def _shell_lines(block):
     if block.kind == "console":
         return [command.text.replace("\\\n", " ") for command in _commands(block.body)]
     return block.body.replace("\\\n", " ").splitlines()
-
-
-def _runs_of_gpuscale(line):
-    """Return the words after `gpuscale` of each simple command of a line; none of what is no shell."""
-    lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|&;<>()")
-    lexer.whitespace_split = True
-    try:
-        tokens = list(lexer)
-    except ValueError:  # a quote that a later line closes
-        return []
-    parts = [
-        list(part)
-        for ends, part in groupby(tokens, lambda token: not token.strip("|&;()<>"))
-        if not ends
-    ]
-    return [found for part in parts if (found := _after_gpuscale(part)) is not None]
 
 
 def _after_gpuscale(words):

@@ -56,6 +56,27 @@ def test_commands_and_flags_are_those_of_the_program(page):
     assert wrong == []
 
 
+def commands(command, context):
+    yield command
+    for name in command.list_commands(context) if isinstance(command, TyperGroup) else ():
+        yield from commands(command.get_command(context, name), context)
+
+
+def test_examples_of_help_are_those_of_the_program():
+    command = typer.main.get_command(app)
+    context = command.context_class(command, info_name="gpuscale")
+    helps = [each.help for each in commands(command, context) if each.help]
+    examples = [line for text in helps for line in text.splitlines() if "Example:" in line]
+    wrong = [
+        f"{line.strip()}: {fault}"
+        for line in examples
+        for words in pages.runs_of_gpuscale(line.partition("Example:")[2])
+        for fault in faults(words)
+    ]
+    assert len(examples) >= len(helps) - 1  # the program itself has none
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
