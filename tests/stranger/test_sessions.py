@@ -4,6 +4,7 @@ Each page has a folder of its own with its files, and an empty home. Nothing of 
 gpuscale comes from `pip install .` without extras.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -66,8 +67,9 @@ def _namespaces(commands):
     if not any(command.stays for command in commands):
         return ()
     unshare = ("unshare", *OWN_NETWORK, "--kill-child")
-    if shutil.which("unshare") is None:
-        pytest.skip("needs the program unshare; install Debian's package util-linux")
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        reason = "needs unshare and ip; install Debian's packages util-linux and iproute2"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     tried = subprocess.run([*unshare, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         pytest.skip(f"needs the right to make a network of its own: {tried.stderr.strip()}")
