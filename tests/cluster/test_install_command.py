@@ -146,6 +146,8 @@ def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, comman
     assert lines[-1] == "nothing of installation gpuscale is left"
     wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
     assert command.run("uninstall") == ["there is no installation gpuscale"]
+    printed = command.run("uninstall", "--output", "yaml")
+    assert printed == ["installation: gpuscale", "changes: []"]
 
 
 def test_a_second_run_changes_nothing_and_changed_values_change_only_that(plane, nodes, command):
@@ -173,7 +175,14 @@ def test_a_second_run_changes_nothing_and_changed_values_change_only_that(plane,
 
 def test_a_dry_run_makes_nothing(plane, command):
     before = everything(plane)
-    assert command.install(values(), "--dry-run", "server")[-1].endswith(" created")
+    lines = command.install(values(), "--dry-run", "server")
+    assert lines[-1].endswith(" created")
+    printed = command.install(values(), "--dry-run", "server", "--output", "json")
+    found = json.loads("\n".join(printed))
+    assert (found["installation"], found["dryRun"]) == ("gpuscale", True)
+    assert len(found["changes"]) == len(lines) - 2
+    namespace = {"kind": "Namespace", "namespace": None, "name": "gpuscale", "outcome": "created"}
+    assert found["changes"][0] == namespace
     assert everything(plane) == before
 
 

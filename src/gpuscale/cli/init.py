@@ -177,10 +177,8 @@ def init(
     from gpuscale.install.propose import Answers
 
     form, path = _destination(output, output_file)
-    if path is not None and path.exists() and not force:
-        raise UsageError(
-            f"{path} is there already; --force writes over it, --output-file names another"
-        )
+    if path is not None:
+        _check_place(path, force=force)
     answers = Answers(
         workload=None if workload is None else _read("--workload", read_workload, workload),
         signal=None if signal is None else _one_of("--signal", signal, signals()),
@@ -219,11 +217,25 @@ def init(
         print(f"  {command}  # {what}", file=sys.stderr)
 
 
+def _check_place(path: Path, *, force: bool) -> None:
+    """Check that a file can be written, before anybody has answered a question for it.
+
+    Raises:
+        UsageError: it is there already, or there is no folder for it.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--output-file: found {path}, expected a file in a folder that is there")
+    if path.exists() and not force:
+        raise UsageError(
+            f"{path} is there already; --force writes over it, --output-file names another"
+        )
+
+
 def _destination(output: str | None, output_file: str) -> tuple[Output, Path | None]:
     """Return how values are printed, and where they are written; None is standard output."""
     if output in _FORMATS:
         return _FORMATS[output], None
-    if output is not None:
+    if output not in (None, Output.TEXT.value):
         new = "-o yaml" if output == _STDOUT else f"--output-file {output}"
         deprecated(f"--output {output}", new)
         output_file = output

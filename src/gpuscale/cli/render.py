@@ -49,7 +49,7 @@ def render(
     from gpuscale.install.notes import image_note
 
     if output not in _FORMATS:
-        if output_dir is not None:
+        if output_dir is not None or output == Output.TEXT.value:
             raise UsageError(f"--output: found {output!r}, expected yaml or json")
         output_dir, output = output, "yaml"
         deprecated(f"-o {output_dir}", f"--output-dir {output_dir}")

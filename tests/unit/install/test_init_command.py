@@ -69,6 +69,17 @@ def test_a_file_is_written_once(tmp_path):
     assert init(tmp_path, *flags, "--force")[0] == 0
 
 
+def test_a_file_that_can_not_be_written_is_refused_before_the_questions(tmp_path):
+    for place in ("nowhere/values.yaml", "."):
+        code, _, err = init(tmp_path, "--output-file", place)
+        assert (code, err) == (
+            2,
+            [
+                f"gpuscale: --output-file: found {place}, expected a file in a folder that is there",
+            ],
+        )
+
+
 def test_values_are_printed_instead_of_written(tmp_path):
     code, out, err = init(tmp_path, *ENOUGH, "-o", "yaml")
     assert (code, err) == (0, [])

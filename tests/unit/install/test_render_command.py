@@ -51,6 +51,11 @@ def test_the_old_spelling_of_a_folder_still_works(render, tmp_path):
     assert notes[1] == f"gpuscale: {len(files)} files in out"
 
 
+def test_text_is_no_form_of_objects(render):
+    code, _, notes = render("-o", "text")
+    assert (code, notes) == (2, ["gpuscale: --output: found 'text', expected yaml or json"])
+
+
 def test_what_lint_calls_an_error_is_refused_at_its_line(render):
     code, out, notes = render(scale=[scale(target=600)])
     assert (code, out) == (2, "")
