@@ -46,6 +46,9 @@ IMAGE       ?= gpuscale:$(RELEASE)
 PLATFORM    ?=
 BUILDER     ?= $(firstword $(foreach each,docker podman buildah,$(if $(shell command -v $(each)),$(each))))
 IN_REGISTRY := $(if $(findstring /,$(IMAGE:localhost/%=%)),yes)
+# Podman and Buildah put localhost/ before a name without a registry.
+BUILT        = $(if $(IN_REGISTRY)$(filter docker,$(BUILDER)),$(IMAGE),localhost/$(IMAGE:localhost/%=%))
+LOAD         = $(if $(filter docker,$(BUILDER)),kind load docker-image $(BUILT),kind load image-archive with what $(BUILDER) saves)
 
 image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=1 pushes it, PLATFORM=linux/arm64 is for other nodes
 	@test -n "$(BUILDER)" || { echo "building an image takes docker, podman or buildah; none of them is installed"; exit 2; }
@@ -53,8 +56,8 @@ image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=
 		{ echo "$(IMAGE) names no registry to push to: make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1"; exit 2; }
 	$(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM) )--tag $(IMAGE) .
 	$(if $(PUSH),$(BUILDER) push $(IMAGE))
-	@test -n "$(IN_REGISTRY)" || echo "nodes can't pull it: load it (kind load docker-image $(IMAGE)), or push it (make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1)"
-	@echo "next: gpuscale init --image $(IMAGE)$(if $(IN_REGISTRY),, --image-present)"
+	@test -n "$(IN_REGISTRY)" || echo "nodes can't pull it: load it ($(LOAD)), or push it (make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1)"
+	@echo "next: gpuscale init --image $(BUILT)$(if $(IN_REGISTRY),, --image-present)"
 
 cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
 	@$(BIN)/python -m gpuscale.testing.cluster.tools build

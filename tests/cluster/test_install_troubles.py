@@ -167,6 +167,8 @@ def test_the_kubelets_words_are_quoted(plane, install):
         first, last = [line for line in err if wanted in line]
         assert first.startswith("gpuscale: DaemonSet gpuscale/gpuscale-node-agent: pod ")
         assert last.startswith("gpuscale: warning: waited 6 s for ")
+        # While there is a kubelet to end the pods; without one they stay for 40 s.
+        command(plane, "uninstall", code=0)
 
 
 def test_a_quota_that_is_exceeded_is_quoted(plane, install):
@@ -181,4 +183,5 @@ def test_a_quota_that_is_exceeded_is_quoted(plane, install):
         _, err = install(AGENT_ONLY, "--timeout=6s", code=0)
         assert any("gpuscale-node-agent: pods can't be created: " in line for line in err)
         assert any(said in line for line in err if "node-agent" in line)
+        command(plane, "uninstall", code=0)
     plane.kubectl("delete", "namespace", "gpuscale")

@@ -92,10 +92,16 @@ def make(tmp_path):
 
 
 def test_an_image_is_built_by_whichever_program_is_there(make):
-    code, said, called = make(programs=("podman", "buildah"))
-    assert (code, called) == (0, [f"podman build --tag gpuscale:{__version__} ."])
+    code, said, called = make(programs=("docker", "podman"))
+    assert (code, called) == (0, [f"docker build --tag gpuscale:{__version__} ."])
     assert said[-1] == f"next: gpuscale init --image gpuscale:{__version__} --image-present"
     assert f"kind load docker-image gpuscale:{__version__}" in said[-2]
+
+
+def test_podman_and_buildah_name_what_is_in_no_registry_after_this_machine(make):
+    code, said, called = make("IMAGE=gpuscale:7", programs=("podman", "buildah"))
+    assert (code, called) == (0, ["podman build --tag gpuscale:7 ."])
+    assert said[-1] == "next: gpuscale init --image localhost/gpuscale:7 --image-present"
 
 
 def test_an_image_for_a_registry_is_pushed_if_that_is_asked_for(make):

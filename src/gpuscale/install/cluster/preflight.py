@@ -12,8 +12,8 @@ from gpuscale.kube.errors import ApiStatusError
 from gpuscale.kube.writing import WritingClient
 
 _WORKLOADS = {"Deployment": kind_named("Deployment"), "StatefulSet": STATEFUL_SETS}
-_IMPLIED = ("docker.io/library/", "localhost/", "")
-"""What container runtimes put before a name without a registry."""
+_IMPLIED = "docker.io/library/"
+"""What containerd puts before a name without a slash."""
 _OTHERS_SHOWN = 3
 
 
@@ -31,8 +31,7 @@ async def image_fault(client: WritingClient, values: Values) -> str | None:
     if note is None:
         return None
     name = image_reference(values.spec.image)
-    bare = name.removeprefix("localhost/")
-    wanted = {f"{prefix}{bare}" for prefix in _IMPLIED}
+    wanted = {name} if "/" in name else {name, f"{_IMPLIED}{name}"}
     listed = await client.get(NODES.everywhere)
     for node in listed.get("items") or []:
         for image in node.get("status", {}).get("images") or []:
