@@ -10,7 +10,7 @@ Source: go.yaml.in/yaml/v2 resolve.go, which kubectl, the API server and Helm re
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import yaml
@@ -100,67 +100,6 @@ def load_documents(text: str, source: str) -> tuple[Document, ...]:
 def dump_documents(documents: Iterable[object]) -> str:
     """Return plain data as YAML that is easy to read: keys in their order, long texts as blocks."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
-
-
-def validation_problems(
-    document: Document, errors: Sequence[Mapping[str, object]]
-) -> tuple[Problem, ...]:
-    """Return the problems behind pydantic's `ValidationError.errors()`, with their lines."""
-    paths = [_place(document, error) for error in errors]
-    return tuple(
-        _validation_problem(document, path, error)
-        for path, error in zip(paths, errors, strict=True)
-        if not (error["type"] == "too_short" and _has_below(path, paths))
-    )
-
-
-def _validation_problem(document: Document, path: Path, error: Mapping[str, object]) -> Problem:
-    kind = str(error["type"])
-    if kind == "extra_forbidden":
-        return document.problem(path, "no such field here")
-    if kind == "missing":
-        return document.problem(path, "this field is required")
-    context = error.get("ctx")
-    if kind == "union_tag_invalid" and isinstance(context, dict):
-        return document.problem(
-            path, f"one of {context['expected_tags']}", found=repr(context["tag"])
-        )
-    message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    if kind == "value_error" and message.startswith("found "):
-        return document.problem(path, message)
-    return document.problem(path, message, found=_shown(error.get("input")))
-
-
-def _place(document: Document, error: Mapping[str, object]) -> Path:
-    """Return where an error stands in the data: its location less the tags that pydantic puts into it."""
-    location = error["loc"]
-    parts = location if isinstance(location, tuple) else ()
-    path: list[str | int] = []
-    value: object = document.data
-    for index, part in enumerate(parts):
-        is_last = index == len(parts) - 1
-        if _holds(value, part):
-            value = value[part]  # type: ignore[index]
-        elif not (is_last and error["type"] == "missing"):
-            continue
-        path.append(part)
-    return tuple(path)
-
-
-def _holds(value: object, part: str | int) -> bool:
-    if isinstance(value, dict):
-        return part in value
-    return isinstance(value, list) and isinstance(part, int) and part < len(value)
-
-
-def _has_below(path: Path, paths: Sequence[Path]) -> bool:
-    return any(len(other) > len(path) and other[: len(path)] == path for other in paths)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, (str, int, float, bool)) or value is None:
-        return repr(value)
-    return f"a {type(value).__name__}"
 
 
 def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:

@@ -2,6 +2,8 @@
 
 import re
 
+MAX_DURATION_MS = 366 * 86_400_000
+"""The longest that a field of our own files may ask for."""
 _UNIT_MS = {
     "ms": 1,
     "s": 1000,

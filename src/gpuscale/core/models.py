@@ -12,12 +12,12 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from gpuscale.core.documents import load_documents, validation_problems
-from gpuscale.core.durations import format_duration, parse_duration_ms
+from gpuscale.core.documents import load_documents
+from gpuscale.core.durations import MAX_DURATION_MS, format_duration, parse_duration_ms
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.validation import validation_problems
 
 API_VERSION = "gpuscale.dev/v1alpha1"
-MAX_DURATION_MS = 366 * 86_400_000
 
 
 def _duration(value: object) -> int:
@@ -61,4 +61,5 @@ def parse_file(model: type[M], text: str, source: str) -> M:
         return model.model_validate(documents[0].data)
     except ValidationError as error:
         found_errors = error.errors(include_url=False)
-        raise ConfigError(*validation_problems(documents[0], found_errors)) from None
+        schema = model.model_json_schema
+        raise ConfigError(*validation_problems(documents[0], found_errors, schema)) from None

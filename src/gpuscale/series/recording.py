@@ -11,9 +11,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gpuscale.core.documents import Document, load_documents, validation_problems
+from gpuscale.core.documents import Document, load_documents
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import ConfigError, Problem, QueryError
+from gpuscale.core.validation import validation_problems
 from gpuscale.series.evaluate import instant
 from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelSet, label_set
 from gpuscale.series.parse import Query, metric_names, parse_query
@@ -149,7 +150,8 @@ def load_recording_rules(text: str, source: str) -> RecordingRules:
             spec = RuleFileSpec.model_validate(document.data)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            problems.extend(validation_problems(document, errors))
+            schema = RuleFileSpec.model_json_schema
+            problems.extend(validation_problems(document, errors, schema))
             continue
         groups.extend(_groups(document, spec, problems))
     if problems:

@@ -8,18 +8,19 @@ Source: prometheus-adapter v0.12.0 pkg/config (loader.go), pkg/naming (metric_na
 the first fault; here all are told at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from gpuscale.core.documents import Document, Path, load_documents, validation_problems
+from gpuscale.core.documents import Document, Path, load_documents
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import ConfigError, Problem, QueryError
 from gpuscale.core.regex import Pattern, compile_re2
+from gpuscale.core.validation import validation_problems
 from gpuscale.series.parse import parse_matchers, parse_query
 from gpuscale.sources.expand import compile_expansion
 from gpuscale.sources.gotemplate import Template, TemplateError, parse_template
@@ -155,13 +156,16 @@ def _only_document(text: str, source: str) -> Document:
 
 
 def _from_list(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    models = _validated(document, TypeAdapter(list[RuleModel]).validate_python)
+    adapter = TypeAdapter(list[RuleModel])
+    models = _validated(document, adapter.validate_python, adapter.json_schema)
     compiler = _Compiler(document, mapper)
     return compiler.finish(compiler.rules(models, ()), ())
 
 
 def _from_adapter_file(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    model = _validated(document, AdapterFileModel.model_validate)
+    model = _validated(
+        document, AdapterFileModel.model_validate, AdapterFileModel.model_json_schema
+    )
     compiler = _Compiler(document, mapper)
     rules = compiler.rules(model.rules, ("rules",))
     external = compiler.rules(model.external_rules, ("externalRules",), external=True)
@@ -170,7 +174,7 @@ def _from_adapter_file(document: Document, mapper: ResourceMapper) -> AdapterCon
 
 
 def _from_helm_values(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    model = _validated(document, HelmValuesModel.model_validate)
+    model = _validated(document, HelmValuesModel.model_validate, HelmValuesModel.model_json_schema)
     compiler = _Compiler(document, mapper)
     for key in model.model_extra or ():
         compiler.warn((key,), "not read: of the chart's values only `rules` is")
@@ -186,12 +190,16 @@ def _from_helm_values(document: Document, mapper: ResourceMapper) -> AdapterConf
     return compiler.finish((*before, *custom), external, resource)
 
 
-def _validated(document: Document, validate: Callable[[object], T]) -> T:
+def _validated(
+    document: Document,
+    validate: Callable[[object], T],
+    schema: Callable[[], Mapping[str, Any]],
+) -> T:
     try:
         return validate(document.data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        raise ConfigError(*validation_problems(document, details)) from None
+        raise ConfigError(*validation_problems(document, details, schema)) from None
 
 
 class _Compiler:

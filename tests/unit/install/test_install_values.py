@@ -29,8 +29,9 @@ def test_a_name_a_target_and_a_limit_are_enough():
 def test_every_fault_is_told_with_its_line_and_field():
     text = "spec:\n  provider: aws\n  agent:\n    privileged: true\n  scale: []\n"
     assert told(text).splitlines() == [
-        "values.yaml:2: spec.provider: found 'aws', expected 'aks', 'eks', 'ack', 'gke' or 'generic'",
-        "values.yaml:4: spec.agent.privileged: no such field here",
+        "values.yaml:2: spec.provider: found 'aws', expected one of aks, eks, ack, gke, generic",
+        "values.yaml:4: spec.agent.privileged: no such field here; the fields here are attribution, "
+        "collectInterval, deviceAccess, enabled, podResourcesPath, runtimeClass, style",
     ]
 
 
@@ -42,9 +43,7 @@ SCALED = (
 @pytest.mark.parametrize(
     ("target", "more", "rest", "message"),
     [
-        pytest.param(
-            50, "minReplicas: 0", "", "greater than or equal to 1", id="no pod no reading"
-        ),
+        pytest.param(50, "minReplicas: 0", "", "expected at least 1", id="no pod no reading"),
         pytest.param(50, "minReplicas: 4", "", "minReplicas 4 above maxReplicas 3", id="limits"),
         pytest.param(5, "signal: graphics-engine", "", "a ratio, expected at most 1", id="ratio"),
         pytest.param(
@@ -122,7 +121,9 @@ SCALED = (
         pytest.param(
             50, "", ", metricsApi: {rulesConfigMaps: 'a in b'}", "found ", id="teams' labels"
         ),
-        pytest.param(50, "", ", namespace: 'a b'", "should match pattern", id="name"),
+        pytest.param(
+            50, "", ", namespace: 'a b'", "expected a name of lower-case letters, digits", id="name"
+        ),
         pytest.param(
             50, "", ", image: {repository: 'a;rm -rf /'}", "spec.image.repository: ", id="shell"
         ),

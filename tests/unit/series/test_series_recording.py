@@ -96,7 +96,7 @@ def test_names_read_and_written_are_known():
         (
             "groups:\n- name: g\n  rules:\n  - record: a\n    exprs: b\n",
             "r.yaml:4: groups[0].rules[0].expr: this field is required\n"
-            "r.yaml:5: groups[0].rules[0].exprs: no such field here",
+            "r.yaml:5: groups[0].rules[0].exprs: no such field here; did you mean expr?",
         ),
         (
             "groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(\n",

@@ -74,11 +74,11 @@ rules:
         ),
         pytest.param(
             f"rule: [{RULE}]",
-            ["rules.yaml:1: rule: no such field here"],
+            ["rules.yaml:1: rule: no such field here; did you mean rules?"],
         ),
         pytest.param(
             "rules:\n- {seriesQuery: m, metricQuery: m}",
-            ["rules.yaml:2: rules[0].metricQuery: no such field here"],
+            ["rules.yaml:2: rules[0].metricQuery: no such field here; did you mean metricsQuery?"],
         ),
         pytest.param(
             "rules:\n- seriesQuery: m\n  metricsQuery: m\n  seriesQuery: n\n",
@@ -89,7 +89,7 @@ rules:
         ),
         pytest.param(
             "- {seriesQuery: [m]}\n",
-            ["rules.yaml:1: [0].seriesQuery: found a list, expected a valid string"],
+            ["rules.yaml:1: [0].seriesQuery: found a list, expected text"],
         ),
         pytest.param(
             "- {seriesQuery: '', metricsQuery: m}\n",
@@ -100,7 +100,7 @@ rules:
         ),
         pytest.param(
             "- {seriesQuery: m, metricsQuery: m, resources: {namespaced: 'no'}}\n",
-            ["rules.yaml:1: [0].resources.namespaced: found 'no', expected a valid boolean"],
+            ["rules.yaml:1: [0].resources.namespaced: found 'no', expected true or false"],
         ),
         pytest.param(
             "rules:\n  custom:\n  - {seriesQuery: m, metricsQuery: <<len>>}\n",
