@@ -71,15 +71,19 @@ def _follow(lines: Iterable[str]) -> list[str]:
         if found and not found["file"].endswith(".metadata"):
             count += 1
             size += _size(found["size"])
-            total = f"{count} packages, {size / 1e6:.1f} MB"
-            screen.show(
-                f"{total}: {_package(found['file'])}", f"{found['how'].lower()} {_named(found)}"
-            )
+            package = _package(found["file"])
+            shown = f"{_so_far(count, size)}: {package}"
+            of_size = f" ({found['size']})" if found["size"] else ""
+            screen.show(shown, f"{found['how'].lower()} {package}{of_size}")
+        elif line.startswith("Collecting "):
+            screen.show(f"{_so_far(count, size)}: looking up {line.split()[1]}")
+        elif line.lstrip().startswith("Installing build dependencies"):
+            screen.show("preparing the installation")
         elif line.lstrip().startswith("WARNING: "):
             screen.end(line.strip())  # of a network that doesn't answer, which can take minutes
         elif line.startswith("Installing collected packages"):
-            screen.show(f"{count} packages, {size / 1e6:.1f} MB: unpacking", "unpacking")
-    screen.end(f"fetched {count} packages, {size / 1e6:.1f} MB" if count else "nothing to fetch")
+            screen.show(f"{_so_far(count, size)}: unpacking", "unpacking")
+    screen.end(f"fetched {_so_far(count, size)}" if count else "nothing to fetch")
     return said
 
 
@@ -89,22 +93,23 @@ class _Screen:
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
-    def show(self, short: str, line: str) -> None:
+    def show(self, short: str, line: str = "") -> None:
+        """Show a step: its short form on a terminal, elsewhere its line if it has one."""
         if self._is_terminal:
             print(f"\r{short[:_WIDTH]:<{_WIDTH}}", end="", flush=True)
-        else:
+        elif line:
             print(f"  {line}", flush=True)
 
     def end(self, line: str) -> None:
+        """Write a line that stays."""
         if self._is_terminal:
             print(f"\r{line:<{_WIDTH}}", flush=True)
         else:
             print(line, flush=True)
 
 
-def _named(found: re.Match[str]) -> str:
-    size = f" ({found['size']})" if found["size"] else ""
-    return f"{_package(found['file'])}{size}"
+def _so_far(count: int, size: float) -> str:
+    return f"{count} package{'' if count == 1 else 's'}, {size / 1e6:.1f} MB"
 
 
 def _package(file: str) -> str:

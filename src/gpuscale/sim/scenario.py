@@ -116,7 +116,7 @@ class NodePoolSpec(Model):
     taints: tuple[TaintSpec, ...] = ()
     provisioning_time: Milliseconds = 120_000
     """From the request for a node to GPUs that can be scheduled on."""
-    price_per_hour: float | None = Field(default=None, ge=0)
+    price_per_hour: float | None = Field(default=None, ge=0, le=1e6)
     """For one node; absent: the run has no cost, which is not a cost of 0."""
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """Of the price: an ISO 4217 code, the same in all pools that have a price."""
