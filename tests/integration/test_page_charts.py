@@ -286,7 +286,7 @@ async def test_names_never_become_markup_on_the_page(open_page, served):
     ]
     state["nodes"] = [{**state["nodes"][0], "name": name, "pool": NASTY} for name in NAMES]
     state["pods"] = [{**state["pods"][0], "name": name, "phase": NASTY} for name in NAMES]
-    state["totals"] = [[NASTY, NASTY]]
+    state["figures"] = [[NASTY, NASTY]]
     state["addresses"] = {"prometheus": "javascript:globalThis.pwned=1"}
     job = {"completions": 1, "succeeded": 0, "running": 0, "pending": 1, "age": 5}
     state["jobs"] = {

@@ -57,7 +57,12 @@ FAULTS = """() => {
             faults.push(`${one.text} covers ${other.text}`);
     }));
     const page = document.documentElement;
-    if (page.scrollWidth > innerWidth) faults.push(`the page is ${page.scrollWidth} pixels wide`);
+    if (page.scrollWidth > innerWidth) {
+        const wide = [...document.querySelectorAll('main *, header *, section *')]
+            .filter((node) => node.getBoundingClientRect().right > innerWidth && !node.closest('.unseen'));
+        const names = wide.map((node) => node.outerHTML.slice(0, 60));
+        faults.push(`the page is ${page.scrollWidth} pixels wide: ${names}`);
+    }
     return faults;
 }"""
 
@@ -68,6 +73,42 @@ async def drawn_to_the_end(page):
         canvas = page.locator(f'[data-chart="{chart}"] canvas')
         await expect(canvas).to_have_attribute("style", re.compile("width"))
     await page.evaluate("scrollTo(0, 0)")
+
+
+def crowded(state):
+    """Return a state with the longest names Kubernetes allows, many nodes, and numbers of all sizes."""
+    name = "a-service-with-a-name-of-63-letters-as-kubernetes-allows-it-abc"
+    assert len(name) == 63
+    workload = {**state["workloads"][0], "name": name, "rate": 123456.7, "queue": 98765.4}
+    metric = {"name": "m", "value": 5.2e11, "target": 1, "ratio": 5.2e11, "unit": "binary"}
+    hpa = {
+        **state["hpas"][0],
+        "name": name,
+        "reference": f"Deployment/{name}",
+        "targets": "cpu: <unknown>/80%, 1234567890123m/500Mi + 3 more...",
+        "metrics": [metric] * 5,
+    }
+    node = {**state["nodes"][0], "pool": "gke-cluster-1-gpu-pool"}
+    nodes = [{**node, "name": f"gke-cluster-1-gpu-pool-{i:08x}-abcd"} for i in range(8)]
+    pod = {**state["pods"][0], "ready": False}
+    pods = [
+        {**pod, "name": f"{name[:47]}-7b597b89df-{i:05}", "node": nodes[i]["name"]}
+        for i in range(8)
+    ]
+    job = {"namespace": "a-namespace-that-is-not-the-default", "completions": 10000, "age": 1e6}
+    items = [{**job, "name": name, "succeeded": 9999, "running": 1, "pending": 0}]
+    agents = {node["name"]: "http://127.0.0.1:39417/metrics" for node in nodes}
+    return {
+        **state,
+        "workloads": [workload, {**workload, "name": "b"}],
+        "hpas": [hpa],
+        "nodes": nodes,
+        "pods": pods,
+        "speed": 100.0,
+        "t": 1e6,
+        "addresses": {**state["addresses"], "nodeAgents": agents},
+        "jobs": {"total": 10000, "active": 1, "completed": 9999, "workloads": [], "items": items},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +125,27 @@ async def test_page_shows_all_of_its_text(open_page, served, width, height, sche
     page = await open_page(served.url, scheme=scheme, width=width, height=height)
     await expect(page.locator('[data-stage="load"] [data-part="value"]')).to_have_text("18.4")
     await drawn_to_the_end(page)
-    assert await page.evaluate(FAULTS) == []
+    faults = await page.evaluate(FAULTS)
+    assert faults == []
+
+
+@pytest.mark.parametrize(("width", "height"), SCREENS)
+async def test_crowded_page_shows_all_of_its_text(open_page, served, width, height):
+    state = crowded(served.run.state())
+    served.run.state = lambda: state
+    page = await open_page(served.url, width=width, height=height)
+    await expect(page.locator('[data-stage="load"] [data-part="value"]')).to_have_text("123,457")
+    await drawn_to_the_end(page)
+    faults = await page.evaluate(FAULTS)
+    assert faults == []
 
 
 @pytest.mark.parametrize(("width", "height"), SCREENS)
 async def test_report_shows_all_of_its_text(open_page, report, width, height):
     page = await open_page(report, width=width, height=height)
     await drawn_to_the_end(page)
-    assert await page.evaluate(FAULTS) == []
+    faults = await page.evaluate(FAULTS)
+    assert faults == []
 
 
 async def test_text_cut_or_covered_is_found(open_page, served):

@@ -98,7 +98,7 @@ class LiveView:
                 if _is_shown(pod)
             ],
             "jobs": self._jobs(),
-            "totals": self._totals(),
+            "figures": self._figures(),
         }
 
     def set_load(self, workload: str, rate: float | None) -> None:
@@ -196,7 +196,7 @@ class LiveView:
             "items": job_rows(self._world),
         }
 
-    def _totals(self) -> list[tuple[str, str]]:
+    def _figures(self) -> list[tuple[str, str]]:
         """Return the summary's single numbers in words, counted again now and then."""
         now_ms = self._world.engine.now_ms
         if now_ms - self._summed_ms >= _SUM_MS:

@@ -51,7 +51,11 @@ class LiveRun(Protocol):
         ...
 
     def state(self) -> dict[str, object]:
-        """Return the run as it stands now: workloads, HPAs, nodes, pods, addresses."""
+        """Return the run as it stands now.
+
+        Of each HPA, `metrics` has plain numbers to compare and `targets` the text that kubectl shows;
+        `figures` are the summary's numbers so far, as pairs of words and text.
+        """
         ...
 
     def set_load(self, workload: str, rate: float | None) -> None:

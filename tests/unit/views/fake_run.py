@@ -301,7 +301,7 @@ class FakeRun:
             "nodes": [self._node(node) for node in self.nodes],
             "pods": [self._pod(pod) for pod in self.pods],
             "jobs": {"total": 0, "active": 0, "completed": 0, "workloads": [], "items": []},
-            "totals": [
+            "figures": [
                 ["Load rise to decision", "30 s"],
                 ["Load rise to ready pods", "2 min 30 s"],
             ],

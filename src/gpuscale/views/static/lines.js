@@ -64,13 +64,13 @@ function utilisationLines(store) {
   return [...utilisationTargets(store), ...pods, ...gpus];
 }
 
-// Only a target in percent belongs among percentages; an HPA on a queue length has its own chart.
+// A target above 100 is no percentage: it would only press the others down. Each has its own chart too.
 function utilisationTargets(store) {
-  return targets(store).filter(({ hpa }) => (store.document.summary?.hpas?.[hpa]?.unit ?? "%") === "%");
+  return targets(store).filter(({ key }) => !store.series.get(key).some((value) => value > 100));
 }
 
 function targets(store) {
-  return parts(store, "hpa", "/target").map((entry) => ({ ...named(entry, "target", DASHED), hpa: entry.full, role: "target" }));
+  return parts(store, "hpa", "/target").map((entry) => ({ ...named(entry, "target", DASHED), role: "target" }));
 }
 
 function valueLines(store) {

@@ -230,7 +230,7 @@ function drawGpuStage() {
 function drawValueStage(hpa) {
   const metrics = hpa?.metrics ?? [];
   const { value, target, ratio, unit } = metrics[0] ?? {};
-  const share = isNumber(ratio) ? `${ratio.toLocaleString("en", { maximumSignificantDigits: 3 })} times the target` : isNumber(value) ? "" : "no value";
+  const share = isNumber(ratio) ? `${ratio < 1000 ? Number(ratio.toPrecision(3)) : number(ratio)} times the target` : isNumber(value) ? "" : "no value";
   const note = !hpa ? "no HPA" : metrics.length === 0 ? "no metric" : metrics.length > 1 ? `${share || "no ratio"} · first of ${metrics.length} metrics` : share;
   drawStage("value", {
     value: isNumber(value) ? amount(value, unit) : metrics.length ? "unknown" : NO_DATA,
@@ -401,11 +401,11 @@ function fillMeter(meter, percent) {
 }
 
 function drawTotals() {
-  const totals = state.totals ?? [];
-  byId("total-panel").hidden = totals.length === 0;
-  keyed(byId("totals"), totals, ([name]) => name,
+  const figures = state.figures ?? [];
+  byId("total-panel").hidden = figures.length === 0;
+  keyed(byId("totals"), figures, ([name]) => name,
     ([name]) => element("div", {}, element("dt", {}, name), element("dd", {})),
-    (total, [, text]) => setText(total.lastChild, text));
+    (figure, [, text]) => setText(figure.lastChild, text));
 }
 
 function drawJobs() {
