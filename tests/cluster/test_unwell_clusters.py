@@ -29,6 +29,7 @@ def said(plane, tmp_path):
     (tmp_path / "values.yaml").write_text(VALUES)
     commands = {
         "doctor": ["doctor"],
+        "decide": ["decide", "hpa"],
         "install": ["install", tmp_path / "values.yaml", "--yes"],
         "uninstall": ["uninstall", "--yes"],
         "rehearse": ["rehearse", "ack-bert", "--for=1s"],
@@ -65,10 +66,9 @@ def as_user(plane, folder, user, **cluster):
 
 
 def all_say(line, *, asked=2, done=1):
-    """Return the answers when every command says the same; doctor's question was not asked."""
-    return {"doctor": (asked, line)} | dict.fromkeys(
-        ("install", "uninstall", "rehearse"), (done, line)
-    )
+    """Return the answers when every command says the same; doctor's and decide's question was not asked."""
+    questions = dict.fromkeys(("doctor", "decide"), (asked, line))
+    return questions | dict.fromkeys(("install", "uninstall", "rehearse"), (done, line))
 
 
 def test_an_expired_login(plane, said, tmp_path):
@@ -83,7 +83,7 @@ def test_no_login_at_all(plane, said, tmp_path):
     end = "; no credentials were sent, since the kubeconfig's context has none"
     answers = said(as_user(plane, tmp_path, {}))
     assert all(line.endswith(end) for _, line in answers.values())
-    assert [code for code, _ in answers.values()] == [2, 1, 1, 1]
+    assert [code for code, _ in answers.values()] == [2, 2, 1, 1, 1]
 
 
 def test_a_login_program_that_fails(plane, said, tmp_path):
@@ -121,7 +121,7 @@ def test_a_login_program_that_works(plane, said, tmp_path):
 def test_a_user_who_may_nothing(plane, said):
     forbidden = 'is forbidden: User "nobody" cannot {} at the cluster scope'
     answers = said(plane.kubeconfig("nobody"))
-    assert [code for code, _ in answers.values()] == [2, 1, 1, 1]
+    assert [code for code, _ in answers.values()] == [2, 2, 1, 1, 1]
     assert answers["doctor"][1] == (
         "SERVER answered /api/v1/nodes with 403: nodes "
         + forbidden.format('list resource "nodes" in API group ""')

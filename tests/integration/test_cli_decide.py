@@ -380,6 +380,11 @@ def test_an_hpas_manifest_says_how_to_go_on(tmp_path):
             id="name",
         ),
         pytest.param(
+            ["hpa/vision", "-n", "../x"],
+            "--namespace: found '../x', expected a namespace's name such as prod",
+            id="-n",
+        ),
+        pytest.param(
             ["hpa/vision", "-A"], "found --all-namespaces and a name, expected one of them", id="-A"
         ),
         pytest.param(

@@ -96,7 +96,9 @@ def decide(
     """
     sources = list(_sources(what))
     live = [source for source in sources if isinstance(source, _Names)]
-    _check_options(sources, live, save=save, watch=watch, everywhere=all_namespaces)
+    _check_options(
+        sources, live, save=save, watch=watch, everywhere=all_namespaces, namespace=namespace
+    )
     place = _Place(namespace, kubeconfig, context, everywhere=all_namespaces)
     printer = _Printer(output)
     if watch:
@@ -161,6 +163,7 @@ def _check_options(
     save: Path | None,
     watch: bool,
     everywhere: bool,
+    namespace: str | None,
 ) -> None:
     for option, is_given in (("--save", save is not None), ("--watch", watch)):
         if is_given and not live:
@@ -171,6 +174,10 @@ def _check_options(
         raise UsageError("found --save and --watch, expected one of them")
     if everywhere and any(source.names for source in live):
         raise UsageError("found --all-namespaces and a name, expected one of them")
+    if namespace is not None and not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", namespace):
+        raise UsageError(
+            f"--namespace: found {namespace!r}, expected a namespace's name such as prod"
+        )
 
 
 class _Place:
@@ -240,11 +247,14 @@ def _hint(name: str) -> str:
     return f"; if that is an HPA on the cluster, say hpa/{name}"
 
 
-def _of_cluster(seen: "Seen | GpuscaleError") -> "DecisionRequest | _Fault":
+def _of_cluster(
+    seen: "Seen | GpuscaleError", *, with_time: bool = False
+) -> "DecisionRequest | _Fault":
     if isinstance(seen, GpuscaleError):
         return _Fault(tuple(str(seen).splitlines()))
     (request,) = _of_text(seen.document, seen.place)
-    return request if isinstance(request, _Fault) else replace(request, place=seen.place)
+    place = f"{seen.place} at {seen.time}" if with_time else seen.place
+    return request if isinstance(request, _Fault) else replace(request, place=place)
 
 
 def _of_text(text: str, source: str) -> "Iterator[DecisionRequest | _Fault]":
@@ -351,7 +361,7 @@ def _watch(names: Sequence[_Names], place: _Place, printer: _Printer) -> None:
     while True:
         for each in names:
             for seen in place.look(each):
-                request = _of_cluster(seen)
+                request = _of_cluster(seen, with_time=True)
                 key = "" if isinstance(seen, GpuscaleError) else f"{seen.namespace}/{seen.name}"
                 if shown.get(key) != _gist(request):
                     shown[key] = _gist(request)

@@ -4,6 +4,7 @@ Source: k8s.io/client-go v0.36 restmapper/discovery.go, discovery/aggregated_dis
 v0.36 pkg/client/custom_metrics/discovery.go.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError
@@ -42,7 +43,7 @@ class Discovery:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._documents: dict[str, JsonObject] = {}
+        self._documents: dict[str, asyncio.Future[JsonObject]] = {}
 
     async def resource(self, reference: CrossVersionObjectReference) -> Resource:
         """Return the resource of a reference's kind; of its `apiVersion` only the group counts.
@@ -68,7 +69,7 @@ class Discovery:
             ApiStatusError: discovery was refused.
             ApiUnreachableError: no answer.
         """
-        versions = _custom_versions(await self._client.get("/apis", accept=AGGREGATED_DISCOVERY))
+        versions = _custom_versions(await self._document("/apis", AGGREGATED_DISCOVERY))
         if versions is None:
             raise NotFoundError(f"no custom metrics API ({CUSTOM_GROUP}) registered")
         for version in versions:
@@ -82,20 +83,22 @@ class Discovery:
         versions = _versions(await self._document(f"/apis/{group}"))
         return tuple(f"/apis/{group}/{version}" for version in versions)
 
-    async def _document(self, path: str) -> JsonObject:
+    async def _document(self, path: str, accept: str = "application/json") -> JsonObject:
         """Return what the server says at a path; nothing where it has no such API, or can't reach it."""
         if path not in self._documents:
-            try:
-                self._documents[path] = await self._client.get(path)
-            except ApiStatusError as error:
-                if error.code != _NOT_FOUND:
-                    raise
-                self._documents[path] = {}
-            except ApiUnreachableError as error:
-                if error.code is None:
-                    raise
-                self._documents[path] = {}  # an aggregated API that is down has no kinds
-        return self._documents[path]
+            self._documents[path] = asyncio.ensure_future(self._read(path, accept))
+        return await self._documents[path]
+
+    async def _read(self, path: str, accept: str) -> JsonObject:
+        try:
+            return await self._client.get(path, accept=accept)
+        except ApiStatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+        except ApiUnreachableError as error:
+            if error.code is None:
+                raise
+        return {}  # an aggregated API that is down has no kinds
 
 
 def _custom_versions(groups: JsonObject) -> tuple[str, ...] | None:

@@ -13,6 +13,8 @@ AUTOSCALING = "/apis/autoscaling/v2"
 HPAS = "horizontalpodautoscalers"
 _PAGE = "500"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
+_ANONYMOUS = '"system:anonymous"'
+"""Whom the API server sees where no credentials were sent; the connection says so."""
 _NAMED = 5
 """Namespaces that a message spells out."""
 
@@ -28,7 +30,7 @@ def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> Un
         error: of the request.
         what: was to be read, such as `the pods of prod/vision`.
     """
-    if error.code in (None, _UNAUTHORIZED):
+    if error.code in (None, _UNAUTHORIZED) or _ANONYMOUS in error.said:
         return UnreadableError(str(error))
     if error.code == _FORBIDDEN and error.said:
         advice = "the role in docs/decide.md allows all that decide reads"

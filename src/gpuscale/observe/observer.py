@@ -1,6 +1,8 @@
 """One look at an HPA with its controller's eyes: what a sync asks for, and what it remembers."""
 
+import asyncio
 from dataclasses import replace
+from urllib.parse import quote
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.documents import Document
@@ -42,7 +44,7 @@ class Observer:
         self._clock = clock
         self._discovery = Discovery(client)
         self._metrics = MetricReader(client, self._discovery)
-        self._known: dict[str, dict[str, Selector]] = {}
+        self._known: dict[str, asyncio.Future[dict[str, Selector]]] = {}
         """Of each namespace the selectors of its HPAs, by key."""
 
     async def look(self, body: JsonObject) -> Sight:
@@ -116,7 +118,8 @@ class Observer:
             return {}, str(error)
         except _REFUSALS as error:
             raise could_not_look(error, what) from error
-        path = f"{resource.base}/namespaces/{namespace}/{resource.plural}/{target.name}/scale"
+        name = quote(target.name, safe="")
+        path = f"{resource.base}/namespaces/{namespace}/{resource.plural}/{name}/scale"
         try:
             return await self._client.get(path), ""
         except _REFUSALS as error:
@@ -153,14 +156,17 @@ class Observer:
         It learns one at a sync that looks at metrics, so an HPA that is paused may not have any.
         """
         if namespace not in self._known:
-            bodies = [body for body in await find_hpas(self._client, namespace) if _is_active(body)]
-            selectors = await at_once(self._selector_of(body) for body in bodies)
-            self._known[namespace] = {
-                f"{namespace}/{name_of(body)}": selector
-                for body, selector in zip(bodies, selectors, strict=True)
-                if selector is not None
-            }
-        return self._known[namespace]
+            self._known[namespace] = asyncio.ensure_future(self._read_selectors(namespace))
+        return await self._known[namespace]
+
+    async def _read_selectors(self, namespace: str) -> dict[str, Selector]:
+        bodies = [body for body in await find_hpas(self._client, namespace) if _is_active(body)]
+        selectors = await at_once(self._selector_of(body) for body in bodies)
+        return {
+            f"{namespace}/{name_of(body)}": selector
+            for body, selector in zip(bodies, selectors, strict=True)
+            if selector is not None
+        }
 
     async def _selector_of(self, body: JsonObject) -> Selector | None:
         try:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.printable import printable
 from gpuscale.doctor.at_once import at_once
 from gpuscale.kube.api import ApiClient
 from gpuscale.kube.connection import JsonObject
@@ -92,8 +93,11 @@ def saved_text(seen: Sequence[Seen], cluster: str) -> str:
 
 
 def _commented(seen: Seen, cluster: str) -> str:
+    where = (
+        f"{seen.place} in namespace {seen.namespace}, read at {seen.time} from cluster {cluster}."
+    )
     return (
-        f"# {seen.place} in namespace {seen.namespace}, read at {seen.time} from cluster {cluster}.\n"
+        f"# {printable(where)}\n"
         "# Ages count back from that time, in seconds; `gpuscale decide` of this file answers as then.\n"
         f"{seen.document}"
     )
