@@ -11,7 +11,7 @@ MAX_ROWS = 200
 
 
 def job_rows(world: World) -> list[dict[str, object]]:
-    """Return the submitted Jobs: running ones, then pending ones, then the latest that completed.
+    """Return the submitted Jobs: running ones, then pending ones, then those that completed.
 
     Each has `name`, `namespace`, `completions` wanted, `succeeded`, `running`, `pending` (completions
     for which no container runs yet) and `age` in seconds.
