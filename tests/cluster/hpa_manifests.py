@@ -8,6 +8,8 @@ import json
 import random
 from collections.abc import Iterator
 
+from gpuscale.core.documents import dotted
+
 APPS = "{apiVersion: apps/v1, kind: Deployment, name: d}"
 QUEUE = '{type: External, external: {metric: {name: q}, target: {type: Value, value: "5"}}}'
 PER_POD = "target: {type: AverageValue, averageValue: 5}"
@@ -357,6 +359,22 @@ def mutations(number: int, seed: int = 0) -> Iterator[str]:
         for path in rng.sample(paths, rng.choice([1, 1, 2])):
             _change(changed, path, rng)
         yield json.dumps(changed)
+
+
+def misspelled() -> Iterator[tuple[str, str]]:
+    """Return a whole manifest with each field called otherwise, and the path of that field."""
+    for path in _paths(_WHOLE):
+        if isinstance(path[-1], int) or path[0] in {"apiVersion", "kind", "metadata"}:
+            continue
+        if "matchLabels" in path[:-1]:
+            continue
+        changed = copy.deepcopy(_WHOLE)
+        inner = changed
+        for key in path[:-1]:
+            inner = inner[key]
+        name = f"{path[-1]}X"
+        inner[name] = inner.pop(path[-1])
+        yield json.dumps(changed), dotted((*path[:-1], name))
 
 
 def _paths(data, path=()):

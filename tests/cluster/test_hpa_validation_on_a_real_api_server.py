@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents import dotted, load_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
+from gpuscale.objects.hpa_fields import unknown_fields
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hpa_manifests import mutations, table
+from hpa_manifests import misspelled, mutations, table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -32,11 +33,12 @@ def create(plane):
         address.hostname, address.port, context=plane.ssl_context(), timeout=60
     )
 
-    def ask(text):
+    def ask(text, validation="Warn"):
         version = "v1" if "autoscaling/v1" in text else "v2"
         connection.request(
             "POST",
-            f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers?dryRun=All",
+            f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers"
+            f"?dryRun=All&fieldValidation={validation}",
             text.encode(),
             {"Content-Type": "application/yaml", "Accept": "application/json"},
         )
@@ -79,3 +81,10 @@ def test_a_table_of_good_bad_and_nearly_good_ones(create):
 
 def test_mutations_of_a_whole_one(create):
     assert disagreements(create, mutations(MUTATIONS)) == []
+
+
+def test_fields_with_another_name_are_those_that_the_server_does_not_know(create):
+    for text, path in misspelled():
+        ours = [dotted(each.path) for each in unknown_fields(json.loads(text))]
+        assert ours == [path]
+        assert f'unknown field "{path}"' in create(text, "Strict")

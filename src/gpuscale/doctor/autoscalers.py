@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gpuscale.core.documents import Document
 from gpuscale.core.errors import ConfigError, GpuscaleError
 from gpuscale.doctor import facts
 from gpuscale.doctor.api_checks import HPA_ACCOUNT, group_of
@@ -20,7 +19,7 @@ from gpuscale.kube.errors import ApiStatusError
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.metricsapi.why.page import PARAMETER
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec, ObjectMetric
-from gpuscale.objects.manifests import read_manifest
+from gpuscale.objects.manifests import read_stored_hpa
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _NOT_FOUND = 404
@@ -124,12 +123,10 @@ async def controller_may_read(
 
 
 def _hpa(item: Mapping[str, Any]) -> HorizontalPodAutoscaler | None:
-    typed = {**item, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
     try:
-        found = read_manifest(Document("the API server", 0, typed, {}))
+        return read_stored_hpa(item, "the API server")
     except ConfigError:
         return None
-    return found if isinstance(found, HorizontalPodAutoscaler) else None
 
 
 def metric_attributes(spec: MetricSpec) -> dict[str, str]:

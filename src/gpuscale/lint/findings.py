@@ -74,9 +74,9 @@ class Report:
     rules: int
     """Rules that were read, the chart's default ones included."""
     autoscalers: int
-    """HorizontalPodAutoscalers that were read."""
+    """HorizontalPodAutoscalers that were looked at, refused ones included."""
     scaled_objects: int = 0
-    """KEDA's ScaledObjects that were read."""
+    """KEDA's ScaledObjects that were looked at, refused ones included."""
     values: int = 0
     """Values files whose rendering was read."""
     scenarios: int = 0
@@ -110,6 +110,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         # Whole files
         ("refused-rules", _E, "A rule file, of which no rule would be served."),
         ("refused-manifest", _E, "A manifest that the API server would refuse."),
+        ("unknown-field", _E, "A field of an HPA that its API version does not have."),
         ("refused-values", _E, "A values file that `gpuscale render` would refuse."),
         ("refused-scenario", _E, "A scenario that `gpuscale simulate` would refuse."),
         ("not-read", _N, "A part of a rule file that is passed over."),

@@ -1,15 +1,17 @@
 """From the texts of files to what can be looked at: rules, autoscalers, and what stands beside them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.core.documents import Document, Path, dotted, load_documents
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.lint.findings import Finding, PassedOver, Place
+from gpuscale.lint.findings import CHECKS, Finding, PassedOver, Place
 from gpuscale.lint.problems import refused
 from gpuscale.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.objects.fields import Fields, shown
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.objects.hpa_fields import unknown_fields
 from gpuscale.objects.manifests import KubernetesObject, read_manifest
 from gpuscale.objects.scaled_object import ScaledObject, read_scaled_object
 from gpuscale.objects.workloads import Deployment
@@ -76,6 +78,8 @@ class Inputs:
     rule_files: int = 0
     has_all_rules: bool = True
     """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many objects of a kind can't be read."""
     findings: list[Finding] = field(default_factory=list)
     passed_over: list[PassedOver] = field(default_factory=list)
 
@@ -174,11 +178,15 @@ def _items(document: Document, items: list[object]) -> Iterator[Document]:
 
 
 def _read_object(inputs: Inputs, document: Document) -> None:
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if kind == "HorizontalPodAutoscaler":
+        inputs.findings += _unknown_fields(document)
     try:
         found = _object(document)
     except ConfigError as error:
         who = "the API server would refuse the object"
         inputs.findings += [refused("refused-manifest", each, who) for each in error.problems]
+        inputs.refused[str(kind)] += 1
         return
     if isinstance(found, ScaledObject):
         inputs.scaled_objects.append(PlacedScaledObject(found, document))
@@ -186,6 +194,20 @@ def _read_object(inputs: Inputs, document: Document) -> None:
         inputs.hpas.append(PlacedHpa(found, document))
     elif isinstance(found, Deployment):
         inputs.deployments.append(found)
+
+
+def _unknown_fields(document: Document) -> Iterator[Finding]:
+    data = document.data if isinstance(document.data, dict) else {}
+    for each in unknown_fields(data):
+        meant = f"Did you mean {each.meant}?" if each.meant else ""
+        yield Finding(
+            CHECKS["unknown-field"],
+            place_in(document, each.path),
+            f"{data['apiVersion']} has no such field: kubectl refuses the object, and through other "
+            "clients the field is lost.",
+            "",
+            meant or f"Leave it out; the fields here are {', '.join(each.known)}.",
+        )
 
 
 def _object(document: Document) -> KubernetesObject | ScaledObject:

@@ -41,8 +41,8 @@ def lint(texts: Sequence[tuple[str, str]], objects: Sequence[Mapping[str, object
         passed_over=tuple(inputs.passed_over),
         files=len(texts),
         rules=len(inputs.rules) + len(inputs.external_rules) if inputs.rule_files else 0,
-        autoscalers=len(inputs.hpas),
-        scaled_objects=len(inputs.scaled_objects),
+        autoscalers=len(inputs.hpas) + inputs.refused["HorizontalPodAutoscaler"],
+        scaled_objects=len(inputs.scaled_objects) + inputs.refused["ScaledObject"],
     )
 
 

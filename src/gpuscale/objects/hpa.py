@@ -195,17 +195,20 @@ _SOURCES = {
 _SourceReader = Callable[[Fields], MetricSpec]
 
 
-def read_hpa(fields: Fields, *, scale_to_zero: bool = True) -> HorizontalPodAutoscaler:
+def read_hpa(
+    fields: Fields, *, scale_to_zero: bool = True, is_stored: bool = False
+) -> HorizontalPodAutoscaler:
     """Return the HPA of an `autoscaling/v1`, `v2beta1`, `v2beta2` or `v2` manifest.
 
     Args:
         fields: the top-level fields; their `apiVersion` says which version is read.
         scale_to_zero: whether `minReplicas: 0` passes, as with the feature gate HPAScaleToZero.
+        is_stored: whether an API server has it already; older ones took a target without a group.
     """
     version = fields.text("apiVersion").removeprefix("autoscaling/")
     metadata = _metadata(fields)
     spec = fields.child("spec", required=True)
-    target = _scale_target(spec.child("scaleTargetRef", required=True))
+    target = _scale_target(spec.child("scaleTargetRef", required=True), is_stored=is_stored)
     min_replicas = _min_replicas(spec, 0 if scale_to_zero else 1)
     max_replicas = _max_replicas(spec, min_replicas)
     metrics = _metrics(fields, spec, version)
@@ -519,8 +522,10 @@ def _container_name(fields: Fields) -> str:
     return name
 
 
-def _scale_target(fields: Fields) -> CrossVersionObjectReference:
+def _scale_target(fields: Fields, *, is_stored: bool) -> CrossVersionObjectReference:
     target = _reference(fields)
+    if is_stored:
+        return target
     group, slash, _ = target.api_version.partition("/")
     has_group = bool(slash and group)
     is_core = target.kind == _CORE_KIND and not has_group

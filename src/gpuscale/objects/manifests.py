@@ -1,6 +1,6 @@
 """From the text of a manifest file to objects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gpuscale.core.documents import Document, load_documents
 from gpuscale.core.errors import ConfigError, Problem
@@ -70,3 +70,16 @@ def read_manifest(document: Document) -> KubernetesObject:
     result = reader(fields)
     fields.finish()
     return result
+
+
+def read_stored_hpa(body: Mapping[str, object], source: str) -> HorizontalPodAutoscaler:
+    """Return an HPA of `autoscaling/v2` as an API server gives it, in a list without version and kind.
+
+    Raises:
+        ConfigError: a field is wrong.
+    """
+    typed = {**body, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    fields = Fields(Document(source, 0, typed, {}), typed)
+    hpa = read_hpa(fields, is_stored=True)
+    fields.finish()
+    return hpa

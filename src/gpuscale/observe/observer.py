@@ -5,8 +5,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from gpuscale.core.clock import Clock
-from gpuscale.core.documents import Document
-from gpuscale.core.errors import BugError, GpuscaleError, NotFoundError
+from gpuscale.core.errors import GpuscaleError, NotFoundError
 from gpuscale.doctor.at_once import at_once
 from gpuscale.hpa.conditions import SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_DISABLED
 from gpuscale.hpa.decide import needs_metrics
@@ -16,7 +15,7 @@ from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import CrossVersionObjectReference, HorizontalPodAutoscaler
-from gpuscale.objects.manifests import read_manifest
+from gpuscale.objects.manifests import read_stored_hpa
 from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.observe.answers import conditions_of, count
 from gpuscale.observe.discovery import Discovery
@@ -178,11 +177,7 @@ class Observer:
 
 
 def _read_hpa(body: JsonObject) -> HorizontalPodAutoscaler:
-    typed = {**body, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
-    found = read_manifest(Document(f"hpa/{name_of(body)}", 0, typed, {}))
-    if not isinstance(found, HorizontalPodAutoscaler):
-        raise BugError(f"an HPA was read as {type(found).__name__}")
-    return found
+    return read_stored_hpa(body, f"hpa/{name_of(body)}")
 
 
 def _parsed(selector: str) -> Selector | None:

@@ -605,6 +605,17 @@ CASES = {
             "hpa.yaml": hpa(pods()) + "---\n" + hpa(pods(), name="web2", namespace="other"),
         },
     ),
+    "unknown-field": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), more="minreplicas: 2")},
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), more="minReplicas: 2")},
+    ),
+    "unknown-field/far": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 70, x: 1}")),
+        },
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods())},
+    ),
     "several-rows": (
         {"keda.yaml": keda("DCGM_FI_DEV_GPU_UTIL")},
         {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)")},

@@ -1,7 +1,7 @@
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.objects.manifests import load_manifests
+from gpuscale.objects.manifests import load_manifests, read_stored_hpa
 from gpuscale.objects.nodes import Taint, parse_taint
 
 DEPLOYMENT = """\
@@ -85,3 +85,9 @@ def test_taints_read_as_the_command_line_writes_them():
     assert parse_taint("gpu:NoExecute") == Taint("gpu", "", "NoExecute")
     with pytest.raises(ValueError, match="found taint 'sku=gpu', expected KEY=VALUE:EFFECT"):
         parse_taint("sku=gpu")
+
+
+def test_an_hpa_that_an_older_api_server_took_is_read():
+    target = {"kind": "Deployment", "name": "web"}
+    body = {"metadata": {"name": "web"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}}
+    assert read_stored_hpa(body, "the API server").target.api_version == ""
