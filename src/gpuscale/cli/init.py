@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SCALING, _PLACE, _METRICS = "What is scaled", "Where it runs", "Where values come from"
+"""Panels of the help."""
 _STDOUT = "-"
 _FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
 _INTERRUPTED = 130
@@ -61,18 +63,21 @@ def init(
     workload: Annotated[
         str | None,
         typer.Option(
-            metavar="[KIND/][NAMESPACE/]NAME",
-            help="What to scale, such as vision-api or statefulset/ml/llm.",
+            metavar="NAME",
+            help="What to scale, as [KIND/][NAMESPACE/]NAME: vision-api, statefulset/ml/llm.",
+            rich_help_panel=_SCALING,
         ),
     ] = None,
     provider: Annotated[
-        str | None, typer.Option(metavar="NAME", help="aks, eks, ack, gke or generic.")
+        str | None,
+        typer.Option(metavar="NAME", help="aks, eks, ack, gke or generic.", rich_help_panel=_PLACE),
     ] = None,
     image: Annotated[
         str | None,
         typer.Option(
             metavar="REPOSITORY:TAG",
-            help="Of the node agent and the metrics API; make image builds it, for a registry of yours.",
+            help="Image of the node agent and the metrics API, in a registry of yours; make image builds it.",
+            rich_help_panel=_PLACE,
         ),
     ] = None,
     image_present: Annotated[
@@ -80,50 +85,71 @@ def init(
         typer.Option(
             "--image-present",
             help="Every node has the image already, as after kind load docker-image; none is pulled.",
+            rich_help_panel=_PLACE,
         ),
     ] = False,
     signal: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What to scale on; docs/install.md lists the signals.",
+            help="What to scale on: gpu-utilization, gpu-memory, graphics-engine, gpu-share, "
+            "ack-sm-utilization or ack-memory-ratio.",
             show_default="gpu-utilization",
+            rich_help_panel=_SCALING,
         ),
     ] = None,
     target: Annotated[
         float | None,
         typer.Option(
-            metavar="N", help="Per pod, in the signal's unit.", show_default="the signal's"
+            metavar="N",
+            help="Per pod, in the signal's unit.",
+            show_default="the signal's",
+            rich_help_panel=_SCALING,
         ),
     ] = None,
     min_replicas: Annotated[
-        int | None, typer.Option(metavar="N", help="Fewest pods.", show_default="1")
+        int | None,
+        typer.Option(metavar="N", help="Fewest pods.", show_default="1", rich_help_panel=_SCALING),
     ] = None,
     max_replicas: Annotated[
-        int | None, typer.Option(metavar="N", help="Most pods.", show_default="10")
+        int | None,
+        typer.Option(metavar="N", help="Most pods.", show_default="10", rich_help_panel=_SCALING),
     ] = None,
     autoscaler: Annotated[
-        Autoscaler | None, typer.Option(help="What scales.", show_default="hpa")
+        Autoscaler | None,
+        typer.Option(help="What scales.", show_default="hpa", rich_help_panel=_SCALING),
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of the installation.", show_default="gpuscale"),
+        typer.Option(
+            metavar="NAME",
+            help="Of the installation.",
+            show_default="gpuscale",
+            rich_help_panel=_PLACE,
+        ),
     ] = None,
     prometheus_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Of a Prometheus that is there, as pods see it."),
+        typer.Option(
+            metavar="URL",
+            help="Of a Prometheus that is there, as pods see it.",
+            rich_help_panel=_METRICS,
+        ),
     ] = None,
     source: Annotated[
         Source | None,
         typer.Option(
             help="Where the metrics API gets its values; streams are the node agents', without a Prometheus.",
             show_default="what fits the cluster",
+            rich_help_panel=_METRICS,
         ),
     ] = None,
     scrape_pods: Annotated[
         bool,
         typer.Option(
-            "--scrape-pods", help="With streams: scrape pods annotated prometheus.io/scrape."
+            "--scrape-pods",
+            help="With streams: scrape pods annotated prometheus.io/scrape.",
+            rich_help_panel=_METRICS,
         ),
     ] = False,
     resource_metrics: Annotated[
@@ -131,6 +157,7 @@ def init(
         typer.Option(
             help="Serve metrics.k8s.io too, for kubectl top, from a Prometheus that scrapes the kubelets.",
             show_default="where nobody does, and such a Prometheus is found",
+            rich_help_panel=_METRICS,
         ),
     ] = None,
     rules_configmaps: Annotated[
@@ -139,6 +166,7 @@ def init(
             metavar="SELECTOR",
             help="Labels of ConfigMaps with rules of teams, such as gpuscale.dev/rules=true.",
             show_default="that, where there are some",
+            rich_help_panel=_METRICS,
         ),
     ] = None,
     kubeconfig: Kubeconfig = None,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuscale.cli.answers import check_so_far, checked_answers, read_workload
+from gpuscale.cli.answers import check_so_far, checked_answers, providers, read_workload, signals
 from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.detect import Detected, FoundWorkload
 from gpuscale.install.propose import Answers
@@ -145,6 +145,14 @@ def test_what_is_wrong_is_named_by_its_flag(said, flags, word):
     assert word in text
     assert "spec." not in text
     assert "the values" not in text
+
+
+def test_the_help_names_every_signal_and_provider():
+    done = subprocess.run([GPUSCALE, "init", "--help"], capture_output=True, text=True, check=True)
+    words = done.stdout.replace(",", " ").split()
+    assert {*signals(), *(f"{name}." if name == "generic" else name for name in providers())} <= {
+        *words
+    }
 
 
 def test_what_is_not_said_yet_stops_nobody():
