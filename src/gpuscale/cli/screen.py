@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
-from gpuscale.views.terminal import event_line, state_text
+from gpuscale.views.terminal import COLUMNS_WIDTH, event_line, state_text
 from gpuscale.views.words import plain_text
 
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
@@ -63,7 +63,9 @@ class Screen:
         if not self._announced:
             self._early.append(event)
         elif event["kind"] not in QUIET:
-            self._line(event_line(event, self._width()))
+            width = self._width()
+            wraps = width is not None and width < COLUMNS_WIDTH
+            self._line(event_line(event, width), wraps=wraps)
 
     def scenario_over(self) -> None:
         """Say that the scenario is over, and what happens now."""

@@ -29,7 +29,7 @@ MAX_EVENTS = 60
 _MOST_GPUS = 8
 _TABLE_WIDTH = 60
 """Letters from which on an event's words have room beside its time and kind."""
-_COLUMNS_WIDTH = 80
+COLUMNS_WIDTH = 80
 """Letters from which on events stand in columns; a narrower terminal would wrap their blanks."""
 _KIND_WIDTH = 17  # SuccessfulRescale, the longest common word
 _OBJECT_WIDTH = 31
@@ -38,7 +38,7 @@ _OBJECT_WIDTH = 31
 def event_line(event: Mapping[str, object], width: int | None = None) -> str:
     """Return an event as one plain line: time, kind, object and reason, in columns where they fit."""
     time, kind, name, reason = event_cells(event)
-    if width is not None and width < _COLUMNS_WIDTH:
+    if width is not None and width < COLUMNS_WIDTH:
         return GAP.join(cell for cell in (time, kind, name, reason) if cell)
     return f"{time}  {kind:<{_KIND_WIDTH}}  {name:<{_OBJECT_WIDTH}}  {reason}".rstrip()
 
