@@ -109,8 +109,7 @@ def test_an_unknown_gpu_model_names_those_that_can_be_simulated(folder):
 def test_a_bad_manifest_names_line_and_field(folder):
     assert broken(folder, "web.yaml", "nvidia.com/gpu: 1", "nvidia.com/gpu: one") == [
         "gpuscale: web.yaml:11: spec.template.spec.containers[0].resources.limits.nvidia.com/gpu: "
-        "found 'one', expected quantities must match the regular expression "
-        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        "found 'one', expected a quantity such as 20, 500m or 1Gi"
     ]
 
 

@@ -24,6 +24,25 @@ MAX_NODES = 500_000
 MAX_INTEGER_BITS = 1024
 """Far beyond any quantity; a number of thousands of digits can't even be printed again."""
 
+_YAML_FAULTS = (
+    ("cannot start any token", "a tab or a sign that no value begins with; indent with blanks"),
+    (
+        "mapping values are not allowed",
+        "a ':' in text without quotes, or a line that is indented too far",
+    ),
+    ("quoted scalar found unexpected end", "a quotation mark that is not closed"),
+    ("did not find expected node content", "a value is missing, or a bracket is not closed"),
+    ("did not find expected ','", "a comma is missing, or a bracket is not closed"),
+    ("did not find expected key", "a line is indented otherwise than those it belongs to"),
+    ("did not find expected '-' indicator", "a '-' is missing, or a line is indented otherwise"),
+    ("could not find expected ':'", "a key without a ':'"),
+    ("found undefined alias", "an alias (*name) without its anchor (&name)"),
+    (
+        "found unknown escape character",
+        "an unknown escape in double quotes; single quotes have none",
+    ),
+)
+"""Parts of the YAML library's texts, and plain words for them; the first that fits counts."""
 _RESOLVED_HERE = frozenset(f"tag:yaml.org,2002:{each}" for each in ("float", "int", "timestamp"))
 _INTEGER = re.compile(
     r"[-+]?(0b[01][01_]*|0o?[0-7][0-7_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|[1-9][0-9_]*|0)$"
@@ -103,10 +122,16 @@ def dump_documents(documents: Iterable[object]) -> str:
 
 
 def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
-    mark = error.problem_mark or error.context_mark
-    line = mark.line + 1 if mark else None
     reason = " ".join(part for part in (error.context, error.problem) if part)
-    return Problem(source, line, None, reason, "YAML text")
+    plain = next((words for part, words in _YAML_FAULTS if part in reason), reason)
+    mark = error.problem_mark or error.context_mark
+    if "not closed" in plain and error.context_mark is not None:
+        mark = (
+            error.context_mark
+        )  # Where it was opened; the library notices at the end of the file.
+    where = f" (column {mark.column + 1})" if mark else ""
+    line = mark.line + 1 if mark else None
+    return Problem(source, line, None, None, f"not YAML{where}: {plain}")
 
 
 class _Loader(yaml.CSafeLoader):

@@ -5,7 +5,7 @@ from fractions import Fraction
 from gpuscale.core.documents import Path
 from gpuscale.core.quantity import Quantity, parse_quantity
 from gpuscale.hpa.arithmetic import MAX_INT32, MAX_INT64
-from gpuscale.objects.fields import Fields
+from gpuscale.objects.fields import QUANTITY, Fields
 from gpuscale.objects.fields import shown as shown_whole
 
 NOW_MS = 1_000_000_000_000
@@ -80,12 +80,12 @@ def value_milli(fields: Fields, key: str) -> int:
 def milli_of(fields: Fields, path: Path, value: object) -> int:
     """Return the thousandths of the value at a path below these fields; 0 where it can't be read."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        fields.note(path, "a quantity such as 20, 500m or 1Gi", found=shown(value))
+        fields.note(path, QUANTITY, found=shown(value))
         return 0
     try:
         milli = parse_quantity(value).milli_value()
-    except ValueError as error:
-        fields.note(path, str(error), found=shown(value))
+    except ValueError:
+        fields.note(path, QUANTITY, found=shown(value))
         return 0
     if abs(milli) > MAX_INT64:
         fields.note(path, f"at most {MAX_INT64}m, as a metrics API can say", found=shown(value))

@@ -13,6 +13,9 @@ from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.quantity import Quantity, parse_quantity
 from gpuscale.objects.selectors import Selector, selector_of_expressions, selector_of_labels
 
+QUANTITY = "a quantity such as 20, 500m or 1Gi"
+"""What is expected where a quantity is due."""
+
 
 class Fields:
     """A mapping inside a document, read field by field.
@@ -93,10 +96,9 @@ class Fields:
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             try:
                 return parse_quantity(value)
-            except ValueError as error:
-                self.note((key,), str(error), found=shown(value))
-                return None
-        self.note((key,), "a quantity such as 20, 500m or 1Gi", found=shown(value))
+            except ValueError:
+                pass
+        self.note((key,), QUANTITY, found=shown(value))
         return None
 
     def duration_ms(self, key: str, default: int) -> int:

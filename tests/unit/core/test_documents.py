@@ -34,10 +34,6 @@ def test_a_key_given_twice_names_both_lines():
     )
 
 
-def test_text_that_is_no_yaml_names_the_line():
-    assert failure("a: [1, 2\nb: 3\n").startswith("f.yaml:2: found ")
-
-
 def test_aliases_that_blow_up_are_refused():
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
@@ -87,3 +83,22 @@ def test_plain_scalars_are_what_they_are_to_kubectl(text, value):
     (document,) = load_documents(f"a: [{text}]" if text != "-" else "a:\n- -", "f.yaml")
     (found,) = document.data["a"]
     assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("a:\n\tb: 1", "2: not YAML (column 1)", "a tab or a sign that no value begins with"),
+        ("a: b: c", "1: not YAML (column 5)", "a ':' in text without quotes"),
+        ("a: 1\n  b: 2", "2: not YAML (column 4)", "or a line that is indented too far"),
+        ('a: "x\nb: 1', "1: not YAML (column 4)", "a quotation mark that is not closed"),
+        ("a: [1, 2\nb: 3\n", "1: not YAML (column 4)", "or a bracket is not closed"),
+        ("a: *x", "1: not YAML (column 4)", "an alias (*name) without its anchor"),
+        ("- a\nb: 1", "2: not YAML (column 1)", "a '-' is missing"),
+        ("a:\n  b: 1\n c: 2", "3: not YAML (column 2)", "a line is indented otherwise"),
+    ],
+)
+def test_what_is_no_yaml_is_told_in_plain_words(text, place, words):
+    told = failure(text)
+    assert told.startswith(f"f.yaml:{place}: ")
+    assert words in told
