@@ -18,9 +18,6 @@ from gpuscale.series.shapes import LineShapes
 from gpuscale.series.store import Series, SeriesStore
 from gpuscale.series.target import TargetSeries
 
-MAX_AHEAD_MS = 600_000
-"""How far in the future a sample's own timestamp may lie, as Prometheus bounds it."""
-
 
 @dataclass(frozen=True, slots=True)
 class ScrapeResult:
@@ -83,7 +80,7 @@ class ScrapeTarget:
 
         Args:
             text: in the Prometheus text format 0.0.4.
-            t_ms: when the scrape began; the time of all samples without one of their own.
+            t_ms: the server's time when the scrape began; that of all samples without one of their own.
             duration_seconds: how long it took; written as `scrape_duration_seconds` where known.
         """
         try:
@@ -178,11 +175,8 @@ class ScrapeTarget:
             scrape.heads[head] = ref
 
     def _append_timed(self, timed: Iterable[tuple[Series, float, int]], t_ms: int) -> int:
-        latest_ms = t_ms + MAX_AHEAD_MS
-        return sum(
-            time_ms <= latest_ms and self._store.append_ref(ref, time_ms, value)
-            for ref, value, time_ms in timed
-        )
+        append = self._store.append_ref
+        return sum(append(ref, time_ms, value, t_ms) for ref, value, time_ms in timed)
 
     def _remember(self, heads: Mapping[str, Series]) -> None:
         for head, ref in heads.items():

@@ -18,9 +18,22 @@ from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.postings import Postings
 from gpuscale.series.staleness import STALE, is_stale
 
-REFUSALS = ("out_of_order", "duplicate_timestamp", "too_old", "too_many_series", "too_many_samples")
+REFUSALS = (
+    "out_of_order",
+    "duplicate_timestamp",
+    "too_old",
+    "too_far_ahead",
+    "too_many_series",
+    "too_many_samples",
+)
 """Why a sample is not taken."""
 
+MAX_AHEAD_MS = 10_000
+"""How far a sample's own timestamp may lie ahead of the server's clock.
+
+Prometheus takes ten minutes. Such a sample has no value until its time comes, and clocks of one
+cluster differ by much less.
+"""
 _NEVER_MS = 1 << 62
 """The `last_ms` of a series that is not listed, so that one comparison sends it the long way."""
 _SWEEPS_PER_RETENTION = 16
@@ -59,8 +72,8 @@ class StoreStats:
 
     series: int
     samples: int
-    newest_ms: int | None
-    """None where nothing was ever appended."""
+    now_ms: int | None
+    """The store's clock; None where nothing was ever appended."""
     refused: Mapping[str, int]
     """Samples by reason, one entry for each of `REFUSALS`."""
 
@@ -68,10 +81,11 @@ class StoreStats:
 class SeriesStore:
     """Series of the last `retention_ms`, up to bounds on their number and size.
 
-    Time is the newest sample's: the store reads no clock, so that it works in virtual time too.
+    Time is the server's: whoever appends says when a sample arrived, and a sample's own timestamp
+    moves nothing. The store reads no clock itself, so that it works in virtual time too.
 
     Args:
-        retention_ms: how far back from the newest sample anything is kept.
+        retention_ms: how far back from the newest arrival anything is kept.
         max_series: a new series above this is refused.
         max_samples: a sample above this is refused; 16 bytes each.
     """
@@ -88,7 +102,7 @@ class SeriesStore:
         self.generation = 0
         """Changes whenever a series comes or goes."""
         self._samples = 0
-        self._newest_ms: int | None = None
+        self._now_ms: int | None = None
         self._sweep_at_ms = -_NEVER_MS
         self._refused = dict.fromkeys(REFUSALS, 0)
         self._listed: dict[str, Series] = {}
@@ -99,15 +113,18 @@ class SeriesStore:
         self._postings: Postings[Series] = Postings()
         self._selected: dict[Selector, tuple[Series, ...]] = {}
 
-    def append(self, labels: Mapping[str, str], t_ms: int, value: float) -> bool:
+    def append(
+        self, labels: Mapping[str, str], t_ms: int, value: float, now_ms: int | None = None
+    ) -> bool:
         """Add a sample; return whether it was taken.
 
         Args:
             labels: with the metric's name under `__name__`.
             t_ms: milliseconds since the epoch.
             value: any number, NaN included.
+            now_ms: the server's time; None where `t_ms` is that. Give it wherever `t_ms` is somebody else's.
         """
-        return self.append_ref(self.ref(labels), t_ms, value)
+        return self.append_ref(self.ref(labels), t_ms, value, now_ms)
 
     def ref(self, labels: Mapping[str, str]) -> Series:
         """Return the handle of a label set; the series itself begins with its first sample."""
@@ -120,9 +137,9 @@ class SeriesStore:
             series = self._fresh[key] = Series(labels)
         return series
 
-    def append_ref(self, ref: Series, t_ms: int, value: float) -> bool:
-        """Add a sample through a handle; return whether it was taken."""
-        if not self._takes(t_ms, 1) or not (t_ms > ref.last_ms or self._begin(ref, t_ms)):
+    def append_ref(self, ref: Series, t_ms: int, value: float, now_ms: int | None = None) -> bool:
+        """Add a sample through a handle; return whether it was taken. Arguments as for `append`."""
+        if not self._takes(t_ms, 1, now_ms) or not (t_ms > ref.last_ms or self._begin(ref, t_ms)):
             return False
         ref.times_ms.append(t_ms)
         ref.values.append(value)
@@ -130,9 +147,18 @@ class SeriesStore:
         self._samples += 1
         return True
 
-    def append_many(self, refs: Sequence[Series], values: Sequence[float], t_ms: int) -> int:
-        """Add one sample to each of many series at one time; return how many were taken."""
-        if not self._takes(t_ms, len(refs)):
+    def append_many(
+        self,
+        refs: Sequence[Series],
+        values: Sequence[float],
+        t_ms: int,
+        now_ms: int | None = None,
+    ) -> int:
+        """Add one sample to each of many series at one time; return how many were taken.
+
+        Arguments as for `append`.
+        """
+        if not self._takes(t_ms, len(refs), now_ms):
             return 0
         taken = 0
         for ref, value in zip(refs, values, strict=True):
@@ -147,11 +173,11 @@ class SeriesStore:
     def mark_stale(self, ref: Series, t_ms: int) -> bool:
         """Write that a series ends; return whether there was something to end.
 
-        Where its newest sample is of this very time, the end is put right behind it.
+        Where its newest sample is of this very time or later, the end is put right behind it.
         """
         if not ref.values or ref.is_stale():
             return False
-        if not self.append_ref(ref, t_ms + (t_ms == ref.last_ms), STALE):
+        if not self.append_ref(ref, max(t_ms, ref.last_ms + 1), STALE, t_ms):
             return False
         ref.has_stale = True
         return True
@@ -199,20 +225,25 @@ class SeriesStore:
 
     def oldest_kept_ms(self) -> int:
         """Return the time before which nothing is answered any more."""
-        return -_NEVER_MS if self._newest_ms is None else self._newest_ms - self.retention_ms
+        return -_NEVER_MS if self._now_ms is None else self._now_ms - self.retention_ms
 
     def stats(self) -> StoreStats:
         """Return how full the store is."""
-        return StoreStats(len(self._listed), self._samples, self._newest_ms, dict(self._refused))
+        return StoreStats(len(self._listed), self._samples, self._now_ms, dict(self._refused))
 
-    def _takes(self, t_ms: int, count: int) -> bool:
+    def _takes(self, t_ms: int, count: int, now_ms: int | None) -> bool:
         """Move time forward, and check what concerns all samples of one time."""
-        if self._newest_ms is None or t_ms > self._newest_ms:
-            self._newest_ms = t_ms
-            if t_ms >= self._sweep_at_ms:
+        if now_ms is None:
+            now_ms = t_ms
+        if self._now_ms is None or now_ms > self._now_ms:
+            self._now_ms = now_ms
+            if now_ms >= self._sweep_at_ms:
                 self._sweep()
-        if t_ms < self.oldest_kept_ms():
+        if t_ms < self._now_ms - self.retention_ms:
             self._refused["too_old"] += count
+            return False
+        if t_ms > self._now_ms + MAX_AHEAD_MS:
+            self._refused["too_far_ahead"] += count
             return False
         if self._samples + count > self.max_samples:
             self._refused["too_many_samples"] += count
@@ -265,8 +296,8 @@ class SeriesStore:
         if self._sweep_at_ms != -_NEVER_MS:
             # The very first samples find handles that were made for them.
             self._let_go()
-        newest_ms = cutoff_ms + self.retention_ms
-        self._sweep_at_ms = newest_ms + max(1, self.retention_ms // _SWEEPS_PER_RETENTION)
+        now_ms = cutoff_ms + self.retention_ms
+        self._sweep_at_ms = now_ms + max(1, self.retention_ms // _SWEEPS_PER_RETENTION)
 
     def _let_go(self) -> None:
         """Keep handles that are not listed only where someone else holds them."""

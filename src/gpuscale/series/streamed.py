@@ -74,7 +74,7 @@ class StreamedTarget:
             t_ms = min(self._stored_ms + 1, now_ms)
         if decoder.is_reshaped:
             self._reshape(t_ms)
-        return self._append(t_ms)
+        return self._append(t_ms, now_ms)
 
     def lost(self, t_ms: int) -> None:
         """Note that the agent can't be followed: its series end, and `up` is 0."""
@@ -106,7 +106,7 @@ class StreamedTarget:
             if series not in kept:
                 self._store.mark_stale(series, t_ms)
 
-    def _append(self, t_ms: int) -> int:
+    def _append(self, t_ms: int, now_ms: int) -> int:
         series = self._decoder.series
         if t_ms - self._steady_ms >= STEADY_MS:
             refs, values = list(self._refs.values()), list(series.values())
@@ -116,4 +116,4 @@ class StreamedTarget:
             touched = self._decoder.touched
             refs, values = [self._refs[key] for key in touched], [series[key] for key in touched]
         self._stored_ms = t_ms
-        return self._store.append_many(refs, values, t_ms)
+        return self._store.append_many(refs, values, t_ms, now_ms)

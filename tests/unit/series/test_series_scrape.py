@@ -6,6 +6,7 @@ from gpuscale.series.evaluate import instant
 from gpuscale.series.scrape import ScrapeResult, ScrapeTarget
 from gpuscale.series.store import SeriesStore
 
+T = 1_700_000_000_000
 TARGET = {"job": "gpu", "instance": "10.0.0.1:9400", "pod": "exporter-x", "empty": ""}
 
 
@@ -118,9 +119,25 @@ def test_a_samples_own_time_is_honoured_and_brings_no_marker():
 
 
 def test_a_time_far_ahead_is_refused():
-    result = ScrapeTarget(SeriesStore(), {}).ingest("a 1 700000\nb 1 600000\n", 1)
-    # Ten minutes and no more: 600 000 is within 1 + 600 000.
+    store = SeriesStore()
+    result = ScrapeTarget(store, {}).ingest("a 1 11001\nb 1 11000\n", 1000)
+    # Ten seconds and no more.
     assert result == ScrapeResult(samples=2, added=1, refused=1)
+    assert store.stats().refused["too_far_ahead"] == 1
+
+
+@pytest.mark.parametrize("ahead_ms", [10_000, 599_000, 10 * 365 * 86_400_000])
+def test_one_targets_clock_changes_nothing_for_others(ahead_ms):
+    store = SeriesStore(retention_ms=300_000)
+    good, ahead = ScrapeTarget(store, {"job": "good"}), ScrapeTarget(store, {"job": "ahead"})
+    for second in range(0, 600, 5):
+        now_ms = T + second * 1000
+        assert good.ingest(f"c {second * 2}\n", now_ms).refused == 0
+        ahead.ingest(f"x 1 {now_ms + ahead_ms}\n", now_ms)
+        assert values(store, "c", now_ms) == {'c{job="good"}': second * 2}
+    # 2 a second over 4 minutes.
+    assert instant(store, "increase(c[4m])", now_ms).samples[0].value == pytest.approx(480)
+    assert store.stats().now_ms == now_ms
 
 
 def test_refused_samples_are_counted():

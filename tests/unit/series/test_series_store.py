@@ -30,7 +30,7 @@ def test_appended_samples_are_selected_with_their_times():
     assert list(series.values) == [1.0, 0.0]
     assert store.stats().series == 1
     assert store.stats().samples == 2
-    assert store.stats().newest_ms == 2000
+    assert store.stats().now_ms == 2000
 
 
 def test_a_handle_names_the_same_series_as_its_labels():
