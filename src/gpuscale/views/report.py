@@ -24,7 +24,9 @@ _MODULES = (
     "axes.js",
     "plot.js",
     "lines.js",
+    "legend.js",
     "pointing.js",
+    "words.js",
     "charts.js",
     "report.js",
 )

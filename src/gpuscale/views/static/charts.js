@@ -1,19 +1,19 @@
 // Charts over one shared time axis, with one cursor, one zoom and one set of event marks for all of them.
 // The live page and the report both show a run through this module.
 import { timeTicks, valueAxis, valueExtent } from "./axes.js";
-import { element, keyed, part, setAttribute, setText } from "./dom.js";
+import { element, keyed, setAttribute, setText } from "./dom.js";
 import { CATEGORIES, categoryOf } from "./events.js";
-import { clock, isNumber, number, withUnit } from "./format.js";
+import { clock, isNumber } from "./format.js";
+import { Legends, MAX_LINES } from "./legend.js";
 import { CHARTS, LANES } from "./lines.js";
 import { paint } from "./plot.js";
 import { Pointing } from "./pointing.js";
 import { decimate } from "./store.js";
+import { eventsInWords, linesInWords } from "./words.js";
 
 const MARGIN = { left: 60, right: 12, top: 6, bottom: 8 };
 const TIME_LABELS = 16; // pixels below the first and the last chart, which carry the times
 const MARKED = ["scaling", "nodes", "warning"]; // the few kinds of events worth a line across every chart
-const MAX_LINES = 60; // more than this can't be told apart, and costs a redraw its smoothness
-const MAX_DESCRIBED = 6; // lines that a chart's text alternative goes into
 const DESCRIBE_MS = 3000; // a screen reader that reads a description must get to its end
 const REPEAT_SECONDS = 600;
 const WINDOWS = [[600, "10 min"], [1800, "30 min"], [7200, "2 h"], [null, "All"]];
@@ -28,10 +28,9 @@ export class ChartStack {
     this.onRange = onRange;
     this.window = window; // seconds that "follow" shows; null is the whole run
     this.zoom = zoom; // [from, to] once zoomed; null follows the run
-    this.chosen = new Map(); // which lines were switched on or off by hand
+    this.legends = new Legends(this);
     this.marks = MARKED;
     this.cursor = null;
-    this.pointed = null; // the keys of the lines whose legend is pointed at
     this.scheduled = false;
     this.waiting = false;
     this.drawMs = 0; // what drawing took last
@@ -132,7 +131,12 @@ export class ChartStack {
     if (this.cursor === time) return;
     this.cursor = time;
     this.pointing.placeCursor();
-    this.updateValues();
+    this.legends.updateValues(this.charts);
+  }
+
+  valueAt(key) {
+    const index = this.cursor === null ? this.store.t.length - 1 : this.store.indexAt(this.cursor);
+    return this.store.series.get(key)?.[index] ?? null;
   }
 
   // ---- drawing
@@ -166,7 +170,7 @@ export class ChartStack {
       if (chart.near && chart.stale) this.drawChart(chart, range);
     }
     this.pointing.placeCursor();
-    this.updateValues();
+    this.legends.updateValues(this.charts);
     this.drawMs = performance.now() - started;
   }
 
@@ -184,17 +188,18 @@ export class ChartStack {
     chart.stale = false;
     if (chart.lanes) {
       this.paintInto(chart, range, { range: [-0.6, LANES.length - 0.4], ticks: laneTicks() }, { symbols: this.symbols(range) });
-      this.describe(chart, [], range);
+      this.describe(chart, range, () => eventsInWords(this.eventsWithin(...range), range));
       return;
     }
     const lines = this.visibleLines(chart, range);
     chart.figure.hidden = lines.length === 0 && !this.expects(chart);
-    this.drawLegend(chart, lines);
+    chart.lineItems = lines;
+    this.legends.draw(chart, lines);
     if (chart.figure.hidden) return;
-    const shown = lines.filter((line) => this.shows(line)).slice(0, MAX_LINES);
+    const shown = lines.filter((line) => this.legends.shows(line)).slice(0, MAX_LINES);
     const drawn = shown.map((line) => this.trace(line, range, chart.plot.clientWidth));
     this.paintInto(chart, range, valueAxis(valueExtent(drawn), chart), { lines: drawn, marks: this.eventMarks(range) });
-    this.describe(chart, drawn, range);
+    this.describe(chart, range, () => linesInWords(drawn, chart.unit, range));
   }
 
   expects(chart) {
@@ -210,8 +215,7 @@ export class ChartStack {
 
   trace(line, [from, to], columns) {
     const points = decimate(this.store.t, this.store.series.get(line.key), this.store.slice(from, to), [from, to], columns);
-    const faint = this.pointed !== null && !this.pointed.includes(line.key);
-    return { ...points, key: line.key, name: line.name, full: line.full, step: line.step, dash: line.dash, fill: line.fill, colour: this.colour(line), faint };
+    return { ...points, key: line.key, name: line.name, full: line.full, step: line.step, dash: line.dash, fill: line.fill, colour: this.colour(line), faint: this.legends.fades(line) };
   }
 
   colour(line) {
@@ -251,112 +255,17 @@ export class ChartStack {
     chart.plot.drawn = { range, ...content }; // what the canvas shows, for who can't look at it
   }
 
+  describe(chart, range, inWords) {
+    const now = performance.now();
+    if (chart.describedRange === range.join() && now - chart.describedAt < DESCRIBE_MS) return;
+    chart.describedAt = now;
+    chart.describedRange = range.join();
+    setText(chart.text, inWords());
+  }
+
   margins() {
     return { left: MARGIN.left * this.theme.unit, right: MARGIN.right * this.theme.unit };
   }
-
-  // ---- the same in words
-
-  describe(chart, lines, range) {
-    const now = performance.now();
-    const changed = chart.describedRange !== range.join();
-    if (!changed && now - chart.describedAt < DESCRIBE_MS) return;
-    chart.describedAt = now;
-    chart.describedRange = range.join();
-    const sentences = chart.lanes ? [this.eventsInWords(range)] : lines.slice(0, MAX_DESCRIBED).map((line) => inWords(line, chart.unit, range));
-    if (lines.length > MAX_DESCRIBED) sentences.push(`${lines.length - MAX_DESCRIBED} more lines.`);
-    setText(chart.text, `From ${clock(range[0])} to ${clock(range[1])}. ${sentences.join(" ") || "No data yet."}`);
-  }
-
-  eventsInWords([from, to]) {
-    const events = this.eventsWithin(from, to);
-    const counts = LANES.map((lane) => [events.filter((event) => categoryOf(event) === lane).length, CATEGORIES[lane].name]);
-    return `${events.length} events: ${counts.map(([count, name]) => `${name} ${count}`).join(", ")}.`;
-  }
-
-  // ---- legend: what each line is, and its value under the cursor or now
-
-  drawLegend(chart, lines) {
-    const groups = [...new Set(lines.map((line) => line.group).filter(Boolean))];
-    const items = [
-      ...groups.map((group) => ({ key: `group:${group}`, name: group, members: lines.filter((line) => line.group === group) })),
-      ...lines.slice(0, MAX_LINES),
-    ];
-    if (lines.length > MAX_LINES) items.push({ key: "more", name: `${lines.length - MAX_LINES} more not drawn`, note: true });
-    keyed(chart.legend, items, (item) => item.key, (item) => this.legendItem(item), (node, item) => this.updateItem(node, item));
-    chart.lineItems = lines;
-  }
-
-  legendItem(item) {
-    if (item.note) return element("span", { class: "legend-note" }, item.name);
-    const text = element("span", { class: "legend-name" }, item.name);
-    const title = item.members ? `All ${item.name}` : (item.full ?? item.name);
-    const button = element("button", { type: "button", class: item.members ? "legend-item legend-group" : "legend-item", title });
-    if (!item.members) button.append(element("span", { class: "swatch", "data-part": "swatch" }));
-    button.append(text);
-    if (!item.members) button.append(element("span", { class: "legend-value", "data-part": "value" }));
-    button.addEventListener("click", () => this.toggle(button));
-    button.addEventListener("pointerenter", () => this.point(button.keys));
-    button.addEventListener("pointerleave", () => this.point(null));
-    button.addEventListener("focus", () => button.matches(":focus-visible") && this.point(button.keys));
-    button.addEventListener("blur", () => this.point(null));
-    return button;
-  }
-
-  updateItem(node, item) {
-    if (item.note) {
-      setText(node, item.name);
-      return;
-    }
-    const keys = (item.members ?? [item]).map((member) => member.key);
-    node.keys = keys; // not in an attribute: names may hold any letter
-    setAttribute(node, "aria-pressed", (item.members ?? [item]).some((line) => this.shows(line)));
-    if (item.members) return;
-    const swatch = part(node, "swatch");
-    swatch.style.borderTopColor = this.colour(item);
-    swatch.style.borderTopStyle = item.dash ? (item.dash[0] === 1 ? "dotted" : "dashed") : "solid";
-  }
-
-  shows(line) {
-    return this.chosen.get(line.key) ?? line.off !== true;
-  }
-
-  toggle(button) {
-    const show = button.getAttribute("aria-pressed") !== "true";
-    for (const key of button.keys) this.chosen.set(key, show);
-    this.refresh();
-  }
-
-  // The other lines fade while one's legend is pointed at: colours alone don't tell many apart.
-  point(keys) {
-    if (keys === this.pointed) return;
-    this.pointed = keys;
-    this.refresh();
-  }
-
-  valueAt(key) {
-    const index = this.cursor === null ? this.store.t.length - 1 : this.store.indexAt(this.cursor);
-    return this.store.series.get(key)?.[index] ?? null;
-  }
-
-  updateValues() {
-    for (const chart of this.charts) {
-      for (const node of chart.legend.children) {
-        const value = part(node, "value");
-        if (value) setText(value, number(this.valueAt(node.keys[0])));
-      }
-    }
-  }
-}
-
-// Where a line starts and ends, and its lowest and highest with their times.
-function inWords({ x, y, name, full }, unit, [from, to]) {
-  const points = x.map((time, index) => ({ time, value: y[index] })).filter(({ time, value }) => value !== null && time >= from && time <= to);
-  if (points.length === 0) return `${full ?? name}: no data.`;
-  const text = ({ time, value }) => `${withUnit(value, unit === "%" ? "%" : "").trim()} at ${clock(time)}`;
-  const low = points.reduce((least, point) => (point.value < least.value ? point : least));
-  const high = points.reduce((most, point) => (point.value > most.value ? point : most));
-  return `${full ?? name}: first ${text(points[0])}, lowest ${text(low)}, highest ${text(high)}, last ${text(points.at(-1))}.`;
 }
 
 // A warning that repeats is marked once, as Kubernetes counts repeats of an event within ten minutes

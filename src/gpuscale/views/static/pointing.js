@@ -63,7 +63,7 @@ export class Pointing {
 
   onLeave() {
     this.drawCallout(undefined);
-    this.stack.point(null);
+    this.stack.legends.point(null);
     if (!this.dragFrom) this.stack.setCursor(null);
   }
 
