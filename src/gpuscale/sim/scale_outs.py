@@ -4,7 +4,11 @@ A decision alone serves no request. What users wait for is the time until as man
 asked for, so the two are kept apart here.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
+
+MAX_KEPT = 100_000
+"""Older rises and scale-outs are forgotten; a run of weeks stays bounded."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,8 +52,8 @@ class ScaleOuts:
     """The rises of load and the scale-outs of a run, in the order they came."""
 
     def __init__(self) -> None:
-        self.rises: list[LoadRise] = []
-        self.all: list[ScaleOut] = []
+        self.rises: deque[LoadRise] = deque(maxlen=MAX_KEPT)
+        self.all: deque[ScaleOut] = deque(maxlen=MAX_KEPT)
         self._current: dict[str, LoadRise] = {}
         """Deployment to the rise that its next scale-out belongs to."""
         self._awaited: dict[str, list[ScaleOut]] = {}
