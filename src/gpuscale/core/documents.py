@@ -157,6 +157,8 @@ class _Dumper(yaml.CSafeDumper):
 
 def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
+    if _FLOAT.match(text) or _INTEGER.match(text):
+        style = "'"  # such as 08, which is a text to PyYAML and a number to the loader above
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

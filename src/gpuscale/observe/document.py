@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.core.documents import dump_documents
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.hpa.arithmetic import MAX_INT64
 from gpuscale.hpa.conditions import SCALED_TO_ZERO
 from gpuscale.hpa.documents import API_VERSION, KIND
 from gpuscale.kube.json_values import mapping_of, text_of
@@ -143,11 +145,23 @@ def _containers(spec: Mapping[str, object]) -> list[Entry]:
     bodies = [mapping_of(each) for each in (plain if isinstance(plain, list) else ())]
     sidecars = [mapping_of(each) for each in (init if isinstance(init, list) else ())]
     bodies += [each for each in sidecars if each.get("restartPolicy") == "Always"]
-    return [{"name": text_of(each.get("name")), "requests": _requests(each)} for each in bodies]
+    named = [(text_of(each.get("name")), each) for each in bodies]
+    return [{"name": name, "requests": _requests(each)} for name, each in named if name]
 
 
 def _requests(holder: Mapping[str, object]) -> dict[str, object]:
-    return dict(mapping_of(mapping_of(holder.get("resources")).get("requests")))
+    """Return the requests of a pod or container; the API server lets none pass that is no amount."""
+    requests = mapping_of(mapping_of(holder.get("resources")).get("requests"))
+    return {name: amount for name, amount in requests.items() if _is_amount(amount)}
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return False
+    try:
+        return 0 <= parse_quantity(value).milli_value() <= MAX_INT64
+    except ValueError:
+        return False
 
 
 def _texts(labels: object) -> dict[str, str]:

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents import dump_documents, load_documents
 from gpuscale.core.errors import ConfigError
 
 
@@ -102,3 +102,11 @@ def test_what_is_no_yaml_is_told_in_plain_words(text, place, words):
     told = failure(text)
     assert told.startswith(f"f.yaml:{place}: ")
     assert words in told
+
+
+@pytest.mark.parametrize(
+    "text", ["08", "1e3", "0x1f", "0o7", "1_000", ".5", "+1", "on", "2026-01-02"]
+)
+def test_a_text_that_looks_like_something_else_is_read_back_as_a_text(text):
+    (document,) = load_documents(dump_documents([{"a": text}]), "a.yaml")
+    assert document.data == {"a": text}
