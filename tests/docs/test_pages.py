@@ -10,6 +10,7 @@ from gpuscale.sim.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -19,6 +20,14 @@ def test_links_lead_to_files_that_are_there(page):
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_rows_of_a_table_have_its_columns(page):
+    text = BLOCK.sub("", page.read_text())
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(widths) == 1, table
 
 
 def test_the_index_has_every_page():
