@@ -82,6 +82,36 @@ HPA = st.fixed_dictionaries(
         ),
     }
 )
+QUERY = st.sampled_from(
+    [
+        "avg(DCGM_FI_DEV_GPU_UTIL)",
+        "DCGM_FI_PROF_SM_ACTIVE",
+        "sum(rate(DCGM_FI_DEV_GPU_UTIL[5s])) / 0",
+        "avg(DCGM_FI_DEV_GPU_UTL_AVG)",
+        "1",
+        "(",
+        "",
+    ]
+)
+THRESHOLD = st.sampled_from(["70", "0", "-1", "nan", "inf", "1e-320", "1e320", "x", ""]) | LEAVES
+TRIGGER = mapping(
+    type=st.sampled_from(["prometheus", "cron"]),
+    metricType=st.sampled_from(["Value", "AverageValue", "Utilization"]),
+    metadata=mapping(query=QUERY, threshold=THRESHOLD),
+)
+SCALED_OBJECT = st.fixed_dictionaries(
+    {
+        "apiVersion": st.just("keda.sh/v1alpha1"),
+        "kind": st.just("ScaledObject"),
+        "metadata": st.just({"name": "h"}),
+        "spec": mapping(
+            scaleTargetRef=mapping(name=WORDS, kind=WORDS),
+            minReplicaCount=LEAVES,
+            maxReplicaCount=LEAVES,
+            triggers=st.lists(TRIGGER, max_size=3) | LEAVES,
+        ),
+    }
+)
 ANYTHING = st.recursive(
     LEAVES,
     lambda inner: (
@@ -110,6 +140,12 @@ def tell(*files):
 @settings(max_examples=300, deadline=None)
 def test_rules_and_autoscalers(rules, hpa):
     tell(json.dumps(rules), json.dumps(hpa))
+
+
+@given(SCALED_OBJECT, HPA)
+@settings(max_examples=300, deadline=None)
+def test_scaled_objects(scaled_object, hpa):
+    tell(json.dumps(scaled_object), json.dumps(hpa))
 
 
 @given(ANYTHING)

@@ -79,7 +79,10 @@ def _kind(name: str, text: str) -> str | None:
     """
     if not _MAYBE_OURS.search(text):
         return None
-    documents = load_documents(text, name)
+    try:
+        documents = load_documents(text, name)
+    except ConfigError:
+        return None  # Lint says so, with what is wrong in other files.
     kinds = [_kind_of(each) for each in documents]
     found = next((kind for kind in kinds if kind is not None), None)
     if found is not None and len(documents) > 1:

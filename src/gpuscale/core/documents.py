@@ -21,6 +21,8 @@ MAX_TEXT_BYTES = 8 * 1024 * 1024
 """Larger than any real manifest bundle or rule file; a guard, not a promise."""
 MAX_NODES = 500_000
 """Bounds what aliases can blow a small text up to."""
+MAX_DEPTH = 300
+"""Mappings and lists inside one another. The YAML library follows them on the stack, until it crashes."""
 MAX_INTEGER_BITS = 1024
 """Far beyond any quantity; a number of thousands of digits can't even be printed again."""
 
@@ -43,6 +45,8 @@ _YAML_FAULTS = (
     ),
 )
 """Parts of the YAML library's texts, and plain words for them; the first that fits counts."""
+_DEEP_INDENT = re.compile(rf"^[ ?:-]{{{MAX_DEPTH},}}", re.MULTILINE)
+_BRACKETS = re.compile(r"[\[\]{}]")
 _RESOLVED_HERE = frozenset(f"tag:yaml.org,2002:{each}" for each in ("float", "int", "timestamp"))
 _INTEGER = re.compile(
     r"[-+]?(0b[01][01_]*|0o?[0-7][0-7_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|[1-9][0-9_]*|0)$"
@@ -101,6 +105,7 @@ def load_documents(text: str, source: str) -> tuple[Document, ...]:
         raise ConfigError(Problem(source, None, None, "a larger file", expected))
     documents: list[Document] = []
     try:
+        _check_depth(text, source)
         loader = _Loader(text)
         while loader.check_node():
             builder = _Builder(loader, source)
@@ -114,6 +119,38 @@ def load_documents(text: str, source: str) -> tuple[Document, ...]:
         reason = str(error).split("\n", 1)[0]
         raise ConfigError(Problem(source, None, None, reason, "YAML text")) from None
     return tuple(documents)
+
+
+def _check_depth(text: str, source: str) -> None:
+    """Refuse what is nested too deeply, without following it.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if not _may_be_deep(text):
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            expected = f"at most {MAX_DEPTH} levels of mappings and lists"
+            line = event.start_mark.line + 1 if event.start_mark else None
+            raise ConfigError(Problem(source, line, None, "a deeper nesting", expected))
+
+
+def _may_be_deep(text: str) -> bool:
+    """Return whether brackets or indentation may nest too deeply; reading them as YAML takes longer."""
+    if _DEEP_INDENT.search(text):
+        return True
+    depth = 0
+    for bracket in _BRACKETS.finditer(text):
+        depth = max(depth + (1 if bracket[0] in "[{" else -1), 0)
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def dump_documents(documents: Iterable[object]) -> str:

@@ -34,6 +34,8 @@ class Aim:
 
 def reach_findings(aim: Aim) -> Iterator[Finding]:
     """Return what is wrong with a target that its metric can't get far enough above."""
+    if not math.isfinite(aim.target) or not math.isfinite(aim.high / aim.target):
+        return
     start = aim.least if aim.is_divided else 1
     if aim.high / (aim.target * start) <= 1 + aim.tolerance:
         yield _unreachable(aim, start)

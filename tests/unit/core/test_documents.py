@@ -110,3 +110,26 @@ def test_what_is_no_yaml_is_told_in_plain_words(text, place, words):
 def test_a_text_that_looks_like_something_else_is_read_back_as_a_text(text):
     (document,) = load_documents(dump_documents([{"a": text}]), "a.yaml")
     assert document.data == {"a": text}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 100_000,
+        "[" * 301 + "]" * 301,
+        "{a: " * 100_000,
+        "- " * 100_000 + "a",
+        "? " * 100_000 + "a",
+        "".join(f"{' ' * depth}a:\n" for depth in range(2000)),
+    ],
+    ids=["open", "closed", "mappings", "dashes", "keys", "indented"],
+)
+def test_what_is_nested_too_deeply_is_refused_and_not_followed(text):
+    assert "expected at most 300 levels of mappings and lists" in failure(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 300 + "]" * 300, "- " * 300 + "a", f"a: '{'[' * 5000}'", f"{' ' * 5000}a: 1"]
+)
+def test_what_only_looks_deep_is_read(text):
+    assert len(load_documents(text, "f.yaml")) == 1
