@@ -368,9 +368,13 @@ async def test_while_the_api_server_is_away_known_agents_are_followed(agents, ap
         await until(lambda: values(collector) == {"a": 4.0})
 
 
-async def test_a_full_store_keeps_less_of_the_past(agents, monkeypatch):
+async def test_a_full_store_keeps_less_of_the_past_and_says_so(agents, monkeypatch, caplog):
     monkeypatch.setattr("gpuscale.sources.feeds.collector._TIDY_S", 0.1)
     agent = await agents()
-    settings = following(agent, retention_ms=600_000, max_samples=20)
+    settings = following(agent, retention_ms=25_600, max_samples=20, resolution_ms=100)
     async with running(settings) as collector:
-        await until(lambda: collector.store.retention_ms == 60_000)
+        await until(lambda: "the store is full" in caplog.text)
+        assert collector.store.stats().covered_ms < 25_600
+        assert values(collector) == {"a": 1.0}
+        agent.value = 2.0
+        await until(lambda: values(collector) == {"a": 2.0})

@@ -5,6 +5,7 @@ GpuscaleError
 ├── UsageError        the command line is wrong
 ├── ConfigError       a file's content is wrong; carries one Problem per fault
 ├── QueryError        a PromQL text is wrong or uses what is not supported
+│   └── UncoveredError   it needs samples that are no longer kept
 ├── NotFoundError     the thing asked for is not there
 ├── UnavailableError  a part outside does not answer; trying again may help
 ├── UpstreamError     a part outside answered with an error
@@ -61,6 +62,10 @@ class ConfigError(GpuscaleError):
 
 class QueryError(GpuscaleError):
     """A PromQL text can't be parsed, or uses a part of the language that is not supported."""
+
+
+class UncoveredError(QueryError):
+    """A query needs samples that a full store has dropped; its value would be wrong."""
 
 
 class NotFoundError(GpuscaleError):

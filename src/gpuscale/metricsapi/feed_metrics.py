@@ -85,8 +85,14 @@ def feed_families(feeds: FeedCollector) -> tuple[Family, ...]:
         family(
             "store_retention_seconds",
             "gauge",
-            "How long samples are kept.",
-            {(): feeds.store.retention_ms / 1000},
+            "How far back samples are kept; less than the setting while the store is full.",
+            {(): store.covered_ms / 1000},
+        ),
+        family(
+            "store_cut_samples_total",
+            "counter",
+            "Samples that were dropped early because the store was full.",
+            {(): store.cut},
         ),
         family(
             "store_refused_samples_total",
@@ -105,6 +111,11 @@ def feed_remark(feeds: FeedCollector) -> str:
     told += [f"{instance}: {errors[instance]}" for instance in list(errors)[:_SHOWN]]
     if len(errors) > _SHOWN:
         told.append(f"and {len(errors) - _SHOWN} more")
+    covered_ms, retention_ms = feeds.store.stats().covered_ms, feeds.store.retention_ms
+    if covered_ms < retention_ms:
+        told.append(
+            f"the store is full: it covers {covered_ms // 1000} s of {retention_ms // 1000} s"
+        )
     for name, state in feeds.watches().items():
         if state.error is not None:
             told.append(f"{name} are not followed: {state.error}")

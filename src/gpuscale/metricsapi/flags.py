@@ -135,6 +135,20 @@ _STREAMS = (
     ),
     Flag("store-retention", "How long samples are kept.", "duration", "15m", is_ours=True),
     Flag("store-max-series", "Series that are kept at most.", "int", "200000", is_ours=True),
+    Flag(
+        "store-max-samples",
+        "Samples that are kept at most; beyond that, the oldest make room.",
+        "int",
+        "20000000",
+        is_ours=True,
+    ),
+    Flag(
+        "stream-resolution",
+        "Of agents' streams, the newest value of each such step of time is kept.",
+        "duration",
+        "1s",
+        is_ours=True,
+    ),
 )
 _METRICS = (
     Flag(

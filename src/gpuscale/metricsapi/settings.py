@@ -8,6 +8,7 @@ from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS, Flag
 from gpuscale.objects.selectors import parse_selector
+from gpuscale.series.streamed import RESOLUTION_MS
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.targets import Target, static_agent, static_scrape
@@ -250,6 +251,8 @@ def _feeds(flags: "_Flags") -> FeedSettings:
         agent_token_file=flags.path("agent-token-file"),
         retention_ms=round(flags.seconds("store-retention") * 1000) or 900_000,
         max_series=flags.number("store-max-series") or 200_000,
+        max_samples=flags.number("store-max-samples") or 20_000_000,
+        resolution_ms=round(flags.seconds("stream-resolution") * 1000) or RESOLUTION_MS,
     )
 
 

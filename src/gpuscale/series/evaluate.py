@@ -29,8 +29,9 @@ from gpuscale.series.rows import (
     Windows,
     nameless,
 )
+from gpuscale.series.samples import Series, newest_position, window_bounds
 from gpuscale.series.staleness import is_stale
-from gpuscale.series.store import Series, SeriesStore, window_bounds
+from gpuscale.series.store import SeriesStore
 from gpuscale.series.tree import (
     Aggregate,
     Anchor,
@@ -353,13 +354,13 @@ class _Evaluation(Evaluator):
 
 def _row_at(series: Series, at_ms: int, oldest_ms: int) -> Row | None:
     """Return the newest sample up to a time, unless it is too old or marks the series' end."""
-    _, high = window_bounds(series, at_ms, at_ms, left_open=True)
-    if high == 0 or series.times_ms[high - 1] < oldest_ms:
+    position = newest_position(series, oldest_ms, at_ms)
+    if position is None:
         return None
-    value = series.values[high - 1]
+    value = series.values[position]
     if series.has_stale and is_stale(value):
         return None
-    return series.labels, value, series.times_ms[high - 1]
+    return series.labels, value, series.times_ms[position]
 
 
 def _without_markers(

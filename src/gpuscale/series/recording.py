@@ -18,7 +18,8 @@ from gpuscale.core.validation import validation_problems
 from gpuscale.series.evaluate import instant
 from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelSet, label_set
 from gpuscale.series.parse import Query, metric_names, parse_query
-from gpuscale.series.store import Series, SeriesStore
+from gpuscale.series.samples import Series
+from gpuscale.series.store import SeriesStore
 from gpuscale.series.values import Scalar, Vector
 
 DEFAULT_INTERVAL_MS = 0

@@ -14,8 +14,9 @@ from gpuscale.core.errors import Problem
 from gpuscale.exposition.lines import LineError, SampleLine, is_plain, parse_line, parse_value
 from gpuscale.exposition.parse import ExpositionError, check_size, line_error
 from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.samples import Series
 from gpuscale.series.shapes import LineShapes
-from gpuscale.series.store import Series, SeriesStore
+from gpuscale.series.store import SeriesStore
 from gpuscale.series.target import TargetSeries
 
 

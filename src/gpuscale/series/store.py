@@ -3,20 +3,21 @@
 Samples of a series lie in two packed arrays, 16 bytes a sample. An inverted index from label name and value
 to series makes selecting quick, and what a selector selects is remembered until a series comes or goes.
 
-Nothing is lost silently: what the bounds keep out is counted by reason.
+Nothing is lost silently: what the bounds keep out is counted by reason. A store with no room for another
+sample drops its oldest ones, just as many as it needs; what a query can't be answered without, it refuses.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from weakref import ref as weak
 
-from gpuscale.series.labels import LabelSet, label_set
+from gpuscale.series.ages import SampleAges
+from gpuscale.series.labels import label_set
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.postings import Postings
-from gpuscale.series.staleness import STALE, is_stale
+from gpuscale.series.samples import NEVER_MS, Series
+from gpuscale.series.staleness import STALE
 
 REFUSALS = (
     "out_of_order",
@@ -34,36 +35,14 @@ MAX_AHEAD_MS = 10_000
 Prometheus takes ten minutes. Such a sample has no value until its time comes, and clocks of one
 cluster differ by much less.
 """
-_NEVER_MS = 1 << 62
-"""The `last_ms` of a series that is not listed, so that one comparison sends it the long way."""
 _SWEEPS_PER_RETENTION = 16
+_CUT_STEPS = 256
+"""How finely the time of a cut is chosen: parts of the retention."""
+_CUT_SHARE = 32
+"""One part in so many of all samples goes with a cut, so that not every sample needs one."""
 _MAX_REMEMBERED_SELECTORS = 1024
 
 Selector = tuple[Matcher, ...]
-
-
-class Series:
-    """The samples of one label set; also the handle that hot paths append through."""
-
-    __slots__ = ("__weakref__", "has_stale", "labels", "last_ms", "times_ms", "values")
-
-    def __init__(self, labels: LabelSet) -> None:
-        self.labels = labels
-        self.times_ms = array("q")
-        """Ascending."""
-        self.values = array("d")
-        self.last_ms = _NEVER_MS
-        self.has_stale = False
-        """Whether a staleness marker was ever written here; most series have none to look for."""
-
-    def has_sample_between(self, start_ms: int, end_ms: int) -> bool:
-        """Return whether a sample lies in the range, both ends included."""
-        position = bisect_left(self.times_ms, start_ms)
-        return position < len(self.times_ms) and self.times_ms[position] <= end_ms
-
-    def is_stale(self) -> bool:
-        """Return whether the newest sample says that the series has ended."""
-        return self.has_stale and bool(self.values) and is_stale(self.values[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +55,10 @@ class StoreStats:
     """The store's clock; None where nothing was ever appended."""
     refused: Mapping[str, int]
     """Samples by reason, one entry for each of `REFUSALS`."""
+    cut: int
+    """Samples that were dropped to make room, before they were too old."""
+    covered_ms: int
+    """How far back all that was taken is still there; at most the retention."""
 
 
 class SeriesStore:
@@ -87,7 +70,7 @@ class SeriesStore:
     Args:
         retention_ms: how far back from the newest arrival anything is kept.
         max_series: a new series above this is refused.
-        max_samples: a sample above this is refused; 16 bytes each.
+        max_samples: where this is reached, the oldest samples make room; 16 bytes each.
     """
 
     def __init__(
@@ -102,8 +85,11 @@ class SeriesStore:
         self.generation = 0
         """Changes whenever a series comes or goes."""
         self._samples = 0
+        self._ages = SampleAges(max(1, retention_ms // _CUT_STEPS))
+        self._cut = 0
+        self._cut_before_ms = -NEVER_MS
         self._now_ms: int | None = None
-        self._sweep_at_ms = -_NEVER_MS
+        self._sweep_at_ms = -NEVER_MS
         self._refused = dict.fromkeys(REFUSALS, 0)
         self._listed: dict[str, Series] = {}
         self._fresh: dict[str, Series] = {}
@@ -144,7 +130,7 @@ class SeriesStore:
         ref.times_ms.append(t_ms)
         ref.values.append(value)
         ref.last_ms = t_ms
-        self._samples += 1
+        self._count(t_ms, 1)
         return True
 
     def append_many(
@@ -167,19 +153,63 @@ class SeriesStore:
                 ref.values.append(value)
                 ref.last_ms = t_ms
                 taken += 1
-        self._samples += taken
+        self._count(t_ms, taken)
+        return taken
+
+    def append_newest(
+        self,
+        refs: Sequence[Series],
+        values: Sequence[float],
+        t_ms: int,
+        now_ms: int,
+        resolution_ms: int,
+    ) -> int:
+        """Add samples as `append_many` does, but keep only the newest of each step of time.
+
+        The newest sample of a series is always there, at the time it was measured; it takes the place of
+        the one before it if both are of one step.
+
+        Args:
+            refs: the series.
+            values: one for each.
+            t_ms: milliseconds since the epoch.
+            now_ms: the server's time.
+            resolution_ms: the length of a step.
+        """
+        if not self._takes(t_ms, len(refs), now_ms):
+            return 0
+        step_ms = t_ms - t_ms % resolution_ms
+        taken = added = 0
+        for ref, value in zip(refs, values, strict=True):
+            if step_ms <= ref.last_ms < t_ms and not (ref.has_stale and ref.is_stale()):
+                ref.times_ms[-1] = t_ms
+                ref.values[-1] = value
+            elif t_ms > ref.last_ms or self._begin(ref, t_ms):
+                ref.times_ms.append(t_ms)
+                ref.values.append(value)
+                added += 1
+            else:
+                continue
+            ref.last_ms = t_ms
+            taken += 1
+        self._count(t_ms, added)
         return taken
 
     def mark_stale(self, ref: Series, t_ms: int) -> bool:
         """Write that a series ends; return whether there was something to end.
 
-        Where its newest sample is of this very time or later, the end is put right behind it.
+        Where its newest sample is of this very time or later, the end is put right behind it. A full store
+        takes it all the same: what has ended must not pass for current. One more sample a series is all
+        that this can bring.
         """
         if not ref.values or ref.is_stale():
             return False
-        if not self.append_ref(ref, max(t_ms, ref.last_ms + 1), STALE, t_ms):
-            return False
+        t_ms = max(t_ms, ref.last_ms + 1)
+        ref.times_ms.append(t_ms)
+        ref.values.append(STALE)
+        ref.last_ms = t_ms
         ref.has_stale = True
+        self._count(t_ms, 1)
         return True
 
     def select(self, matchers: Selector) -> tuple[Series, ...]:
@@ -225,11 +255,19 @@ class SeriesStore:
 
     def oldest_kept_ms(self) -> int:
         """Return the time before which nothing is answered any more."""
-        return -_NEVER_MS if self._now_ms is None else self._now_ms - self.retention_ms
+        return -NEVER_MS if self._now_ms is None else self._now_ms - self.retention_ms
 
     def stats(self) -> StoreStats:
         """Return how full the store is."""
-        return StoreStats(len(self._listed), self._samples, self._now_ms, dict(self._refused))
+        since_cut_ms = 0 if self._now_ms is None else self._now_ms - self._cut_before_ms
+        return StoreStats(
+            len(self._listed),
+            self._samples,
+            self._now_ms,
+            dict(self._refused),
+            self._cut,
+            min(self.retention_ms, since_cut_ms) if self._cut else self.retention_ms,
+        )
 
     def _takes(self, t_ms: int, count: int, now_ms: int | None) -> bool:
         """Move time forward, and check what concerns all samples of one time."""
@@ -245,14 +283,35 @@ class SeriesStore:
         if t_ms > self._now_ms + MAX_AHEAD_MS:
             self._refused["too_far_ahead"] += count
             return False
-        if self._samples + count > self.max_samples:
+        if self._samples + count > self.max_samples and not self._make_room(count):
             self._refused["too_many_samples"] += count
             return False
         return True
 
+    def _count(self, t_ms: int, count: int) -> None:
+        self._samples += count
+        self._ages.add(t_ms, count)
+
+    def _make_room(self, count: int) -> bool:
+        """Drop the oldest samples, as many as it takes; return whether there is room now.
+
+        Each series keeps its newest sample, so that none that is current seems to have ended.
+        """
+        now_ms = self._now_ms or 0
+        while (excess := self._samples + count - self.max_samples) > 0:
+            cutoff_ms = self._ages.cutoff_ms(excess + self.max_samples // _CUT_SHARE, now_ms)
+            if cutoff_ms is None:
+                return False
+            cut = sum(series.cut(cutoff_ms) for series in self._listed.values())
+            self._ages.forget(cutoff_ms)
+            self._samples -= cut
+            self._cut += cut
+            self._cut_before_ms = max(self._cut_before_ms, cutoff_ms)
+        return True
+
     def _begin(self, ref: Series, t_ms: int) -> bool:
         """Return whether a series takes a sample that is not simply its next one."""
-        if ref.last_ms != _NEVER_MS:
+        if ref.last_ms != NEVER_MS:
             reason = "duplicate_timestamp" if t_ms == ref.last_ms else "out_of_order"
             self._refused[reason] += 1
             return False
@@ -274,7 +333,7 @@ class SeriesStore:
         for series in gone:
             del self._listed[series.labels.key]
             self._idle[series.labels.key] = weak(series)
-            series.last_ms = _NEVER_MS
+            series.last_ms = NEVER_MS
             series.has_stale = False
         self._postings.remove(gone)
         self._forget_selected()
@@ -289,11 +348,12 @@ class SeriesStore:
         cutoff_ms = self.oldest_kept_ms()
         for series in self._listed.values():
             if series.times_ms[0] < cutoff_ms:
-                self._trim(series, cutoff_ms)
+                self._samples -= series.expire(cutoff_ms)
+        self._ages.forget(cutoff_ms)
         gone = {series for series in self._listed.values() if not series.times_ms}
         if gone:
             self._unlist(gone)
-        if self._sweep_at_ms != -_NEVER_MS:
+        if self._sweep_at_ms != -NEVER_MS:
             # The very first samples find handles that were made for them.
             self._let_go()
         now_ms = cutoff_ms + self.retention_ms
@@ -305,18 +365,12 @@ class SeriesStore:
         self._idle.update((key, weak(series)) for key, series in self._fresh.items())
         self._fresh.clear()
 
-    def _trim(self, series: Series, cutoff_ms: int) -> None:
-        count = bisect_left(series.times_ms, cutoff_ms)
-        del series.times_ms[:count]
-        del series.values[:count]
-        self._samples -= count
-
     def _between(
         self, matchers: Selector, start_ms: int | None, end_ms: int | None
     ) -> Iterator[Series]:
         oldest_ms = self.oldest_kept_ms()
         start = oldest_ms if start_ms is None else max(start_ms, oldest_ms)
-        end = _NEVER_MS if end_ms is None else end_ms
+        end = NEVER_MS if end_ms is None else end_ms
         return (each for each in self.select(matchers) if each.has_sample_between(start, end))
 
     def _find(self, matchers: Selector) -> Iterable[Series]:
@@ -358,12 +412,3 @@ def _passing(series: Iterable[Series], name: str, test: Callable[[str], bool]) -
             verdict = verdicts[value] = test(value)
         if verdict:
             yield each
-
-
-def window_bounds(
-    series: Series, start_ms: int, end_ms: int, *, left_open: bool
-) -> tuple[int, int]:
-    """Return the positions `[low, high)` of the samples in a range that includes its end."""
-    times_ms = series.times_ms
-    low = (bisect_right if left_open else bisect_left)(times_ms, start_ms)
-    return low, bisect_right(times_ms, end_ms)

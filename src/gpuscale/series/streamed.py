@@ -2,16 +2,20 @@
 
 Every line says that all series were measured at its time, whether their values changed or not. Changed values
 are stored with each line; the others once a second, so that a fast stream of steady values costs little and
-nothing looks older than a second.
+nothing looks older than a second. Of the values of one second the newest is kept: what is current is as fresh
+as the stream, and a range has a sample a second.
 """
 
 from gpuscale.exposition.stream import SeriesKey, StreamDecoder
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.store import Series, SeriesStore
+from gpuscale.series.samples import Series
+from gpuscale.series.store import SeriesStore
 from gpuscale.series.target import TargetSeries
 
 STEADY_MS = 1_000
 """How often values that stay the same are stored."""
+RESOLUTION_MS = 1_000
+"""The step of time of which the newest sample is kept, unless a setting says otherwise."""
 
 
 class StreamedTarget:
@@ -20,9 +24,13 @@ class StreamedTarget:
     Args:
         store: where samples go.
         target: the agent's labels.
+        resolution_ms: the step of time of which the newest sample is kept.
     """
 
-    def __init__(self, store: SeriesStore, target: TargetSeries) -> None:
+    def __init__(
+        self, store: SeriesStore, target: TargetSeries, resolution_ms: int = RESOLUTION_MS
+    ) -> None:
+        self._resolution_ms = resolution_ms
         self._store = store
         self._target = target
         self._decoder = StreamDecoder()
@@ -116,4 +124,4 @@ class StreamedTarget:
             touched = self._decoder.touched
             refs, values = [self._refs[key] for key in touched], [series[key] for key in touched]
         self._stored_ms = t_ms
-        return self._store.append_many(refs, values, t_ms, now_ms)
+        return self._store.append_newest(refs, values, t_ms, now_ms, self._resolution_ms)

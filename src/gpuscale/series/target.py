@@ -6,7 +6,8 @@ Source: prometheus scrape/scrape.go (mutateSampleLabels, report).
 from collections.abc import Mapping
 
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.store import Series, SeriesStore
+from gpuscale.series.samples import Series
+from gpuscale.series.store import SeriesStore
 
 
 class TargetSeries:

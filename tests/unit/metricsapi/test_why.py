@@ -11,7 +11,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError, UsageError
+from gpuscale.core.errors import (
+    QueryError,
+    UnavailableError,
+    UncoveredError,
+    UpstreamError,
+    UsageError,
+)
 from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.errors import ListError
 from gpuscale.metricsapi.provider import MetricsProvider
@@ -300,6 +306,8 @@ class Failing:
         (UpstreamError("too many samples"), "too many samples.", "See the source."),
         (QueryError("parse error"), "parse error.",
          "Correct metricsQuery: the source takes the query for no PromQL."),
+        (UncoveredError("the store is full"), "the store is full.",
+         "Wait until the store covers the range again, or raise --store-max-samples."),
     ],
 )  # fmt: skip
 async def test_a_query_that_fails(error, said, fix):

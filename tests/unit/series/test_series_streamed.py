@@ -146,3 +146,23 @@ def test_the_end_of_a_stream_stores_nothing(fed):
     fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
     assert fed.agent.feed(b'{"kind":"end","reason":"stopping"}', T + 1) == 0
     assert fed.agent.ended == "stopping"
+
+
+def test_of_a_fast_stream_a_sample_a_second_is_kept_and_the_newest_is_current(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 0)), T)
+    for tick in range(1, 600):
+        now_ms = T + tick * 100
+        assert fed.agent.feed(change(now_ms, values={"1": tick}), now_ms) >= 1
+        assert fed.see(at_ms=now_ms) == {"a": (tick, tick * 100)}
+    # The newest of each second: 9, 19, 29, ...
+    (series,) = instant(fed.store, "util[1m]", T + 59_900).series
+    assert series.points == tuple((T + k * 1000 + 900, 10.0 * k + 9) for k in range(60))
+
+
+def test_an_end_is_not_lost_to_what_comes_in_the_same_second(fed):
+    fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
+    fed.agent.lost(T + 100)
+    fed.agent.connected()
+    fed.agent.feed(snapshot(T + 200, util(1, "a", 2)), T + 200)
+    assert fed.see(at_ms=T + 150) == {}
+    assert fed.see(at_ms=T + 200) == {"a": (2.0, 200)}

@@ -4,7 +4,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.core.errors import GpuscaleError, QueryError, UncoveredError
 from gpuscale.core.quantity import Quantity
 from gpuscale.metricsapi.why.hops import Explanation, Row, ServedValue
 from gpuscale.metricsapi.why.series import Finding, LabelSets, SeriesLook
@@ -167,7 +167,9 @@ def no_query(rule: Rule, error: GpuscaleError, told: Explanation) -> Explanation
 def query_failed(error: GpuscaleError, told: Explanation) -> Explanation:
     """Return the explanation of a query that was not answered."""
     fix = "See the source."
-    if isinstance(error, QueryError):
+    if isinstance(error, UncoveredError):
+        fix = "Wait until the store covers the range again, or raise --store-max-samples."
+    elif isinstance(error, QueryError):
         fix = "Correct metricsQuery: the source takes the query for no PromQL."
     return told.failed("query", f"{error}.", fix)
 

@@ -1,4 +1,4 @@
-"""All feeds together: finds targets, follows each of them, and keeps the store within its bounds."""
+"""All feeds together: finds targets, follows each of them, and fills the store."""
 
 import asyncio
 import logging
@@ -24,10 +24,7 @@ _LOG = logging.getLogger(__name__)
 MAX_TARGETS = 10_000
 """A guard against a cluster where everything is annotated."""
 _TIDY_S = 5.0
-_FULL = 0.9
-"""Share of the samples from which on less is kept."""
-_SHORTEST_MS = 60_000
-"""Retention does not go below this."""
+"""How often the store is looked at."""
 _LOOK_S = 0.1
 """How often new series are looked for; they are usable within a second."""
 _BUSY_SHARE = 10
@@ -138,7 +135,12 @@ class FeedCollector:
         honor_labels = self._settings.honor_labels
         if target.is_agent:
             return StreamFollower(
-                target, self._agents_http, self.store, self._clock, honor_labels=honor_labels
+                target,
+                self._agents_http,
+                self.store,
+                self._clock,
+                honor_labels=honor_labels,
+                resolution_ms=self._settings.resolution_ms,
             )
         return Scraper(
             target,
@@ -172,16 +174,23 @@ class FeedCollector:
             )
 
     async def _tidy(self) -> None:
-        """Keep less of the past where the store gets full, rather than refuse what is new."""
+        """Log when the store begins to drop samples early, and when all are kept again."""
         store = self.store
+        is_short = False
         while True:
             await asyncio.sleep(_TIDY_S)
-            if store.stats().samples < _FULL * store.max_samples:
+            covered_ms = store.stats().covered_ms
+            if (covered_ms < store.retention_ms) == is_short:
                 continue
-            shorter_ms = max(_SHORTEST_MS, store.retention_ms // 2)
-            if shorter_ms < store.retention_ms:
-                store.retention_ms = shorter_ms
-                _LOG.warning("the store is full: samples are kept for %s s", shorter_ms // 1000)
+            is_short = not is_short
+            if is_short:
+                _LOG.warning(
+                    "the store is full: it covers the last %s s of %s s, and queries of more have no value",
+                    covered_ms // 1000,
+                    store.retention_ms // 1000,
+                )
+            else:
+                _LOG.info("the store covers its whole retention again")
 
 
 def _preference(target: Target) -> tuple[bool, str]:

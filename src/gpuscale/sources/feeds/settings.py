@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuscale.series.streamed import RESOLUTION_MS
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.targets import Target
 
@@ -29,4 +30,6 @@ class FeedSettings:
     """How far back samples are kept."""
     max_series: int = 200_000
     max_samples: int = 20_000_000
-    """16 bytes each."""
+    """16 bytes each; where this is reached, the oldest make room."""
+    resolution_ms: int = RESOLUTION_MS
+    """Of streams: the step of time of which the newest sample is kept."""

@@ -18,7 +18,7 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.exposition.stream import MAX_LINE_BYTES, StreamError
 from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
+from gpuscale.series.streamed import RESOLUTION_MS, StreamedTarget
 from gpuscale.series.target import TargetSeries
 from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.targets import Target
@@ -47,6 +47,7 @@ class StreamFollower:
         store: gets the series.
         clock: of the samples.
         honor_labels: whether the agent's labels win over the target's.
+        resolution_ms: the step of time of which the newest sample is kept.
         grace_s: how long series of a broken connection stay.
     """
 
@@ -58,6 +59,7 @@ class StreamFollower:
         clock: Clock,
         *,
         honor_labels: bool = True,
+        resolution_ms: int = RESOLUTION_MS,
         grace_s: float = GRACE_S,
     ) -> None:
         self.state = FeedState("stream", target.instance)
@@ -66,7 +68,7 @@ class StreamFollower:
         self._clock = clock
         self._grace_s = grace_s
         labels = TargetSeries(store, dict(target.labels), honor_labels=honor_labels)
-        self._series = StreamedTarget(store, labels)
+        self._series = StreamedTarget(store, labels, resolution_ms)
         self._wait_s = _FIRST_WAIT_S
         self._expiry: asyncio.TimerHandle | None = None
 

@@ -1,0 +1,39 @@
+"""How many samples are of which time, coarsely: enough to know how far back a full store has to cut."""
+
+from collections import defaultdict
+
+
+class SampleAges:
+    """Counts of samples in steps of time.
+
+    Args:
+        step_ms: how finely a cut can be placed.
+    """
+
+    def __init__(self, step_ms: int) -> None:
+        self._step_ms = step_ms
+        self._counts: defaultdict[int, int] = defaultdict(int)
+
+    def add(self, t_ms: int, count: int) -> None:
+        """Count samples of one time."""
+        self._counts[t_ms // self._step_ms] += count
+
+    def cutoff_ms(self, wanted: int, now_ms: int) -> int | None:
+        """Return the earliest time that has `wanted` samples before it.
+
+        What came in the current step stays, so it may be fewer; None where nothing can go.
+        """
+        current = now_ms // self._step_ms
+        cutoff, older = None, 0
+        for step in sorted(self._counts):
+            if step >= current or older >= wanted:
+                break
+            older += self._counts[step]
+            cutoff = step + 1
+        return None if cutoff is None else cutoff * self._step_ms
+
+    def forget(self, cutoff_ms: int) -> None:
+        """Forget steps that end before a time; what is left in them was kept for other reasons."""
+        gone = [step for step in self._counts if (step + 1) * self._step_ms <= cutoff_ms]
+        for step in gone:
+            del self._counts[step]
