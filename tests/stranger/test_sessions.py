@@ -29,7 +29,7 @@ def test_commands_print_what_the_page_says(page, plain_venv, tmp_path):
         made.mkdir()
     for name, text in pages.files(page).items():
         (folder / name).write_text(text)
-    (folder / "examples").symlink_to(pages.ROOT / "docs" / "examples")
+    (folder / "docs").symlink_to(pages.ROOT / "docs")
     (folder / ".venv").symlink_to(plain_venv)
     commands = pages.session(page)
 
