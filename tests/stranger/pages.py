@@ -59,6 +59,16 @@ def files(page):
     return {block.title: block.body for block in blocks(page) if block.title}
 
 
+def unnamed_files(page):
+    """Return the files whose name does not stand in the text before them: a browser shows no `title=`."""
+    text, end, found = page.read_text(), 0, []
+    for block in BLOCK.finditer(text):
+        if block["title"] and f"`{block['title']}`" not in text[end : block.start()]:
+            found.append(block["title"])
+        end = block.end()
+    return found
+
+
 def session(page):
     """Return the commands of the page's sessions, in their order."""
     return [

@@ -99,6 +99,11 @@ def test_the_check_sees_what_is_wrong(line, fault, tmp_path):
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
+def test_files_are_named_in_the_text(page):
+    assert pages.unnamed_files(page) == []
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
 def test_what_is_marked_as_shell_is_shell(page):
     for block in pages.blocks(page):
         if block.kind in ("sh", "bash"):
