@@ -47,6 +47,8 @@ _YAML_FAULTS = (
 """Parts of the YAML library's texts, and plain words for them; the first that fits counts."""
 _DEEP_INDENT = re.compile(rf"^[ ?:-]{{{MAX_DEPTH},}}", re.MULTILINE)
 _BRACKETS = re.compile(r"[\[\]{}]")
+_GO_TRUTHS = frozenset("yYnN")
+"""Plain, they are truth values to kubectl; here they stay text."""
 _RESOLVED_HERE = frozenset(f"tag:yaml.org,2002:{each}" for each in ("float", "int", "timestamp"))
 _INTEGER = re.compile(
     r"[-+]?(0b[01][01_]*|0o?[0-7][0-7_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|[1-9][0-9_]*|0)$"
@@ -194,8 +196,8 @@ class _Dumper(yaml.CSafeDumper):
 
 def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
-    if _FLOAT.match(text) or _INTEGER.match(text):
-        style = "'"  # such as 08, which is a text to PyYAML and a number to the loader above
+    if _FLOAT.match(text) or _INTEGER.match(text) or text in _GO_TRUTHS:
+        style = "'"  # such as 08, a text to PyYAML and a number to the loader above and to kubectl
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -105,9 +105,10 @@ def test_what_is_no_yaml_is_told_in_plain_words(text, place, words):
 
 
 @pytest.mark.parametrize(
-    "text", ["08", "1e3", "0x1f", "0o7", "1_000", ".5", "+1", "on", "2026-01-02"]
+    "text", ["08", "1e3", "0x1f", "0o7", "1_000", ".5", "+1", "on", "2026-01-02", "y", "N"]
 )
 def test_a_text_that_looks_like_something_else_is_read_back_as_a_text(text):
+    assert dump_documents([{"a": text}]) == f"a: '{text}'\n"
     (document,) = load_documents(dump_documents([{"a": text}]), "a.yaml")
     assert document.data == {"a": text}
 
