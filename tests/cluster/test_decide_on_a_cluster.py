@@ -457,7 +457,14 @@ def test_what_the_controller_may_not_read_fails_in_its_words(plane, world):
     role["rules"] = [rule for rule in role["rules"] if "metrics.k8s.io" not in str(rule)]
     plane.kubectl("replace", "-f", "-", stdin=json.dumps(role))
     own = agreed_words(plane)
+    # Of an HPA that the controller has not looked at yet it is known all the same.
+    plane.kill(MANAGER)
+    plane.kubectl("delete", "hpa", "pods", "-n", NAMESPACE)
+    plane.apply(listed([hpa("new", Case(EXTERNAL, target=(DEPLOYMENT, "pods")))]))
+    new = answers(plane)["new"]
+    plane.restart(MANAGER)
     account = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+    assert f'is forbidden: User "{account}" cannot list' in words(new)
     for name in DOWN:
         assert f'is forbidden: User "{account}" cannot' in own[name], name
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from gpuscale.core.errors import NotFoundError
 from gpuscale.doctor.api_checks import HPA_ACCOUNT
 from gpuscale.doctor.autoscalers import controller_may_read, metric_attributes
+from gpuscale.hpa.conditions import SCALING_ACTIVE
 from gpuscale.hpa.observed import metric_label
 from gpuscale.hpa.queries import is_namespace, metric_path
 from gpuscale.kube.api import ApiClient
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.json_values import mapping_of
+from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from gpuscale.objects.hpa import (
     CrossVersionObjectReference,
@@ -23,7 +24,7 @@ from gpuscale.objects.hpa import (
     ObjectMetric,
     PodsMetric,
 )
-from gpuscale.observe.answers import Entry, observed_entry
+from gpuscale.observe.answers import Entry, conditions_of, observed_entry
 from gpuscale.observe.discovery import Discovery
 from gpuscale.observe.document import Sight
 from gpuscale.observe.lookup import could_not_look
@@ -74,8 +75,7 @@ class MetricReader:
         except _REFUSALS as error:
             return await self._refused(error, sight, spec, request.asked)
         allowed, _ = await controller_may_read(self._client, spec, namespace)
-        # A value in the status shows that the controller asks as somebody else, who may.
-        if allowed is False and not _has_value(sight, index):
+        if allowed is False and not _asks_as_another(sight, index):
             return {"error": forbidden_text(spec, namespace)}
         return observed_entry(spec, answer, sight.now_ms)
 
@@ -155,9 +155,19 @@ def _place(sight: Sight, spec: MetricSpec) -> str:
     return f"hpa/{sight.hpa.metadata.name}: {metric_label(spec)}"
 
 
-def _has_value(sight: Sight, index: int) -> bool:
-    """Return whether the controller's status has a value for a metric."""
+def _asks_as_another(sight: Sight, index: int) -> bool:
+    """Return whether the status shows that the controller may read a metric, and so has another account.
+
+    It does by a value, or by an error other than that.
+    """
     metrics = mapping_of(sight.body.get("status")).get("currentMetrics")
-    if not isinstance(metrics, list) or index >= len(metrics):
-        return False
-    return bool(mapping_of(metrics[index]).get("type"))
+    values = metrics if isinstance(metrics, list) else []
+    if index < len(values) and mapping_of(values[index]).get("type"):
+        return True
+    failing = (
+        each
+        for each in conditions_of(sight.body)
+        if each.get("type") == SCALING_ACTIVE
+        and text_of(each.get("reason")).startswith("FailedGet")
+    )
+    return any("is forbidden" not in text_of(each.get("message")) for each in failing)
