@@ -12,10 +12,12 @@ Source: prometheus promql/engine.go, release 3.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from gpuscale.core.errors import BugError, QueryError
+from gpuscale.core.errors import BugError
 from gpuscale.series.aggregate import aggregate
 from gpuscale.series.binary import scalar_binary, vector_binary
+from gpuscale.series.budget import SUBQUERY_STEP_MS, Budget, Check, check_work
 from gpuscale.series.functions import SCALAR_FUNCTIONS, VECTOR_FUNCTIONS
 from gpuscale.series.labels import EMPTY, LabelSet
 from gpuscale.series.parse import BadQueryError, Query, parse_query
@@ -31,7 +33,7 @@ from gpuscale.series.rows import (
 )
 from gpuscale.series.samples import Series, newest_position, window_bounds
 from gpuscale.series.staleness import is_stale
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.store import Selector
 from gpuscale.series.tree import (
     Aggregate,
     Anchor,
@@ -61,19 +63,28 @@ from gpuscale.series.values import (
 LOOKBACK_MS = 300_000
 MAX_POINTS = 11_000
 """Steps of a range query, as Prometheus bounds them."""
-MAX_SAMPLES = 5_000_000
-"""Samples one query may touch; some seconds of work."""
-SUBQUERY_STEP_MS = 60_000
-"""The step of `[5m:]`; Prometheus takes its global evaluation interval, by default a minute."""
+
+
+class Samples(Protocol):
+    """Where the samples are: a store, or the copy of a part of it."""
+
+    def select(self, matchers: Selector) -> tuple[Series, ...]:
+        """Return the series that fulfil all matchers."""
+        ...
+
+    def oldest_kept_ms(self) -> int:
+        """Return the time before which nothing is answered."""
+        ...
 
 
 def instant(
-    store: SeriesStore,
+    store: Samples,
     query: str | Query,
     at_ms: int,
     *,
     lookback_ms: int = LOOKBACK_MS,
     left_open: bool = True,
+    check: Check | None = None,
 ) -> Value:
     """Return the value of a query at one time.
 
@@ -83,12 +94,15 @@ def instant(
         at_ms: milliseconds since the epoch.
         lookback_ms: how old a sample may be and still count as the current one.
         left_open: whether a sample exactly at the start of a range stays out, as since Prometheus 3.
+        check: raises QueryTimeoutError once the time is up; called every few milliseconds.
 
     Raises:
         QueryError: not PromQL, not supported, ambiguous, or too much to evaluate.
+        QueryTimeoutError: the time is up.
     """
     root = (parse_query(query) if isinstance(query, str) else query).root
-    span = _Span(store, QueryRange(at_ms, at_ms, 0), lookback_ms, left_open)
+    check_work(root, 1)
+    span = _Span(store, QueryRange(at_ms, at_ms, 0), lookback_ms, left_open, Budget(check))
     evaluation = _Evaluation(span, at_ms)
     match value_type(root):
         case ValueType.SCALAR:
@@ -102,7 +116,7 @@ def instant(
 
 
 def range_query(
-    store: SeriesStore,
+    store: Samples,
     query: str | Query,
     start_ms: int,
     end_ms: int,
@@ -110,35 +124,34 @@ def range_query(
     *,
     lookback_ms: int = LOOKBACK_MS,
     left_open: bool = True,
+    check: Check | None = None,
 ) -> Matrix:
     """Return the values of a query at each step from `start_ms` to `end_ms`, both included.
 
     Raises:
         QueryError: as `instant`; or more than 11 000 steps, or a query that is no vector or scalar.
     """
-    check_steps(start_ms, end_ms, step_ms)
     root = (parse_query(query) if isinstance(query, str) else query).root
-    kind = value_type(root)
-    if kind in {ValueType.MATRIX, ValueType.STRING}:
-        raise BadQueryError(
-            f'invalid parameter "query": invalid expression type "{kind.value}" for range query, '
-            "must be Scalar or instant Vector"
-        )
-    covered = QueryRange(start_ms, end_ms, step_ms if end_ms > start_ms else 0)
-    span = _Span(store, covered, lookback_ms, left_open)
-    gathered = _Gathered()
-    for at_ms in range(start_ms, end_ms + 1, step_ms):
-        evaluation = _Evaluation(span, at_ms)
-        for labels, value, _ in evaluation.rows(root):
-            gathered.add(labels, at_ms, value, at_ms)
-    return gathered.matrix()
+    check_range(root, start_ms, end_ms, step_ms)
+    covered = range_covered(start_ms, end_ms, step_ms)
+    steps = range(start_ms, end_ms + 1, step_ms)
+    check_work(root, len(steps))
+    return _gathered(
+        _Span(store, covered, lookback_ms, left_open, Budget(check)), root, steps
+    ).matrix()
 
 
-def check_steps(start_ms: int, end_ms: int, step_ms: int) -> None:
-    """Pass the steps of a range query that Prometheus would pass.
+def range_covered(start_ms: int, end_ms: int, step_ms: int) -> QueryRange:
+    """Return what a range query covers."""
+    return QueryRange(start_ms, end_ms, step_ms if end_ms > start_ms else 0)
+
+
+def check_range(root: Node, start_ms: int, end_ms: int, step_ms: int) -> None:
+    """Pass the range query that Prometheus would pass.
 
     Raises:
-        BadQueryError: no step, an end before the start, or too many points; the texts are Prometheus'.
+        BadQueryError: no step, an end before the start, too many points, or a query that is no vector or
+            scalar; the texts are Prometheus'.
     """
     if end_ms < start_ms:
         raise BadQueryError('invalid parameter "end": end timestamp must not be before start time')
@@ -152,25 +165,23 @@ def check_steps(start_ms: int, end_ms: int, step_ms: int) -> None:
             "exceeded maximum resolution of 11,000 points per timeseries. "
             "Try decreasing the query resolution (?step=XX)"
         )
+    kind = value_type(root)
+    if kind in {ValueType.MATRIX, ValueType.STRING}:
+        raise BadQueryError(
+            f'invalid parameter "query": invalid expression type "{kind.value}" for range query, '
+            "must be Scalar or instant Vector"
+        )
 
 
 @dataclass(slots=True)
 class _Span:
     """What all steps of one query share."""
 
-    store: SeriesStore
+    store: Samples
     covered: QueryRange
     lookback_ms: int
     left_open: bool
-    samples: int = 0
-
-    def spend(self, samples: int) -> None:
-        """Count samples about to be touched."""
-        self.samples += samples
-        if self.samples > MAX_SAMPLES:
-            raise QueryError(
-                "query processing would load too many samples into memory in query execution"
-            )
+    budget: Budget
 
 
 @dataclass(slots=True)
@@ -206,6 +217,19 @@ class _Gathered:
         ]
 
 
+def _gathered(span: _Span, node: Node, steps: range) -> _Gathered:
+    """Return the rows of an expression at many times; what one step read is let go before the next."""
+    gathered, budget = _Gathered(), span.budget
+    for at_ms in steps:
+        held = budget.held
+        rows = _Evaluation(span, at_ms).rows(node)
+        budget.held = held
+        budget.hold(len(rows))
+        for labels, value, measured_ms in rows:
+            gathered.add(labels, at_ms, value, measured_ms)
+    return gathered
+
+
 def _matrix_series(points: _Points | Window) -> MatrixSeries:
     return MatrixSeries(points.labels, tuple(zip(points.times_ms, points.values, strict=True)))
 
@@ -230,6 +254,11 @@ class _Evaluation(Evaluator):
 
     def rows(self, node: Node) -> Rows:
         """Return the instant vector of an expression; a scalar becomes one without labels."""
+        rows = self._rows(node)
+        self._span.budget.work(1 + len(rows))
+        return rows
+
+    def _rows(self, node: Node) -> Rows:
         match node:
             case Select():
                 return self._select(node)
@@ -249,6 +278,7 @@ class _Evaluation(Evaluator):
 
     def number(self, node: Node) -> Reading:
         """Return the scalar of an expression."""
+        self._span.budget.work()
         match node:
             case Number():
                 return Reading(node.value)
@@ -293,7 +323,7 @@ class _Evaluation(Evaluator):
 
     def _series(self, selector: Select) -> tuple[Series, ...]:
         series = self._span.store.select(selector.matchers)
-        self._span.spend(len(series))
+        self._span.budget.hold(len(series))
         return series
 
     def _select(self, node: Select) -> Rows:
@@ -330,7 +360,7 @@ class _Evaluation(Evaluator):
         low, high = window_bounds(series, start_ms, end_ms, left_open=self._span.left_open)
         if low == high:
             return None
-        self._span.spend(high - low)
+        self._span.budget.hold_window(high - low)
         times_ms, values = series.times_ms[low:high], series.values[low:high]
         if series.has_stale:
             return _without_markers(series.labels, times_ms, values)
@@ -344,11 +374,7 @@ class _Evaluation(Evaluator):
         if self._span.left_open and first_ms == start_ms:
             first_ms += step_ms
         steps = range(first_ms, end_ms + 1, step_ms)
-        self._span.spend(len(steps))
-        gathered = _Gathered()
-        for at_ms in steps:
-            for labels, value, measured_ms in _Evaluation(self._span, at_ms).rows(node.expression):
-                gathered.add(labels, at_ms, value, measured_ms)
+        gathered = _gathered(self._span, node.expression, steps)
         return Windows(start_ms, end_ms, gathered.windows())
 
 

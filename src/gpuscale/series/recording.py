@@ -5,7 +5,7 @@ for form and otherwise left alone.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,14 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from gpuscale.core.documents import Document, load_documents
 from gpuscale.core.durations import parse_duration_ms
-from gpuscale.core.errors import ConfigError, Problem, QueryError
+from gpuscale.core.errors import ConfigError, GpuscaleError, Problem, QueryError
 from gpuscale.core.validation import validation_problems
 from gpuscale.series.evaluate import instant
 from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelSet, label_set
 from gpuscale.series.parse import Query, metric_names, parse_query
 from gpuscale.series.samples import Series
 from gpuscale.series.store import SeriesStore
-from gpuscale.series.values import Scalar, Vector
+from gpuscale.series.values import Scalar, Value, Vector
 
 DEFAULT_INTERVAL_MS = 0
 """A group without an interval is due at every call: whoever calls keeps the global interval."""
@@ -100,6 +100,18 @@ class RuleResult:
     failures: tuple[RuleFailure, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RuleQuestion:
+    """A rule's query, and when it is to be evaluated in milliseconds since the epoch."""
+
+    query: Query
+    at_ms: int
+
+
+RuleRun = Generator[RuleQuestion, Value | GpuscaleError, RuleResult]
+"""Asks one question after the other, and is sent each one's value, or the error it ended with."""
+
+
 class RecordingRules:
     """The recording rules of one file, and when each group ran last."""
 
@@ -112,12 +124,23 @@ class RecordingRules:
         A series that a rule gave last time and does not give now is marked stale. A rule that fails leaves
         the others alone.
         """
+        run = self.run(store, now_ms)
+        try:
+            question = next(run)
+            while True:
+                question = run.send(_answer(store, question))
+        except StopIteration as ended:
+            result: RuleResult = ended.value
+            return result
+
+    def run(self, store: SeriesStore, now_ms: int) -> RuleRun:
+        """Do what `evaluate` does, with the queries left to the caller."""
         samples = 0
         failures: list[RuleFailure] = []
         for group in self._groups:
             if group.last_ms is None or now_ms - group.last_ms >= group.interval_ms:
                 group.last_ms = now_ms
-                samples += _run(group, store, now_ms, failures)
+                samples += yield from _run(group, store, now_ms, failures)
         return RuleResult(samples, tuple(failures))
 
     def needed_metric_names(self) -> frozenset[str] | None:
@@ -213,20 +236,32 @@ def _checked_query(
         return None
 
 
-def _run(group: _Group, store: SeriesStore, now_ms: int, failures: list[RuleFailure]) -> int:
+def _answer(store: SeriesStore, question: RuleQuestion) -> Value | GpuscaleError:
+    try:
+        return instant(store, question.query, question.at_ms)
+    except GpuscaleError as error:
+        return error
+
+
+def _run(
+    group: _Group, store: SeriesStore, now_ms: int, failures: list[RuleFailure]
+) -> Generator[RuleQuestion, Value | GpuscaleError, int]:
     samples = 0
+    at_ms = now_ms - group.offset_ms
     for rule in group.rules:
+        value = yield RuleQuestion(rule.query, at_ms)
         try:
-            results = _results(rule, store, now_ms - group.offset_ms)
-        except QueryError as error:
+            results = _results(rule, value)
+        except GpuscaleError as error:
             failures.append(RuleFailure(group.name, rule.record, str(error)))
             results = {}
-        samples += _write(rule, results, store, now_ms - group.offset_ms)
+        samples += _write(rule, results, store, at_ms)
     return samples
 
 
-def _results(rule: _Rule, store: SeriesStore, at_ms: int) -> dict[str, tuple[LabelSet, float]]:
-    value = instant(store, rule.query, at_ms)
+def _results(rule: _Rule, value: Value | GpuscaleError) -> dict[str, tuple[LabelSet, float]]:
+    if isinstance(value, GpuscaleError):
+        raise value
     if isinstance(value, Scalar):
         pairs = [(EMPTY, value.value)]
     elif isinstance(value, Vector):

@@ -9,6 +9,9 @@ from gpuscale.core.errors import QueryError
 from gpuscale.core.regex import Match, Pattern, compile_re2
 from gpuscale.series.rows import Rows, unique
 
+MAX_VALUE_CHARS = 64 * 1024
+"""Length of a label value made here; calls inside each other can double it every time."""
+
 _REFERENCE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
 
 
@@ -16,7 +19,8 @@ def label_replace(rows: Rows, target: str, replacement: str, source: str, expres
     """Return the rows with `target` set where `source` matches the whole expression.
 
     Raises:
-        QueryError: not a label name, not a regular expression, or two rows become alike.
+        QueryError: not a label name, not a regular expression, a value that is too long, or two rows become
+            alike.
     """
     _check_label(target, "destination", "label_replace")
     try:
@@ -28,7 +32,8 @@ def label_replace(rows: Rows, target: str, replacement: str, source: str, expres
         match = pattern.fullmatch(labels.value(source))
         changed = labels
         if match is not None:
-            changed = labels.override({target: expand(replacement, match, pattern)})
+            made = _bounded(expand(replacement, match, pattern), "label_replace")
+            changed = labels.override({target: made})
         result.append((changed, value, measured_ms))
     return unique(result)
 
@@ -37,19 +42,15 @@ def label_join(rows: Rows, target: str, separator: str, sources: tuple[str, ...]
     """Return the rows with `target` set to the values of other labels, joined.
 
     Raises:
-        QueryError: not a label name, or two rows become alike.
+        QueryError: not a label name, a value that is too long, or two rows become alike.
     """
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
-    result: Rows = [
-        (
-            labels.override({target: separator.join(labels.value(name) for name in sources)}),
-            value,
-            measured_ms,
-        )
-        for labels, value, measured_ms in rows
-    ]
+    result: Rows = []
+    for labels, value, measured_ms in rows:
+        made = _bounded(separator.join(labels.value(name) for name in sources), "label_join")
+        result.append((labels.override({target: made}), value, measured_ms))
     return unique(result)
 
 
@@ -71,6 +72,15 @@ def _group(name: str, match: Match, pattern: Pattern) -> str:
             (match.group(int(name)) or "") if len(name) < 9 and int(name) <= pattern.groups else ""
         )
     return (match.group(name) or "") if name in pattern.groupindex else ""
+
+
+def _bounded(value: str, function: str) -> str:
+    if len(value) > MAX_VALUE_CHARS:
+        raise QueryError(
+            f"{function}() made a label value of {len(value)} characters, "
+            f"expected at most {MAX_VALUE_CHARS}"
+        )
+    return value
 
 
 def _check_label(name: str, role: str, function: str) -> None:
