@@ -24,6 +24,7 @@ from gpuscale.local.autoscaling import LiveHpas
 from gpuscale.local.guard import only_host
 from gpuscale.local.pacing import every
 from gpuscale.local.present import Present
+from gpuscale.local.recording import rule_recorder
 from gpuscale.local.scraping import Scraper
 from gpuscale.local.view import LiveView
 from gpuscale.metricsapi.app import add_routes as add_metrics_api
@@ -43,6 +44,7 @@ from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.metrics_client import MetricsClient
+from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.resources import KUBERNETES
 from gpuscale.views.live import add_routes as add_page
 
@@ -93,12 +95,14 @@ class LiveLoop:
         self._present = Present(self._world, self._clock)
         self._controller = HpaController(self._world)
         self._store = SeriesStore()
+        pool = QueryPool()
+        self._rules = rule_recorder(setup.recording, self._store, pool)
         self._recorder = Recorder()
         self._agents = NodeAgents(self._present, self._clock, options.host)
         self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
         self._provider = MetricsProvider(
             setup.rules,
-            EmbeddedSource(self._store),
+            EmbeddedSource(self._store, pool),
             ClusterDirectory(self._world.cluster),
             self._clock,
             setup.pipeline.relist_interval / 1000,
@@ -236,5 +240,5 @@ class LiveLoop:
         )
 
     async def _record_rules(self) -> None:
-        if self._setup.recording is not None:
-            self._setup.recording.evaluate(self._store, self._clock.now_ms())
+        if self._rules is not None:
+            await self._rules.record(self._clock.now_ms())

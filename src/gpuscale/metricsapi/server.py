@@ -61,6 +61,7 @@ from gpuscale.metricsapi.usage import UsageProvider
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.questions import Sharing
 from gpuscale.sources.resources import KUBERNETES, ResourceMapper
 from gpuscale.sources.source import MetricSource
@@ -235,7 +236,7 @@ class MetricsApiServer:
             stack.push_async_callback(kube.close)
         self._feeds = FeedCollector(feeds, self._clock, kube, kube_settings)
         self._tasks.append(("feeds", self._feeds.run))
-        source = EmbeddedSource(self._feeds.store)
+        source = EmbeddedSource(self._feeds.store, QueryPool())
         self._sharing = replace(
             self._sharing, fits=source.takes, renewed_from=_CHEAPLY_RENEWED_FROM
         )

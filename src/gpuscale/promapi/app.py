@@ -3,34 +3,43 @@
 Source: prometheus web/api/v1/api.go; the paths, parameters, shapes and error texts are Prometheus'.
 """
 
-import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from aiohttp import web
 
 from gpuscale import __version__
 from gpuscale.core.clock import Clock
-from gpuscale.core.errors import QueryError
+from gpuscale.core.errors import BugError, QueryError
 from gpuscale.promapi.axis import SAME_TIME, TimeAxis
-from gpuscale.promapi.errors import ApiError, bad_data, execution
+from gpuscale.promapi.body import list_body, plain_body, query_body
+from gpuscale.promapi.errors import ApiError, bad_data, execution, timed_out
 from gpuscale.promapi.parameters import Parameters, read_parameters
-from gpuscale.promapi.shapes import query_data
-from gpuscale.series.evaluate import instant, range_query
+from gpuscale.promapi.shapes import limited, query_result
+from gpuscale.series.budget import Check, QueryTimeoutError
+from gpuscale.series.evaluate import Samples, check_range, instant, range_covered, range_query
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.parse import BadQueryError
+from gpuscale.series.rows import QueryRange
 from gpuscale.series.store import SeriesStore
+from gpuscale.series.values import Value
+from gpuscale.sources.query_pool import QueryPool
 
 API_LEVEL = "3.0.0"
 """The Prometheus release whose language is spoken here; clients choose features by it."""
 
 _EMPTY_SELECTOR: tuple[Matcher, ...] = ()
 
-Answer = Callable[[Parameters, web.Request], Any]
+Answer = Callable[[Parameters, web.Request], Awaitable[bytes]]
 
 
 def add_routes(
-    app: web.Application, store: SeriesStore, clock: Clock, axis: TimeAxis = SAME_TIME
+    app: web.Application,
+    store: SeriesStore,
+    clock: Clock,
+    axis: TimeAxis = SAME_TIME,
+    pool: QueryPool | None = None,
 ) -> None:
     """Serve the API on `app`: queries, series, labels, build information, health.
 
@@ -39,8 +48,9 @@ def add_routes(
         store: what is asked.
         clock: the store's.
         axis: from the callers' time to the store's.
+        pool: which evaluates the queries; by default one of its own.
     """
-    api = _Api(store, clock, axis)
+    api = _Api(store, clock, axis, pool or QueryPool())
     for path, answer in (
         ("/api/v1/query", api.query),
         ("/api/v1/query_range", api.query_range),
@@ -58,56 +68,94 @@ def add_routes(
 
 
 class _Api:
-    """One method per endpoint, from parameters to the answer's `data`."""
+    """One method per endpoint, from parameters to the body of the answer."""
 
-    def __init__(self, store: SeriesStore, clock: Clock, axis: TimeAxis) -> None:
+    def __init__(self, store: SeriesStore, clock: Clock, axis: TimeAxis, pool: QueryPool) -> None:
         self._store = store
         self._clock = clock
         self._axis = axis
+        self._pool = pool
 
-    def query(self, parameters: Parameters, _: web.Request) -> Any:  # noqa: ANN401 - JSON
+    async def query(self, parameters: Parameters, _: web.Request) -> bytes:
         asked_ms = parameters.time_ms("time", None)
         at_ms = self._clock.now_ms() if asked_ms is None else self._axis.to_store_ms(asked_ms)
-        value = instant(self._store, parameters.query(), at_ms)
-        return query_data(value, at_ms, self._axis)
+        query, lookback_ms = parameters.query(), parameters.lookback_ms()
 
-    def query_range(self, parameters: Parameters, _: web.Request) -> Any:  # noqa: ANN401
+        def value(samples: Samples, check: Check) -> Value:
+            return instant(samples, query, at_ms, lookback_ms=lookback_ms, check=check)
+
+        return await self._evaluated(parameters, QueryRange(at_ms, at_ms, 0), value)
+
+    async def query_range(self, parameters: Parameters, _: web.Request) -> bytes:
         start_ms = self._axis.to_store_ms(parameters.required_time_ms("start"))
         end_ms = self._axis.to_store_ms(parameters.required_time_ms("end"))
         step_ms = self._axis.step_to_store_ms(parameters.step_ms())
-        value = range_query(self._store, parameters.query(), start_ms, end_ms, step_ms)
-        return query_data(value, end_ms, self._axis)
+        query, lookback_ms = parameters.query(), parameters.lookback_ms()
+        check_range(query.root, start_ms, end_ms, step_ms)
 
-    def series(self, parameters: Parameters, _: web.Request) -> Any:  # noqa: ANN401
+        def value(samples: Samples, check: Check) -> Value:
+            times = start_ms, end_ms, step_ms
+            return range_query(samples, query, *times, lookback_ms=lookback_ms, check=check)
+
+        return await self._evaluated(parameters, range_covered(start_ms, end_ms, step_ms), value)
+
+    async def _evaluated(
+        self,
+        parameters: Parameters,
+        covered: QueryRange,
+        evaluate: Callable[[Samples, Check], Value],
+    ) -> bytes:
+        limit = parameters.limit()
+
+        def answer(samples: Samples, check: Check) -> bytes:
+            value = evaluate(samples, check)
+            kept = value if limit is None else limited(value, limit)
+            warnings = [] if kept is value else ["results truncated due to limit"]
+            return query_body(*query_result(kept, covered.end_ms, self._axis), warnings, check)
+
+        return await self._pool.evaluate(
+            self._store,
+            parameters.query(),
+            covered,
+            answer,
+            timeout_s=parameters.timeout_s(),
+            lookback_ms=parameters.lookback_ms(),
+        )
+
+    async def series(self, parameters: Parameters, _: web.Request) -> bytes:
         selectors = parameters.selectors()
         if not selectors:
             raise bad_data("no match[] parameter provided")
-        start_ms, end_ms = self._times(parameters)
-        found = {
-            tuple(labels.items()): dict(labels)
-            for selector in selectors
-            for labels in self._store.series(selector, start_ms, end_ms)
-        }
-        return [found[key] for key in sorted(found)][: parameters.limit()]
+        limit, times = parameters.limit(), self._times(parameters)
+        found: list[Mapping[str, str]] = []
+        for selector in selectors:
+            found += self._store.series(selector, *times)
+            await asyncio.sleep(0)
 
-    def labels(self, parameters: Parameters, _: web.Request) -> Any:  # noqa: ANN401
-        times = self._times(parameters)
-        selectors = parameters.selectors() or [_EMPTY_SELECTOR]
-        return _union(
-            [self._store.label_names(selector, *times) for selector in selectors], parameters
+        def answer(check: Check) -> bytes:
+            by_labels = {tuple(labels.items()): dict(labels) for labels in found}
+            return list_body((by_labels[key] for key in sorted(by_labels)[:limit]), check)
+
+        return await self._pool.apart(answer)
+
+    async def labels(self, parameters: Parameters, _: web.Request) -> bytes:
+        return await self._names(parameters, self._store.label_names)
+
+    async def label_values(self, parameters: Parameters, request: web.Request) -> bytes:
+        return await self._names(
+            parameters, partial(self._store.label_values, request.match_info["name"])
         )
 
-    def label_values(self, parameters: Parameters, request: web.Request) -> Any:  # noqa: ANN401
-        name = request.match_info["name"]
-        times = self._times(parameters)
-        selectors = parameters.selectors() or [_EMPTY_SELECTOR]
-        return _union(
-            [self._store.label_values(name, selector, *times) for selector in selectors],
-            parameters,
-        )
+    async def _names(self, parameters: Parameters, ask: Callable[..., list[str]]) -> bytes:
+        limit, times = parameters.limit(), self._times(parameters)
+        found: set[str] = set()
+        for selector in parameters.selectors() or [_EMPTY_SELECTOR]:
+            found.update(ask(selector, *times))
+            await asyncio.sleep(0)
+        return await self._pool.apart(lambda check: list_body(sorted(found)[:limit], check))
 
-    def buildinfo(self, parameters: Parameters, _: web.Request) -> Any:  # noqa: ANN401
-        return {
+    async def buildinfo(self, parameters: Parameters, _: web.Request) -> bytes:
+        data = {
             "version": API_LEVEL,
             "revision": f"gpuscale {__version__}",
             "branch": "",
@@ -115,9 +163,10 @@ class _Api:
             "buildDate": "",
             "goVersion": "",
         }
+        return plain_body({"status": "success", "data": data})
 
-    def metadata(self, parameters: Parameters, _: web.Request) -> Any:  # noqa: ANN401
-        return {}
+    async def metadata(self, parameters: Parameters, _: web.Request) -> bytes:
+        return plain_body({"status": "success", "data": {}})
 
     def _times(self, parameters: Parameters) -> tuple[int | None, int | None]:
         return self._time(parameters, "start"), self._time(parameters, "end")
@@ -127,34 +176,33 @@ class _Api:
         return None if asked_ms is None else self._axis.to_store_ms(asked_ms)
 
 
-def _union(answers: Sequence[Sequence[str]], parameters: Parameters) -> list[str]:
-    return sorted(set().union(*answers))[: parameters.limit()]
-
-
 def _json_handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         try:
-            data = _checked(answer, await read_parameters(request), request)
+            body = await _checked(answer, await read_parameters(request), request)
         except ApiError as error:
-            body = {"status": "error", "errorType": error.error_type, "error": error.text}
-            return _json(body, error.status)
-        return _json({"status": "success", "data": data}, 200)
+            text = {"status": "error", "errorType": error.error_type, "error": error.text}
+            return _json(plain_body(text), error.status)
+        return _json(body, 200)
 
     return handle
 
 
-def _checked(answer: Answer, parameters: Parameters, request: web.Request) -> Any:  # noqa: ANN401
+async def _checked(answer: Answer, parameters: Parameters, request: web.Request) -> bytes:
     try:
-        return answer(parameters, request)
+        return await answer(parameters, request)
     except BadQueryError as error:
         raise bad_data(str(error)) from None
+    except QueryTimeoutError as error:
+        raise timed_out(str(error)) from None
     except QueryError as error:
         raise execution(str(error)) from None
+    except BugError as error:
+        raise ApiError(500, "internal", str(error)) from error
 
 
-def _json(body: dict[str, Any], status: int) -> web.Response:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return web.Response(text=text, status=status, content_type="application/json")
+def _json(body: bytes, status: int) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json", charset="utf-8")
 
 
 async def _healthy(request: web.Request) -> web.Response:

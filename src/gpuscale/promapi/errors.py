@@ -27,3 +27,8 @@ def bad_data(text: str) -> ApiError:
 def execution(text: str) -> ApiError:
     """Return the error of a query that failed on the data."""
     return ApiError(422, "execution", text)
+
+
+def timed_out(text: str) -> ApiError:
+    """Return the error of a query that took too long."""
+    return ApiError(503, "timeout", text)

@@ -14,6 +14,7 @@ from aiohttp import web
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import QueryError
 from gpuscale.promapi.errors import ApiError, bad_data
+from gpuscale.series.evaluate import LOOKBACK_MS
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.parse import Query, parse_matchers, parse_query
 
@@ -24,6 +25,7 @@ _FORM = "application/x-www-form-urlencoded"
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+_NO_DURATION = 'cannot parse "{}" to a valid duration'
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+", re.ASCII)
 
 
@@ -76,12 +78,34 @@ class Parameters:
             ApiError: neither seconds nor a duration.
         """
         text = self.text("step")
-        seconds = _number(text)
-        if seconds is not None and abs(seconds) <= _MAX_SECONDS:
-            return math.floor(seconds * 1000)
-        if not _DURATION.fullmatch(text):
-            raise bad_data(f'invalid parameter "step": cannot parse "{text}" to a valid duration')
-        return parse_duration_ms(text)
+        milliseconds = _duration_ms(text)
+        if milliseconds is None:
+            raise bad_data(f'invalid parameter "step": {_NO_DURATION.format(text)}')
+        return milliseconds
+
+    def timeout_s(self) -> float | None:
+        """Return how long the query may take in seconds; None where nothing is asked for.
+
+        Raises:
+            ApiError: neither seconds nor a duration.
+        """
+        text = self.text("timeout")
+        milliseconds = _duration_ms(text) if text else None
+        if text and milliseconds is None:
+            raise bad_data(f'invalid parameter "timeout": {_NO_DURATION.format(text)}')
+        return None if milliseconds is None else milliseconds / 1000
+
+    def lookback_ms(self) -> int:
+        """Return how old a sample may be and still count as the current one, in milliseconds.
+
+        Raises:
+            ApiError: neither seconds nor a duration.
+        """
+        text = self.text("lookback_delta")
+        milliseconds = _duration_ms(text) if text else 0
+        if milliseconds is None:
+            raise bad_data(f"error parsing lookback delta duration: {_NO_DURATION.format(text)}")
+        return milliseconds if milliseconds > 0 else LOOKBACK_MS
 
     def limit(self) -> int | None:
         """Return how many results are wanted at most; None is all.
@@ -153,6 +177,14 @@ async def _form(request: web.Request) -> list[tuple[str, str]]:
         )
     except ValueError as error:
         raise bad_data(f"error parsing form values: {error}") from None
+
+
+def _duration_ms(text: str) -> int | None:
+    """Return the milliseconds of seconds or of a duration; None where a text is neither."""
+    seconds = _number(text)
+    if seconds is not None and abs(seconds) <= _MAX_SECONDS:
+        return math.floor(seconds * 1000)
+    return parse_duration_ms(text) if _DURATION.fullmatch(text) else None
 
 
 def _number(text: str) -> float | None:

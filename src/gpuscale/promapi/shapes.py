@@ -3,6 +3,7 @@
 Source: prometheus web/api/v1 (json_codec.go), prometheus.io/docs/prometheus/latest/querying/api.
 """
 
+from collections.abc import Iterator
 from typing import Any, assert_never
 
 from gpuscale.exposition.write import positional
@@ -10,8 +11,10 @@ from gpuscale.promapi.axis import SAME_TIME, TimeAxis
 from gpuscale.series.values import Matrix, Scalar, StringValue, Value, Vector
 
 
-def query_data(value: Value, at_ms: int, axis: TimeAxis = SAME_TIME) -> dict[str, Any]:
-    """Return the `data` of a query's answer; vector samples carry the time of evaluation.
+def query_result(value: Value, at_ms: int, axis: TimeAxis = SAME_TIME) -> tuple[str, Iterator[Any]]:
+    """Return a query's `resultType`, and its `result` piece by piece.
+
+    Samples of a vector carry the time of evaluation.
 
     Args:
         value: what the query gave.
@@ -21,13 +24,12 @@ def query_data(value: Value, at_ms: int, axis: TimeAxis = SAME_TIME) -> dict[str
     evaluated_ms = axis.to_caller_ms(at_ms)
     match value:
         case Vector():
-            result: Any = [
+            return "vector", (
                 {"metric": dict(sample.labels), "value": point(evaluated_ms, sample.value)}
                 for sample in value.samples
-            ]
-            return {"resultType": "vector", "result": result}
+            )
         case Matrix():
-            result = [
+            return "matrix", (
                 {
                     "metric": dict(series.labels),
                     "values": [
@@ -35,14 +37,24 @@ def query_data(value: Value, at_ms: int, axis: TimeAxis = SAME_TIME) -> dict[str
                     ],
                 }
                 for series in value.series
-            ]
-            return {"resultType": "matrix", "result": result}
+            )
         case Scalar():
-            return {"resultType": "scalar", "result": point(evaluated_ms, value.value)}
+            return "scalar", iter(point(evaluated_ms, value.value))
         case StringValue():
-            return {"resultType": "string", "result": [seconds(evaluated_ms), value.value]}
+            return "string", iter((seconds(evaluated_ms), value.value))
         case _:
             assert_never(value)
+
+
+def limited(value: Value, limit: int) -> Value:
+    """Return a vector or matrix with at most so many series; the same value where it has no more."""
+    match value:
+        case Vector() if len(value.samples) > limit:
+            return Vector(value.samples[:limit])
+        case Matrix() if len(value.series) > limit:
+            return Matrix(value.series[:limit])
+        case _:
+            return value
 
 
 def point(t_ms: int, value: float) -> list[float | str]:

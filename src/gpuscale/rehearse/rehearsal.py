@@ -21,6 +21,7 @@ from gpuscale.kube.writing import WritingClient
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.pacing import every
 from gpuscale.local.present import Present
+from gpuscale.local.recording import rule_recorder
 from gpuscale.local.scraping import Scraper
 from gpuscale.rehearse.acting import Actor, pod_times
 from gpuscale.rehearse.cleaning import Cleaner, remove_at_last
@@ -45,6 +46,7 @@ from gpuscale.sim.recorder import Recorder
 from gpuscale.sim.setup import Setup
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
+from gpuscale.sources.query_pool import QueryPool
 
 _PUMP_S = 0.05
 _UP_S = 120.0
@@ -105,6 +107,8 @@ class Rehearsal:
         self._site = RehearsalSite(self._setup, self._clock.now_ms())
         self._present = Present(self._site, self._clock)
         self._store = SeriesStore()
+        self._pool = QueryPool()
+        self._rules = rule_recorder(self._setup.recording, self._store, self._pool)
         self._recorder = Recorder()
         self._agents = NodeAgents(self._present, self._clock, _HOST)
         self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
@@ -189,7 +193,7 @@ class Rehearsal:
     ) -> dict[str, object]:
         """Bring up, run, and take down while controllers still find everything they ask for."""
         async with asyncio.TaskGroup() as servers:
-            source = EmbeddedSource(self._store)
+            source = EmbeddedSource(self._store, self._pool)
             serving = servers.create_task(stage.api.run(source, self._clock), name="metrics API")
             async with asyncio.TaskGroup() as group:
                 acting = group.create_task(self._act(stage, limit_s), name="scenario")
@@ -262,8 +266,8 @@ class Rehearsal:
         await self._record_rules()
 
     async def _record_rules(self) -> None:
-        if self._setup.recording is not None:
-            self._setup.recording.evaluate(self._store, self._clock.now_ms())
+        if self._rules is not None:
+            await self._rules.record(self._clock.now_ms())
 
     async def _record(self) -> None:
         now_ms = self._present.catch_up()

@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.series.evaluate import instant
+from gpuscale.core.errors import UnavailableError
+from gpuscale.series.budget import Check, QueryTimeoutError
+from gpuscale.series.evaluate import Samples, instant
 from gpuscale.series.parse import MAX_QUERY_CHARS, parse_matchers, parse_query
+from gpuscale.series.rows import QueryRange
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.values import Value
+from gpuscale.sources.query_pool import QueryPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +18,8 @@ class EmbeddedSource:
     """A `MetricSource` over a series store."""
 
     store: SeriesStore
+    pool: QueryPool | None = None
+    """Evaluates beside the event loop, with a deadline; None evaluates at once, as virtual time needs."""
 
     def takes(self, promql: str) -> bool:
         """Return whether a query is short enough to be read."""
@@ -40,5 +46,21 @@ class EmbeddedSource:
         return self.series_now(selector, start_ms)
 
     async def query(self, promql: str, at_ms: int) -> Value:
-        """Return what `query_now` does."""
-        return self.query_now(promql, at_ms)
+        """Return what `query_now` does.
+
+        Raises:
+            QueryError: as `query_now`.
+            UnavailableError: the pool's time limit has passed.
+        """
+        if self.pool is None:
+            return self.query_now(promql, at_ms)
+        query = parse_query(promql)
+        covered = QueryRange(at_ms, at_ms, 0)
+
+        def evaluate(samples: Samples, check: Check) -> Value:
+            return instant(samples, query, at_ms, check=check)
+
+        try:
+            return await self.pool.evaluate(self.store, query, covered, evaluate)
+        except QueryTimeoutError as error:
+            raise UnavailableError(str(error)) from None

@@ -22,6 +22,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from gpuscale.promapi.axis import SAME_TIME, TimeAxis
+from gpuscale.promapi.body import query_body
+from gpuscale.promapi.shapes import query_result
+from gpuscale.series.values import Value
+
 Sample = tuple[Mapping[str, str], int, float]
 """Labels with the metric's name under `__name__`, milliseconds since the epoch, and a value."""
 
@@ -78,6 +83,12 @@ _WRITE_HEADERS = {
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
+
+
+def query_data(value: Value, at_ms: int, axis: TimeAxis = SAME_TIME) -> Any:  # noqa: ANN401
+    """Return the `data` of our own answer to a query, as a client reads it."""
+    body = query_body(*query_result(value, at_ms, axis), warnings=[], check=lambda: None)
+    return json.loads(body)["data"]
 
 
 def points_by_labels(data: Mapping[str, Any]) -> dict[tuple[tuple[str, str], ...], list[list[Any]]]:

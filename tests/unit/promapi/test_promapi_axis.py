@@ -1,6 +1,6 @@
 from gpuscale.promapi.axis import SAME_TIME, TimeAxis
-from gpuscale.promapi.shapes import query_data
 from gpuscale.series.values import Vector, VectorSample
+from gpuscale.testing.prometheus import query_data
 
 
 def test_without_speed_both_times_are_the_same():

@@ -1,15 +1,16 @@
-import json
 import math
 
-from gpuscale.promapi.shapes import query_data
+from gpuscale.promapi.body import query_body
+from gpuscale.promapi.shapes import query_result
 from gpuscale.series.values import Matrix, MatrixSeries, Scalar, StringValue, Vector, VectorSample
+from gpuscale.testing.prometheus import query_data
 
 
 def test_a_vector_carries_the_time_of_evaluation_and_values_as_text():
     vector = Vector((VectorSample({"__name__": "up", "job": "a"}, 1.0, 1),))
-    assert json.dumps(query_data(vector, 1435781451781)) == (
-        '{"resultType": "vector", "result": '
-        '[{"metric": {"__name__": "up", "job": "a"}, "value": [1435781451.781, "1"]}]}'
+    assert query_body(*query_result(vector, 1435781451781), [], lambda: None) == (
+        b'{"status":"success","data":{"resultType":"vector","result":'
+        b'[{"metric":{"__name__":"up","job":"a"},"value":[1435781451.781,"1"]}]}}'
     )
 
 

@@ -1,0 +1,137 @@
+"""Queries evaluated in threads, each with a deadline, while the event loop goes on.
+
+The loop alone touches the store: it copies what a query reads, some series at a time, and a thread evaluates
+the copy. Threads share one interpreter lock, so many of them are no quicker than a few: the rest wait.
+
+Source: prometheus promql/engine.go (exec, ActiveQueryTracker); the error texts are Prometheus'.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from threading import Event
+from typing import TypeVar
+
+from gpuscale.series.budget import Check, QueryTimeoutError, check_work
+from gpuscale.series.evaluate import LOOKBACK_MS
+from gpuscale.series.parse import Query
+from gpuscale.series.rows import QueryRange
+from gpuscale.series.snapshot import Snapshot
+from gpuscale.series.store import SeriesStore
+
+Answer = TypeVar("Answer")
+
+TIMEOUT_S = 30.0
+"""Prometheus has two minutes by default; here a query shares the process that scales."""
+AT_ONCE = 4
+WAITING = 100
+
+
+class _Deadline:
+    """When a query has to stop; also read by the thread that evaluates it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._end = self._now() + seconds
+        self.cancelled = Event()
+
+    def left(self) -> float:
+        """Return the seconds left, at least 0."""
+        return max(0.0, self._end - self._now())
+
+    def check(self) -> None:
+        """Raise QueryTimeoutError once the time is up, or the caller has gone."""
+        if self.cancelled.is_set():
+            raise QueryTimeoutError("query was canceled in expression evaluation")
+        if self._now() >= self._end:
+            raise QueryTimeoutError("query timed out in expression evaluation")
+
+
+class QueryPool:
+    """Evaluates queries beside the event loop.
+
+    Args:
+        timeout_s: how long one query may take, waiting included.
+        at_once: how many are evaluated at one time.
+        waiting: how many more may wait; further ones are refused at once.
+    """
+
+    def __init__(
+        self, timeout_s: float = TIMEOUT_S, at_once: int = AT_ONCE, waiting: int = WAITING
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._limit = at_once + waiting
+        self._inside = 0
+        self._slots = asyncio.Semaphore(at_once)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="promql")
+
+    async def evaluate(
+        self,
+        store: SeriesStore,
+        query: Query,
+        covered: QueryRange,
+        work: Callable[[Snapshot, Check], Answer],
+        *,
+        timeout_s: float | None = None,
+        lookback_ms: int = LOOKBACK_MS,
+    ) -> Answer:
+        """Return what `work` makes, in a thread, of the samples that a query reads.
+
+        Args:
+            store: what is asked; only the event loop changes it.
+            query: what is evaluated.
+            covered: the times it is evaluated at.
+            work: gets the samples, and what it has to call every few milliseconds.
+            timeout_s: a shorter limit than the pool's.
+            lookback_ms: how old a sample may be and still count as the current one.
+
+        Raises:
+            QueryError: the query holds or does too much, or `work` raised it.
+            QueryTimeoutError: the time is up, or too many queries wait already.
+        """
+        async with self._slot(timeout_s) as deadline:
+            steps = 1 + (covered.end_ms - covered.start_ms) // (covered.step_ms or 1)
+            check_work(query.root, steps)
+            snapshot = Snapshot(store.oldest_kept_ms())
+            for _ in snapshot.fill(store, query.root, covered, lookback_ms):
+                deadline.check()
+                await asyncio.sleep(0)
+            return await self._in_thread(lambda: work(snapshot, deadline.check))
+
+    async def apart(
+        self, work: Callable[[Check], Answer], *, timeout_s: float | None = None
+    ) -> Answer:
+        """Return what `work` gives in a thread; it must not touch a store.
+
+        Raises:
+            QueryTimeoutError: as `evaluate`.
+        """
+        async with self._slot(timeout_s) as deadline:
+            return await self._in_thread(lambda: work(deadline.check))
+
+    @asynccontextmanager
+    async def _slot(self, timeout_s: float | None) -> AsyncGenerator[_Deadline, None]:
+        """Wait for one of the places; a caller that goes away stops its query."""
+        if self._inside >= self._limit:
+            raise QueryTimeoutError(
+                f"too many queries at once: {self._inside} run or wait, expected at most {self._limit}"
+            )
+        limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        deadline = _Deadline(limit_s)
+        self._inside += 1
+        try:
+            try:
+                await asyncio.wait_for(self._slots.acquire(), deadline.left())
+            except TimeoutError:
+                raise QueryTimeoutError("query timed out in query queue") from None
+            try:
+                yield deadline
+            finally:
+                self._slots.release()
+        finally:
+            deadline.cancelled.set()
+            self._inside -= 1
+
+    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
