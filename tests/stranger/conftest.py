@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src", "tools/cluster")
-PASSED_ON = ("PIP_", "SSL_CERT_", "UV_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+PASSED_ON = ("PIP_", "SSL_CERT_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+PIP_SETTINGS = Path.home() / ".config" / "pip" / "pip.conf"
+"""Where this machine's package index may be named; pip alone gets it."""
 
 
 @pytest.fixture(scope="session")
@@ -35,14 +37,18 @@ def _install(venv):
     for name in BUILT_FROM:
         source, target = ROOT / name, checkout / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+            )
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     home = venv.parent / "home"
     home.mkdir(exist_ok=True)
-    passed = {name: text for name, text in os.environ.items() if name.startswith(PASSED_ON)}
+    passed = {name: text for name, text in os.environ.items() if name.upper().startswith(PASSED_ON)}
+    settings = {"PIP_CONFIG_FILE": str(PIP_SETTINGS)} if PIP_SETTINGS.exists() else {}
     environment = {
+        **settings,
         "PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip"),
         **passed,
         "PATH": "/usr/local/bin:/usr/bin:/bin",
