@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 
 from gpuscale.cli.commands import app
 
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the installation
+
 UNREACHABLE = {
     "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
     "users": [{"name": "u", "user": {"token": "t"}}],
