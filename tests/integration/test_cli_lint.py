@@ -109,7 +109,11 @@ spec:
 CLEAN = "0 errors, 0 warnings, 0 notes; 9 rules, 1 HPA and 1 values file in 1 file\n"
 
 
-@pytest.mark.parametrize("text", [VALUES, VALUES.split("\n", 2)[2]], ids=["whole", "without kind"])
+@pytest.mark.parametrize(
+    "text",
+    [VALUES, VALUES.split("\n", 1)[1], VALUES.split("\n", 2)[2]],
+    ids=["whole", "without version", "without kind"],
+)
 def test_values(folder, text):
     (folder / "v.yaml").write_text(text)
     result = run("v.yaml", cwd=folder)

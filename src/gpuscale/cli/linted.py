@@ -17,8 +17,10 @@ from gpuscale.lint.problems import refused
 Text = tuple[str, str]
 """Name and content of a file."""
 _GROUP = API_VERSION.partition("/")[0]
-_MAYBE_OURS = re.compile(rf"{re.escape(_GROUP)}|\A(?!.*^[\"']?kind)", re.MULTILINE | re.DOTALL)
-"""What a text has that may be a values file or a scenario: our group, or no kind at all."""
+_MAYBE_OURS = re.compile(
+    rf"{re.escape(_GROUP)}|\b(Values|Scenario)\b|\A(?!.*^[\"']?kind)", re.MULTILINE | re.DOTALL
+)
+"""What a text has that may be a values file or a scenario: our group or kinds, or no kind at all."""
 _CHART_RULES = "rules: {default: true}\n"
 """What a scenario without rules is run with: the default ones of prometheus-adapter's chart."""
 _KEEPS_LABELS = {

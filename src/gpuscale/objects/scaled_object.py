@@ -1,7 +1,7 @@
 """KEDA's ScaledObjects, as far as prometheus triggers go.
 
-Source: KEDA v2.17 apis/keda/v1alpha1/scaledobject_types.go (defaults), scaledobject_webhook.go (what is
-    refused), pkg/scalers/prometheus_scaler.go.
+Source: KEDA v2.17 apis/keda/v1alpha1/scaledobject_types.go (defaults, and which limits are refused),
+    pkg/scalers/prometheus_scaler.go.
 """
 
 from dataclasses import dataclass

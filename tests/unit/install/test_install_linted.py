@@ -60,6 +60,12 @@ def test_a_target_out_of_reach_stands_at_its_line_of_the_values(version):
     assert found == [("unreachable-target", "v.yaml", line, "spec.scale[1].target")]
 
 
+def test_a_threshold_of_keda_out_of_reach_stands_at_its_line_too():
+    text = VALUES.replace("signal: gpu-utilization", "autoscaler: keda")
+    found = [each for each in places(report_of(text)) if each[0] == "unreachable-target"]
+    assert found == [("unreachable-target", "v.yaml", 11, "spec.scale[1].target")]
+
+
 def test_errors_are_problems_for_a_command_that_refuses():
     (problem,) = problems_of_errors(report_of(VALUES))
     # 100 / 1.1, the controller's tolerance of 10 %, is 90.909...
@@ -77,10 +83,10 @@ def test_rules_of_the_values_are_told_at_their_own_line():
 
 
 @pytest.mark.parametrize(
-    ("signal", "kind", "honor"),
-    list(product(SIGNALS, ("own", "operator", "plain"), ("true", "false"))),
+    ("signal", "kind", "honor", "autoscaler"),
+    list(product(SIGNALS, ("own", "operator", "plain"), ("true", "false"), ("hpa", "keda"))),
 )
-def test_what_is_proposed_by_default_is_clean(signal, kind, honor):
+def test_what_is_proposed_by_default_is_clean(signal, kind, honor, autoscaler):
     known = SIGNALS[signal]
     style = "both" if known.is_alibabas else "dcgm"
     prometheus = f"{{kind: {kind}, honorLabels: {honor}" + (
@@ -92,7 +98,11 @@ spec:
   prometheus: {prometheus}
   metricsApi: {{certificates: cert-manager}}
   scale:
-  - {{workload: {{name: bert}}, signal: {signal}, target: {known.target:g}, maxReplicas: 4}}
+  - workload: {{name: bert}}
+    signal: {signal}
+    target: {known.target:g}
+    maxReplicas: 4
+    autoscaler: {autoscaler}
 """
     assert places(report_of(text)) == []
 
