@@ -3,6 +3,8 @@
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
 
 METRIC_NAME = "__name__"
+_METADATA = (METRIC_NAME, "__type__", "__unit__")
+"""What says which metric a value is of; Prometheus 3 drops all of it where a value's meaning changes."""
 SEPARATOR = "\x1f"
 """Between the parts of a label set's key; ASCII's own unit separator."""
 
@@ -71,9 +73,10 @@ class LabelSet(Mapping[str, str]):
         return self._labels.get(name, "")
 
     def without_name(self) -> "LabelSet":
-        """Return these labels less the metric's name."""
+        """Return these labels less the metric's name, type and unit."""
         if self._nameless is None:
-            self._nameless = self.drop((METRIC_NAME,)) if METRIC_NAME in self._labels else self
+            is_named = any(name in self._labels for name in _METADATA)
+            self._nameless = self.drop(_METADATA) if is_named else self
         return self._nameless
 
     def keep(self, names: Iterable[str]) -> "LabelSet":

@@ -26,6 +26,8 @@ MAX_OPERATIONS = 200
 """Operators and parentheses of one query; each may be a level of nesting."""
 _MAX_SHIFT = timedelta(days=365 * 200)
 
+_SCALAR_LIMITERS = frozenset({"limitk", "limit_ratio"})
+
 _STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _BRACES = re.compile(r"\{[^{}]*\}")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -241,6 +243,13 @@ def _aggregate(expression: native.AggregateExpr) -> tree.Aggregate:
     by = modifier is None or str(modifier.type) == str(native.AggModifierType.By)
     labels = () if modifier is None else tuple(modifier.labels)
     parameter = None if expression.param is None else _node(expression.param)
+    if operator in _SCALAR_LIMITERS and parameter is not None:
+        # The native parser checks the parameters of all other aggregations.
+        found = tree.value_type(parameter)
+        if found is not tree.ValueType.SCALAR:
+            raise BadQueryError(
+                f"parse error: expected type scalar in aggregation parameter, got {found.value}"
+            )
     return tree.Aggregate(operator, _node(expression.expr), parameter, by, labels)
 
 

@@ -78,7 +78,7 @@ class Evaluator(Protocol):
 
 
 def nameless(rows: Rows) -> Rows:
-    """Return the rows less the metric's name, as after anything that changes what a value means.
+    """Return the rows without the metric's name, type and unit, as after anything that changes the meaning.
 
     Raises:
         QueryError: two rows differ by nothing but the name.

@@ -165,3 +165,37 @@ def test_a_deadline_is_looked_at_every_few_thousand_evaluations():
 def test_the_same_store_gives_the_same_order():
     names = [str(each.labels) for each in instant(STORE, '{pod=~".+"}', 130_000).samples]
     assert names == ['util_a{pod="a"}', 'util_b{pod="b"}', 'limit{pod="t"}']
+
+
+# As in Prometheus' own cases for these labels (type_and_unit.test).
+@pytest.mark.parametrize(
+    "query",
+    [
+        "-j",
+        "j * 2",
+        "j > bool 1",
+        "j == bool j",
+        "j / ignoring(x) j",
+        "abs(j)",
+        "rate(j[1m])",
+        "max_over_time(j[1m])",
+        "sum by (gpu) (j)",
+    ],
+)
+def test_type_and_unit_go_with_the_name(query):
+    (sample,) = instant(_typed(), query, 60_000).samples
+    assert dict(sample.labels) == {"gpu": "0"}
+
+
+@pytest.mark.parametrize("query", ["+j", "j > 1", "j and j", "last_over_time(j[1m])", "topk(1, j)"])
+def test_type_and_unit_stay_with_the_name(query):
+    (sample,) = instant(_typed(), query, 60_000).samples
+    assert {"__name__", "__type__", "__unit__"} < set(sample.labels)
+
+
+def _typed():
+    store = SeriesStore()
+    labels = {"__name__": "j", "__type__": "counter", "__unit__": "joules", "gpu": "0"}
+    for t_ms in range(0, 61_000, 15_000):
+        store.append(labels, t_ms, 60 + t_ms)
+    return store

@@ -61,6 +61,22 @@ def test_what_is_no_selector_is_refused(text):
         ("up[5m:1e-9]", "parse error: duration out of range, expected one such as 5m or 300"),
         ("up offset 1e30", "parse error: duration out of range, expected one such as 5m or 300"),
         ("up offset 300y", "parse error: duration out of range"),
+        (
+            "limitk(a, b)",
+            "parse error: expected type scalar in aggregation parameter, got instant vector",
+        ),
+        (
+            "limit_ratio(a - 1, b)",
+            "parse error: expected type scalar in aggregation parameter, got instant vector",
+        ),
+        (
+            "limitk(a[5m], b)",
+            "parse error: expected type scalar in aggregation parameter, got range vector",
+        ),
+        (
+            "limitk('x', b)",
+            "parse error: expected type scalar in aggregation parameter, got string",
+        ),
     ],
     ids=lambda text: text[:20],
 )
