@@ -16,7 +16,9 @@ from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.settings import KubeSettings
+from gpuscale.metricsapi.feed_metrics import feed_families
 from gpuscale.series.evaluate import instant
+from gpuscale.series.limits import ScrapeLimits
 from gpuscale.sources.feeds import stream
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.settings import FeedSettings
@@ -274,6 +276,32 @@ async def test_other_exporters_are_scraped_and_end_when_they_fail(agents):
         assert values(collector, "up") == {exporter.address: 0.0}
         exporter.value = 6.0
         await until(lambda: values(collector) == {exporter.address: 6.0})
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit", "reason"),
+    [
+        (ScrapeLimits(samples=1), "samples", "found 2, expected at most 1 samples"),
+        (ScrapeLimits(body_bytes=20), "body_size", "more than 20 bytes"),
+    ],
+)
+async def test_a_target_beyond_a_limit_fails_alone_and_is_counted(agents, limits, limit, reason):
+    good, bad = await agents("a", 5.0), await agents("b", "6\nmore_and_more 1")
+    targets = tuple(static_scrape(f"{each.address}/metrics") for each in (good, bad))
+    settings = FeedSettings(static=targets, scrape_interval_s=0.1, limits=limits)
+    async with running(settings) as collector:
+        await until(lambda: values(collector, "up") == {good.address: 1.0, bad.address: 0.0})
+        assert values(collector) == {good.address: 5.0}
+        states = {state.instance: state for state in collector.states()}
+        assert reason in states[bad.address].error
+        assert states[bad.address].limited.keys() == {limit}
+        assert states[good.address].limited == {}
+        (counted,) = [
+            each
+            for each in feed_families(collector)
+            if each.name.endswith("feed_limit_exceeded_total")
+        ]
+        assert dict(counted.samples[0].labels)["limit"] == limit
 
 
 async def test_a_new_series_makes_discovery_look_at_once(agents):

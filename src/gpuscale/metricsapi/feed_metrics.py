@@ -61,6 +61,16 @@ def feed_families(feeds: FeedCollector) -> tuple[Family, ...]:
             _by_target(states, "failures"),
         ),
         family(
+            "feed_limit_exceeded_total",
+            "counter",
+            "Scrapes of a target that failed because they brought too much, by limit.",
+            {
+                (*_labels(state), ("limit", limit)): count
+                for state in states
+                for limit, count in state.limited.items()
+            },
+        ),
+        family(
             "feed_last_sample_timestamp_seconds",
             "gauge",
             "When a target's newest samples were measured, in seconds since the epoch.",

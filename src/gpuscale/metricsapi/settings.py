@@ -8,6 +8,7 @@ from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS, Flag
 from gpuscale.objects.selectors import parse_selector
+from gpuscale.series.limits import ScrapeLimits
 from gpuscale.series.streamed import RESOLUTION_MS
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
@@ -252,6 +253,14 @@ def _feeds(flags: "_Flags") -> FeedSettings:
         retention_ms=round(flags.seconds("store-retention") * 1000) or 900_000,
         max_series=flags.number("store-max-series") or 200_000,
         max_samples=flags.number("store-max-samples") or 20_000_000,
+        limits=ScrapeLimits(
+            samples=flags.number("scrape-sample-limit"),
+            series=flags.number("scrape-series-limit"),
+            labels=flags.number("scrape-label-limit"),
+            label_name_chars=flags.number("scrape-label-name-length-limit"),
+            label_value_chars=flags.number("scrape-label-value-length-limit"),
+            body_bytes=flags.number("scrape-body-size-limit"),
+        ),
         resolution_ms=round(flags.seconds("stream-resolution") * 1000) or RESOLUTION_MS,
     )
 

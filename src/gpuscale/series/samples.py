@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from gpuscale.core.errors import UncoveredError
 from gpuscale.series.labels import LabelSet
+from gpuscale.series.limits import Share
 from gpuscale.series.staleness import is_stale
 
 NEVER_MS = 1 << 62
@@ -19,10 +20,21 @@ NEVER_MS = 1 << 62
 class Series:
     """The samples of one label set; also the handle that hot paths append through."""
 
-    __slots__ = ("__weakref__", "cut_ms", "has_stale", "labels", "last_ms", "times_ms", "values")
+    __slots__ = (
+        "__weakref__",
+        "cut_ms",
+        "has_stale",
+        "labels",
+        "last_ms",
+        "share",
+        "times_ms",
+        "values",
+    )
 
-    def __init__(self, labels: LabelSet) -> None:
+    def __init__(self, labels: LabelSet, share: Share | None = None) -> None:
         self.labels = labels
+        self.share = share
+        """Whose series it is; None for the server's own."""
         self.times_ms = array("q")
         """Ascending."""
         self.values = array("d")

@@ -14,10 +14,18 @@ from gpuscale.core.errors import Problem
 from gpuscale.exposition.lines import LineError, SampleLine, is_plain, parse_line, parse_value
 from gpuscale.exposition.parse import ExpositionError, check_size, line_error
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.samples import Series
+from gpuscale.series.limits import (
+    ScrapeLimitError,
+    ScrapeLimits,
+    check_labels,
+    check_limit,
+)
+from gpuscale.series.samples import NEVER_MS, Series
 from gpuscale.series.shapes import LineShapes
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.target import TargetSeries
+
+DEFAULT_LIMITS = ScrapeLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,8 @@ class ScrapeResult:
     """Samples that it did not; the store counts the reasons."""
     problem: Problem | None = None
     """Why the whole scrape failed; None where it did not."""
+    limit: str | None = None
+    """Which limit it failed by, if it did by one."""
 
 
 @dataclass(slots=True)
@@ -44,6 +54,8 @@ class _Scrape:
     """Texts before the value that were not known before."""
     timed: list[tuple[Series, float, int]]
     """Samples that bring their own time."""
+    room: int
+    """How many series more may begin; below zero once they are too many."""
 
 
 class ScrapeTarget:
@@ -54,6 +66,7 @@ class ScrapeTarget:
         labels: the target's own, such as job, instance, namespace and pod; empty ones are left out.
         honor_labels: whether an exposed label wins over the target's of the same name; otherwise the exposed
             one is kept as `exported_<name>`.
+        limits: what a scrape may bring.
         source: the target's name in messages.
     """
 
@@ -63,9 +76,12 @@ class ScrapeTarget:
         labels: Mapping[str, str],
         *,
         honor_labels: bool = False,
+        limits: ScrapeLimits = DEFAULT_LIMITS,
         source: str = "<scrape>",
     ) -> None:
         self._store = store
+        self._limits = limits
+        self._unchecked_chars = limits.shortest_chars()
         self._target = TargetSeries(store, labels, honor_labels=honor_labels)
         self._source = source
         self._shapes = LineShapes(self._target.merged)
@@ -76,20 +92,23 @@ class ScrapeTarget:
     def ingest(self, text: str, t_ms: int, duration_seconds: float | None = None) -> ScrapeResult:
         """Store what the target answered, all of it or nothing.
 
-        A series that was there last time and is not now gets a staleness marker. A malformed text counts as
-        a failed scrape and comes back as `problem`.
+        A series that was there last time and is not now gets a staleness marker. A malformed text, or one
+        beyond a limit, counts as a failed scrape and comes back as `problem`.
 
         Args:
             text: in the Prometheus text format 0.0.4.
             t_ms: the server's time when the scrape began; that of all samples without one of their own.
             duration_seconds: how long it took; written as `scrape_duration_seconds` where known.
         """
+        self._store.advance(t_ms)
         try:
             check_size(text, self._source)
+            check_limit("body_size", len(text), self._limits.body_bytes, "bytes", self._source)
             scrape = self._read(text)
         except ExpositionError as error:
             self.failed(t_ms, duration_seconds)
-            return ScrapeResult(0, 0, 0, error.problems[0])
+            limit = error.limit if isinstance(error, ScrapeLimitError) else None
+            return ScrapeResult(0, 0, 0, error.problems[0], limit)
         samples = len(scrape.refs) + len(scrape.timed)
         added = self._store.append_many(scrape.refs, scrape.values, t_ms)
         added += self._append_timed(scrape.timed, t_ms)
@@ -110,11 +129,12 @@ class ScrapeTarget:
 
     def _read(self, text: str) -> _Scrape:
         lines = text.split("\n")
-        refs: list[Series] = []
+        scrape = _Scrape([], [], {}, [], self._room())
+        refs, heads = scrape.refs, scrape.heads
         texts: list[str] = []
-        heads: dict[str, Series] = {}
         others: list[int] = []
         known = self._refs.get
+        unchecked, most = self._unchecked_chars, self._limits.labels
         for number, line in enumerate(lines):
             head, _, value = line.rpartition(" ")
             ref = known(head)
@@ -126,14 +146,39 @@ class ScrapeTarget:
                 if labels is None:
                     others.append(number)
                     continue
-                heads[head] = ref = self._store.ref(labels)
+                heads[head] = ref = self._store.ref(labels, self._target.share)
+                if ref.last_ms == NEVER_MS:
+                    scrape.room -= 1
+                    if scrape.room < 0 or len(head) > unchecked or len(labels) > most:
+                        self._admit(scrape, ref, number + 1)
                 refs.append(ref)
                 texts.append(value)
-        values = self._floats(texts, lines, heads)
-        scrape = _Scrape(refs, values, heads, [])
+        scrape.values = self._floats(texts, lines, heads)
         for number in others:
             self._read_new(scrape, lines[number], number + 1)
+        samples = len(refs) + len(scrape.timed)
+        check_limit("samples", samples, self._limits.samples, "samples", self._source)
         return scrape
+
+    def _room(self) -> int:
+        """Return how many series the target may begin."""
+        share = self._target.share
+        room = self._store.room(share)
+        return min(room, self._limits.series - share.series) if self._limits.series else room
+
+    def _admit(self, scrape: _Scrape, ref: Series, number: int) -> None:
+        """Pass a series that is to begin, once it is counted.
+
+        Raises:
+            ScrapeLimitError: it is one too many, or its labels are.
+        """
+        if scrape.room < 0:
+            share = self._target.share
+            room = self._room()
+            expected = f"at most that beside the {share.series} that the store keeps of this target"
+            problem = Problem(self._source, number, None, f"over {room} new series", expected)
+            raise ScrapeLimitError("series", problem)
+        check_labels(ref.labels, self._limits, self._source, number)
 
     def _floats(
         self, texts: list[str], lines: list[str], heads: Mapping[str, Series]
@@ -166,6 +211,9 @@ class ScrapeTarget:
         if not isinstance(parsed, SampleLine):
             return
         ref = self._target.ref({METRIC_NAME: parsed.name, **dict(parsed.labels)})
+        if ref.last_ms == NEVER_MS:
+            scrape.room -= 1
+            self._admit(scrape, ref, number)
         if parsed.timestamp_ms is not None:
             scrape.timed.append((ref, float(parsed.value), parsed.timestamp_ms))
             return

@@ -14,6 +14,7 @@ from weakref import ref as weak
 
 from gpuscale.series.ages import SampleAges
 from gpuscale.series.labels import label_set
+from gpuscale.series.limits import SHARE_PER_FREE, Share
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.postings import Postings
 from gpuscale.series.samples import NEVER_MS, Series
@@ -25,6 +26,7 @@ REFUSALS = (
     "too_old",
     "too_far_ahead",
     "too_many_series",
+    "too_many_of_target",
     "too_many_samples",
 )
 """Why a sample is not taken."""
@@ -41,6 +43,8 @@ _CUT_STEPS = 256
 _CUT_SHARE = 32
 """One part in so many of all samples goes with a cut, so that not every sample needs one."""
 _MAX_REMEMBERED_SELECTORS = 1024
+_MAX_FRESH = 20_000
+"""Handles without samples that are kept though nobody else may hold them."""
 
 Selector = tuple[Matcher, ...]
 
@@ -93,7 +97,7 @@ class SeriesStore:
         self._refused = dict.fromkeys(REFUSALS, 0)
         self._listed: dict[str, Series] = {}
         self._fresh: dict[str, Series] = {}
-        """Handles that were never listed, until the next sweep."""
+        """Handles that were never listed, until the next sweep or until they are too many."""
         self._idle: dict[str, weak[Series]] = {}
         """Handles that are not listed and may have no holder any more."""
         self._postings: Postings[Series] = Postings()
@@ -112,16 +116,28 @@ class SeriesStore:
         """
         return self.append_ref(self.ref(labels), t_ms, value, now_ms)
 
-    def ref(self, labels: Mapping[str, str]) -> Series:
-        """Return the handle of a label set; the series itself begins with its first sample."""
+    def ref(self, labels: Mapping[str, str], share: Share | None = None) -> Series:
+        """Return the handle of a label set; the series itself begins with its first sample.
+
+        Args:
+            labels: with the metric's name under `__name__`.
+            share: of the target whose series it is, if nobody had it before.
+        """
         labels = label_set(labels)
         key = labels.key
         series = self._listed.get(key) or self._fresh.get(key)
         if series is None and key in self._idle:
             series = self._idle[key]()
         if series is None:
-            series = self._fresh[key] = Series(labels)
+            series = Series(labels, share)
+            if len(self._fresh) >= _MAX_FRESH:
+                self._let_go()
+            self._fresh[key] = series
         return series
+
+    def room(self, share: Share) -> int:
+        """Return how many series more a target may begin."""
+        return share.room(self.max_series - len(self._listed))
 
     def append_ref(self, ref: Series, t_ms: int, value: float, now_ms: int | None = None) -> bool:
         """Add a sample through a handle; return whether it was taken. Arguments as for `append`."""
@@ -253,6 +269,14 @@ class SeriesStore:
         found = self._between(matchers, start_ms, end_ms)
         return sorted({series.labels[name] for series in found if name in series.labels})
 
+    def advance(self, now_ms: int) -> int:
+        """Move the store's clock to the server's time, never back; return what it shows."""
+        if self._now_ms is None or now_ms > self._now_ms:
+            self._now_ms = now_ms
+            if now_ms >= self._sweep_at_ms:
+                self._sweep()
+        return self._now_ms
+
     def oldest_kept_ms(self) -> int:
         """Return the time before which nothing is answered any more."""
         return -NEVER_MS if self._now_ms is None else self._now_ms - self.retention_ms
@@ -273,14 +297,11 @@ class SeriesStore:
         """Move time forward, and check what concerns all samples of one time."""
         if now_ms is None:
             now_ms = t_ms
-        if self._now_ms is None or now_ms > self._now_ms:
-            self._now_ms = now_ms
-            if now_ms >= self._sweep_at_ms:
-                self._sweep()
-        if t_ms < self._now_ms - self.retention_ms:
+        newest_ms = self.advance(now_ms)
+        if t_ms < newest_ms - self.retention_ms:
             self._refused["too_old"] += count
             return False
-        if t_ms > self._now_ms + MAX_AHEAD_MS:
+        if t_ms > newest_ms + MAX_AHEAD_MS:
             self._refused["too_far_ahead"] += count
             return False
         if self._samples + count > self.max_samples and not self._make_room(count):
@@ -315,8 +336,13 @@ class SeriesStore:
             reason = "duplicate_timestamp" if t_ms == ref.last_ms else "out_of_order"
             self._refused[reason] += 1
             return False
-        if len(self._listed) >= self.max_series:
+        free = self.max_series - len(self._listed)
+        if free <= 0:
             self._refused["too_many_series"] += 1
+            return False
+        share = ref.share
+        if share is not None and share.series >= SHARE_PER_FREE * (free - 1):
+            self._refused["too_many_of_target"] += 1
             return False
         self._list(ref)
         return True
@@ -326,6 +352,8 @@ class SeriesStore:
         self._listed[key] = series
         if self._fresh.pop(key, None) is None:
             self._idle.pop(key, None)
+        if series.share is not None:
+            series.share.series += 1
         self._postings.add(series)
         self._forget_selected()
 
@@ -333,6 +361,8 @@ class SeriesStore:
         for series in gone:
             del self._listed[series.labels.key]
             self._idle[series.labels.key] = weak(series)
+            if series.share is not None:
+                series.share.series -= 1
             series.last_ms = NEVER_MS
             series.has_stale = False
         self._postings.remove(gone)

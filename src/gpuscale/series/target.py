@@ -6,6 +6,7 @@ Source: prometheus scrape/scrape.go (mutateSampleLabels, report).
 from collections.abc import Mapping
 
 from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.limits import Share
 from gpuscale.series.samples import Series
 from gpuscale.series.store import SeriesStore
 
@@ -26,11 +27,13 @@ class TargetSeries:
         self._store = store
         self._labels = {name: value for name, value in labels.items() if value}
         self._honor_labels = honor_labels
+        self.share = Share()
+        """How much of the store its series take; what is said of the target itself does not count."""
         self._reports: dict[str, Series] = {}
 
     def ref(self, exposed: Mapping[str, str]) -> Series:
         """Return the series of exposed labels, the metric's name among them."""
-        return self._store.ref(self.merged(exposed))
+        return self._store.ref(self.merged(exposed), self.share)
 
     def merged(self, exposed: Mapping[str, str]) -> dict[str, str]:
         """Return exposed labels and the target's own together."""

@@ -16,6 +16,10 @@ from gpuscale.sources.access import Access
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 
+class TooLargeError(UpstreamError):
+    """An answer is larger than allowed."""
+
+
 @dataclass(slots=True)
 class HttpSession:
     """Keeps connections open between requests. Use it in `async with`, or `close` it.
@@ -61,7 +65,7 @@ class HttpSession:
         Raises:
             aiohttp.ClientError, TimeoutError, OSError: no answer.
             UnavailableError: a secret can't be read.
-            UpstreamError: an answer larger than allowed.
+            TooLargeError: an answer larger than allowed.
         """
         async with self.stream(method, url, **options) as response:
             return response.status, await self._body(response)
@@ -94,6 +98,6 @@ class HttpSession:
         async for chunk in response.content.iter_any():
             size += len(chunk)
             if size > self.max_response_bytes:
-                raise UpstreamError(f"the answer has more than {self.max_response_bytes} bytes")
+                raise TooLargeError(f"the answer has more than {self.max_response_bytes} bytes")
             chunks.append(chunk)
         return b"".join(chunks)

@@ -141,11 +141,11 @@ def test_one_targets_clock_changes_nothing_for_others(ahead_ms):
 
 
 def test_refused_samples_are_counted():
-    store = SeriesStore(max_series=1)
-    result = ScrapeTarget(store, {}).ingest("a 1\nb 1\n", 1000)
+    store = SeriesStore(retention_ms=1000)
+    ScrapeTarget(store, {}).ingest("a 1\n", 10_000)
+    result = ScrapeTarget(store, {}).ingest("b 1 8999\nc 1 9000\n", 10_000)
     assert result == ScrapeResult(samples=2, added=1, refused=1)
-    # b, up and scrape_samples_scraped.
-    assert store.stats().refused["too_many_series"] == 3
+    assert store.stats().refused["too_old"] == 1
 
 
 def test_blanks_around_parts_name_the_same_series():

@@ -18,7 +18,7 @@ from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.stream import StreamFollower
 from gpuscale.sources.feeds.targets import Target
-from gpuscale.sources.http import HttpSession
+from gpuscale.sources.http import MAX_RESPONSE_BYTES, HttpSession
 
 _LOG = logging.getLogger(__name__)
 MAX_TARGETS = 10_000
@@ -58,7 +58,9 @@ class FeedCollector:
         self._settings = settings
         self._clock = clock
         self._agents_http = HttpSession(access=_agent_access(settings), max_connections=0)
-        self._http = HttpSession(max_connections=0)
+        self._http = HttpSession(
+            max_connections=0, max_response_bytes=settings.limits.body_bytes or MAX_RESPONSE_BYTES
+        )
         self._watches: dict[str, Reflector[Targets]] = {}
         self._running: dict[Target, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
@@ -149,6 +151,7 @@ class FeedCollector:
             self._clock,
             self._settings.scrape_interval_s,
             honor_labels=honor_labels,
+            limits=self._settings.limits,
         )
 
     def _watch(self, kube: KubeConnection, kube_settings: KubeSettings) -> None:

@@ -7,11 +7,12 @@ from yarl import URL
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
-from gpuscale.series.scrape import ScrapeTarget
+from gpuscale.series.limits import ScrapeLimits
+from gpuscale.series.scrape import DEFAULT_LIMITS, ScrapeTarget
 from gpuscale.series.store import SeriesStore
 from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.targets import Target
-from gpuscale.sources.http import HttpSession
+from gpuscale.sources.http import HttpSession, TooLargeError
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_S = 10.0
@@ -19,6 +20,19 @@ _LONGEST_S = 10.0
 _ACCEPT = [("Accept", "text/plain;version=0.0.4")]
 SCRAPE_FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError)
 """What `scrape_once` raises."""
+
+
+class BeyondLimitError(UpstreamError):
+    """A scrape brought more than a target may.
+
+    Args:
+        limit: which one, as `ScrapeResult.limit`.
+        reason: where, how much, and what may be.
+    """
+
+    def __init__(self, limit: str, reason: str) -> None:
+        super().__init__(reason)
+        self.limit = limit
 
 
 async def scrape_once(
@@ -29,6 +43,7 @@ async def scrape_once(
     A scrape that fails ends the target's series before the error is raised.
 
     Raises:
+        BeyondLimitError: the target answered with more than it may.
         UpstreamError: the target answered with something else than metrics.
         UnavailableError, aiohttp.ClientError, OSError, TimeoutError: no answer.
     """
@@ -43,6 +58,8 @@ async def scrape_once(
         series.failed(started_ms, (clock.now_ms() - started_ms) / 1000)
         raise
     result = series.ingest(text, started_ms, (clock.now_ms() - started_ms) / 1000)
+    if result.problem is not None and result.limit is not None:
+        raise BeyondLimitError(result.limit, str(result.problem))
     if result.problem is not None:
         raise UpstreamError(str(result.problem))
     return result.added
@@ -58,6 +75,7 @@ class Scraper:
         clock: of the samples and the pace.
         interval_s: from one scrape to the next.
         honor_labels: whether exposed labels win over the target's.
+        limits: what a scrape may bring.
     """
 
     def __init__(
@@ -69,6 +87,7 @@ class Scraper:
         interval_s: float,
         *,
         honor_labels: bool = True,
+        limits: ScrapeLimits = DEFAULT_LIMITS,
     ) -> None:
         self.state = FeedState("scrape", target.instance)
         self._url = URL(target.url, encoded=True)
@@ -76,7 +95,11 @@ class Scraper:
         self._clock = clock
         self._interval_s = interval_s
         self._series = ScrapeTarget(
-            store, dict(target.labels), honor_labels=honor_labels, source=target.url
+            store,
+            dict(target.labels),
+            honor_labels=honor_labels,
+            limits=limits,
+            source=target.url,
         )
 
     async def run(self) -> None:
@@ -102,8 +125,18 @@ class Scraper:
                 _LOG.warning("scraping %s failed: %s", self._url, reason)
             state.up, state.error, state.series = False, reason, 0
             state.failures += 1
+            limit = _limit_of(error)
+            if limit is not None:
+                state.limited[limit] = state.limited.get(limit, 0) + 1
             return
         state.up, state.error, state.series = True, None, added
         state.samples += added
         state.measured_ms = started_ms
         state.arrival_lag_s = (self._clock.now_ms() - started_ms) / 1000
+
+
+def _limit_of(error: Exception) -> str | None:
+    """Return which limit a scrape failed by."""
+    if isinstance(error, BeyondLimitError):
+        return error.limit
+    return "body_size" if isinstance(error, TooLargeError) else None

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuscale.series.limits import ScrapeLimits
+from gpuscale.series.scrape import DEFAULT_LIMITS
 from gpuscale.series.streamed import RESOLUTION_MS
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.targets import Target
@@ -31,5 +33,7 @@ class FeedSettings:
     max_series: int = 200_000
     max_samples: int = 20_000_000
     """16 bytes each; where this is reached, the oldest make room."""
+    limits: ScrapeLimits = DEFAULT_LIMITS
+    """Of each target that is scraped."""
     resolution_ms: int = RESOLUTION_MS
     """Of streams: the step of time of which the newest sample is kept."""

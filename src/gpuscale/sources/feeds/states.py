@@ -1,6 +1,6 @@
 """How each target does, for metrics, health and messages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["stream", "scrape"]
@@ -21,6 +21,8 @@ class FeedState:
     """Stored so far."""
     failures: int = 0
     """Connections or scrapes that failed."""
+    limited: dict[str, int] = field(default_factory=dict)
+    """Scrapes that failed because they brought too much, by limit."""
     measured_ms: int | None = None
     """When the newest samples were measured; None before the first."""
     arrival_lag_s: float | None = None

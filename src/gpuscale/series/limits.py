@@ -1,0 +1,97 @@
+"""What one target may bring, so that none of them takes the store from the others.
+
+Source: prometheus scrape/scrape.go (verifyLabelLimits) and the fields `*_limit` of scrape_config.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gpuscale.core.errors import Problem
+from gpuscale.exposition.parse import ExpositionError
+
+SHARE_PER_FREE = 4
+"""How many series a target may have for each one that is still free.
+
+One target alone gets four fifths of a store, two get four ninths each. However many want all of it, the next
+one finds room.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeLimits:
+    """Bounds of one scrape; 0 is none. A scrape beyond one of them fails as a whole."""
+
+    samples: int = 100_000
+    series: int = 0
+    """Series of the target that the store holds, those that ended included; its share of the store
+    bounds them in any case."""
+    labels: int = 128
+    """Of one series, its name and the target's own labels included."""
+    label_name_chars: int = 512
+    label_value_chars: int = 4096
+    body_bytes: int = 32 * 1024 * 1024
+
+    def shortest_chars(self) -> int:
+        """Return the length of a line up to which no name and no value can be too long."""
+        return min(
+            self.label_name_chars or self.body_bytes, self.label_value_chars or self.body_bytes
+        )
+
+
+class ScrapeLimitError(ExpositionError):
+    """A scrape brought more than it may.
+
+    Args:
+        limit: which one, in words fit for a label.
+        problem: where, how much, and what may be.
+    """
+
+    def __init__(self, limit: str, problem: Problem) -> None:
+        super().__init__(problem)
+        self.limit = limit
+
+
+def check_labels(labels: Mapping[str, str], limits: ScrapeLimits, source: str, line: int) -> None:
+    """Pass the labels of a series that are within the limits.
+
+    Raises:
+        ScrapeLimitError: they are not.
+    """
+    name, value = _longest(labels), _longest(labels.values())
+    for limit, unit, found, allowed in (
+        ("labels", "labels", len(labels), limits.labels),
+        ("label_name_length", "characters of a label's name", name, limits.label_name_chars),
+        ("label_value_length", "characters of a label's value", value, limits.label_value_chars),
+    ):
+        check_limit(limit, found, allowed, unit, source, line)
+
+
+def check_limit(
+    limit: str, found: int, allowed: int, unit: str, source: str, line: int | None = None
+) -> None:
+    """Pass a number that is within a limit; 0 allows any.
+
+    Raises:
+        ScrapeLimitError: it is not.
+    """
+    if 0 < allowed < found:
+        expected = f"at most {allowed} {unit}"
+        raise ScrapeLimitError(limit, Problem(source, line, None, str(found), expected))
+
+
+def _longest(texts: Iterable[str]) -> int:
+    return max(map(len, texts), default=0)
+
+
+class Share:
+    """The series of one target in a store."""
+
+    __slots__ = ("series",)
+
+    def __init__(self) -> None:
+        self.series = 0
+        """That are listed, whether they go on or have ended."""
+
+    def room(self, free: int) -> int:
+        """Return how many series more the target may have where so many are free."""
+        return max(0, (SHARE_PER_FREE * free - self.series) // (1 + SHARE_PER_FREE))
