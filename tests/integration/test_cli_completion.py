@@ -1,5 +1,6 @@
 """Shells complete commands and flags with the script that we print."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -25,9 +26,13 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("gpuscale doctor -o ''", {"text", "json", "yaml"}),
         ("gpuscale metrics-api w", {"why"}),
         ("gpuscale exporter --collect-i", {"--collect-interval"}),
+        ("gpuscale simulate eks", {"eks-vision"}),
+        ("gpuscale doctor --context pr", {"prod", "preview"}),
     ],
 )
-def test_bash_completes(words, expected):
+def test_bash_completes(tmp_path, words, expected):
+    contexts = [{"name": name, "context": {}} for name in ("prod", "preview", "dev")]
+    (tmp_path / "kubeconfig").write_text(json.dumps({"contexts": contexts}))
     script = COMPLETE.format(words=words, last=len(words.split()) - 1)
     done = subprocess.run(
         ["bash", "-c", script],
@@ -35,7 +40,7 @@ def test_bash_completes(words, expected):
         text=True,
         check=False,
         timeout=60,
-        env={"PATH": f"{BIN}:{os.environ['PATH']}"},
+        env={"PATH": f"{BIN}:{os.environ['PATH']}", "KUBECONFIG": str(tmp_path / "kubeconfig")},
     )
     assert done.stderr == ""
     assert set(done.stdout.split()) == expected

@@ -26,9 +26,19 @@ Kubeconfig = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+
+
+def _contexts() -> list[str]:
+    """Return the contexts of kubectl's kubeconfigs, for a shell to complete."""
+    from gpuscale.kube.kubeconfig import contexts
+
+    return contexts(os.environ)
+
+
 Context = Annotated[
     str | None,
     typer.Option(
+        autocompletion=_contexts,
         metavar="NAME",
         help="Context of the kubeconfig.",
         show_default="its current one",

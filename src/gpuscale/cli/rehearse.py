@@ -25,7 +25,8 @@ DEFAULT_NAMESPACE = "gpuscale-rehearsal"
 
 def rehearse(
     scenario: Annotated[
-        str | None, typer.Argument(help="A shipped scenario's name, or a file.")
+        str | None,
+        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
     ] = None,
     *,
     kubeconfig: Kubeconfig = None,

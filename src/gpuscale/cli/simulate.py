@@ -25,7 +25,8 @@ _STDOUT = "-"
 
 def simulate(
     scenario: Annotated[
-        str | None, typer.Argument(help="A shipped scenario's name, or a file.")
+        str | None,
+        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
     ] = None,
     *,
     output: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.cli.scenarios import find_setup
+from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.cli.signals import stop_event
 from gpuscale.core.errors import UnavailableError, UsageError
 
@@ -22,7 +22,8 @@ DEFAULT_SPEED = 10.0
 
 def up(
     scenario: Annotated[
-        str, typer.Argument(help="A shipped scenario's name, or a file.")
+        str,
+        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
     ] = DEFAULT_SCENARIO,
     *,
     speed: Annotated[

@@ -14,7 +14,7 @@ from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 
 from gpuscale.core.documents import load_documents
-from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.core.errors import ConfigError, GpuscaleError, UsageError
 from gpuscale.core.spelling import closest
 from gpuscale.kube.json_values import mapping_of
 from gpuscale.kube.settings import KubeSettings
@@ -125,6 +125,19 @@ def cluster_name(settings: KubeSettings) -> ClusterName:
     config = read_kubeconfig(settings).config
     context = config.context_name if settings.kubeconfig is not None else ""
     return ClusterName(config.cluster.server, context, config.namespace)
+
+
+def contexts(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the contexts that kubectl knows; none where its files can't be read.
+
+    Args:
+        environment: variables of this process.
+    """
+    try:
+        found = merged_kubeconfig(find_kubeconfigs(None, environment)).get("contexts")
+    except (GpuscaleError, OSError, ValueError):
+        return []
+    return [str(_name(each)) for each in (found if isinstance(found, list) else ())]
 
 
 def merged_kubeconfig(files: Sequence[Path]) -> dict[str, Any]:
