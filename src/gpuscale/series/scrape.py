@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gpuscale.core.errors import Problem
 from gpuscale.exposition.lines import LineError, SampleLine, is_plain, parse_line, parse_value
 from gpuscale.exposition.parse import ExpositionError, check_size, line_error
+from gpuscale.series.bounds import BoundLabels
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.limits import (
     ScrapeLimitError,
@@ -133,6 +134,7 @@ class ScrapeTarget:
         refs, heads = scrape.refs, scrape.heads
         texts: list[str] = []
         others: list[int] = []
+        bounds = BoundLabels(lines)
         known = self._refs.get
         unchecked, most = self._unchecked_chars, self._limits.labels
         for number, line in enumerate(lines):
@@ -146,6 +148,8 @@ class ScrapeTarget:
                 if labels is None:
                     others.append(number)
                     continue
+                if changes := bounds.changes(labels, number):
+                    labels = labels.override(changes)
                 heads[head] = ref = self._store.ref(labels, self._target.share)
                 if ref.last_ms == NEVER_MS:
                     scrape.room -= 1
@@ -154,8 +158,9 @@ class ScrapeTarget:
                 refs.append(ref)
                 texts.append(value)
         scrape.values = self._floats(texts, lines, heads)
+        bounds = BoundLabels(lines)
         for number in others:
-            self._read_new(scrape, lines[number], number + 1)
+            self._read_new(scrape, lines[number], number + 1, bounds)
         samples = len(refs) + len(scrape.timed)
         check_limit("samples", samples, self._limits.samples, "samples", self._source)
         return scrape
@@ -203,14 +208,15 @@ class ScrapeTarget:
                     raise line_error(error, self._source, number) from None
         return values
 
-    def _read_new(self, scrape: _Scrape, line: str, number: int) -> None:
+    def _read_new(self, scrape: _Scrape, line: str, number: int, bounds: BoundLabels) -> None:
         try:
             parsed = parse_line(line)
         except LineError as error:
             raise line_error(error, self._source, number) from None
         if not isinstance(parsed, SampleLine):
             return
-        ref = self._target.ref({METRIC_NAME: parsed.name, **dict(parsed.labels)})
+        exposed = {METRIC_NAME: parsed.name, **dict(parsed.labels)}
+        ref = self._target.ref({**exposed, **bounds.changes(exposed, number - 1)})
         if ref.last_ms == NEVER_MS:
             scrape.room -= 1
             self._admit(scrape, ref, number)
