@@ -125,6 +125,14 @@ _STREAMS = (
         "true",
         is_ours=True,
     ),
+    Flag(
+        "exporter-pods",
+        "Annotated pods whose series may name other pods: NAMESPACE or NAMESPACE/LABEL=VALUE, "
+        "separated by commas.",
+        "list",
+        "kube-system,gpu-operator,kube-amd-gpu,gke-managed-system,monitoring",
+        is_ours=True,
+    ),
     Flag("scrape-interval", "From one scrape to the next.", "duration", "5s", is_ours=True),
     Flag(
         "scrape-sample-limit",

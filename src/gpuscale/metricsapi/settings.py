@@ -10,6 +10,7 @@ from gpuscale.metricsapi.flags import FLAGS, Flag
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.series.limits import ScrapeLimits
 from gpuscale.series.streamed import RESOLUTION_MS
+from gpuscale.sources.feeds.annotated_pods import Exporters, exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.targets import Target, static_agent, static_scrape
@@ -243,6 +244,7 @@ def _feeds(flags: "_Flags") -> FeedSettings:
             *(flags.target("scrape", each, static_scrape) for each in flags.every("scrape")),
         ),
         scrapes_pods=flags.truth("scrape-annotated-pods"),
+        exporters=tuple(map(_exporters, flags.items("exporter-pods"))),
         scrape_interval_s=flags.seconds("scrape-interval") or 5.0,
         honor_labels=honor_labels,
         agent_ca_file=ca_file,
@@ -263,6 +265,13 @@ def _feeds(flags: "_Flags") -> FeedSettings:
         ),
         resolution_ms=round(flags.seconds("stream-resolution") * 1000) or RESOLUTION_MS,
     )
+
+
+def _exporters(text: str) -> Exporters:
+    try:
+        return exporters(text)
+    except UsageError as error:
+        raise UsageError(f"--exporter-pods: {error}") from None
 
 
 def _serving(flags: "_Flags") -> ServingSettings:

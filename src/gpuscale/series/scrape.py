@@ -7,7 +7,7 @@ Source: prometheus scrape/scrape.go (append, mutateSampleLabels, report).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuscale.core.errors import Problem
@@ -67,6 +67,7 @@ class ScrapeTarget:
         labels: the target's own, such as job, instance, namespace and pod; empty ones are left out.
         honor_labels: whether an exposed label wins over the target's of the same name; otherwise the exposed
             one is kept as `exported_<name>`.
+        own_labels: names of labels that are the target's even so.
         limits: what a scrape may bring.
         source: the target's name in messages.
     """
@@ -77,13 +78,14 @@ class ScrapeTarget:
         labels: Mapping[str, str],
         *,
         honor_labels: bool = False,
+        own_labels: Collection[str] = (),
         limits: ScrapeLimits = DEFAULT_LIMITS,
         source: str = "<scrape>",
     ) -> None:
         self._store = store
         self._limits = limits
         self._unchecked_chars = limits.shortest_chars()
-        self._target = TargetSeries(store, labels, honor_labels=honor_labels)
+        self._target = TargetSeries(store, labels, honor_labels=honor_labels, own_labels=own_labels)
         self._source = source
         self._shapes = LineShapes(self._target.merged)
         self._refs: dict[str, Series] = {}

@@ -3,7 +3,7 @@
 Source: prometheus scrape/scrape.go (mutateSampleLabels, report).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.limits import Share
@@ -19,14 +19,22 @@ class TargetSeries:
         labels: the target's own, such as job, instance, namespace and pod; empty ones are left out.
         honor_labels: whether an exposed label wins over the target's of the same name; otherwise the exposed
             one is kept as `exported_<name>`.
+        own_labels: names of labels that are the target's even so.
     """
 
     def __init__(
-        self, store: SeriesStore, labels: Mapping[str, str], *, honor_labels: bool
+        self,
+        store: SeriesStore,
+        labels: Mapping[str, str],
+        *,
+        honor_labels: bool,
+        own_labels: Collection[str] = (),
     ) -> None:
         self._store = store
         self._labels = {name: value for name, value in labels.items() if value}
-        self._honor_labels = honor_labels
+        kept = own_labels if honor_labels else self._labels
+        self._kept = {name: value for name, value in self._labels.items() if name in kept}
+        """Those that no exposed label replaces."""
         self.share = Share()
         """How much of the store its series take; what is said of the target itself does not count."""
         self._reports: dict[str, Series] = {}
@@ -37,10 +45,8 @@ class TargetSeries:
 
     def merged(self, exposed: Mapping[str, str]) -> dict[str, str]:
         """Return exposed labels and the target's own together."""
-        if self._honor_labels:
-            return {**self._labels, **exposed}
-        merged = {**exposed, **self._labels}
-        clashing = [name for name in self._labels if exposed.get(name)]
+        merged = {**self._labels, **exposed, **self._kept}
+        clashing = [name for name in self._kept if exposed.get(name)]
         for name in sorted(clashing, key=len):
             merged[_free_name(name, merged)] = exposed[name]
         return merged

@@ -8,6 +8,7 @@ from gpuscale.cli.metrics_api import plain_arguments
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import FLAGS
 from gpuscale.metricsapi.settings import NamedPair, read_settings
+from gpuscale.sources.feeds.annotated_pods import DEFAULT_EXPORTERS
 
 # Every flag that `adapter --help` of prometheus-adapter v0.12.0 lists, but --help itself.
 UPSTREAM = """
@@ -107,6 +108,7 @@ def test_without_a_prometheus_there_are_feeds():
         "http://127.0.0.1:8000/metrics",
     ]
     assert (feeds.agents.namespace, feeds.agents.service) == ("gpu", "agents")
+    assert feeds.exporters == DEFAULT_EXPORTERS
     assert (feeds.agents.scheme, feeds.honor_labels, feeds.agents.honor_labels) == (
         "https",
         False,

@@ -3,7 +3,10 @@
 import pytest
 
 from gpuscale.core.errors import UsageError
-from gpuscale.sources.feeds.annotated_pods import pod_targets
+from gpuscale.series.evaluate import instant
+from gpuscale.series.scrape import ScrapeTarget
+from gpuscale.series.store import SeriesStore
+from gpuscale.sources.feeds.annotated_pods import exporters, pod_targets
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
 from gpuscale.sources.feeds.targets import static_agent, static_scrape
 
@@ -124,6 +127,59 @@ def test_an_annotated_pod_is_scraped_with_its_labels():
         "node": "n1",
         "app_kubernetes_io_name": "vllm",
     }
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_trusted"),
+    [
+        ((), False),
+        (("ml",), True),
+        (("other",), False),
+        (("ml/app.kubernetes.io/name=vllm",), True),
+        (("ml/app.kubernetes.io/name=other", "ml/app=vllm"), False),
+        (("other/app.kubernetes.io/name=vllm",), False),
+    ],
+)
+def test_only_exporters_may_name_other_pods(texts, is_trusted):
+    trusted = tuple(map(exporters, texts))
+    (found,) = pod_targets(pod({"scrape": "true"}), trusted)
+    assert found.own_labels == (() if is_trusted else ("namespace", "pod"))
+
+
+@pytest.mark.parametrize("namespace", ["gpu-operator", "kube-amd-gpu", "kube-system", "monitoring"])
+def test_exporters_where_they_are_usually_installed_are_known(namespace):
+    (found,) = pod_targets(pod({"scrape": "true"}, namespace=namespace))
+    assert found.own_labels == ()
+
+
+@pytest.mark.parametrize("text", ["", "/a=b", "ml/", "ml/a", "ml/a=", "ml/=b"])
+def test_exporters_that_are_no_choice_are_told(text):
+    with pytest.raises(UsageError, match="expected NAMESPACE or NAMESPACE/LABEL=VALUE"):
+        exporters(text)
+
+
+def test_no_pod_sets_the_value_of_another_teams_pod():
+    store = SeriesStore()
+    labels = 'gpu="0",namespace="team-a",pod="victim"'
+    exporter = pod({"scrape": "true"}, namespace="gpu-operator", name="exporter")
+    stranger = pod({"scrape": "true"}, namespace="team-b", name="stranger")
+    as_exporter = ',job="kubernetes-pods",instance="10.0.0.9:8000",node="n1"'
+    for body, exposed in (
+        (exporter, f"util{{{labels}}} 12\n"),
+        (stranger, f'util{{{labels}{as_exporter}}} 100\nutil{{namespace="",pod=""}} 100\n'),
+    ):
+        (target,) = pod_targets(body)
+        series = ScrapeTarget(
+            store, dict(target.labels), honor_labels=True, own_labels=target.own_labels
+        )
+        assert series.ingest(exposed, 1000).added == exposed.count("\n")
+    rows = instant(store, "avg by (namespace, pod) (util)", 1000).samples
+    assert {(row.labels["namespace"], row.labels["pod"]): row.value for row in rows} == {
+        ("team-a", "victim"): 12,
+        ("team-b", "stranger"): 100,
+    }
+    (row,) = instant(store, 'util{exported_pod="victim"}', 1000).samples
+    assert (row.labels["exported_namespace"], row.labels["pod"]) == ("team-a", "stranger")
 
 
 def test_without_a_port_every_port_of_its_containers_is_one():

@@ -3,14 +3,20 @@
 `prometheus.io/port` names the port; without it each TCP port of the containers is a target. `path` and
 `scheme` are taken too.
 
+A pod speaks for itself: whatever namespace and pod it exposes, its series get its own. Otherwise any pod
+could set the value that another team's HPA scales on. Exporters do speak for other pods. Which pods are
+exporters is decided by namespace first, because whoever creates a pod chooses its labels.
+
 Source: prometheus-community/helm-charts, charts/prometheus 27, values.yaml (the job kubernetes-pods).
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 
 from yarl import URL
 
+from gpuscale.core.errors import UsageError
 from gpuscale.kube.connection import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.sources.feeds.targets import (
@@ -24,12 +30,63 @@ from gpuscale.sources.feeds.targets import (
 PATH = "/api/v1/pods"
 PARAMETERS = {"fieldSelector": "status.phase=Running"}
 _PREFIX = "prometheus.io/"
+_OWN_LABELS = ("namespace", "pod")
 _MAX_PORTS = 64
 """Of one pod."""
 
 
-def pod_targets(body: JsonObject) -> tuple[Target, ...]:
-    """Return the targets of a pod; none of one that is not annotated, has no address or is ending."""
+@dataclass(frozen=True, slots=True)
+class Exporters:
+    """Pods whose series may name other pods."""
+
+    namespace: str
+    label: str = ""
+    """A label that they have besides; empty for all pods of the namespace."""
+    value: str = ""
+
+    def has(self, metadata: Mapping[str, object]) -> bool:
+        """Return whether a pod is one of them."""
+        if text_of(metadata.get("namespace")) != self.namespace:
+            return False
+        labels = mapping_of(metadata.get("labels"))
+        return not self.label or text_of(labels.get(self.label)) == self.value
+
+
+DEFAULT_EXPORTERS = tuple(
+    Exporters(namespace)
+    for namespace in (
+        "kube-system",
+        "gpu-operator",
+        "kube-amd-gpu",
+        "gke-managed-system",
+        "monitoring",
+    )
+)
+"""Where exporters are usually installed, and where only administrators create pods."""
+
+
+def exporters(text: str) -> Exporters:
+    """Return the exporters of `NAMESPACE` or `NAMESPACE/LABEL=VALUE`.
+
+    Raises:
+        UsageError: neither.
+    """
+    namespace, slash, condition = text.partition("/")
+    label, equals, value = condition.partition("=")
+    if not namespace or (slash and not (label and equals and value)):
+        raise UsageError(f"found {text!r}, expected NAMESPACE or NAMESPACE/LABEL=VALUE")
+    return Exporters(namespace, label, value)
+
+
+def pod_targets(
+    body: JsonObject, trusted: tuple[Exporters, ...] = DEFAULT_EXPORTERS
+) -> tuple[Target, ...]:
+    """Return the targets of a pod; none of one that is not annotated, has no address or is ending.
+
+    Args:
+        body: the pod.
+        trusted: pods whose series may name other pods.
+    """
     metadata = mapping_of(body.get("metadata"))
     annotations = mapping_of(metadata.get("annotations"))
     address = text_of(mapping_of(body.get("status")).get("podIP"))
@@ -41,8 +98,11 @@ def pod_targets(body: JsonObject) -> tuple[Target, ...]:
         return ()
     path = text_of(annotations.get(f"{_PREFIX}path")) or "/metrics"
     labels = _labels(body, metadata)
+    own_labels = () if any(each.has(metadata) for each in trusted) else _OWN_LABELS
     return tuple(
-        pod_target(_url(scheme, address, port, path), instance_of(address, port), labels)
+        pod_target(
+            _url(scheme, address, port, path), instance_of(address, port), labels, own_labels
+        )
         for port in dict.fromkeys(_ports(body, text_of(annotations.get(f"{_PREFIX}port"))))
     )
 

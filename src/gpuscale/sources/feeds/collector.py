@@ -155,7 +155,7 @@ class FeedCollector:
         )
 
     def _watch(self, kube: KubeConnection, kube_settings: KubeSettings) -> None:
-        agents = self._settings.agents
+        agents, exporters = self._settings.agents, self._settings.exporters
         self._watches["endpointslices"] = Reflector(
             kube,
             kube_settings,
@@ -171,7 +171,7 @@ class FeedCollector:
                 kube_settings,
                 annotated_pods.PATH,
                 annotated_pods.PARAMETERS,
-                lambda body: _some(annotated_pods.pod_targets(body)),
+                lambda body: _some(annotated_pods.pod_targets(body, exporters)),
                 self._clock,
                 self._changed.set,
             )

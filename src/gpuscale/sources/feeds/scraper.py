@@ -98,6 +98,7 @@ class Scraper:
             store,
             dict(target.labels),
             honor_labels=honor_labels,
+            own_labels=target.own_labels,
             limits=limits,
             source=target.url,
         )

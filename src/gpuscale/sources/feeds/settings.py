@@ -6,6 +6,7 @@ from pathlib import Path
 from gpuscale.series.limits import ScrapeLimits
 from gpuscale.series.scrape import DEFAULT_LIMITS
 from gpuscale.series.streamed import RESOLUTION_MS
+from gpuscale.sources.feeds.annotated_pods import DEFAULT_EXPORTERS, Exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.targets import Target
 
@@ -19,6 +20,8 @@ class FeedSettings:
     """Targets that are there whatever the cluster says."""
     scrapes_pods: bool = True
     """Whether annotated pods are scraped."""
+    exporters: tuple[Exporters, ...] = DEFAULT_EXPORTERS
+    """Annotated pods whose series may name other pods."""
     scrape_interval_s: float = 5.0
     honor_labels: bool = True
     """Whether exposed labels win over the target's own, such as pod and namespace."""

@@ -34,6 +34,8 @@ class Target:
     """Whether it is followed as a stream of a node agent, rather than scraped."""
     pod: str = ""
     """Namespace and name of an agent's pod, where they are known; it may have several addresses."""
+    own_labels: tuple[str, ...] = ()
+    """Labels that are the target's whatever it exposes."""
 
     @property
     def instance(self) -> str:
@@ -110,9 +112,12 @@ def static_scrape(text: str) -> Target:
     return Target(str(url), _sorted({"job": SCRAPE_JOB, "instance": instance}))
 
 
-def pod_target(url: str, instance: str, labels: Mapping[str, str]) -> Target:
+def pod_target(
+    url: str, instance: str, labels: Mapping[str, str], own_labels: tuple[str, ...] = ()
+) -> Target:
     """Return the target of an annotated pod."""
-    return Target(url, _sorted({**labels, "job": POD_JOB, "instance": instance}))
+    labels = {**labels, "job": POD_JOB, "instance": instance}
+    return Target(url, _sorted(labels), own_labels=own_labels)
 
 
 def _url(text: str, shown: str) -> URL:
