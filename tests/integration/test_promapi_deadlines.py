@@ -1,6 +1,7 @@
 """Queries at the bounds over HTTP: each is answered or refused in time, and the server goes on meanwhile."""
 
 import asyncio
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
@@ -18,7 +19,7 @@ START_MS = 1_760_000_000_000
 SCRAPES = 261
 SERIES = 1_100
 NOW_MS = START_MS + (SCRAPES - 1) * 15_000
-ENDLESS = "sum_over_time(vector(1)[4000000s:1s])"
+ENDLESS = "sum_over_time(vector(1+1+1+1+1)[4000000s:1s])"
 ONES = "+".join(["1"] * 190)
 MANY_STEPS = f"sum_over_time(vector({ONES})[20000s:1s])"
 NO_SERIES = f"sum_over_time(vector({'+'.join(['scalar(nosuch)'] * 60)})[20000s:1s])"
@@ -131,10 +132,24 @@ async def test_a_query_whose_caller_has_gone_stops(store):
     assert await pool.apart(lambda check: "free", timeout_s=5) == "free"
 
 
+async def test_a_query_whose_client_has_closed_the_connection_stops(store):
+    async with await served(store, QueryPool(at_once=1)) as client:
+        _, writer = await asyncio.open_connection(client.host, client.port)
+        path = f"/api/v1/query?query={quote(ENDLESS)}"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await writer.drain()
+        await asyncio.sleep(0.3)
+        assert (await asked(client, query="1", timeout="100ms"))[0] == 503
+        writer.close()
+        await writer.wait_closed()
+        # Without a limit of its own, the query would go on for half a minute.
+        assert (await asked(client, query="1", timeout="5s"))[0] == 200
+
+
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        # 10 x 5 000 000 inner steps.
+        # Ten times the 40 million evaluations of ENDLESS.
         (f"max_over_time({ENDLESS}[10s:1s])", "expected at most 50000000"),
         (OVERLONG, "label_join() made a label value of 131072 characters, expected at most 65536"),
     ],

@@ -76,7 +76,7 @@ class _Api:
         self._axis = axis
         self._pool = pool
 
-    async def query(self, parameters: Parameters, _: web.Request) -> bytes:
+    async def query(self, parameters: Parameters, request: web.Request) -> bytes:
         asked_ms = parameters.time_ms("time", None)
         at_ms = self._clock.now_ms() if asked_ms is None else self._axis.to_store_ms(asked_ms)
         query, lookback_ms = parameters.query(), parameters.lookback_ms()
@@ -84,9 +84,9 @@ class _Api:
         def value(samples: Samples, check: Check) -> Value:
             return instant(samples, query, at_ms, lookback_ms=lookback_ms, check=check)
 
-        return await self._evaluated(parameters, QueryRange(at_ms, at_ms, 0), value)
+        return await self._evaluated(parameters, request, QueryRange(at_ms, at_ms, 0), value)
 
-    async def query_range(self, parameters: Parameters, _: web.Request) -> bytes:
+    async def query_range(self, parameters: Parameters, request: web.Request) -> bytes:
         start_ms = self._axis.to_store_ms(parameters.required_time_ms("start"))
         end_ms = self._axis.to_store_ms(parameters.required_time_ms("end"))
         step_ms = self._axis.step_to_store_ms(parameters.step_ms())
@@ -97,11 +97,13 @@ class _Api:
             times = start_ms, end_ms, step_ms
             return range_query(samples, query, *times, lookback_ms=lookback_ms, check=check)
 
-        return await self._evaluated(parameters, range_covered(start_ms, end_ms, step_ms), value)
+        covered = range_covered(start_ms, end_ms, step_ms)
+        return await self._evaluated(parameters, request, covered, value)
 
     async def _evaluated(
         self,
         parameters: Parameters,
+        request: web.Request,
         covered: QueryRange,
         evaluate: Callable[[Samples, Check], Value],
     ) -> bytes:
@@ -120,6 +122,7 @@ class _Api:
             answer,
             timeout_s=parameters.timeout_s(),
             lookback_ms=parameters.lookback_ms(),
+            is_wanted=lambda: request.transport is not None,
         )
 
     async def series(self, parameters: Parameters, _: web.Request) -> bytes:

@@ -31,7 +31,8 @@ WAITING = 100
 class _Deadline:
     """When a query has to stop; also read by the thread that evaluates it."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
+        self._is_wanted = is_wanted
         self._now = asyncio.get_running_loop().time
         self._end = self._now() + seconds
         self.cancelled = Event()
@@ -42,7 +43,7 @@ class _Deadline:
 
     def check(self) -> None:
         """Raise QueryTimeoutError once the time is up, or the caller has gone."""
-        if self.cancelled.is_set():
+        if self.cancelled.is_set() or not self._is_wanted():
             raise QueryTimeoutError("query was canceled in expression evaluation")
         if self._now() >= self._end:
             raise QueryTimeoutError("query timed out in expression evaluation")
@@ -75,6 +76,7 @@ class QueryPool:
         *,
         timeout_s: float | None = None,
         lookback_ms: int = LOOKBACK_MS,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Return what `work` makes, in a thread, of the samples that a query reads.
 
@@ -85,12 +87,13 @@ class QueryPool:
             work: gets the samples, and what it has to call every few milliseconds.
             timeout_s: a shorter limit than the pool's.
             lookback_ms: how old a sample may be and still count as the current one.
+            is_wanted: whether somebody still waits for the answer; called from any thread.
 
         Raises:
             QueryError: the query holds or does too much, or `work` raised it.
-            QueryTimeoutError: the time is up, or too many queries wait already.
+            QueryTimeoutError: the time is up, the answer is not wanted, or too many queries wait already.
         """
-        async with self._slot(timeout_s) as deadline:
+        async with self._slot(timeout_s, is_wanted) as deadline:
             steps = 1 + (covered.end_ms - covered.start_ms) // (covered.step_ms or 1)
             check_work(query.root, steps)
             snapshot = Snapshot(store.oldest_kept_ms())
@@ -111,14 +114,16 @@ class QueryPool:
             return await self._in_thread(lambda: work(deadline.check))
 
     @asynccontextmanager
-    async def _slot(self, timeout_s: float | None) -> AsyncGenerator[_Deadline, None]:
+    async def _slot(
+        self, timeout_s: float | None, is_wanted: Callable[[], bool] = lambda: True
+    ) -> AsyncGenerator[_Deadline, None]:
         """Wait for one of the places; a caller that goes away stops its query."""
         if self._inside >= self._limit:
             raise QueryTimeoutError(
                 f"too many queries at once: {self._inside} run or wait, expected at most {self._limit}"
             )
         limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        deadline = _Deadline(limit_s)
+        deadline = _Deadline(limit_s, is_wanted)
         self._inside += 1
         try:
             try:
