@@ -20,6 +20,8 @@ SCRAPES = 261
 SERIES = 1_100
 NOW_MS = START_MS + (SCRAPES - 1) * 15_000
 ENDLESS = "sum_over_time(vector(1+1+1+1+1)[4000000s:1s])"
+SHORT = "sum_over_time(vector(1)[5000s:1s])"
+"""Too much to be answered at once, beside the queue."""
 ONES = "+".join(["1"] * 190)
 MANY_STEPS = f"sum_over_time(vector({ONES})[20000s:1s])"
 NO_SERIES = f"sum_over_time(vector({'+'.join(['scalar(nosuch)'] * 60)})[20000s:1s])"
@@ -103,14 +105,28 @@ async def test_queries_wait_for_a_place_and_too_many_are_refused(store):
     async with await served(store, QueryPool(at_once=1, waiting=1)) as client:
         first = asyncio.create_task(asked(client, query=ENDLESS, timeout="2s"))
         await asyncio.sleep(0.3)
-        queued = asyncio.create_task(asked(client, query="1", timeout="500ms"))
+        queued = asyncio.create_task(asked(client, query=SHORT, timeout="500ms"))
         await asyncio.sleep(0.1)
-        status, body = await asked(client, query="1")
+        status, body = await asked(client, query=SHORT)
         assert (status, body["errorType"]) == (503, "timeout")
         assert body["error"].startswith("too many queries at once: 2 run or wait")
         assert (await queued)[1]["error"] == "query timed out in query queue"
         assert (await first)[0] == 503
-        assert (await asked(client, query="1"))[0] == 200
+        assert (await asked(client, query=SHORT))[0] == 200
+
+
+async def test_a_query_of_a_few_series_is_answered_at_once_whatever_else_waits(store):
+    pool = QueryPool(at_once=1, waiting=0)
+    async with await served(store, pool) as client:
+        heavy = asyncio.create_task(asked(client, query=ENDLESS, timeout="1s"))
+        await asyncio.sleep(0.2)
+        # 8 series of 21 samples in the range, each rising by 3 a second.
+        status, body = await asked(client, query='sum(rate(u{pod="p0"}[5m]))')
+        assert not heavy.done()
+        assert status == 200
+        assert float(body["data"]["result"][0]["value"][1]) == pytest.approx(24)
+        assert (await asked(client, query="sum(rate(u[5m]))"))[0] == 503
+        await heavy
 
 
 async def test_a_query_whose_caller_has_gone_stops(store):
@@ -139,11 +155,11 @@ async def test_a_query_whose_client_has_closed_the_connection_stops(store):
         writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         await writer.drain()
         await asyncio.sleep(0.3)
-        assert (await asked(client, query="1", timeout="100ms"))[0] == 503
+        assert (await asked(client, query=SHORT, timeout="100ms"))[0] == 503
         writer.close()
         await writer.wait_closed()
         # Without a limit of its own, the query would go on for half a minute.
-        assert (await asked(client, query="1", timeout="5s"))[0] == 200
+        assert (await asked(client, query=SHORT, timeout="5s"))[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ MAX_WORK = 50_000_000
 SUBQUERY_STEP_MS = 60_000
 """The step of `[5m:]`; Prometheus takes its global evaluation interval, by default a minute."""
 _WORK_PER_CHECK = 2_000
-_SAMPLES_PER_WORK = 32
+SAMPLES_PER_WORK = 32
 """Samples of a window that cost about as much as one evaluation."""
 
 Check = Callable[[], None]
@@ -59,7 +59,7 @@ class Budget:
     def hold_window(self, samples: int) -> None:
         """Count the samples of one window, and the work of reading them."""
         self.hold(samples)
-        self.work(1 + samples // _SAMPLES_PER_WORK)
+        self.work(1 + samples // SAMPLES_PER_WORK)
 
     def work(self, units: int = 1) -> None:
         """Count work.

@@ -13,12 +13,19 @@ from contextlib import asynccontextmanager
 from threading import Event
 from typing import TypeVar
 
-from gpuscale.series.budget import Check, QueryTimeoutError, check_work
-from gpuscale.series.evaluate import LOOKBACK_MS
+from gpuscale.series.budget import (
+    SAMPLES_PER_WORK,
+    Check,
+    QueryTimeoutError,
+    check_work,
+    evaluations,
+)
+from gpuscale.series.evaluate import LOOKBACK_MS, Samples
 from gpuscale.series.parse import Query
 from gpuscale.series.rows import QueryRange
-from gpuscale.series.snapshot import Snapshot
+from gpuscale.series.snapshot import Snapshot, needs
 from gpuscale.series.store import SeriesStore
+from gpuscale.series.tree import Node
 
 Answer = TypeVar("Answer")
 
@@ -26,6 +33,8 @@ TIMEOUT_S = 30.0
 """Prometheus has two minutes by default; here a query shares the process that scales."""
 AT_ONCE = 4
 WAITING = 100
+_QUICK_WORK = 2_000
+"""Evaluations that are done at once; a few milliseconds."""
 
 
 class _Deadline:
@@ -72,13 +81,15 @@ class QueryPool:
         store: SeriesStore,
         query: Query,
         covered: QueryRange,
-        work: Callable[[Snapshot, Check], Answer],
+        work: Callable[[Samples, Check], Answer],
         *,
         timeout_s: float | None = None,
         lookback_ms: int = LOOKBACK_MS,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Return what `work` makes, in a thread, of the samples that a query reads.
+
+        Most queries of autoscalers read a few series. They are answered at once, without a copy or a queue.
 
         Args:
             store: what is asked; only the event loop changes it.
@@ -93,9 +104,13 @@ class QueryPool:
             QueryError: the query holds or does too much, or `work` raised it.
             QueryTimeoutError: the time is up, the answer is not wanted, or too many queries wait already.
         """
+        steps = 1 + (covered.end_ms - covered.start_ms) // (covered.step_ms or 1)
+        check_work(query.root, steps)
+        if _is_quick(store, query.root, covered, lookback_ms, steps):
+            check = self._deadline(timeout_s, is_wanted).check
+            check()
+            return work(store, check)
         async with self._slot(timeout_s, is_wanted) as deadline:
-            steps = 1 + (covered.end_ms - covered.start_ms) // (covered.step_ms or 1)
-            check_work(query.root, steps)
             snapshot = Snapshot(store.oldest_kept_ms())
             for _ in snapshot.fill(store, query.root, covered, lookback_ms):
                 deadline.check()
@@ -122,8 +137,7 @@ class QueryPool:
             raise QueryTimeoutError(
                 f"too many queries at once: {self._inside} run or wait, expected at most {self._limit}"
             )
-        limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        deadline = _Deadline(limit_s, is_wanted)
+        deadline = self._deadline(timeout_s, is_wanted)
         self._inside += 1
         try:
             try:
@@ -138,5 +152,25 @@ class QueryPool:
             deadline.cancelled.set()
             self._inside -= 1
 
+    def _deadline(self, timeout_s: float | None, is_wanted: Callable[[], bool]) -> _Deadline:
+        limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        return _Deadline(limit_s, is_wanted)
+
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _is_quick(
+    store: SeriesStore, root: Node, covered: QueryRange, lookback_ms: int, steps: int
+) -> bool:
+    """Return whether a query is a few milliseconds' work at most, by what it reads and evaluates."""
+    passes = steps * evaluations(root)
+    work = passes
+    for matchers, need in needs(root, covered, lookback_ms).items():
+        series = store.select(matchers)
+        work += passes * len(series)
+        if work > _QUICK_WORK:
+            return False
+        if need.moments is None:
+            work += steps * sum(len(each.times_ms) for each in series) // SAMPLES_PER_WORK
+    return work <= _QUICK_WORK
