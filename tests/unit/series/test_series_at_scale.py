@@ -1,0 +1,94 @@
+"""The store's bounds at the size where they count, in virtual time."""
+
+import gc
+import json
+import tracemalloc
+
+import pytest
+
+from gpuscale.series.evaluate import instant
+from gpuscale.series.limits import ScrapeLimits
+from gpuscale.series.scrape import ScrapeTarget
+from gpuscale.series.store import SeriesStore
+from gpuscale.series.streamed import StreamedTarget
+from gpuscale.series.target import TargetSeries
+
+T = 1_700_000_000_000
+MAX_SERIES = 20_000
+MAX_SAMPLES = 2_000_000
+
+
+def values(store, query, at_ms):
+    return {
+        each.labels.get("pod", ""): each.value for each in instant(store, query, at_ms).samples
+    }
+
+
+def test_new_names_in_every_scrape_take_a_bounded_memory():
+    store = SeriesStore(900_000, MAX_SERIES, MAX_SAMPLES)
+    target = ScrapeTarget(store, {"job": "flooding"}, limits=ScrapeLimits(samples=0))
+    grown = []
+    tracemalloc.start()
+    try:
+        for scrape in range(12):
+            lines = (f'f{{id="{scrape}-{i}",a="aaaaaaaaaaaa"}} 1' for i in range(100_000))
+            assert target.ingest("\n".join(lines) + "\n", T + 5000 * scrape).limit == "series"
+            gc.collect()
+            grown.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    # Of all 1 200 000 names at most 20 000 handles stay, of less than 2 KiB each.
+    assert max(grown) < MAX_SERIES * 2048
+    assert store.stats().series == 2  # up and scrape_samples_scraped
+
+
+def test_names_that_fit_fill_the_share_and_no_more():
+    store = SeriesStore(900_000, MAX_SERIES, MAX_SAMPLES)
+    flooding, good = ScrapeTarget(store, {"job": "flooding"}), ScrapeTarget(store, {"job": "good"})
+    for scrape in range(60):
+        now_ms = T + 5000 * scrape
+        flooding.ingest("".join(f'f{{id="{scrape}-{i}"}} 1\n' for i in range(5_000)), now_ms)
+        good.ingest(f'util{{pod="a"}} 51\nutil{{pod="b{scrape}"}} 1\n', now_ms)
+        assert values(store, "util", now_ms) == {"a": 51, f"b{scrape}": 1}
+    # Three scrapes of 5 000 fit into four fifths of 20 000.
+    assert 15_000 <= store.stats().series <= 15_000 + 61 + 4
+
+
+def test_half_an_hour_of_a_stream_of_100_ms_is_covered_whole():
+    # One node of 25, with its part of the samples: 8 GPUs of 20 series, half of them changing each time.
+    store = SeriesStore(900_000, 200_000, 20_000_000 // 25)
+    agent = StreamedTarget(store, TargetSeries(store, {"node": "n"}, honor_labels=True))
+    agent.connected()
+    series = [[i, f"m{i % 20}", {"gpu": str(i // 20)}, 0.0] for i in range(160)]
+    snapshot = {"kind": "snapshot", "version": 1, "ms": T, "series": series}
+    agent.feed(json.dumps(snapshot).encode(), T)
+    for tick in range(1, 18_001):
+        now_ms = T + tick * 100
+        changed = {str(i): tick for i in range(0, 160, 2)}
+        agent.feed(json.dumps({"kind": "change", "ms": now_ms, "values": changed}).encode(), now_ms)
+        if tick % 1_000 == 0:
+            (row,) = instant(store, 'm0{gpu="0"}', now_ms).samples
+            assert (row.value, row.measured_ms) == (tick, now_ms)
+            if tick >= 9_000:
+                (row,) = instant(store, 'delta(m0{gpu="0"}[10m])', now_ms).samples
+                assert row.value == pytest.approx(6_000)
+    stats = store.stats()
+    # A sample a second of 160 series and of up, over 15 minutes and a sixteenth.
+    assert stats.samples <= 161 * (900 + 900 / 16 + 2)
+    assert (stats.cut, stats.covered_ms) == (0, 900_000)
+
+
+def test_of_500_pods_that_end_in_a_full_store_none_is_current():
+    store = SeriesStore(900_000, MAX_SERIES, 200_000)
+    target = ScrapeTarget(store, {"job": "a"})
+    for generation in range(6):
+        pods = "".join(f'u{{pod="p{generation}-{number}"}} 1\n' for number in range(500))
+        for scrape in range(60):
+            now_ms = T + (generation * 60 + scrape) * 2_000
+            target.ingest(pods, now_ms)
+            found = values(store, "u", now_ms)
+            assert len(found) == 500
+            assert all(pod.startswith(f"p{generation}-") for pod in found)
+    target.ingest("", now_ms + 2_000)
+    assert values(store, "u", now_ms + 2_000) == {}
+    assert values(store, "u", now_ms + 242_000) == {}
