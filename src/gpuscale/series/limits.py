@@ -9,13 +9,6 @@ from dataclasses import dataclass
 from gpuscale.core.errors import Problem
 from gpuscale.exposition.parse import ExpositionError
 
-SHARE_PER_FREE = 4
-"""How many series a target may have for each one that is still free.
-
-One target alone gets four fifths of a store, two get four ninths each. However many want all of it, the next
-one finds room.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class ScrapeLimits:
@@ -84,7 +77,11 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 class Share:
-    """The series of one target in a store."""
+    """The series of one target in a store.
+
+    A target may have as many series as are still free, or an equal part of the store if that is more. So one
+    alone fills half of it, two fill a third each, and however many want all of it, the next one finds room.
+    """
 
     __slots__ = ("series",)
 
@@ -92,6 +89,11 @@ class Share:
         self.series = 0
         """That are listed, whether they go on or have ended."""
 
-    def room(self, free: int) -> int:
-        """Return how many series more the target may have where so many are free."""
-        return max(0, (SHARE_PER_FREE * free - self.series) // (1 + SHARE_PER_FREE))
+    def room(self, free: int, equal: int) -> int:
+        """Return how many series more the target may have.
+
+        Args:
+            free: series that the store has room for.
+            equal: what each target would have if all had the same, and one more came.
+        """
+        return max(0, (free - self.series) // 2, min(free, equal - self.series))

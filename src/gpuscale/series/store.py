@@ -14,7 +14,7 @@ from weakref import ref as weak
 
 from gpuscale.series.ages import SampleAges
 from gpuscale.series.labels import label_set
-from gpuscale.series.limits import SHARE_PER_FREE, Share
+from gpuscale.series.limits import Share
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.postings import Postings
 from gpuscale.series.samples import NEVER_MS, Series
@@ -96,6 +96,8 @@ class SeriesStore:
         self._sweep_at_ms = -NEVER_MS
         self._refused = dict.fromkeys(REFUSALS, 0)
         self._listed: dict[str, Series] = {}
+        self._shares = 0
+        """Targets that have series."""
         self._fresh: dict[str, Series] = {}
         """Handles that were never listed, until the next sweep or until they are too many."""
         self._idle: dict[str, weak[Series]] = {}
@@ -137,7 +139,12 @@ class SeriesStore:
 
     def room(self, share: Share) -> int:
         """Return how many series more a target may begin."""
-        return share.room(self.max_series - len(self._listed))
+        return share.room(self.max_series - len(self._listed), self._equal_part(share))
+
+    def _equal_part(self, share: Share) -> int:
+        """Return what each target has if all have the same, and one more comes."""
+        targets = self._shares + (not share.series)
+        return self.max_series // (targets + 1)
 
     def append_ref(self, ref: Series, t_ms: int, value: float, now_ms: int | None = None) -> bool:
         """Add a sample through a handle; return whether it was taken. Arguments as for `append`."""
@@ -341,7 +348,7 @@ class SeriesStore:
             self._refused["too_many_series"] += 1
             return False
         share = ref.share
-        if share is not None and share.series >= SHARE_PER_FREE * (free - 1):
+        if share is not None and free - 1 <= share.series >= self._equal_part(share):
             self._refused["too_many_of_target"] += 1
             return False
         self._list(ref)
@@ -353,6 +360,7 @@ class SeriesStore:
         if self._fresh.pop(key, None) is None:
             self._idle.pop(key, None)
         if series.share is not None:
+            self._shares += not series.share.series
             series.share.series += 1
         self._postings.add(series)
         self._forget_selected()
@@ -363,6 +371,7 @@ class SeriesStore:
             self._idle[series.labels.key] = weak(series)
             if series.share is not None:
                 series.share.series -= 1
+                self._shares -= not series.share.series
             series.last_ms = NEVER_MS
             series.has_stale = False
         self._postings.remove(gone)

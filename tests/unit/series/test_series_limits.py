@@ -96,22 +96,34 @@ def test_whoever_comes_finds_room_beside_targets_that_want_all(flooding):
         assert values(store, 'up{job="good"}', T + scrape * 5000) == {"good": 1}
 
 
-def test_one_target_alone_gets_four_fifths_of_the_store_and_again_once_its_past_is_over():
+def test_one_target_alone_gets_half_of_the_store_and_again_once_its_past_is_over():
     store = SeriesStore(retention_ms=60_000, max_series=1_000)
     target = ScrapeTarget(store, {"job": "a"})
-    assert target.ingest(names(801), T).limit == "series"
-    # up and scrape_samples_scraped are the server's own: four fifths of 998.
-    assert target.ingest(names(798), T + 5000).added == 798
-    assert target.ingest(names(798, "g"), T + 10_000).limit == "series"
-    assert target.ingest(names(796, "g"), T + 90_000).added == 796
+    assert target.ingest(names(501), T).limit == "series"
+    # Half of 1 000; up and scrape_samples_scraped are the server's own.
+    assert target.ingest(names(499), T + 5000).added == 499
+    assert target.ingest(names(499, "g"), T + 10_000).limit == "series"
+    assert target.ingest(names(499, "g"), T + 90_000).added == 499
+
+
+def test_targets_may_have_equal_parts_where_little_is_free():
+    store = SeriesStore(max_series=1_020)
+    for number in range(9):
+        # With up and scrape_samples_scraped, 102 each.
+        target = ScrapeTarget(store, {"job": f"t{number}"})
+        assert target.ingest(names(100), T).added == 100
+    # Of 102 that are free, half would be 51; an equal part of ten targets and one more is 92.
+    last = ScrapeTarget(store, {"job": "last"})
+    assert last.ingest(names(93), T).limit == "series"
+    assert last.ingest(names(92), T + 5000).added == 92
 
 
 def test_a_target_that_is_streamed_has_its_share_too():
     store = SeriesStore(max_series=100)
     target = TargetSeries(store, {"job": "agent"}, honor_labels=True)
     refs = [target.ref({METRIC_NAME: "m", "id": str(number)}) for number in range(100)]
-    assert store.append_many(refs, [1.0] * 100, T) == 80
-    assert store.stats().refused["too_many_of_target"] == 20
+    assert store.append_many(refs, [1.0] * 100, T) == 50
+    assert store.stats().refused["too_many_of_target"] == 50
 
 
 def test_handles_that_were_refused_are_not_kept_without_bound():
