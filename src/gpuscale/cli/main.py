@@ -103,10 +103,12 @@ def _report(error: Exception, *, is_debugging: bool) -> int:
             _print(str(each))
         return max(_code(each) for each in errors)
     first = unexpected[0]
-    if isinstance(first, ImportError) and (extra := _EXTRAS.get((first.name or "").split(".")[0])):
-        _print(
-            f"found no Python package {first.name}; install it with: pip install 'gpuscale[{extra}]'"
-        )
+    if isinstance(first, ModuleNotFoundError) and not (first.name or "gpuscale").startswith(
+        "gpuscale"
+    ):
+        extra = _EXTRAS.get(str(first.name).split(".")[0])
+        wanted = f"'gpuscale[{extra}]'" if extra else "--force-reinstall gpuscale"
+        _print(f"found no Python package {first.name}; install it with: pip install {wanted}")
         return WRONG_INPUT
     if isinstance(first, OSError) and first.strerror:
         where = f"{first.filename}: " if first.filename else ""

@@ -95,6 +95,14 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     )
 
 
+def test_an_installation_with_a_part_missing_is_no_bug(monkeypatch, capsys):
+    code, lines = ending_with(monkeypatch, capsys, ModuleNotFoundError("no", name="yaml"))
+    assert code == 2
+    assert lines == [
+        "gpuscale: found no Python package yaml; install it with: pip install --force-reinstall gpuscale"
+    ]
+
+
 def test_ctrl_c_is_130(monkeypatch, capsys):
     assert ending_with(monkeypatch, capsys, KeyboardInterrupt()) == (130, [])
 
