@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,6 +51,23 @@ Yes = Annotated[
         "--yes", "-y", help="Don't ask before changing the cluster.", rich_help_panel=PANEL
     ),
 ]
+
+
+def namespace_option(help_: str, default: str) -> Any:  # noqa: ANN401 - typer keeps the class to itself
+    """Return the option `-n` of a command.
+
+    Args:
+        help_: what the namespace is for.
+        default: in words.
+    """
+    return typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help=help_,
+        show_default=default,
+        rich_help_panel=PANEL,
+    )
 
 
 class CouldNotLookError(GpuscaleError):

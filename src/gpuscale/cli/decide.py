@@ -16,6 +16,7 @@ from gpuscale.cli.cluster import (
     Kubeconfig,
     cluster_settings,
     context_namespace,
+    namespace_option,
 )
 from gpuscale.cli.texts import STDIN, Output, print_document, printable, read_text, shown_name
 from gpuscale.core.errors import ConfigError, GpuscaleError, Problem, UsageError
@@ -44,14 +45,7 @@ def decide(
     *,
     namespace: Annotated[
         str | None,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="NAME",
-            help="Namespace of the HPAs.",
-            show_default="the context's",
-            rich_help_panel=PANEL,
-        ),
+        namespace_option("Namespace of the HPAs.", "the context's"),
     ] = None,
     all_namespaces: Annotated[
         bool,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.cli.cluster import PANEL, Context, Kubeconfig, cluster_settings, looking
+from gpuscale.cli.cluster import Context, Kubeconfig, cluster_settings, looking, namespace_option
 from gpuscale.cli.progress import working
 from gpuscale.cli.pulse import check_pulse, run_pulse
 from gpuscale.cli.texts import Output, print_document, printable
@@ -25,14 +25,7 @@ def doctor(
     context: Context = None,
     namespace: Annotated[
         str | None,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="NAME",
-            help="Look at the HPAs of this namespace only.",
-            show_default="all",
-            rich_help_panel=PANEL,
-        ),
+        namespace_option("Look at the HPAs of this namespace only.", "all"),
     ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="json and yaml print one document.")
