@@ -29,7 +29,7 @@ def equipped(plane):
     plane.kubectl("create", "namespace", "ml")
     for name in ("prometheus-operator", "keda"):
         plane.kubectl("apply", "--server-side", "-f", str(find_definitions(name)))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        plane.wait("crd", "condition=Established", "--all")
     return plane
 
 

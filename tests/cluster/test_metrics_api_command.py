@@ -367,7 +367,7 @@ def test_who_may_read_a_metric_may_ask_why_and_nobody_else(plane, server, worklo
     assert (missing.returncode, missing.stderr) == (1, "")
     assert "The cluster has no pod no-such-pod there." in missing.stdout
     refused = why(plane, f"pods/default/{pod}", "stranger")
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert 'User "stranger" cannot get resource "pods/gpu_util"' in refused.stderr
     page = plane.kubectl("get", "--raw", f"{VALUES}?why")
     assert page.startswith("gpu_util of pods default/*: there is a value.\n")

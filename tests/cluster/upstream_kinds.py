@@ -15,7 +15,7 @@ def upstream_kinds(plane, *names):
         pytest.skip(reason)
     given = [f"--filename={find_definitions(name)}" for name in names]
     plane.kubectl("apply", "--server-side", *given)
-    plane.kubectl("wait", *given, "--for=condition=Established", "--timeout=60s")
+    plane.wait(given[0], "condition=Established", *given[1:], timeout_s=60.0)
     # Established is written a moment before the API server serves the kind.
     wait_until(lambda: all_served(plane, given), "the kinds to be served")
     yield

@@ -7,6 +7,7 @@ import shutil
 import ssl
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from http.client import HTTPException, HTTPSConnection
@@ -26,6 +27,7 @@ from gpuscale.testing.cluster.toolset import find, missing
 from gpuscale.testing.cluster.waiting import wait_until
 
 _START_TIMEOUT_S = 60.0
+_LOOK_S = 0.1
 _STARTS = 2
 """A port that was free can be taken by the time it is used; another start takes other ports."""
 _PORT_TAKEN = "address already in use"
@@ -227,9 +229,17 @@ class ControlPlane:
             UpstreamError: it did not come, or there is no such object.
         """
         flag = f"--timeout={timeout_s:g}s"
-        self.kubectl(
-            "wait", resource, f"--for={condition}", flag, *more, timeout_s=timeout_s + 30.0
-        )
+        words = ("wait", resource, f"--for={condition}", flag, *more)
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                self.kubectl(*words, timeout_s=timeout_s + 30.0)
+                return
+            except UpstreamError as error:
+                # kubectl takes an object that has no conditions yet for a malformed one.
+                if "accessor error" not in str(error) or time.monotonic() >= end:
+                    raise
+                time.sleep(_LOOK_S)
 
     def client_certificate(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
         """Return a certificate that the API server takes for this user in these groups."""
