@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuscale.core.errors import UncoveredError
-from gpuscale.series.aggregate import grouping
 from gpuscale.series.evaluate import instant
 from gpuscale.series.scrape import ScrapeTarget
 from gpuscale.series.store import SeriesStore
@@ -154,11 +153,7 @@ class World:
 
 
 def resident_mib() -> float:
-    """Return how much memory this process holds, less what evaluation remembers of label sets.
-
-    That has a bound of its own, of 200 000 label sets for each grouping, which takes days to reach.
-    """
-    grouping.cache_clear()
+    """Return how much memory this process holds."""
     gc.collect()
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024

@@ -21,7 +21,8 @@ from gpuscale.series.statistics import (
 )
 from gpuscale.series.tree import Aggregate, Node
 
-_MAX_REMEMBERED = 200_000
+_SPARE = 1_000
+"""Label sets that are remembered beyond twice those that a query needs."""
 
 _REDUCERS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": total,
@@ -51,21 +52,34 @@ class Grouping:
         self._names = labels if by else (*labels, METRIC_NAME)
         self._by = by
         self._remembered: dict[str, LabelSet] = {}
+        self._most = 0
+        """Rows of the largest query since it last forgot."""
+
+    def make_room(self, rows: int) -> None:
+        """Forget all, where most of it must be of series that are gone; the others soon come back."""
+        self._most = max(self._most, rows)
+        if len(self._remembered) > 2 * self._most + _SPARE:
+            self._remembered.clear()
+            self._most = rows
 
     def of(self, labels: LabelSet) -> LabelSet:
         """Return the group of a label set."""
         group = self._remembered.get(labels.key)
         if group is None:
-            if len(self._remembered) >= _MAX_REMEMBERED:
-                self._remembered.clear()
             group = labels.keep(self._names) if self._by else labels.drop(self._names)
             self._remembered[labels.key] = group
         return group
 
 
+def grouping(labels: tuple[str, ...], *, by: bool, rows: int) -> Grouping:
+    """Return the grouping by, or without, these labels, for a query that has so many rows."""
+    found = _grouping(labels, by)
+    found.make_room(rows)
+    return found
+
+
 @lru_cache(maxsize=256)
-def grouping(labels: tuple[str, ...], *, by: bool) -> Grouping:
-    """Return the grouping by, or without, these labels."""
+def _grouping(labels: tuple[str, ...], by: bool) -> Grouping:
     return Grouping(labels, by=by)
 
 
@@ -76,7 +90,7 @@ def aggregate(evaluator: Evaluator, node: Aggregate) -> Rows:
         QueryError: the parameter is out of bounds.
     """
     rows = evaluator.rows(node.expression)
-    groups = grouping(node.labels, by=node.by)
+    groups = grouping(node.labels, by=node.by, rows=len(rows))
     if node.operator in _REDUCERS:
         return _reduced(rows, groups.of, _REDUCERS[node.operator])
     parameter = _parameter(node)
@@ -152,4 +166,4 @@ def _counted_values(rows: Rows, node: Aggregate, label: str) -> Rows:
     ]
     # Without a label means without the one of that name that is set here, too.
     names = (*node.labels, label) if node.by else node.labels
-    return _reduced(texts, grouping(names, by=node.by).of, _REDUCERS["count"])
+    return _reduced(texts, grouping(names, by=node.by, rows=len(texts)).of, _REDUCERS["count"])

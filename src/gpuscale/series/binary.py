@@ -35,14 +35,15 @@ def vector_binary(evaluator: Evaluator, node: Binary) -> Rows:
     """
     if node.operator in _SET_OPERATORS:
         left, right = evaluator.rows(node.left), evaluator.rows(node.right)
-        return _SET_OPERATORS[node.operator](left, right, _signature(node.matching))
+        return _SET_OPERATORS[node.operator](left, right, _signature(node.matching, left, right))
     if value_type(node.right) is ValueType.SCALAR:
         rows, number = evaluator.rows(node.left), evaluator.number(node.right)
         return _with_scalar(node, rows, number, swapped=False)
     if value_type(node.left) is ValueType.SCALAR:
         rows, number = evaluator.rows(node.right), evaluator.number(node.left)
         return _with_scalar(node, rows, number, swapped=True)
-    return _Match(node).rows(evaluator.rows(node.left), evaluator.rows(node.right))
+    left, right = evaluator.rows(node.left), evaluator.rows(node.right)
+    return _Match(node, _signature(node.matching, left, right)).rows(left, right)
 
 
 def _with_scalar(node: Binary, rows: Rows, number: Reading, *, swapped: bool) -> Rows:
@@ -74,18 +75,18 @@ def _operation(node: Binary) -> Callable[[float, float], float | None]:
     return lambda left, right: left if compare(left, right) else None
 
 
-def _signature(matching: Matching) -> Callable[[LabelSet], LabelSet]:
-    return grouping(matching.labels, by=matching.on).of
+def _signature(matching: Matching, left: Rows, right: Rows) -> Callable[[LabelSet], LabelSet]:
+    return grouping(matching.labels, by=matching.on, rows=len(left) + len(right)).of
 
 
 class _Match:
     """One evaluation of an operation between two vectors."""
 
-    def __init__(self, node: Binary) -> None:
+    def __init__(self, node: Binary, signature: Callable[[LabelSet], LabelSet]) -> None:
         self._matching = node.matching
         self._operate = _operation(node)
         self._drops_name = node.operator in ARITHMETIC or node.return_bool
-        self._signature = _signature(node.matching)
+        self._signature = signature
         self._swapped = node.matching.cardinality is Cardinality.ONE_TO_MANY
         self._one_to_one = node.matching.cardinality is Cardinality.ONE_TO_ONE
         # Prometheus keeps the fills where they are when it swaps the sides.

@@ -1,8 +1,10 @@
 import pytest
 
 from gpuscale.core.errors import QueryError
+from gpuscale.series.aggregate import Grouping
 from gpuscale.series.budget import QueryTimeoutError
 from gpuscale.series.evaluate import instant, range_query
+from gpuscale.series.labels import label_set
 from gpuscale.series.parse import parse_query
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.values import Matrix, MatrixSeries, Scalar, StringValue, Vector, VectorSample
@@ -199,3 +201,15 @@ def _typed():
     for t_ms in range(0, 61_000, 15_000):
         store.append(labels, t_ms, 60 + t_ms)
     return store
+
+
+def test_groups_of_series_that_are_gone_are_forgotten():
+    """100 series at a time, all of them others each time: of 500 times, most are forgotten."""
+    groups = Grouping(("node",), by=True)
+    for turn in range(500):
+        groups.make_room(100)
+        for number in range(100):
+            labels = label_set({"pod": f"{turn}-{number}", "node": str(number)})
+            assert groups.of(labels).value("node") == str(number)
+    # Twice those that a query needs, the spare ones, and the query's own.
+    assert len(groups._remembered) <= 2 * 100 + 1_000 + 100
