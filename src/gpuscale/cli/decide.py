@@ -18,6 +18,7 @@ from gpuscale.cli.cluster import (
     context_namespace,
     namespace_option,
 )
+from gpuscale.cli.progress import working
 from gpuscale.cli.texts import STDIN, Output, print_document, printable, read_text, shown_name
 from gpuscale.core.errors import ConfigError, GpuscaleError, Problem, UsageError
 
@@ -201,7 +202,8 @@ class _Place:
         from gpuscale.core.clock import WallClock
         from gpuscale.observe.reading import read_hpas
 
-        return asyncio.run(read_hpas(self.settings, self._wanted(names), WallClock()))
+        with working("reading the HPA, its pods and its metrics"):
+            return asyncio.run(read_hpas(self.settings, self._wanted(names), WallClock()))
 
     def _wanted(self, names: _Names) -> "Wanted":
         from gpuscale.observe.reading import Wanted
