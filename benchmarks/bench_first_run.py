@@ -22,6 +22,8 @@ import harness
 ROOT = Path(__file__).parents[1]
 RUNS = 3
 SCENARIO = "ack-bert"
+PART = re.compile(r"(?:src=|href=|from |import )\"([^\":#]+\.(?:js|css|svg)[^\"]*)\"")
+"""Scripts and styles that a page or a script names."""
 PASSED_ON = ("PATH", "PIP_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE")
 
 
@@ -76,10 +78,16 @@ def page_of(tree: Path, environment: dict[str, str]) -> float:
 
 
 def transferred_kb(url: str) -> float:
-    """Return the size of a page with its scripts and styles, compressed as a browser asks for it."""
-    page, text = fetched(url)
-    parts = re.findall(r"(?:src|href)=\"(/?[^\":#]+\.(?:js|css|svg)[^\"]*)\"", text)
-    return (page + sum(fetched(urllib.parse.urljoin(url, part))[0] for part in parts)) / 1000
+    """Return the size of a page with all that it loads, compressed as a browser asks for it."""
+    sizes: dict[str, int] = {}
+    waiting = [url]
+    while waiting:
+        each = waiting.pop()
+        if each in sizes:
+            continue
+        sizes[each], text = fetched(each)
+        waiting += [urllib.parse.urljoin(each, part) for part in PART.findall(text)]
+    return sum(sizes.values()) / 1000
 
 
 def fetched(url: str) -> tuple[int, str]:
