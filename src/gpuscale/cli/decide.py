@@ -345,7 +345,7 @@ def _save(path: Path, seen: "Sequence[Seen]", settings: "KubeSettings") -> None:
     from gpuscale.observe.reading import saved_text
 
     try:
-        path.write_text(saved_text(seen, str(cluster_name(settings))))
+        path.write_text(saved_text(seen, str(cluster_name(settings))), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--save {path}: {error.strerror}") from error
     print(f"gpuscale: wrote {path}", file=sys.stderr)

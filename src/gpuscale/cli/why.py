@@ -33,7 +33,7 @@ def why(**given: Any) -> None:  # noqa: ANN401 - typer fills the signature that 
 
     A server is asked by way of the cluster's API server, found as kubectl finds it, or by its address
     (--server, after kubectl port-forward). With --config or --prometheus-url nobody is asked: the rules are
-    followed from here. Exit code 0: there is a value; 1: there is none; 2: the input is wrong, or nobody
+    followed from here. Exit code 0: there is a value; 1: there is none; 2: the input is wrong, or nothing
     answers.
 
     Example:  gpuscale metrics-api why pods/ml/web-0 gpu_util

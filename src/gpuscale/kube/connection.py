@@ -219,7 +219,7 @@ def _make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
         program = mapping_of(access.user.get("exec"))
         # A token of the file's own comes before a program, as for kubectl.
         if program and not (user.token or user.token_file):
-            auth: httpx2.Auth | None = ProgramAuth(program, _told_to_programs(access.cluster), tls)
+            auth: httpx2.Auth | None = ProgramAuth(program, _info_for_programs(access.cluster), tls)
         else:
             auth = user_auth(user)
         client = httpx2.AsyncClient(
@@ -245,16 +245,16 @@ def _make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
     return client
 
 
-def _told_to_programs(cluster: Mapping[str, Any]) -> dict[str, Any]:
+def _info_for_programs(cluster: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster's section for a program that gives credentials; files become data."""
-    told = {key: value for key, value in cluster.items() if key not in {_CA_FILE, "extensions"}}
+    info = {key: value for key, value in cluster.items() if key not in {_CA_FILE, "extensions"}}
     if path := text_of(cluster.get(_CA_FILE)):
-        told[f"{_CA_FILE}-data"] = base64.b64encode(Path(path).read_bytes()).decode()
+        info[f"{_CA_FILE}-data"] = base64.b64encode(Path(path).read_bytes()).decode()
     extensions = cluster.get("extensions")
     for each in extensions if isinstance(extensions, list) else ():
         if mapping_of(each).get("name") == "client.authentication.k8s.io/exec":
-            told["config"] = mapping_of(each).get("extension")
-    return told
+            info["config"] = mapping_of(each).get("extension")
+    return info
 
 
 def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
