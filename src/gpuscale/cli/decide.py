@@ -18,6 +18,7 @@ from gpuscale.cli.cluster import (
     context_namespace,
     namespace_option,
 )
+from gpuscale.cli.files import write_file
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import STDIN, Output, print_document, printable, read_text, shown_name
 from gpuscale.core.errors import ConfigError, GpuscaleError, Problem, UsageError
@@ -344,10 +345,7 @@ def _save(path: Path, seen: "Sequence[Seen]", settings: "KubeSettings") -> None:
     from gpuscale.kube.kubeconfig import cluster_name
     from gpuscale.observe.reading import saved_text
 
-    try:
-        path.write_text(saved_text(seen, str(cluster_name(settings))), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--save {path}: {error.strerror}") from error
+    write_file(path, saved_text(seen, str(cluster_name(settings))), "--save")
     print(f"gpuscale: wrote {path}", file=sys.stderr)
 
 

@@ -27,18 +27,34 @@ def check_writable(names: Iterable[str], option: str) -> None:
             raise UsageError(f"{option} {name}: {place} may not be written to")
 
 
+def write_file(path: Path, text: str, option: str) -> None:
+    """Write the file that an option names, whole or not at all.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    try:
+        _replace({str(path): text})
+    except UnavailableError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
 def write_files(texts: Mapping[str, str]) -> None:
     """Write every file beside its place, then move all there; a failure leaves what was there before.
 
     Raises:
         UnavailableError: the system could not write, as on a full disk.
     """
+    _replace(texts)
+    for name in texts:
+        print(f"wrote {name}", file=sys.stderr)
+
+
+def _replace(texts: Mapping[str, str]) -> None:
     with contextlib.ExitStack() as leftovers:
         moves = [leftovers.enter_context(_written(name, text)) for name, text in texts.items()]
         for move in moves:
             move()
-    for name in texts:
-        print(f"wrote {name}", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from gpuscale.cli.cluster import (
     kubectl_options,
     looking,
 )
+from gpuscale.cli.files import write_file
 from gpuscale.cli.install import open_client
 from gpuscale.cli.interview import IMAGE_HINT, interview
 from gpuscale.cli.progress import working
@@ -239,7 +240,7 @@ def init(
     if path is None:
         print_document(data, form) if form is Output.JSON else print(text, end="")
         return
-    _write(text, path)
+    write_file(path, text, "--output-file")
     _tell(f"wrote {path}; next:")
     for command, what in _next(path, kubectl_options(kubeconfig, context)):
         print(f"  {command}  # {what}", file=sys.stderr)
@@ -356,13 +357,6 @@ def _complete(answers: "Answers", found: "Detected") -> "Answers":
 def _seen(found: "Detected") -> str:
     names = [f"{each.kind.lower()}/{each.namespace}/{each.name}" for each in found.workloads]
     return f", such as {', '.join(names[:5])}" if names else ""
-
-
-def _write(text: str, path: Path) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--output-file: can't write {path}: {error.strerror}") from error
 
 
 def _next(path: Path, options: str) -> list[tuple[str, str]]:
