@@ -12,7 +12,7 @@ COPY src ./src
 COPY tools/cluster ./tools/cluster
 # Byte code is made now: nothing can be written when it runs.
 RUN python -m venv /opt/gpuscale \
-    && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes]'
+    && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes,streams]'
 
 FROM python:3.13-slim-trixie
 

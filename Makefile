@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image cluster-tools test-cluster test-gpu proto bench soak clean
+.PHONY: help run test check image cluster-tools test-cluster test-gpu proto bench soak soak-live clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -76,6 +76,9 @@ bench: $(VENV)/.dev ## measure the budgets; results go to benchmarks/results
 
 soak: $(VENV)/.dev ## 8 hours of virtual time for the store: flat memory, no wrong value (SOAK="--real-minutes 30": real time)
 	@$(BIN)/python benchmarks/soak_store.py $(SOAK)
+
+soak-live: $(VENV)/.dev ## half an hour of real time for the collector, over HTTP (SOAK="--minutes 5": shorter)
+	@$(BIN)/python benchmarks/soak_live.py $(SOAK)
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

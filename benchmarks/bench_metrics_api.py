@@ -1,33 +1,39 @@
-"""`gpuscale metrics-api` and prometheus-adapter, one after the other, before the same load.
+"""`gpuscale metrics-api` and prometheus-adapter, at the rates that HPA controllers ask at.
 
-    python benchmarks/bench_metrics_api.py            # 10 000 pods in 100 namespaces, and one of 1 000 pods
-    python benchmarks/bench_metrics_api.py --quick    # a tenth of everything
-    sudo python benchmarks/bench_metrics_api.py --realtime   # where the machine has other work, too
+    python benchmarks/bench_metrics_api.py                 # about nine minutes
+    python benchmarks/bench_metrics_api.py --seconds 600   # ten minutes a round, three hours in all
+    python benchmarks/bench_metrics_api.py --pods 10000 --rates 66   # a part of it; keeps no result
+    sudo python benchmarks/bench_metrics_api.py --realtime # where the machine has other work, too
 
-Both run on one core, with the same rules, in front of the same Prometheus and the same API server, and are
-asked what 1 000 HPAs ask, each for its ten pods, as the API server passes it on: TLS, its certificate, the
-HPA controller's name in headers, so that every request is authenticated and authorised. prometheus-adapter
-lists pods no more than five times a second unless told otherwise; here it is told otherwise.
+An HPA controller asks for each metric of each HPA every 15 seconds: 5 requests a second are 75 HPAs, 66 are
+1 000, 330 are 5 000. Each HPA has its turn, the same every 15 seconds; the first of them does not count.
+Besides, there is one round as fast as it goes, from 32 connections: no controller asks so, and what it says
+is how far a server is from its end.
 
-The load comes from `load/main.go`, which is built first: a Go program on the other cores, whose own use of
-CPU is in the result. At a rate, a request's time counts from when it was due.
+Both servers get the same rules, in front of the same Prometheus and the same API server, and are asked as the
+API server asks: TLS, its certificate, the HPA controller's name in headers, so that every request is
+authenticated and authorised. prometheus-adapter lists pods no more than five times a second unless told
+otherwise; here it is told otherwise. The CPU of Prometheus counts beside that of the server, with all that it
+does meanwhile: discovery, and what a server asks of its own accord.
 
-Each kind of load comes three times, and medians count. With `--realtime` the server, Prometheus, the load and
-the control plane run before everything else (SCHED_RR), so that other work on the machine takes no turns
-between them; caches are shared all the same. How much else there was, the load average in the result says.
+The load comes from `load/main.go`, which is built first. At a rate, a request's time counts from when it was
+due. With `--realtime` the servers, Prometheus, the load and the control plane run before everything else
+(SCHED_RR), so that other work on the machine takes no turns between them. How much else there was, the load
+average in the result says.
 
-Needs the programs of `make cluster-tools`, `prometheus` and Go, and says so where they are missing. It takes
-about six minutes. The result goes to benchmarks/results/metrics_api.json.
+Needs the programs of `make cluster-tools`, `prometheus` and Go, and says so where they are missing. The
+result goes to benchmarks/results/metrics_api.json.
 """
 
 import argparse
 import asyncio
+import compileall
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import urllib.request
@@ -37,6 +43,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gpuscale
 import harness
 from bench_exporter import children, cpu_seconds, resident_mib
 from gpuscale.testing import prometheus as prometheus_process
@@ -58,9 +65,9 @@ rules:
 """
 RELIST = "1m"
 """prometheus-adapter's manifests and its Helm chart have this."""
-PODS_OF_AN_HPA = 10
-HPAS_OF_A_NAMESPACE = 10
-LARGE = "large"
+PODS_OF_A_NAMESPACE = 100
+SYNC_S = 15
+"""From one time that a controller asks for an HPA to the next."""
 CONTROLLER = (
     ("Accept", "application/vnd.kubernetes.protobuf, */*"),
     ("User-Agent", "kube-controller-manager/v1.36.3"),
@@ -69,46 +76,43 @@ CONTROLLER = (
     ("X-Remote-Group", "system:serviceaccounts:kube-system"),
     ("X-Remote-Group", "system:authenticated"),
 )
+WORKERS = 5
+"""Requests that a controller has on their way at most, unless told otherwise."""
+TICK_S = 0.01
+"""In which CPU time is counted; nothing takes less."""
+FLAT_OUT = 0
+"""As a rate: as fast as it goes."""
 CONNECTIONS = 32
 STEP_S, SPAN_S = 60, 590
 """Samples are written ahead of time; Prometheus takes ten minutes of future."""
+SCRAPE_S = 15
+"""Pods have their samples at different times within this, as if they were scraped one after the other."""
 OTHERS_PRIORITY, LOAD_PRIORITY, SERVER_PRIORITY = 1, 2, 3
 """Of Prometheus and the control plane, of the load, and of the server; the highest goes first."""
-P99_BUDGET_MS = 10.0
-TIMES_BUDGET = 5.0
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much there is, and for how long it is asked for."""
-
-    namespaces: int
-    large: int
-    """Pods of the one namespace whose pods are asked for all at once."""
-    seconds: float
-
-
-FULL = Sizes(namespaces=100, large=1_000, seconds=8.0)
-QUICK = Sizes(namespaces=10, large=1_000, seconds=3.0)
+ROUNDS = {10: (5,), 1_000: (66,), 10_000: (5, 66, 330, FLAT_OUT)}
+"""Requests a second, by the number of pods."""
+PODS_OF_AN_HPA = {5: 10, 66: 10, 330: 2, FLAT_OUT: 10}
+"""Where there are as many."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One time of load."""
+    """One kind of load on one server."""
 
     told: dict[str, Any]
     """What the load generator said."""
     cpu_s: float
     """Of the server."""
+    prometheus_cpu_s: float
     queries: float
     """That came to Prometheus."""
     resident_mib: float
     """Of the server, afterwards."""
 
     @property
-    def per_second(self) -> float:
-        """Return requests per second."""
-        return float(self.told["requests"] / self.told["seconds"])
+    def seconds(self) -> float:
+        """Return how long it took."""
+        return float(self.told["seconds"])
 
 
 @dataclass
@@ -116,42 +120,61 @@ class Measured:
     """What one server came to."""
 
     name: str
-    rounds: dict[str, list["Round"]] = field(default_factory=dict)
-    """By phase."""
+    rounds: dict[tuple[int, int], Round] = field(default_factory=dict)
+    """By pods and rate."""
+    start_cpu_s: dict[int, float] = field(default_factory=dict)
+    """From the start to the first answer with values, by pods."""
     most_mib: float = 0.0
     """The most memory that was resident at any time."""
-    new_metric_s: float = 0.0
 
 
 def main() -> int:
     """Measure, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of a round")
+    parser.add_argument("--pods", type=int, nargs="*", default=[], help="only with so many pods")
+    parser.add_argument(
+        "--rates", type=int, nargs="*", default=[], help="only these; 0 is flat out"
+    )
     parser.add_argument("--realtime", action="store_true", help="run before all else; needs root")
-    parser.add_argument("--only", default="", help="measure just this server, and keep no result")
+    parser.add_argument("--only", default="", help="measure just this server")
     given = parser.parse_args()
     if reason := unusable():
         print(f"bench_metrics_api: left out: {reason}")
         return 0
-    sizes = QUICK if given.quick else FULL
+    plan = {
+        pods: [rate for rate in rates if not given.rates or rate in given.rates]
+        for pods, rates in ROUNDS.items()
+        if not given.pods or pods in given.pods
+    }
+    compile_ahead()
+    starts = {"prometheus-adapter": prometheus_adapter, "gpuscale": gpuscale_metrics_api}
+    found = {name: Measured(name) for name in starts if given.only in name}
     with tempfile.TemporaryDirectory(prefix="gpuscale-bench-") as name:
         folder = Path(name)
-        load = built_load(folder)
-        with ControlPlane(plane_settings()) as plane:
-            made_s = asyncio.run(make_pods(plane, sizes))
-            with prometheus_of(folder, sizes) as prometheus:
-                if given.realtime:
-                    run_first(os.getpid(), OTHERS_PRIORITY)
-                found = [
-                    measure(start, plane, prometheus, folder, load, sizes)
-                    for start in (prometheus_adapter, gpuscale_metrics_api)
-                    if given.only in start.__name__
-                ]
-    if given.only:
-        for each in found:
-            print(*map(harness.line, figures_of(each)), sep="\n")
+        bench = Bench(folder, built_load(folder), given.seconds)
+        with ControlPlane(plane_settings()) as plane, prometheus_of(folder) as prometheus:
+            if given.realtime:
+                run_first(os.getpid(), OTHERS_PRIORITY)
+            made = 0
+            for pods, rates in plan.items():
+                asyncio.run(make_pods(plane, made, pods))
+                made = pods
+                for server, measured in found.items():
+                    bench.measure(starts[server], measured, plane, prometheus, pods, rates)
+    if given.only or given.pods or given.rates:
+        for measured in found.values():
+            print(*map(harness.line, figures_of(measured)), sep="\n")
+        if len(found) == 2:
+            print(*map(harness.line, compared(*found.values())), sep="\n")
         return 0
-    return write(found, sizes, made_s, given)
+    return write(list(found.values()), given)
+
+
+def compile_ahead() -> None:
+    """Compile all modules, as `pip install` and the image do; an environment for development may not be."""
+    for folder in (sysconfig.get_path("purelib"), *gpuscale.__path__):
+        compileall.compile_dir(folder, quiet=2)
 
 
 def run_first(pid: int, priority: int) -> None:
@@ -167,7 +190,7 @@ def unusable() -> str:
     """Return what is missing; empty if everything is there."""
     if reason := missing(["prometheus-adapter"]) or missing():
         return reason
-    absent = [name for name in ("prometheus", "go", "taskset") if shutil.which(name) is None]
+    absent = [name for name in ("prometheus", "go") if shutil.which(name) is None]
     return f"needs the program {absent[0]}" if absent else ""
 
 
@@ -190,22 +213,19 @@ def plane_settings() -> Settings:
     return Settings(extra_flags={"kube-apiserver": flags})
 
 
-def namespaces(sizes: Sizes) -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
-    """Yield namespaces, each with its pods and their labels."""
-    for number in range(sizes.namespaces):
-        pods = []
-        for app in range(HPAS_OF_A_NAMESPACE):
-            for replica in range(PODS_OF_AN_HPA):
-                labels = {"app": f"app-{app}", **({"first": "yes"} if not replica else {})}
-                pods.append((f"app-{app}-5d9c7b6f4-x{replica:04}", labels))
-        yield f"team-{number:03}", pods
-    pods = [(f"large-{number:05}", {"app": LARGE}) for number in range(sizes.large)]
-    yield LARGE, pods
+def namespace_of(pod: int) -> str:
+    """Return the namespace of a pod."""
+    return f"team-{pod // PODS_OF_A_NAMESPACE:03}"
 
 
-async def make_pods(plane: ControlPlane, sizes: Sizes) -> float:
-    """Make namespaces and pods that nobody schedules, and return the seconds it took."""
-    started = time.perf_counter()
+def name_of(pod: int) -> str:
+    """Return the name of a pod."""
+    app, replica = divmod(pod % PODS_OF_A_NAMESPACE, 10)
+    return f"app-{app}-5d9c7b6f4-x{replica:04}"
+
+
+async def make_pods(plane: ControlPlane, first: int, end: int) -> None:
+    """Make namespaces and pods that nobody schedules."""
     client = plane.client()
     try:
         at_once = asyncio.Semaphore(32)
@@ -214,24 +234,25 @@ async def make_pods(plane: ControlPlane, sizes: Sizes) -> float:
             async with at_once:
                 await client.create(path, body)
 
+        known = {namespace_of(pod) for pod in range(first)}
         async with asyncio.TaskGroup() as group:
-            for name, _ in namespaces(sizes):
+            for name in sorted({namespace_of(pod) for pod in range(first, end)} - known):
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                 group.create_task(make("/api/v1/namespaces", body))
         async with asyncio.TaskGroup() as group:
-            for name, pods in namespaces(sizes):
-                for pod, labels in pods:
-                    path = f"/api/v1/namespaces/{name}/pods"
-                    group.create_task(make(path, pod_body(pod, labels)))
+            for pod in range(first, end):
+                path = f"/api/v1/namespaces/{namespace_of(pod)}/pods"
+                group.create_task(make(path, pod_body(pod)))
     finally:
         await client.close()
-    return time.perf_counter() - started
 
 
-def pod_body(name: str, labels: dict[str, str]) -> dict[str, Any]:
+def pod_body(pod: int) -> dict[str, Any]:
     """Return a pod with as much in it as one usually has in its labels and annotations."""
+    place = pod % PODS_OF_A_NAMESPACE
+    groups = {f"by-{size}": f"{size}-{place // size}" for size in (1, 2, 10)}
     common = {"pod-template-hash": "5d9c7b6f4", "app.kubernetes.io/part-of": "inference"}
-    metadata = {"name": name, "labels": {**labels, **common}}
+    metadata = {"name": name_of(pod), "labels": {**groups, **common}}
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     container = {"name": "model", "image": "none", "resources": limits}
     spec = {"schedulerName": "nobody", "containers": [container]}
@@ -239,156 +260,137 @@ def pod_body(name: str, labels: dict[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def prometheus_of(folder: Path, sizes: Sizes) -> Iterator[prometheus_process.Prometheus]:
-    """Run a Prometheus that holds a series per pod."""
+def prometheus_of(folder: Path) -> Iterator[prometheus_process.Prometheus]:
+    """Run an empty Prometheus."""
     place = folder / "prometheus"
     place.mkdir()
-    with prometheus_process.serve(samples(sizes), place) as running:
+    with prometheus_process.serve([], place) as running:
         yield running
 
 
-def samples(sizes: Sizes, series: str = SERIES) -> Iterator[prometheus_process.Sample]:
-    """Yield the samples of all pods from now on."""
+def samples(pods: int, written_ms: dict[int, int]) -> Iterator[prometheus_process.Sample]:
+    """Yield the samples of all pods from now on that are not there yet, and note the newest of each."""
     now_ms = int(time.time() * 1000)
-    for namespace, pods in namespaces(sizes):
-        for number, (pod, _) in enumerate(pods):
-            labels = {
-                "__name__": series,
-                "namespace": namespace,
-                "pod": pod,
-                "container": "model",
-                "gpu": str(number % 8),
-                "UUID": f"GPU-{namespace}-{number:05}",
-                "device": f"nvidia{number % 8}",
-                "modelName": "NVIDIA H200",
-                "Hostname": f"gpu-{number // 8:04}",
-                "job": "gpu-metrics",
-                "instance": f"10.0.{number // 200}.{number % 200}:9400",
-            }
-            for offset_s in range(0, SPAN_S, STEP_S):
-                yield labels, now_ms + 1000 * offset_s, float(number * 7 % 101)
+    for pod in range(pods):
+        labels = {
+            "__name__": SERIES,
+            "namespace": namespace_of(pod),
+            "pod": name_of(pod),
+            "container": "model",
+            "gpu": str(pod % 8),
+            "UUID": f"GPU-{pod:08}",
+            "device": f"nvidia{pod % 8}",
+            "modelName": "NVIDIA H200",
+            "Hostname": f"gpu-{pod // 8:04}",
+            "job": "gpu-metrics",
+            "instance": f"10.0.{pod // 200}.{pod % 200}:9400",
+        }
+        # The pods of a node are scraped together.
+        t_ms = now_ms - now_ms % (1000 * STEP_S) - pod // 8 * 977 % (1000 * SCRAPE_S)
+        t_ms = max(t_ms, written_ms.get(pod, 0) + 1000 * STEP_S)
+        while t_ms < now_ms + 1000 * SPAN_S:
+            yield labels, t_ms, float(pod * 7 % 101)
+            written_ms[pod] = t_ms
+            t_ms += 1000 * STEP_S
 
 
-def measure(
-    start: Callable[..., Any],
-    plane: ControlPlane,
-    prometheus: prometheus_process.Prometheus,
-    folder: Path,
-    load: Path,
-    sizes: Sizes,
-) -> Measured:
-    """Start a server on one core, take its figures, and end it."""
-    rules = folder / "rules.yaml"
-    rules.write_text(RULES)
-    flags = [f"--metrics-relist-interval={RELIST}", "--metrics-max-age=10m"]
-    server_core, other_cores = cores()
-    load_command = ["taskset", "-c", other_cores, str(load)]
-    with start(
-        plane,
-        prometheus.url,
-        rules,
-        folder,
-        more=flags,
-        prefix=["taskset", "-c", server_core],
-    ) as api:
-        if os.sched_getscheduler(0) == os.SCHED_RR:
-            run_first(api.pid, SERVER_PRIORITY)
-            load_command = ["chrt", "-r", str(LOAD_PRIORITY), *load_command]
-        ask_until(api, plane, hpa_paths(sizes)[0])
-        found = Measured(api.name)
-        for phase in [each for each in phases(sizes) for _ in range(each.rounds)]:
-            done = run_phase(phase, api, plane, prometheus, load_command)
-            found.rounds.setdefault(phase.name, []).append(done)
-        found.most_mib = most_mib(api.pid)
-        found.new_metric_s = new_metric_s(api, plane, prometheus)
-    return found
-
-
-def cores() -> tuple[str, str]:
-    """Return a core for the server, and those for the load."""
-    first, *others = sorted(os.sched_getaffinity(0))
-    return str(first), ",".join(map(str, others or [first]))
+def hpa_paths(pods: int, rate: int) -> list[str]:
+    """Return what an HPA controller asks for in turn, neighbours in time in different namespaces."""
+    size = min(PODS_OF_AN_HPA[rate], max(1, pods // (rate * SYNC_S))) if rate else 10
+    hpas = [
+        (namespace, group)
+        for group in range(min(pods, PODS_OF_A_NAMESPACE) // size)
+        for namespace in range(max(1, pods // PODS_OF_A_NAMESPACE))
+    ]
+    return [
+        f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/team-{namespace:03}/pods/%2A/{METRIC}"
+        f"?labelSelector=by-{size}%3D{size}-{group}"
+        for namespace, group in hpas[: rate * SYNC_S or None]
+    ]
 
 
 @dataclass(frozen=True)
-class Phase:
-    """One kind of load."""
+class Bench:
+    """What all rounds have in common."""
 
-    name: str
-    paths: list[str]
+    folder: Path
+    load: Path
+    """The load generator."""
     seconds: float
-    rate: float = 0.0
-    connections: int = CONNECTIONS
-    rounds: int = 3
+    """Of a round."""
+    written_ms: dict[int, int] = field(default_factory=dict)
+    """The newest sample of each pod."""
+
+    def measure(
+        self,
+        start: Callable[..., Any],
+        measured: Measured,
+        plane: ControlPlane,
+        prometheus: prometheus_process.Prometheus,
+        pods: int,
+        rates: list[int],
+    ) -> None:
+        """Start a server, take its figures, and end it."""
+        rules = self.folder / "rules.yaml"
+        rules.write_text(RULES)
+        flags = [f"--metrics-relist-interval={RELIST}", "--metrics-max-age=10m"]
+        prometheus.write(samples(pods, self.written_ms))
+        with start(
+            plane, prometheus.url, rules, self.folder / f"{measured.name}-{pods}", more=flags
+        ) as api:
+            load = [str(self.load)]
+            if os.sched_getscheduler(0) == os.SCHED_RR:
+                run_first(api.pid, SERVER_PRIORITY)
+                load = ["chrt", "-r", str(LOAD_PRIORITY), *load]
+            ask_until(api, plane, hpa_paths(pods, rates[0])[0])
+            measured.start_cpu_s[pods] = cpu_seconds(api.pid)
+            for rate in rates:
+                prometheus.write(samples(pods, self.written_ms))
+                # What a server learns from one turn of the HPAs to the next, it knows by then.
+                warm_s, seconds = (SYNC_S + 1, self.seconds) if rate else (3, 8)
+                paths = hpa_paths(pods, rate)
+                done = run(load, api, plane, prometheus, paths, rate, warm_s, seconds)
+                measured.rounds[pods, rate] = done
+                print(f"{api.name}: {pods} pods, {rate}/s: {done}", file=sys.stderr, flush=True)
+            measured.most_mib = max(measured.most_mib, most_mib(api.pid))
 
 
-SATURATION = "HPAs of 10 pods, as fast as it goes"
-RATES = (500, 2_000)
-
-
-def at_rate(rate: int) -> str:
-    """Return the name of the phase at a rate."""
-    return f"HPAs of 10 pods, {rate:,} requests/s"
-
-
-ONE, TEN, THOUSAND = "* of 1 pod", "* of 10 pods", "* of 1 000 pods"
-
-
-def phases(sizes: Sizes) -> list[Phase]:
-    """Return the load in the order it comes."""
-    hpas = hpa_paths(sizes)
-    first = [f"{path},first=yes" for path in hpas]
-    large = [f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{LARGE}/pods/%2A/{METRIC}"]
-    s = sizes.seconds
-    return [
-        Phase("warm-up", hpas, s / 2, rounds=1),
-        Phase(SATURATION, hpas, s),
-        *(Phase(at_rate(rate), hpas, s, rate) for rate in RATES),
-        Phase(ONE, first, s / 2),
-        Phase(THOUSAND, large, s / 2),
-    ]
-
-
-def hpa_paths(sizes: Sizes) -> list[str]:
-    """Return what the HPA controller asks for, neighbours in time in different namespaces."""
-    return [
-        f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/team-{number:03}/pods/%2A/{METRIC}"
-        f"?labelSelector=app%3Dapp-{app}"
-        for app in range(HPAS_OF_A_NAMESPACE)
-        for number in range(sizes.namespaces)
-    ]
-
-
-def run_phase(
-    phase: Phase,
+def run(
+    load: list[str],
     api: MetricsApi,
     plane: ControlPlane,
     prometheus: prometheus_process.Prometheus,
-    load: list[str],
+    paths: list[str],
+    rate: int,
+    warm_s: float,
+    seconds: float,
 ) -> Round:
-    """Put a load on a server, and return what came of it."""
+    """Put a load on a server, and return what came of it once it had gone on for a while."""
     settings = {
         "address": f"127.0.0.1:{api.port}",
         "certificate": str(plane.front_proxy.certificate),
         "key": str(plane.front_proxy.key),
         "headers": CONTROLLER,
-        "paths": phase.paths,
-        "connections": phase.connections,
-        "rate": phase.rate,
-        "seconds": phase.seconds,
+        "paths": paths,
+        "connections": WORKERS if rate else CONNECTIONS,
+        "rate": rate,
+        "warm_seconds": warm_s,
+        "seconds": seconds,
     }
-    queries, cpu = query_count(prometheus), cpu_seconds(api.pid)
-    done = subprocess.run(
-        load,
-        input=json.dumps(settings),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    told = json.loads(done.stdout)
-    print(f"{api.name}: {phase.name}: {told}", file=sys.stderr, flush=True)
-    spent, asked = cpu_seconds(api.pid) - cpu, query_count(prometheus) - queries
-    return Round(told, spent, asked, resident_mib(api.pid))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(load, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        json.dump(settings, process.stdin)
+        process.stdin.close()
+        process.stdout.readline()
+        queries = query_count(prometheus)
+        cpu, prometheus_cpu = cpu_seconds(api.pid), cpu_seconds(prometheus.pid)
+        told = json.loads(process.stdout.read())
+        cpu = cpu_seconds(api.pid) - cpu
+        prometheus_cpu = cpu_seconds(prometheus.pid) - prometheus_cpu
+        queries = query_count(prometheus) - queries
+    return Round(told, cpu, prometheus_cpu, queries, resident_mib(api.pid))
 
 
 def most_mib(pid: int) -> float:
@@ -410,19 +412,6 @@ def query_count(prometheus: prometheus_process.Prometheus) -> float:
     return counted
 
 
-def new_metric_s(
-    api: MetricsApi, plane: ControlPlane, prometheus: prometheus_process.Prometheus
-) -> float:
-    """Return the seconds from a metric's first sample in Prometheus until it is served."""
-    namespace, pod = "team-000", "app-0-5d9c7b6f4-x0000"
-    name = f"{SERIES}_{'a' if api.name == 'gpuscale' else 'b'}"
-    labels = {"__name__": name, "namespace": namespace, "pod": pod}
-    prometheus.write([(labels, int(time.time() * 1000), 1.0)])
-    metric = name.replace(SERIES, METRIC)
-    path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/%2A/{metric}"
-    return ask_until(api, plane, path)
-
-
 def ask_until(api: MetricsApi, plane: ControlPlane, path: str, limit_s: float = 150.0) -> float:
     """Return the seconds until a path has items."""
     started = time.perf_counter()
@@ -439,106 +428,90 @@ def ask_until(api: MetricsApi, plane: ControlPlane, path: str, limit_s: float = 
     sys.exit(f"bench_metrics_api: {api.name} has no items at {path}: {api.component.log_tail()}")
 
 
-def write(found: list[Measured], sizes: Sizes, made_s: float, given: argparse.Namespace) -> int:
+def write(found: list[Measured], given: argparse.Namespace) -> int:
     """Write the result, and return the exit code."""
     figures = [figure for each in found for figure in figures_of(each)]
-    theirs, ours = found
-    figures += compared(theirs, ours)
     settings = {
-        "pods": sizes.namespaces * HPAS_OF_A_NAMESPACE * PODS_OF_AN_HPA,
-        "namespaces": sizes.namespaces,
-        "further_pods_in_one_namespace": sizes.large,
-        "hpas": len(hpa_paths(sizes)),
-        "connections": CONNECTIONS,
-        "seconds_of_a_round": sizes.seconds,
-        "pods_made_in_s": round(made_s, 1),
-        "cores": {"server": cores()[0], "load": cores()[1]},
+        "pods_and_rates": {str(pods): rates for pods, rates in ROUNDS.items()},
+        "pods_of_an_hpa": {str(rate): size for rate, size in PODS_OF_AN_HPA.items()},
+        "seconds_of_a_round": given.seconds,
         "load_average": os.getloadavg(),
         "realtime": given.realtime,
         "relist_interval": RELIST,
-        "load_generator_cores_used": {
-            each.name: {
-                phase: round(rounds[0].told["cpu_seconds"] / rounds[0].told["seconds"], 2)
-                for phase, rounds in each.rounds.items()
-            }
-            for each in found
-        },
     }
-    name = "metrics_api_quick" if given.quick else "metrics_api"
     programs = {"prometheus": ["prometheus", "--version"], "go": ["go", "version"]}
     packages = ("aiohttp", "pyopenssl", "cryptography")
-    return harness.write(name, figures, packages=packages, programs=programs, settings=settings)
+    figures += compared(*found)
+    return harness.write(
+        "metrics_api", figures, packages=packages, programs=programs, settings=settings
+    )
 
 
 def figures_of(measured: Measured) -> list[harness.Figure]:
     """Return one server's figures."""
-    name = measured.name
     found = []
-    for phase, label in ((SATURATION, TEN), (ONE, ONE), (THOUSAND, THOUSAND)):
-        rounds = measured.rounds[phase]
-        rates = [each.per_second for each in rounds]
-        note = f"as fast as it goes; statuses {rounds[0].told['statuses']}"
-        found.append(harness.figure(f"{name}: {label}", "requests/s", rates, note=note))
-    for rate in RATES:
-        found += figures_at(measured, rate)
-    label = f"{name}: most resident memory, with * of 1 000 pods"
-    found.append(harness.figure(label, "MiB", [measured.most_mib]))
-    label = f"{name}: a new metric in Prometheus is served"
-    found.append(harness.figure(label, "s", [measured.new_metric_s]))
-    return found
-
-
-def figures_at(measured: Measured, rate: int) -> list[harness.Figure]:
-    """Return what came of requests at a rate."""
-    rounds = measured.rounds[at_rate(rate)]
-    at = f"at {rate:,} requests/s"
-    has_budget = measured.name == "gpuscale" and rate == RATES[-1]
-    late = statistics.median(each.told["unsent"] for each in rounds)
-    note = f"{late:.0f} requests not answered in their time; statuses {rounds[0].told['statuses']}"
-
-    def figure(
-        what: str, unit: str, values: list[float], at_most: float | None = None
-    ) -> harness.Figure:
-        return harness.figure(
-            f"{measured.name}: {what} {at}", unit, values, at_most=at_most, note=note
-        )
-
-    return [
-        figure("p50", "ms", [each.told["p50_ms"] for each in rounds]),
-        figure(
-            "p99",
-            "ms",
-            [each.told["p99_ms"] for each in rounds],
-            P99_BUDGET_MS if has_budget else None,
-        ),
-        figure("resident memory", "MiB", [each.resident_mib for each in rounds]),
-        figure("CPU", "cores", [each.cpu_s / each.told["seconds"] for each in rounds]),
-        figure(
-            "CPU of a request",
-            "us",
-            [1e6 * each.cpu_s / max(1, each.told["requests"]) for each in rounds],
-        ),
-        figure(
-            "queries to Prometheus",
-            "queries/s",
-            [each.queries / each.told["seconds"] for each in rounds],
-        ),
-    ]
+    for (pods, rate), done in measured.rounds.items():
+        at = f"{measured.name}: {pods:,} pods, {rate}/s" if rate else f"{measured.name}: flat out"
+        told = done.told
+        note = f"statuses {told['statuses']}; {told['unsent']} not answered in their time"
+        requests = max(1, told["requests"])
+        values = [
+            ("own CPU", "cores", done.cpu_s / done.seconds),
+            ("CPU of Prometheus", "cores", done.prometheus_cpu_s / done.seconds),
+            ("queries to Prometheus", "1/s", done.queries / done.seconds),
+            ("p50", "ms", told["p50_ms"]),
+            ("p99", "ms", told["p99_ms"]),
+            ("resident memory", "MiB", done.resident_mib),
+        ]
+        if not rate:
+            note = f"32 connections, as fast as it goes: no controller asks so; {note}"
+            values = [
+                ("requests", "1/s", requests / done.seconds),
+                ("own CPU of a request", "ms", 1000 * done.cpu_s / requests),
+                ("CPU of Prometheus for a request", "ms", 1000 * done.prometheus_cpu_s / requests),
+            ]
+        found += [
+            harness.figure(f"{at}: {what}", unit, [value], note=note)
+            for what, unit, value in values
+        ]
+    for pods, seconds in measured.start_cpu_s.items():
+        label = f"{measured.name}: CPU to the first answer, {pods:,} pods"
+        found.append(harness.figure(label, "s", [seconds]))
+    label = f"{measured.name}: most resident memory"
+    return [*found, harness.figure(label, "MiB", [measured.most_mib])]
 
 
 def compared(theirs: Measured, ours: Measured) -> list[harness.Figure]:
-    """Return how many times as fast ours is, and how many times as large."""
-    times = [
-        mine.per_second / other.per_second
-        for mine, other in zip(ours.rounds[SATURATION], theirs.rounds[SATURATION], strict=True)
-    ]
-    memory = ours.most_mib / theirs.most_mib
-    return [
-        harness.figure(
-            "times the requests/s of prometheus-adapter", "x", times, at_least=TIMES_BUDGET
-        ),
-        harness.figure("times its most resident memory", "x", [memory], at_most=1.0),
-    ]
+    """Return our figures as parts of theirs."""
+    found = []
+
+    def ratio(what: str, mine: float, other: float, at_most: float | None = None) -> None:
+        found.append(
+            harness.figure(f"times: {what}", "x", [mine / (other or TICK_S)], at_most=at_most)
+        )
+
+    for (pods, rate), mine in ours.rounds.items():
+        other = theirs.rounds[pods, rate]
+        is_goal = pods == 10_000
+        if not rate:
+            mine_s, other_s = (each.cpu_s / max(1, each.told["requests"]) for each in (mine, other))
+            ratio("own CPU of a request, flat out", mine_s, other_s, 0.1)
+            continue
+        at = f"{pods:,} pods, {rate}/s"
+        has_budget = is_goal and rate in (5, 66)
+        budget = 0.5 if has_budget else None
+        ratio(f"own CPU, {at}", mine.cpu_s, other.cpu_s, budget)
+        ratio(f"CPU of Prometheus, {at}", mine.prometheus_cpu_s, other.prometheus_cpu_s, budget)
+        budget = 0.2 if is_goal and rate == 66 else None
+        ratio(f"p99, {at}", mine.told["p99_ms"], other.told["p99_ms"], budget)
+        if is_goal and rate == 66:
+            ratio(f"resident memory, {at}", mine.resident_mib, other.resident_mib, 1.0)
+            label = f"resident memory, {at}"
+            found.append(harness.figure(label, "MiB", [mine.resident_mib], at_most=75.0))
+    for pods, seconds in ours.start_cpu_s.items():
+        budget = 1.0 if pods == 10_000 else None
+        ratio(f"CPU to the first answer, {pods:,} pods", seconds, theirs.start_cpu_s[pods], budget)
+    return found
 
 
 if __name__ == "__main__":

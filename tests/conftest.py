@@ -11,8 +11,13 @@ from hypothesis import settings
 settings.register_profile("gpuscale", deadline=None)  # a busy machine is no fault of the example
 settings.load_profile("gpuscale")
 
-_PROGRAMS = {"browser": "chromium", "prometheus": "prometheus", "kubectl": "kubectl"}
-_PACKAGES = {"browser": "chromium", "prometheus": "prometheus", "kubectl": "kubernetes-client"}
+_PROGRAMS = {
+    "alertmanager": "prometheus-alertmanager",
+    "browser": "chromium",
+    "prometheus": "prometheus",
+    "kubectl": "kubectl",
+}
+_PACKAGES = {**_PROGRAMS, "kubectl": "kubernetes-client"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,6 +1,7 @@
 // Command load sends GET requests over TLS and tells how long they took.
 //
-// It reads one JSON document of settings from standard input and writes one of results to standard output.
+// It reads one JSON document of settings from standard input, writes a line when the requests begin to count,
+// and a JSON document of results at the end.
 // Without a rate each connection sends its next request when the last one is answered. With a rate, requests
 // are due at even times whatever the server does, and a request's time counts from when it was due: one that
 // had to wait for a free connection has waited.
@@ -30,6 +31,7 @@ type settings struct {
 	Paths       []string    `json:"paths"`
 	Connections int         `json:"connections"`
 	Rate        float64     `json:"rate"`
+	WarmSeconds float64     `json:"warm_seconds"`
 	Seconds     float64     `json:"seconds"`
 }
 
@@ -80,21 +82,23 @@ func run(given settings, config *tls.Config) results {
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	begin := time.Now()
-	end := begin.Add(time.Duration(given.Seconds * float64(time.Second)))
+	counted := begin.Add(time.Duration(given.WarmSeconds * float64(time.Second)))
+	end := counted.Add(time.Duration(given.Seconds * float64(time.Second)))
+	time.AfterFunc(time.Until(counted), func() { fmt.Println("counting") })
 	for i := range workers {
 		workers[i].statuses = map[string]int{}
 		wait.Add(1)
 		go func(i int) {
 			defer wait.Done()
-			workers[i].work(connections[i], given, config, requests, &next, begin, end)
+			workers[i].work(connections[i], given, config, requests, &next, begin, counted, end)
 		}(i)
 	}
 	wait.Wait()
-	return summary(given, workers, time.Since(begin))
+	return summary(given, workers, time.Since(counted))
 }
 
 func (w *worker) work(connection net.Conn, given settings, config *tls.Config, requests [][]byte,
-	next *atomic.Int64, begin, end time.Time) {
+	next *atomic.Int64, begin, counted, end time.Time) {
 	reader := bufio.NewReaderSize(connection, 64*1024)
 	for time.Now().Before(end) {
 		number := next.Add(1) - 1
@@ -112,6 +116,9 @@ func (w *worker) work(connection net.Conn, given settings, config *tls.Config, r
 			connection.Close()
 			connection = dial(given.Address, config)
 			reader.Reset(connection)
+			continue
+		}
+		if due.Before(counted) {
 			continue
 		}
 		w.took = append(w.took, time.Since(due))

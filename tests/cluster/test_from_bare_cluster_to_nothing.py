@@ -35,7 +35,7 @@ from gpuscale.testing.cluster import (
 
 sys.path.insert(0, str(Path(__file__).parent))
 import own_network
-from all_objects import everything
+from all_objects import everything, settled, wait_until_as_before
 from endpoints import endpoint
 from loaded_agent import LASTS_S, QUIET_PERCENT
 from running_kubelet import GPUSCALE, Node, RunningKubelet, images
@@ -110,7 +110,7 @@ def test_from_a_bare_cluster_to_a_working_autoscaler_and_back_to_nothing(request
 
 
 def walk(cluster, watch, source):
-    before = comparable(everything(cluster.plane))
+    before = comparable(settled(cluster.plane))
     values = cluster.folder / "values.yaml"
     answer_questions(cluster, values, source)
     install(cluster, watch, values)
@@ -238,9 +238,7 @@ def uninstall(cluster, before):
     assert out[-1] == "nothing of installation gpuscale is left"
     cluster.plane.kubectl("scale", "deployment/vision-api", "--replicas=1")
     cluster.wait_replicas(1)
-    cluster.wait(
-        lambda: comparable(everything(cluster.plane)) == before, "the cluster to be as it was"
-    )
+    wait_until_as_before(cluster.plane, before, of=comparable)
 
 
 def comparable(objects):

@@ -26,7 +26,7 @@ from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.prometheus import serve
 
 sys.path.insert(0, str(Path(__file__).parent))
-from all_objects import everything
+from all_objects import everything, settled, wait_until_as_before
 
 pytestmark = [
     pytest.mark.cluster,
@@ -136,7 +136,7 @@ def nodes(plane):
 
 
 def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, command):
-    before = everything(plane)
+    before = settled(plane)
     quiet = {"metricsApi": {"enabled": False}}
     lines = command.install(values(**quiet, devicePlugin={"enabled": True, "replicas": 2}))
     assert lines[-1] == f"{len(lines) - 1} created"
@@ -144,7 +144,7 @@ def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, comman
     assert len(during) >= len(before) + len(lines) - 1
     lines = command.run("uninstall")
     assert lines[-1] == "nothing of installation gpuscale is left"
-    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+    wait_until_as_before(plane, before)
     assert command.run("uninstall") == ["there is no installation gpuscale"]
     printed = command.run("uninstall", "--output", "yaml")
     assert printed == ["installation: gpuscale", "changes: []"]
@@ -174,7 +174,7 @@ def test_a_second_run_changes_nothing_and_changed_values_change_only_that(plane,
 
 
 def test_a_dry_run_makes_nothing(plane, command):
-    before = everything(plane)
+    before = settled(plane)
     lines = command.install(values(), "--dry-run", "server")
     assert lines[-1].endswith(" created")
     printed = command.install(values(), "--dry-run", "server", "--output", "json")
@@ -187,34 +187,33 @@ def test_a_dry_run_makes_nothing(plane, command):
 
 
 def test_what_fails_is_taken_back_as_a_whole(plane, nodes, command):
-    before = everything(plane)
+    before = settled(plane)
     lines = command.install(values(metricsApi=NOWHERE), "--timeout", "3s", code=1)
     assert "waited 3 s for APIService v1beta1.custom.metrics.k8s.io" in "\n".join(lines)
     assert "gpuscale: taken back: Namespace gpuscale removed" in lines
-    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+    wait_until_as_before(plane, before)
 
 
 def test_a_failed_upgrade_leaves_what_was_there(plane, nodes, command):
     text = values(metricsApi={"enabled": False})
     command.install(text)
-    wait_until(lambda: everything(plane) == everything(plane), "the cluster to come to rest")
-    before = everything(plane)
+    before = settled(plane)
     other = values(prometheus={"scrapeInterval": "30s"}, metricsApi=NOWHERE)
     lines = command.install(other, "--timeout", "3s", code=1)
     assert "gpuscale: taken back: ConfigMap gpuscale/gpuscale-prometheus as it was" in lines
-    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+    wait_until_as_before(plane, before)
     assert command.install(text)[-1].endswith(" unchanged")
 
 
 def test_an_interrupted_run_takes_back_what_it_did(plane, nodes, command):
-    before = everything(plane)
+    before = settled(plane)
     process = command.start("install", text=values(metricsApi=NOWHERE))
     wait_until(lambda: _api_service(plane) is not None, "the APIService to be there")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "gpuscale: interrupted" in err.splitlines()
-    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+    wait_until_as_before(plane, before)
 
 
 def _api_service(plane):
@@ -225,7 +224,7 @@ def _api_service(plane):
 
 
 def test_what_is_missing_or_somebody_elses_is_told_before_anything_is_changed(plane, command):
-    before = everything(plane)
+    before = settled(plane)
     prometheus = {"kind": "operator", "url": "http://p:9090"}
     lines = command.install(values(prometheus=prometheus), code=2)
     assert [line.split(", expected ")[0] for line in lines] == [
@@ -339,7 +338,7 @@ def _finalizers(names):
 
 def test_a_job_of_others_is_never_removed(plane, nodes, command):
     plane.apply(FOREIGN_JOB)
-    before = everything(plane)
+    before = settled(plane)
     try:
         for flags in ((), ("--replace",)):
             *_, line = command.install(training(2), *flags, code=2)
@@ -504,7 +503,7 @@ def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_
     (port,) = free_ports(1)
     plane.apply(WORKLOAD)
     plane.apply(ADAPTER.format(port=port))
-    before = everything(plane)
+    before = settled(plane)
     (tmp_path / "prometheus").mkdir()
     with serve([], tmp_path / "prometheus") as prometheus:
         (tmp_path / "url").write_text(prometheus.url)

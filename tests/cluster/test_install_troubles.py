@@ -11,7 +11,7 @@ from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.testing.cluster import SimulatedNode, simulated_nodes, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
-from all_objects import everything
+from all_objects import everything, settled, wait_until_as_before
 
 pytestmark = [
     pytest.mark.cluster,
@@ -92,7 +92,7 @@ def warnings(install, **spec):
 
 
 def test_an_image_that_no_node_could_pull_is_refused_before_the_first_object(plane, install):
-    before = everything(plane)
+    before = settled(plane)
     for repository in ("gpuscale", "localhost/gpuscale"):
         spec = {**STREAMS, "image": {"repository": repository, "tag": "1"}}
         for flags in ((), ("--dry-run=server",)):
@@ -138,7 +138,7 @@ def test_a_sample_of_the_installation_is_there_soon_enough(plane, install):
 
 
 def test_the_schedulers_words_are_quoted_once_and_end_the_wait(plane, install):
-    before = everything(plane)
+    before = settled(plane)
     _, err = install(STREAMS, "--timeout=6s", code=1)
     # kubernetes pkg/scheduler/schedule_one.go: ErrNoNodesAvailable
     said = "no nodes available to schedule pods"
@@ -151,7 +151,7 @@ def test_the_schedulers_words_are_quoted_once_and_end_the_wait(plane, install):
     waits = [line for line in err if line.startswith("gpuscale: waiting for ")]
     assert any("0 of 1 pods are up (2 of at most 6 s)" in line for line in waits)
     assert "gpuscale: taken back: Namespace gpuscale removed" in err
-    wait_until(lambda: everything(plane) == before, "the cluster to be as it was")
+    wait_until_as_before(plane, before)
 
 
 def test_the_kubelets_words_are_quoted(plane, install):

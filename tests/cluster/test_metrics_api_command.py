@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -11,9 +12,10 @@ import sys
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -155,6 +157,12 @@ spec:
     metadata: {labels: {app: served}}
     spec: {containers: [{name: model, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}
 """
+POD_WITHOUT_NODE = """
+apiVersion: v1
+kind: Pod
+metadata: {name: alone, labels: {app: alone}}
+spec: {containers: [{name: model, image: none}], nodeSelector: {none: none}}
+"""
 HPA = """
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -205,11 +213,12 @@ class Prometheus:
 class Server:
     """The command as a process; it can be killed and started again."""
 
-    def __init__(self, plane, prometheus, folder):
+    def __init__(self, plane, prometheus, folder, *more):
         (self.port,) = free_ports(1)
         self.bundle = folder / "ca.crt"
         (folder / "rules.yaml").write_text(RULES)
         self._log = folder / "log.txt"
+        self.audit_log = folder / "audit.log"
         self._command = [
             GPUSCALE,
             "metrics-api",
@@ -217,6 +226,8 @@ class Server:
             f"--lister-kubeconfig={plane.kubeconfig('metrics-api')}",
             f"--prometheus-url=http://127.0.0.1:{prometheus.port}",
             f"--secure-port={self.port}",
+            "--shutdown-delay-duration=2s",
+            f"--audit-log-path={folder / 'audit.log'}",
             "--bind-address=127.0.0.1",
             "--metrics-relist-interval=1s",
             "--metrics-max-age=10m",
@@ -224,6 +235,7 @@ class Server:
             f"--ca-bundle-file={self.bundle}",
             "--service-name=gpuscale-metrics",
             "--service-namespace=default",
+            *more,
         ]
         self.start()
 
@@ -380,8 +392,9 @@ SPOOFED = {
 }
 
 
-def ask(address, ca, pair=None, path=VALUES, **headers):
-    """Return code and body of the answer to a request made without kubectl."""
+@contextmanager
+def answered(address, ca, pair=None, path=VALUES, **headers):
+    """Ask without kubectl, and hold on to the answer."""
     host, port = address
     context = ssl.create_default_context(cafile=str(ca))
     if pair is not None:
@@ -391,8 +404,13 @@ def ask(address, ca, pair=None, path=VALUES, **headers):
         connection.sock = context.wrap_socket(plain, server_hostname=host)
         with closing(connection):
             connection.request("GET", path, headers=headers)
-            response = connection.getresponse()
-            return response.status, json.loads(response.read())
+            yield connection.getresponse()
+
+
+def ask(*where, **how):
+    """Return code and body of the answer to a request made without kubectl."""
+    with answered(*where, **how) as response:
+        return response.status, json.loads(response.read())
 
 
 def directly(server):
@@ -401,6 +419,30 @@ def directly(server):
 
 def through_the_api_server(plane):
     return ("localhost", plane.port), plane.ca
+
+
+def test_the_api_server_is_known_by_its_certificate_and_its_name_for_a_request_is_kept(
+    plane, server
+):
+    path = "/apis/custom.metrics.k8s.io/v1beta2?a=b"
+    root = plane.client_certificate("root", ["system:masters"])
+    with answered(*through_the_api_server(plane), root, path) as response:
+        audit_id = response.getheader("Audit-Id")
+
+    def events():
+        found = map(json.loads, server.audit_log.read_text().splitlines())
+        return [each for each in found if each["requestURI"] == path]
+
+    (event,) = wait_until(events, "the event")
+    assert event["responseStatus"]["code"] == 200
+    assert event["user"]["username"] == "root"
+    assert event["auditID"] == audit_id
+    with answered(*directly(server), root, "/metrics") as response:
+        text = response.read().decode()
+    counted = re.search(
+        r'^gpuscale_metrics_api_front_proxy_connections\{port="https"\} (\d+)$', text, re.MULTILINE
+    )
+    assert int(counted[1]) >= 1
 
 
 def test_spoofed_headers_get_nothing_without_a_certificate(server):
@@ -541,3 +583,60 @@ def test_the_controller_scales_and_an_outage_changes_nothing(plane, prometheus, 
     plane.wait(f"apiservice/v1beta2.{GROUP_VERSIONS[0].partition('/')[0]}", "condition=Available")
     plane.wait("hpa/served", "condition=ScalingActive", timeout_s=60)
     assert replicas(plane) == 2
+
+
+def test_objects_of_a_silent_api_server_are_withheld_and_served_again_at_once(
+    plane, prometheus, tmp_path
+):
+    plane.apply(RIGHTS)
+    plane.apply(KIND)
+    plane.wait("crd/trainings.gpuscale.dev", "condition=Established")
+    plane.apply(POD_WITHOUT_NODE)
+    prometheus.set("gpu_util", 5, namespace="default", pod="alone")
+    (loopback,) = free_ports(1)
+    flags = ("--object-max-age=6s", f"--insecure-loopback-port={loopback}", "--value-freshness=0s")
+    running = Server(plane, prometheus, tmp_path, *flags)
+    path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/gpu_util"
+
+    def code(asked):
+        try:
+            with urlopen(f"http://127.0.0.1:{loopback}{asked}", timeout=60) as found:
+                return found.status
+        except HTTPError as error:
+            return error.code
+
+    def codes():
+        return code(f"{path}?labelSelector=app%3Dalone"), code("/readyz")
+
+    try:
+        wait_until(lambda: codes() == (200, 200), "the pod's value")
+        # Three times the limit without a change: what is quiet is not stale.
+        until = time.monotonic() + 18
+        while time.monotonic() < until:
+            assert codes() == (200, 200)
+            time.sleep(0.5)
+        (program,) = _children_of(plane, "kube-apiserver")
+        os.kill(program, signal.SIGSTOP)
+        try:
+            wait_until(lambda: codes() == (500, 500), "the objects to be withheld", 60.0)
+        finally:
+            os.kill(program, signal.SIGCONT)
+        wait_until(lambda: codes() == (200, 200), "the objects to be served again", 60.0)
+        plane.kill("kube-apiserver")
+        wait_until(lambda: codes() == (500, 500), "the objects to be withheld", 60.0)
+        plane.restart("kube-apiserver")
+        # One question is enough, whatever the wait between two tries has grown to.
+        assert codes() == (200, 200)
+    finally:
+        running.stop()
+
+
+def _children_of(plane, name):
+    """Return the process ids of a program of the control plane."""
+    for pid in plane.pids:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        yield from (
+            int(child)
+            for child in children
+            if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0].endswith(name.encode())
+        )

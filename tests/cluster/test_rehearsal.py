@@ -19,6 +19,7 @@ from gpuscale.sim.simulate import simulate
 from gpuscale.testing.cluster import ControlPlane, Settings, local_address, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
+from all_objects import settled
 from terminal import wait_for_text
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(400)]
@@ -120,7 +121,7 @@ def plane(tmp_path_factory):
 @pytest.fixture(scope="module")
 def before(plane):
     """What there was before the first rehearsal."""
-    return everything(plane)
+    return settled(plane, everything)
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +366,7 @@ def elsewhere(tmp_path_factory):
 
 def test_an_api_server_elsewhere_reaches_the_metrics_api_at_the_advertised_address(elsewhere):
     plane, address = elsewhere
-    before = everything(plane)
+    before = settled(plane, everything)
     arguments = ("--output=json", f"--advertise-address={address}", SCENARIOS / "mixed.yaml")
     with Process(plane, *arguments) as process:
         process.wait_for("Scheduled", times=3)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import socket
+import os
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -53,16 +53,27 @@ DOMAIN = ".agents.test"
 """An EndpointSlice can't hold a loopback address, so agents have names, which lead to loopback."""
 
 
+NAMES = f"""
+import socket
+
+look_up = socket.getaddrinfo
+
+
+def here(host, *arguments, **options):
+    name = host.decode() if isinstance(host, bytes) else host
+    local = "127.0.0.1" if name and name.endswith({DOMAIN!r}) else host
+    return look_up(local, *arguments, **options)
+
+
+socket.getaddrinfo = here
+"""
+
+
 @pytest.fixture
-def names_lead_here(monkeypatch):
-    look_up = socket.getaddrinfo
-
-    def here(host, *arguments, **options):
-        name = host.decode() if isinstance(host, bytes) else host
-        local = "127.0.0.1" if name and name.endswith(DOMAIN) else host
-        return look_up(local, *arguments, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", here)
+def names_lead_here(monkeypatch, tmp_path):
+    """Have the collector, which is a process of its own, look names up another way."""
+    (tmp_path / "sitecustomize.py").write_text(NAMES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
 
 @asynccontextmanager
@@ -238,8 +249,11 @@ rules:
 """
 
 
-def installed():
-    """What an installation in `default` renders for its metrics API: its rights, flags and rules."""
+def installed(folder):
+    """What an installation in `default` renders for its metrics API: its rights, flags and rules.
+
+    What it mounts lies in a folder: no Secret for remote write, and an empty volume for samples.
+    """
     api = {
         "source": "streams",
         "scrapePods": True,
@@ -256,12 +270,15 @@ def installed():
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     pairs = (each.removeprefix("--").split("=", 1) for each in container["args"][1:])
     flags = {name: text for name, text in pairs if not name.startswith("tls-")}
+    for name in ("remote-write-config", "store-directory"):
+        (folder / name).mkdir()
+        flags[name] = str(folder / name)
     (rules,) = [each for each in objects if each["kind"] == "ConfigMap"]
     return manifest(rights), flags, rules["data"]["rules.yaml"]
 
 
 async def test_an_installations_rights_flags_and_rules_are_enough(plane, names_lead_here, tmp_path):
-    rights, flags, rules = installed()
+    rights, flags, rules = installed(tmp_path)
     team = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -138,7 +138,8 @@ def test_a_rule_files_selector_and_template_are_checked_as_it_is_read(folder):
     text = FILES["rules.yaml"].replace("<<.Series>>", "<<.Seres>>").replace('!=""', "!=")
     assert broken(folder, "rules.yaml", FILES["rules.yaml"], text) == [
         "gpuscale: rules.yaml:2: rules[0].seriesQuery: found 'DCGM_FI_DEV_GPU_UTIL{exported_pod!=}', "
-        "expected a series selector in PromQL: parse error: invalid promql query",
+        'expected a series selector in PromQL: 1:36: parse error: unexpected "}" in label matching, '
+        "expected string",
         "gpuscale: rules.yaml:4: rules[0].metricsQuery: found 'avg(<<.Seres>>{<<.LabelMatchers>>}) by "
         "(<<.GroupBy>>)', expected a query template: unknown field .Seres; the fields are .GroupBy, "
         ".GroupBySlice, .LabelMatchers, .LabelValuesByName, .Series",
@@ -148,7 +149,7 @@ def test_a_rule_files_selector_and_template_are_checked_as_it_is_read(folder):
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("avg(DCGM_FI_DEV_GPU_UTIL", "parse error: unclosed left parenthesis"),
+        ("avg(DCGM_FI_DEV_GPU_UTIL", "1:25: parse error: unclosed left parenthesis"),
         (
             "histogram_avg(x)",
             "function histogram_avg() is of native histograms, which are not supported",

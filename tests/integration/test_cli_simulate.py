@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 
 def simulate(*arguments, cwd=None, **options):

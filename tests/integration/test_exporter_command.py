@@ -20,10 +20,10 @@ import pytest
 
 from gpuscale.exporter.readers import SEED
 from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.stream import StreamDecoder
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.simulated import SimulatedReader
 from gpuscale.testing.podresources import PodResources
+from gpuscale.testing.stream_picture import StreamPicture
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 SIMULATED = ("--gpu", "simulated:NVIDIA H200:8")
@@ -189,7 +189,7 @@ async def test_changed_counters_file_is_taken_over_and_a_bad_one_is_not(tmp_path
 async def test_stream_follows_the_scrape_ten_times_a_second():
     async with exporter(*SIMULATED, "-c", "60s", "--stream-interval", "100ms") as it:
         await it.until("/readyz", lambda body: body == "ok")
-        decoder, times = StreamDecoder(), []
+        decoder, times = StreamPicture(), []
         async with (
             aiohttp.ClientSession(read_bufsize=1 << 20) as session,
             session.get(it.url + "/stream") as answer,
@@ -209,7 +209,7 @@ async def test_stream_follows_the_scrape_ten_times_a_second():
         if not family.name.startswith("gpuscale_exporter")
         for sample in family.samples
     }
-    assert {(key.name, key.labels) for key in decoder.series} == scraped
+    assert {(key.name, key.labels) for key in decoder.values} == scraped
 
 
 async def follow(answer, decoder):
@@ -225,7 +225,7 @@ async def test_subscriber_that_does_not_read_is_let_go_and_others_go_on():
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.connect(("127.0.0.1", it.port))
         deaf.sendall(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
-        decoder = StreamDecoder()
+        decoder = StreamPicture()
         async with (
             aiohttp.ClientSession(read_bufsize=1 << 22) as session,
             session.get(it.url + "/stream") as answer,

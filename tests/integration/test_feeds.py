@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
+from gpuscale.collector.metrics import feed_families
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.settings import KubeSettings
-from gpuscale.metricsapi.feed_metrics import feed_families
 from gpuscale.series.evaluate import instant
 from gpuscale.series.limits import ScrapeLimits
 from gpuscale.sources.feeds import stream
@@ -165,7 +165,8 @@ async def test_a_change_on_the_agent_is_in_the_store(agents):
         (state,) = collector.states()
         assert (state.kind, state.up, state.error, state.series) == ("stream", True, None, 1)
         assert state.measured_ms <= CLOCK.now_ms()
-    assert values(collector) == {}  # what is not followed any more has no value
+    # A collector that stops says nothing of its targets: after a restart their series go on.
+    assert values(collector) == {"a": 7.0}
 
 
 async def test_a_broken_stream_keeps_its_series_for_a_grace_and_then_ends_them(agents):
@@ -304,17 +305,87 @@ async def test_a_target_beyond_a_limit_fails_alone_and_is_counted(agents, limits
         assert dict(counted.samples[0].labels)["limit"] == limit
 
 
-async def test_a_new_series_makes_discovery_look_at_once(agents):
-    agent = await agents()
-    seen = []
-    async with running(following(agent)) as collector:
+class Exporter:
+    """Answers scrapes in the format that a case sets."""
 
-        async def relist():
-            seen.append(set(values(collector)))
+    def __init__(self):
+        self.port = unused_port()
+        self.headers = []
+        self.kind, self.body = "text/plain", b""
 
-        looking = asyncio.create_task(collector.follow_new_series(relist))
-        await until(lambda: {"a"} in seen)
-        looking.cancel()
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    async def answer(self, request):
+        self.headers.append(request.headers)
+        return web.Response(body=self.body, headers={"Content-Type": self.kind})
+
+
+@pytest.fixture
+async def exporter():
+    exporter = Exporter()
+    app = web.Application()
+    app.router.add_get("/metrics", exporter.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", exporter.port).start()
+    yield exporter
+    await runner.cleanup()
+
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+TEXT = "text/plain; version=0.0.4"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "query"),
+    [
+        (OPENMETRICS, b'# TYPE util gauge\nutil 5 # {a="b"} 1\n# EOF\n', "util"),
+        (OPENMETRICS, b'{"gpu.util","k8s.pod"="p"} 5\n# EOF\n', '{"gpu.util","k8s.pod"="p"}'),
+        (TEXT + "; escaping=allow-utf-8", b'{"gpu.util"} 5\n', '{"gpu.util"}'),
+        (TEXT, b"# a comment \xff\nutil 5\n", "util"),
+        (TEXT, b'util{gpu="0"slot="a\nb"} 5\n', 'util{gpu="0",slot="a\\nb"}'),
+        ("", b"util 5\n", "util"),
+    ],
+    ids=["openmetrics", "openmetrics-utf8", "text-utf8", "comment", "lax", "no-type"],
+)
+async def test_an_exporter_may_answer_in_each_format(exporter, kind, body, query):
+    exporter.kind, exporter.body = kind, body
+    target = static_scrape(f"{exporter.address}/metrics")
+    async with running(FeedSettings(static=(target,), scrape_interval_s=0.1)) as collector:
+        await until(lambda: values(collector, query) == {exporter.address: 5.0})
+    # What Prometheus 3 sends by default.
+    assert exporter.headers[0]["Accept"] == (
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+        "application/openmetrics-text;version=0.0.1;q=0.4,"
+        "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,"
+        "text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+    )
+    assert exporter.headers[0]["X-Prometheus-Scrape-Timeout-Seconds"] == "0.1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "limit", "reason"),
+    [
+        ("application/vnd.google.protobuf", b"\x00", "format", "answered in protobuf"),
+        (
+            "application/openmetrics-text; version=2.0.0",
+            b"# EOF\n",
+            "format",
+            "answered in OpenMetrics 2.0",
+        ),
+        (TEXT, b"h {count:1,sum:2}\n", "native_histograms", "native histograms are not supported"),
+    ],
+)
+async def test_what_is_not_supported_is_refused_and_counted(exporter, kind, body, limit, reason):
+    exporter.kind, exporter.body = kind, body
+    target = static_scrape(f"{exporter.address}/metrics")
+    async with running(FeedSettings(static=(target,), scrape_interval_s=0.1)) as collector:
+        await until(lambda: values(collector, "up") == {exporter.address: 0.0})
+        (state,) = collector.states()
+        assert reason in state.error
+        assert state.limited.keys() == {limit}
 
 
 def slice_of(name, *ports, node="n1"):

@@ -149,6 +149,16 @@ def test_promtool_queries_the_store(loop):
     assert re.match(r"\{\} => [12] @\[", result.stdout)
 
 
+def test_types_and_help_of_scraped_metrics_are_served(loop):
+    loop.wait("SuccessfulRescale", 60)
+    (said,) = loop.json("/api/v1/metadata?metric=DCGM_CUSTOM_PROCESS_SM_UTIL")["data"].values()
+    assert said[0]["type"] == "gauge"
+    assert said[0]["help"]
+    own = loop.get("/metrics")
+    assert re.search(r"^gpuscale_metrics_api_store_series [1-9]\d*$", own, re.MULTILINE)
+    assert re.search(r"^gpuscale_metrics_api_store_metadata_bytes [1-9]\d*$", own, re.MULTILINE)
+
+
 def test_a_bad_query_is_refused_with_a_reason(loop):
     with pytest.raises(urllib.error.HTTPError) as caught:
         loop.get("/api/v1/query?query=avg(")
@@ -289,3 +299,56 @@ def test_a_reader_that_has_seen_enough_ends_it():
         errors = process.stderr.read()
         assert process.wait(60) == 1
     assert errors == ""
+
+
+def test_prometheus_rules_of_a_file_are_evaluated_served_and_read_again(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "groups:\n- name: mine\n  rules:\n"
+        "  - {record: gpus, expr: count(DCGM_FI_DEV_GPU_UTIL)}\n"
+        "  - {alert: HasGpus, expr: gpus > 0, annotations: {summary: '{{ $value }} GPUs'}}\n"
+    )
+    running = Loop(tmp_path, "ack-bert", "--speed", "20", "--prometheus-rules", str(rules))
+
+    def names():
+        groups = running.json("/api/v1/rules")["data"]["groups"]
+        return {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
+
+    def wait_for(expected):
+        deadline = time.monotonic() + 60
+        while names() != expected:
+            assert time.monotonic() < deadline, (names(), running.text())
+            time.sleep(0.2)
+
+    try:
+        wait_for({"gpus": "ok", "HasGpus": "ok"})
+        (alert,) = running.json("/api/v1/alerts")["data"]["alerts"]
+        assert alert["state"] == "firing"
+        assert re.fullmatch(r"\d GPUs", alert["annotations"]["summary"])
+        labels = f'{{rule_group="{rules};mine"}}'
+        assert f"prometheus_rule_group_rules{labels} 2\n" in running.get("/metrics")
+        targets = running.json("/api/v1/targets")["data"]["activeTargets"]
+        assert {target["health"] for target in targets} == {"up"}
+        rules.write_text(
+            "groups:\n- name: mine\n  rules:\n  - {record: other, expr: 'sum(DCGM_FI_DEV_GPU_UTIL)'}\n"
+        )
+        wait_for({"other": "ok"})
+        rules.write_text("groups: 1\n")
+        running.wait("the last good Prometheus rules stay", 30)
+        assert names() == {"other": "ok"}
+        assert not running.json("/api/v1/status/runtimeinfo")["data"]["reloadConfigSuccess"]
+    finally:
+        assert running.stop() == 0
+
+
+def test_a_bad_prometheus_rule_file_ends_it(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("groups:\n- name: g\n  rules:\n  - {alert: A, expr: x, for: soon}\n")
+    done = subprocess.run(
+        [GPUSCALE, "up", "--prometheus-rules", rules, "--port", "0", "--for", "1s"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{rules}:4: groups[0].rules[0].for: found 'soon'" in done.stderr

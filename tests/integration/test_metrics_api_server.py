@@ -105,8 +105,8 @@ async def world(tmp_path):
 class Server:
     """A running server, as its clients see it."""
 
-    def __init__(self, world, port, guard):
-        self.world, self.port, self.guard = world, port, guard
+    def __init__(self, world, port, guard, stop):
+        self.world, self.port, self.guard, self.stop = world, port, guard, stop
 
     async def get(self, path, *, pair=None, headers=(), session=None):
         """Return the status and the text of the answer."""
@@ -117,6 +117,10 @@ class Server:
         async with session.get(url, headers=headers) as response:
             self.headers = response.headers
             return response.status, await response.text()
+
+    async def reasons(self):
+        """Return what /readyz says to somebody who may read metrics."""
+        return (await self.get("/readyz?verbose", headers={"Authorization": "Bearer good"}))[1]
 
     async def answer(self, path, **how):
         """Return the status and the body of an answer in JSON."""
@@ -138,7 +142,7 @@ class Server:
 
 
 @asynccontextmanager
-async def running(world, clock=None, **flags):
+async def running(world, clock=None, drain_s=0.0, **flags):
     port = unused_port()
     given = {
         "config": [str(world.rules)],
@@ -150,7 +154,7 @@ async def running(world, clock=None, **flags):
         "ca-bundle-file": [str(world.folder / "ca.crt")],
         **{name.replace("_", "-"): [value] for name, value in flags.items()},
     }
-    server = MetricsApiServer(read_settings(given), clock, drain_s=0.0)
+    server = MetricsApiServer(read_settings(given), clock, drain_s)
     stop, started = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(server.run(stop, lambda _: started.set()))
     waiting = asyncio.create_task(started.wait())
@@ -164,7 +168,7 @@ async def running(world, clock=None, **flags):
 
     try:
         await until(discovered)
-        yield Server(world, port, server._guard)
+        yield Server(world, port, server._guard, stop)
     finally:
         stop.set()
         await task
@@ -376,9 +380,18 @@ async def test_objects_that_cant_be_listed_are_an_error_and_never_an_empty_answe
     )
     one = f"{CUSTOM}/namespaces/ml/pods/web-0/gpu_util"
     assert (await server.as_hpa(one))[1]["items"][0]["value"] == "23500m"
-    _, verbose = await server.get("/readyz?verbose")
-    assert "[+]watch-pods ok: the API server at https://localhost:" in verbose
+    verbose = await server.reasons()
+    assert (
+        "[+]watch-pods ok: nothing is answered from it: the API server at https://localhost:"
+        in verbose
+    )
     assert "/api/v1/pods is forbidden" in verbose
+    _, strangers = await server.get("/readyz?verbose")
+    assert "[+]watch-pods ok\n" in strangers
+    world.cluster.allowed = lambda spec: "nonResourceAttributes" not in spec
+    other = {"Authorization": "Bearer other"}
+    world.cluster.tokens["other"] = {"username": "other", "groups": []}
+    assert (await server.get("/readyz?verbose", headers=other))[1] == strangers
 
 
 async def test_a_new_pod_is_seen_without_another_list(world, server):
@@ -530,7 +543,8 @@ async def test_it_may_start_without_the_clusters_trust(world):
     async with running(world, authentication_tolerate_lookup_failure="true") as server:
         world.cluster.allowed = lambda spec: spec["user"] != "system:anonymous"
         assert (await server.as_hpa())[0] == 403
-        assert "forbidden" in (await server.get("/readyz?verbose"))[1]
+        world.cluster.allowed = lambda spec: True
+        assert "forbidden" in await server.reasons()
 
 
 async def test_cas_of_flags_come_before_the_clusters(world):
@@ -599,7 +613,7 @@ async def test_rules_of_teams_come_when_the_cluster_lets_them(world):
     async with running(world, **flag) as server:
 
         async def is_told():
-            _, text = await server.get("/readyz?verbose")
+            text = await server.reasons()
             return "the ConfigMaps are not followed" in text and f"{path} is forbidden" in text
 
         await until(is_told)
@@ -653,8 +667,240 @@ async def test_the_command_tells_what_is_wrong(arguments, code, message):
     assert message in text
 
 
+LISTS_MODULES = """
+import atexit, sys
+from gpuscale.cli import main
+atexit.register(lambda: print("loaded:", *sorted({name.split(".")[0] for name in sys.modules})))
+main.main()
+"""
+HEAVY = {
+    *("typer", "click", "rich", "pydantic", "pydantic_core", "numpy", "cramjam", "google", "grpc"),
+    *("jinja2", "requests", "pynvml", "amdsmi", "multiprocessing"),
+}
+"""What the command line, other commands and the mode without a Prometheus load, some of it 10 MiB each."""
+
+
+async def test_a_server_with_a_prometheus_loads_no_heavy_library(world):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LISTS_MODULES, "metrics-api", f"--config={world.rules}"),
+        *("--prometheus-url", world.prometheus, "--bind-address=localhost"),
+        *("--lister-kubeconfig", world.cluster.kubeconfig(), f"--secure-port={unused_port()}"),
+        *(f"--cert-dir={world.folder / 'certificates'}", "--shutdown-delay-duration=0s"),
+        *("--ca-bundle-file", world.folder / "ca.crt"),
+        f"--insecure-loopback-port={(port := unused_port())}",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+    async def answers():
+        try:
+            async with session.get(URL(f"http://127.0.0.1:{port}{PODS}", encoded=True)) as answer:
+                return answer.status == 200
+        except aiohttp.ClientConnectorError:
+            return False
+
+    async with aiohttp.ClientSession() as session:
+        await until(answers)
+    process.terminate()
+    text, _ = await process.communicate()
+    (line,) = (each for each in text.decode().splitlines() if each.startswith("loaded:"))
+    loaded = set(line.split())
+    assert {"gpuscale", "aiohttp", "OpenSSL"} <= loaded
+    assert loaded & HEAVY == set()
+
+
 async def test_the_command_explains_every_flag():
     code, text = await run_program("--help-all")
     assert code == 0
     for flag in ("--prometheus-url", "--insecure-loopback-port", "--audit-log-path"):
         assert flag in text
+
+
+async def test_the_prometheus_api_goes_to_whom_its_own_path_is_allowed(world):
+    async def metrics(_request):
+        return web.Response(text='gpu_util{namespace="ml",pod="web-0"} 23.5\n')
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    path = "/prometheus/api/v1/query?query=gpu_util"
+    target = f"127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        async with running(world, source="streams", scrape=target) as server:
+            joe = world.cas["clients"].client("joe")
+            status, body = await server.answer(path, pair=joe)
+            (row,) = body["data"]["result"]
+            assert (status, row["value"][1], row["metric"]["pod"]) == (200, "23.5", "web-0")
+            asked = [
+                (spec["user"], spec["nonResourceAttributes"])
+                for spec in world.cluster.access_reviews
+                if "nonResourceAttributes" in spec
+            ]
+            assert asked == [("joe", {"path": "/prometheus/api/v1/query", "verb": "get"})]
+            # Whatever RBAC grants to strangers, these answers hold everybody's series.
+            status, body = await server.answer(path)
+            assert (status, body["message"]) == (
+                403,
+                'forbidden: User "system:anonymous" cannot get path "/prometheus/api/v1/query"',
+            )
+            world.cluster.allowed = lambda spec: False
+            assert (await server.get(path, pair=world.cas["clients"].client("ann")))[0] == 403
+            for other in ("/api/v1/query?query=gpu_util", "/prometheus/metrics", "/prometheus/"):
+                assert (await server.get(other, pair=joe))[0] in {403, 404}
+    finally:
+        await runner.cleanup()
+
+
+async def test_replicas_read_each_other_by_tls_with_a_right_of_its_own(world):
+    async def metrics(_request):
+        return web.Response(text='gpu_util{namespace="ml",pod="web-0"} 23.5\n')
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    (world.folder / "token").write_text("good\n")
+    flags = {
+        "source": "streams",
+        "scrape": f"127.0.0.1:{runner.addresses[0][1]}",
+    }
+    access = {
+        "peers_ca_file": str(world.folder / "ca.crt"),
+        "peers_token_file": str(world.folder / "token"),
+        "peers_server_name": "localhost",
+    }
+    try:
+        async with running(world, peers="https://127.0.0.1:1", **flags) as first:
+            status, body = await first.answer("/peers/stream")
+            assert (status, body["message"]) == (
+                403,
+                'forbidden: User "system:anonymous" cannot get path "/peers/stream"',
+            )
+            # The address is no name of the certificate, so that --peers-server-name counts.
+            peers = f"https://127.0.0.1:{first.port}"
+            async with running(world, peers=peers, **flags, **access) as second:
+
+                async def is_up():
+                    return "1 of 1 other replicas answer" in await second.reasons()
+
+                await until(is_up)
+                asked = [
+                    spec["nonResourceAttributes"]
+                    for spec in world.cluster.access_reviews
+                    if spec.get("nonResourceAttributes", {}).get("path") == "/peers/stream"
+                ]
+                assert {"path": "/peers/stream", "verb": "get"} in asked
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_server_that_stops_loses_no_request_of_clients_that_keep_connections(world):
+    head = f"GET {PODS} HTTP/1.1\r\nHost: x\r\nX-Remote-User: {HPA}\r\n\r\n".encode()
+    answered, last = [], []
+
+    async def client(server, context):
+        """Ask on one connection until the server ends it, then on another, until there is none."""
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection(
+                    "localhost", server.port, ssl=context
+                )
+            except ConnectionRefusedError:
+                return
+            is_last = False
+            while not is_last:
+                writer.write(head)
+                lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = lines.partition("content-length: ")[2].partition("\r\n")[0]
+                await reader.readexactly(int(length))
+                answered.append(lines[9:12])
+                is_last = "connection: close" in lines
+            last.append(await reader.read())
+            writer.close()
+
+    async with running(world, drain_s=1.0) as server:
+        clients = [
+            asyncio.create_task(client(server, world.context(world.proxy()))) for _ in range(10)
+        ]
+
+        async def busy():
+            return len(answered) > 200
+
+        await until(busy)
+        assert not last
+        server.stop.set()
+        await asyncio.sleep(0)
+        assert (await server.get("/readyz"))[0] == 500
+        await asyncio.gather(*clients)
+    assert set(answered) == {"200"}
+    # Each answer after the order to stop was the last of its connection, and nothing came behind it.
+    assert len(last) > 10
+    assert set(last) == {b""}
+
+
+async def test_health_is_answered_when_no_other_request_is(world, server):
+    world.cluster.gate = asyncio.Event()
+    server.guard._max_in_flight = 2
+    asking = [asyncio.create_task(server.as_hpa(f"{PODS}?a={number}")) for number in range(2)]
+
+    async def full():
+        return server.guard._in_flight == 2
+
+    await until(full)
+    status, body = await server.as_hpa()
+    assert (status, body["reason"]) == (429, "TooManyRequests")
+    assert server.headers["Retry-After"] == "1"
+    assert (await server.get("/livez"))[0] == 200
+    world.cluster.gate.set()
+    assert [(await each)[0] for each in asking] == [200, 200]
+
+
+async def test_requests_are_counted_under_the_names_of_every_api_server(world, server):
+    await server.as_hpa()
+    await server.get("/livez")
+    good = {"Authorization": "Bearer good"}
+    _, text = await server.get("/metrics", headers=good)
+    labels = (
+        'verb="LIST",group="custom.metrics.k8s.io",version="v1beta2",resource="*",scope="namespace"'
+    )
+    lines = text.splitlines()
+    assert f'apiserver_request_total{{{labels},code="200"}} 1' in lines
+    assert f"apiserver_request_duration_seconds_count{{{labels}}} 1" in lines
+    assert f'apiserver_request_duration_seconds_bucket{{{labels},le="60.0"}} 1' in lines
+    # The one that asks for the metrics.
+    assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 1' in lines
+    assert 'gpuscale_metrics_api_connections{port="https",state="active"} 1' in lines
+    ages = [line for line in lines if line.startswith("gpuscale_metrics_api_watch_age_seconds{")]
+    assert ages
+    assert all(float(line.rpartition(" ")[2]) < 60 for line in ages)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [f"{CUSTOM}/namespaces/%ff/pods/a/gpu_util", f"{PODS}?labelSelector=%c3%28", "/%ed%a0%80"],
+)
+async def test_what_is_no_utf_8_is_a_bad_request(server, path):
+    status, body = await server.as_hpa(path)
+    assert (status, body["kind"], body["reason"]) == (400, "Status", "BadRequest")
+
+
+async def test_the_audit_log_has_what_the_api_server_passed_on_and_who_was_refused(world):
+    path = world.folder / "audit.log"
+    async with running(world, audit_log_path=str(path)) as server:
+        assert (await server.as_hpa())[0] == 200
+        world.cluster.allowed = lambda spec: False
+        asked = {"Authorization": "Bearer good", "Audit-ID": "a-1"}
+        assert (await server.get(f"{CUSTOM}?x=%0a", headers=asked))[0] == 403
+        assert (await server.get(CUSTOM, headers={"Authorization": "Bearer bad"}))[0] == 401
+        assert (await server.get("/livez"))[0] == 200
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [
+        (each["user"].get("username"), each["responseStatus"]["code"], each["requestURI"])
+        for each in events
+    ]
+    assert found == [(HPA, 200, PODS), ("robot", 403, f"{CUSTOM}?x=%0a"), (None, 401, CUSTOM)]
+    assert events[0]["objectRef"]["resource"] == "pods"
+    assert events[1]["auditID"] == "a-1"

@@ -122,7 +122,7 @@ async def test_build_information_metadata_and_health(client):
             {"query": "sum("},
             400,
             "bad_data",
-            'invalid parameter "query": parse error: unclosed left parenthesis',
+            'invalid parameter "query": 1:5: parse error: unclosed left parenthesis',
         ),
         (
             "query",

@@ -85,7 +85,7 @@ async def test_promtool_query_labels(url):
 async def test_promtool_shows_our_errors(url):
     code, _, err = await promtool("instant", url, "sum(")
     assert code != 0
-    assert 'bad_data: invalid parameter "query": parse error: unclosed left parenthesis' in err
+    assert 'bad_data: invalid parameter "query": 1:5: parse error: unclosed left parenthesis' in err
 
 
 async def test_promtool_shows_errors_of_evaluation(url):

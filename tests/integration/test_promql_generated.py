@@ -25,6 +25,7 @@ from gpuscale.series.parse import parse_query
 from gpuscale.series.snapshot import Snapshot
 from gpuscale.series.staleness import STALE, is_stale
 from gpuscale.series.store import SeriesStore
+from gpuscale.testing import vectorised
 from gpuscale.testing.prometheus import major_release, points_by_labels, query_data, serve
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.xdist_group("prometheus")]
@@ -191,7 +192,7 @@ class Comparison:
         )
 
     def answer(self, evaluate, query, *times_ms):
-        """Evaluate over the store; over a copy of what the query reads, the answer is the same."""
+        """Evaluate over the store; over a copy of what the query reads, and with numpy, it is the same."""
         value = evaluate(self.store, query, *times_ms, left_open=self.left_open)
         start_ms, end_ms, step_ms = times_ms if len(times_ms) == 3 else (*times_ms, *times_ms, 0)
         covered = range_covered(start_ms, end_ms, step_ms)
@@ -199,6 +200,9 @@ class Comparison:
         for _ in copy.fill(self.store, parse_query(query).root, covered, LOOKBACK_MS):
             pass
         again = evaluate(copy, query, *times_ms, left_open=self.left_open)
+        assert repr(again) == repr(value), query
+        other = getattr(vectorised, evaluate.__name__)
+        again = other(self.store, query, *times_ms, left_open=self.left_open)
         assert repr(again) == repr(value), query
         return value
 
@@ -257,3 +261,4 @@ def test_generated_queries_agree_with_prometheus(prometheus, store, release):
     assert len(asked) > 5_000
     assert comparison.kinds["answer"] > comparison.kinds.total() / 2, comparison.kinds
     assert comparison.kinds["error"] > 200, comparison.kinds
+    assert vectorised.ways["columns"] > vectorised.ways["rows"]

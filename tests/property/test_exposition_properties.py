@@ -7,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.exposition.families import TYPES, Family, Sample
-from gpuscale.exposition.parse import ExpositionError, parse_text
+from gpuscale.exposition.parse import parse_text
+from gpuscale.exposition.reading.entries import SampleLine
+from gpuscale.exposition.reading.errors import ExpositionError
+from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
 from gpuscale.exposition.write import positional, render_text, shortest
 from gpuscale.series.scrape import ScrapeTarget
 from gpuscale.series.store import SeriesStore
@@ -93,6 +96,7 @@ PIECES = st.sampled_from(
             "#",
         ],
         *['a{x="1"} 1\n', "a 1 1000\n", "a 1\n", "# EOF\n", "=", "0x1p3", "\x1c", "\u2028"],
+        *['{"a.b","c.d"="e"} 1\n', "a 2\n", " # {", ' # {x="y"} 1\n', "\udcff", "+NaN", "# UNIT "],
     ]
 )
 
@@ -108,37 +112,35 @@ def test_any_text_is_read_or_refused_with_its_line(text):
         assert 1 <= problem.line <= text.count("\n") + 1
 
 
-@given(st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
-def test_a_scrape_takes_all_of_a_text_or_nothing(texts):
-    """The quick way of a repeated scrape and the general reader agree on what is well-formed."""
+@given(
+    st.sampled_from([PROMETHEUS_TEXT, OPENMETRICS]),
+    st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=1, max_size=4),
+    st.booleans(),
+)
+@settings(max_examples=500, deadline=None)
+def test_a_scrape_takes_all_of_a_text_or_nothing(format_, texts, ends):
+    """The quick way of a repeated scrape and the reading entry by entry agree."""
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     for i, text in enumerate(texts):
+        text += "# EOF\n" if ends and format_ is OPENMETRICS else ""
         before = store.stats().samples
-        result = target.ingest(text, 10_000 + i)
-        lines_with_a_value = _values(text)
-        if lines_with_a_value is None:
+        result = target.ingest(text, 10_000 + i, None, format_)
+        samples = _samples(text, format_)
+        if samples is None:
             assert result.problem is not None
             assert result.added == 0
         else:
             assert result.problem is None
-            assert result.samples == lines_with_a_value
+            assert result.samples == samples
         assert store.stats().samples >= before
 
 
-def _values(text):
+def _samples(text, format_):
     try:
-        return sum(len(family.samples) for family in parse_text(_without_meta(text)))
+        return sum(isinstance(entry, SampleLine) for _, entry in entries(text, format_, "t"))
     except ExpositionError:
         return None
-
-
-def _without_meta(text):
-    # A scrape, as Prometheus', does not mind a type given twice or not known.
-    return "\n".join(
-        "" if line.lstrip(" \t").startswith("#") else line for line in text.split("\n")
-    )
 
 
 def _same(left, right):

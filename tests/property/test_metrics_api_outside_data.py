@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gpuscale.cli.metrics_api import plain_arguments
+from gpuscale.cli.serving import plain_arguments
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.auth import NOBODY, RequestHeaders, Trust, User, trust_of_config_map
 from gpuscale.metricsapi.aggregated import aggregated_version, matches

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import ConfigError
+from gpuscale.core.gotemplate import TemplateError
 from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.field_selectors import parse_field_selector
 from gpuscale.metricsapi.team_rules import read_config_map
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.parse import parse_query, selectors
 from gpuscale.sources.confine import confined_config
-from gpuscale.sources.gotemplate import TemplateError
 from gpuscale.sources.resources import KUBERNETES
 from gpuscale.sources.rules import load_rules
 

@@ -5,10 +5,10 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuscale.core.goquote import go_quote
+from gpuscale.core.gotemplate import TemplateError, parse_template
 from gpuscale.core.regex import compile_re2
 from gpuscale.sources.expand import compile_expansion
-from gpuscale.sources.goquote import go_quote
-from gpuscale.sources.gotemplate import TemplateError, parse_template
 from gpuscale.sources.query import escape_name
 
 FIELDS = frozenset({"Series", "Values", "Slice"})

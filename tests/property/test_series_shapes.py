@@ -1,9 +1,11 @@
 """A line taken apart by its shape stands for the same series as one that is read letter by letter."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.exposition.lines import LineError, parse_line
+from gpuscale.exposition.reading.entries import LineError
+from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
 from gpuscale.series.labels import METRIC_NAME, LabelSet, label_sets
 from gpuscale.series.shapes import LineShapes
 from gpuscale.series.store import SeriesStore
@@ -40,13 +42,28 @@ def test_a_shape_gives_what_reading_gives(head, honor_labels):
     if found is None:
         return
     try:
-        parsed = parse_line(f"{head} 1")
+        parsed = line_entry(f"{head} 1", PROMETHEUS_TEXT)
     except LineError:
         raise AssertionError(f"{head!r} is no line, and has labels {found}") from None
-    assert parsed.head == head
+    assert parsed.series_text == head
     read = LabelSet(series.merged({METRIC_NAME: parsed.name, **dict(parsed.labels)}).items())
     assert found == read
     assert list(found.items()) == list(read.items())
+
+
+@pytest.mark.parametrize("head", ['a{b="c"}"}', 'a{b="c}', 'a{b="c"d="}'])
+def test_a_quote_that_is_left_open_has_no_shape(head):
+    assert LineShapes(target(honor_labels=False).merged).labels(head) is None
+
+
+def test_what_is_known_of_shapes_is_bounded():
+    shapes = LineShapes(target(honor_labels=False).merged)
+    for number in range(200):
+        shapes.labels(f'm{number}{{{"a" * 100_000}="b"}}')
+        assert sum(len(part) for shape in shapes._shapes for part in shape) < 5_000_000
+    for number in range(25_000):
+        shapes.labels(f'm{number}{{a="b"}}')
+        assert len(shapes._shapes) <= 10_000
 
 
 def test_a_plain_line_has_a_shape():
@@ -54,9 +71,13 @@ def test_a_plain_line_has_a_shape():
     assert str(found) == 'm{exported_job="x", instance="n1", job="gpu", pod="a b"}'
 
 
-def test_a_separator_in_a_label_of_the_target_needs_a_closer_look():
+def test_any_character_may_be_in_a_label():
     own = TargetSeries(SeriesStore(), {"job": "a\x1fb"}, honor_labels=False)
-    assert LineShapes(own.merged).labels('m{pod="a"}') is None
+    assert LineShapes(own.merged).labels('m{pod="\x1f"}') == {
+        "__name__": "m",
+        "job": "a\x1fb",
+        "pod": "\x1f",
+    }
 
 
 PARTS = st.text(st.sampled_from("a\x1f%('"), min_size=1, max_size=3)

@@ -196,14 +196,16 @@ def rows_of(value):
 
 
 @settings(max_examples=300, deadline=None)
-@given(QUERIES, STORES, st.sampled_from(NAMESPACES), NAMES)
-def test_what_is_cut_out_is_what_the_exact_query_gives(query, series, namespace, names):
+@given(QUERIES, STORES, st.sampled_from(NAMESPACES), NAMES, st.none() | NAMES)
+def test_what_is_cut_out_is_what_the_exact_query_gives(query, series, namespace, names, others):
+    """Of the query for all objects, and of the one for those of two questions."""
     plan = plan_of(query, namespace, names)
     wide = widen(plan)
     assume(wide is not None)
     store = store_of(series)
+    promql = wide.promql if others is None else wide.among(NAMESPACES, (*names, *others))
     try:
-        found = asyncio.run(wide.rows(instant(store, wide.promql, NOW_MS))).cut(namespace, names)
+        found = asyncio.run(wide.rows(instant(store, promql, NOW_MS))).cut(namespace, names)
     except QueryError:
         return  # the exact query is asked instead
     if found is None:

@@ -8,14 +8,14 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gpuscale.cli import agent, metrics_api
+from gpuscale.cli import agent, serving
 from gpuscale.cli.commands import app
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pages
 
-READ_AS_GO_DOES = {"exporter": agent.plain_arguments, "metrics-api": metrics_api.plain_arguments}
+READ_AS_GO_DOES = {"exporter": agent.plain_arguments, "metrics-api": serving.plain_arguments}
 
 
 def faults(words):

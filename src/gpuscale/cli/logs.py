@@ -5,7 +5,25 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-PLAIN_LOG = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+_MOST_CHARS = 8192
+"""Of a message: some hold what users or other servers wrote. A CA bundle, which must stay whole, has less."""
+
+
+class _PlainFormatter(logging.Formatter):
+    """Lines to read."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        record.message = _bounded(record.message)
+        return super().formatMessage(record)
+
+
+PLAIN_LOG = _PlainFormatter("%(asctime)s %(levelname)s %(message)s")
+
+
+def _bounded(text: str) -> str:
+    left = len(text) - _MOST_CHARS
+    return text if left <= 0 else f"{text[:_MOST_CHARS]}... ({left} characters more)"
 
 
 class JsonFormatter(logging.Formatter):
@@ -14,7 +32,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the object of a record, with its trace where it has one."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": at, "level": record.levelname.lower(), "msg": record.getMessage()}
+        line = {"time": at, "level": record.levelname.lower(), "msg": _bounded(record.getMessage())}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

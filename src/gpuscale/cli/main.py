@@ -44,8 +44,17 @@ def main() -> None:
 
 def _run(words: Sequence[str]) -> int:
     """Run the command that the words name, and return the exit code."""
-    if _is_agent_run(words):
-        return 0
+    try:
+        if _is_agent_run(words) or _is_server_run(words):
+            return 0
+        return _run_typer(words)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO
+
+
+def _run_typer(words: Sequence[str]) -> int:
     import typer
 
     from gpuscale.cli.commands import app
@@ -60,10 +69,6 @@ def _run(words: Sequence[str]) -> int:
         return int(app(list(words), prog_name="gpuscale", standalone_mode=False) or 0)
     except typer.Abort:
         _print("aborted")
-        return NO
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more as it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO
     except usage_error as error:
         from gpuscale.cli.usage import usage_text
@@ -86,6 +91,19 @@ def _is_agent_run(words: Sequence[str]) -> bool:
     return True
 
 
+def _is_server_run(words: Sequence[str]) -> bool:
+    """Run the metrics API, if that is all that the words ask for, without loading typer for it."""
+    if words[:1] != ["metrics-api"] or COMPLETING in os.environ:
+        return False
+    from gpuscale.cli import serving
+
+    texts = serving.given_texts(words[1:])
+    if texts is None:
+        return False
+    serving.run(texts)
+    return True
+
+
 def _without_debug(words: Sequence[str]) -> tuple[list[str], bool]:
     """Return the words for the commands, and whether traces are wanted; the agent has its own --debug."""
     is_debugging = _DEBUG in words or bool(os.environ.get(_DEBUG_VARIABLE))
@@ -96,7 +114,7 @@ def _without_debug(words: Sequence[str]) -> tuple[list[str], bool]:
 
 def _report(error: Exception, *, is_debugging: bool) -> int:
     """Print what went wrong, and return the exit code."""
-    errors = list(_leaves(error))
+    errors = list(leaves(error))
     unexpected = [each for each in errors if not _is_expected(each)]
     if not unexpected:
         for each in errors:
@@ -134,11 +152,11 @@ def _where_to_report() -> str:
     return "".join(f" at {link.partition(', ')[2]}" for link in links if link.startswith("Issues,"))
 
 
-def _leaves(error: Exception) -> Iterator[Exception]:
+def leaves(error: Exception) -> Iterator[Exception]:
     """Yield the errors of a group of tasks, or the error itself."""
     if isinstance(error, ExceptionGroup):
         for each in error.exceptions:
-            yield from _leaves(each)
+            yield from leaves(each)
     else:
         yield error
 

@@ -6,7 +6,9 @@ import zlib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from gpuscale.cli.texts import unreadable
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
@@ -14,6 +16,14 @@ from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
 if TYPE_CHECKING:
     from gpuscale.sim.setup import Setup
 
+PrometheusRules = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--prometheus-rules",
+        metavar="FILE",
+        help="Prometheus rule file, or folder with such files, beside the scenario's. May be given again.",
+    ),
+]
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """A trace of a large service's whole day fits; a disk image given by mistake does not."""
 _SHIPPED_PREFIX = "shipped:"

@@ -11,3 +11,21 @@ def stop_event() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+def stop_events() -> tuple[asyncio.Event, asyncio.Event]:
+    """Return an event that SIGINT and SIGTERM set, and one that SIGINT or a second SIGTERM sets.
+
+    The second one is for commands that take their time to end: whoever presses Ctrl-C is waiting.
+    """
+    stop, hurry = stop_event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def end(*, at_once: bool) -> None:
+        if at_once or stop.is_set():
+            hurry.set()
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGINT, lambda: end(at_once=True))
+    loop.add_signal_handler(signal.SIGTERM, lambda: end(at_once=False))
+    return stop, hurry

@@ -12,7 +12,7 @@ import typer
 
 from gpuscale.cli.files import check_writable, write_files
 from gpuscale.cli.progress import PATIENCE_S
-from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.cli.scenarios import PrometheusRules, find_setup, shipped_names
 from gpuscale.cli.texts import Output, deprecated, print_document
 from gpuscale.core.errors import UsageError
 
@@ -45,6 +45,7 @@ def simulate(
         int | None,
         typer.Option(metavar="N", help="Seed of this run, instead of the scenario's.", min=0),
     ] = None,
+    prometheus_rules: PrometheusRules = None,
     list_scenarios: Annotated[
         bool, typer.Option("--list", help="List the scenarios that ship with gpuscale.")
     ] = False,
@@ -66,7 +67,7 @@ def simulate(
         output, _files(output_files or ()), json_file, html_file
     )
     check_writable(files, "--output-file")
-    document = _run(scenario, seed)
+    document = _run(scenario, seed, prometheus_rules or ())
     write_files({name: _text(document, suffix) for name, suffix in files.items()})
     if prints_html:
         print(_text(document, ".html"), end="")
@@ -113,7 +114,7 @@ def _text(document: Mapping[str, object], suffix: str) -> str:
     return render_report(document)
 
 
-def _run(scenario: str, seed: int | None) -> dict[str, object]:
+def _run(scenario: str, seed: int | None, rules: Sequence[Path]) -> dict[str, object]:
     from dataclasses import replace
 
     from gpuscale.sim.simulate import simulate as run
@@ -121,6 +122,11 @@ def _run(scenario: str, seed: int | None) -> dict[str, object]:
     setup = find_setup(scenario)
     if seed is not None:
         setup = replace(setup, seed=seed)
+    if rules:
+        from gpuscale.sources.ruler.files import PrometheusRuleFiles
+
+        files = PrometheusRuleFiles(rules, beside=setup.prometheus_rules)
+        setup = replace(setup, prometheus_rules=files.groups)
     if not sys.stderr.isatty():
         return run(setup)
     with _Bar() as bar:

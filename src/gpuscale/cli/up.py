@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.cli.scenarios import PrometheusRules, find_setup, shipped_names
 from gpuscale.cli.signals import stop_event
 from gpuscale.core.errors import UnavailableError, UsageError
 
@@ -50,6 +51,15 @@ def up(
             max=65535,
         ),
     ] = None,
+    prometheus_rules: PrometheusRules = None,
+    remote_write_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Address that all samples are sent to by Prometheus' remote write, to look at the run "
+            "later. May be given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Run the whole loop live: simulated GPUs, real servers between the hops. Ctrl-C ends it.
 
@@ -58,7 +68,17 @@ def up(
     setup = find_setup(scenario)
     limit_s = limit_seconds(for_)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_up(setup, host, port, speed, limit_s))
+        asyncio.run(
+            _up(
+                setup,
+                host,
+                port,
+                speed,
+                limit_s,
+                tuple(prometheus_rules or ()),
+                tuple(remote_write_url or ()),
+            )
+        )
 
 
 def limit_seconds(text: str | None) -> float | None:
@@ -74,20 +94,35 @@ def limit_seconds(text: str | None) -> float | None:
 
 
 async def _up(
-    setup: "Setup", host: str, port: int | None, speed: float, limit_s: float | None
+    setup: "Setup",
+    host: str,
+    port: int | None,
+    speed: float,
+    limit_s: float | None,
+    rules: tuple[Path, ...],
+    receivers: tuple[str, ...],
 ) -> None:
     from gpuscale.local.loop import LiveOptions, PortTakenError
+    from gpuscale.sources.remote_write.settings import endpoint_of_url
+
+    try:
+        endpoints = tuple(map(endpoint_of_url, receivers))
+    except UsageError as error:
+        raise UsageError(f"--remote-write-url: {error}") from None
+
+    def options(port: int) -> LiveOptions:
+        return LiveOptions(host, port, speed, rules, endpoints)
 
     stop = stop_event()
     if limit_s is not None:
         asyncio.get_running_loop().call_later(limit_s, stop.set)
     try:
-        await _run(setup, LiveOptions(host, DEFAULT_PORT if port is None else port, speed), stop)
+        await _run(setup, options(DEFAULT_PORT if port is None else port), stop)
     except PortTakenError as error:
         if port is not None:
             advice = "choose another with --port, or --port 0 for any that is free"
             raise UsageError(f"port {error}: {advice}") from None
-        await _run(setup, LiveOptions(host, 0, speed), stop, instead_of=str(error))
+        await _run(setup, options(0), stop, instead_of=str(error))
     except UnavailableError as error:
         raise UsageError(f"{error}; --host takes an address of this machine") from None
 

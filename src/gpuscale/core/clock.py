@@ -6,7 +6,7 @@ can be sped up, and tests can move time by hand. This is the only module that re
 
 import asyncio
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -21,22 +21,31 @@ class Clock(Protocol):
         ...
 
 
+class Origin(NamedTuple):
+    """One moment, by two of the machine's clocks."""
+
+    unix_ms: int
+    monotonic_s: float
+    """The same for all processes of the machine."""
+
+
 class WallClock:
     """The machine's time, or a faster one that starts from it.
 
     Args:
         speed: seconds of this clock per second of the machine; above zero.
+        origin: of a clock in another process that this one has to agree with, whatever becomes of the
+            machine's time in between; None starts from now.
     """
 
-    def __init__(self, speed: float = 1.0) -> None:
+    def __init__(self, speed: float = 1.0, origin: Origin | None = None) -> None:
         self.speed = speed
-        self._start_ms = time.time_ns() // 1_000_000
-        self._origin = time.monotonic()
+        self.origin = origin or Origin(time.time_ns() // 1_000_000, time.monotonic())
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch; it never goes backwards."""
-        elapsed = (time.monotonic() - self._origin) * self.speed
-        return self._start_ms + int(elapsed * 1000)
+        elapsed = (time.monotonic() - self.origin.monotonic_s) * self.speed
+        return self.origin.unix_ms + int(elapsed * 1000)
 
     async def sleep(self, seconds: float) -> None:
         """Return once `seconds` of this clock's time have passed."""

@@ -65,7 +65,16 @@ class QueryError(GpuscaleError):
 
 
 class UncoveredError(QueryError):
-    """A query needs samples that a full store has dropped; its value would be wrong."""
+    """A query needs samples that the store has dropped; its value would be wrong.
+
+    Args:
+        message: which ones.
+        until_ms: the newest of the samples that are gone, in milliseconds since the epoch.
+    """
+
+    def __init__(self, message: str, until_ms: int) -> None:
+        super().__init__(message)
+        self.until_ms = until_ms
 
 
 class NotFoundError(GpuscaleError):

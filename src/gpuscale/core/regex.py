@@ -1,9 +1,14 @@
 """Regular expressions as Go reads them (RE2): what Prometheus and rule files are written in."""
 
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Protocol
 
 import re2
+
+from gpuscale.core.byte_cache import remembered
+
+_PATTERN_BYTES = 16 * 1024
+"""Of a compiled expression with what it keeps for its next search, in RE2's own memory; a guess."""
 
 
 class Match(Protocol):
@@ -30,6 +35,10 @@ class Pattern(Protocol):
         """Return a match of the whole `text`."""
         ...
 
+    def sub(self, replacement: Callable[[Match], str], text: str) -> str:
+        """Return `text` with every match replaced."""
+        ...
+
 
 def _options() -> re2.Options:
     options = re2.Options()
@@ -38,7 +47,7 @@ def _options() -> re2.Options:
     return options
 
 
-@lru_cache(maxsize=4096)
+@remembered("expressions", 8 * 1024 * 1024, lambda _: _PATTERN_BYTES)
 def compile_re2(expression: str) -> Pattern:
     """Return the compiled expression.
 

@@ -6,18 +6,16 @@ accepted and left out, since a family is a reading of now. A scrape into a store
 
 from dataclasses import dataclass, field
 
-from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.exposition.families import TYPES, Family, Sample
-from gpuscale.exposition.lines import LineError, MetaLine, SampleLine, parse_line
+from gpuscale.core.errors import Problem
+from gpuscale.exposition.families import Family, Sample
+from gpuscale.exposition.reading.entries import MetaLine, SampleLine
+from gpuscale.exposition.reading.errors import ExpositionError
+from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, entries
 
 MAX_TEXT_CHARS = 64 * 1024 * 1024
 """About half a million samples; a guard against a target that never stops."""
 
 _SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
-
-
-class ExpositionError(ConfigError):
-    """A text is not of the Prometheus text format; nothing of it was used."""
 
 
 @dataclass(slots=True)
@@ -36,15 +34,11 @@ def parse_text(text: str, *, source: str = "<text>") -> tuple[Family, ...]:
     """
     check_size(text, source)
     families: dict[str, _Growing] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        try:
-            parsed = parse_line(line)
-            if isinstance(parsed, MetaLine):
-                _add_meta(families, parsed)
-            elif parsed is not None:
-                _add_sample(families, parsed)
-        except LineError as error:
-            raise line_error(error, source, number) from None
+    for number, entry in entries(text, PROMETHEUS_TEXT, source):
+        if isinstance(entry, MetaLine):
+            _add_meta(families, entry, source, number)
+        else:
+            _add_sample(families, entry)
     return tuple(
         Family(each.name, each.type or "untyped", each.help or "", tuple(each.samples))
         for each in families.values()
@@ -62,23 +56,16 @@ def check_size(text: str, source: str) -> None:
         raise ExpositionError(Problem(source, None, None, str(len(text)), expected))
 
 
-def line_error(error: LineError, source: str, line: int) -> ExpositionError:
-    """Return the error of a whole text from that of one of its lines."""
-    return ExpositionError(Problem(source, line, None, error.found, error.expected))
-
-
-def _add_meta(families: dict[str, _Growing], meta: MetaLine) -> None:
+def _add_meta(families: dict[str, _Growing], meta: MetaLine, source: str, number: int) -> None:
     family = families.setdefault(meta.name, _Growing(meta.name))
+    if (family.help if meta.keyword == "HELP" else family.type) is not None:
+        found = f"a second {meta.keyword} line of {meta.name}"
+        expected = f"one {meta.keyword} line per metric"
+        raise ExpositionError(Problem(source, number, None, found, expected))
     if meta.keyword == "HELP":
-        if family.help is not None:
-            raise LineError(f"a second HELP line of {meta.name}", "one HELP line per metric")
         family.help = meta.text
-        return
-    if family.type is not None:
-        raise LineError(f"a second TYPE line of {meta.name}", "one TYPE line per metric")
-    if meta.text not in TYPES:
-        raise LineError(f"type {meta.text!r}", f"one of {', '.join(TYPES)}")
-    family.type = meta.text
+    else:
+        family.type = meta.text
 
 
 def _add_sample(families: dict[str, _Growing], line: SampleLine) -> None:

@@ -3,23 +3,29 @@
 Every line is one object with `kind` and, but for `end`, `ms`: when the values were measured, in whole
 milliseconds since the epoch.
 
-    {"kind":"snapshot","version":1,"ms":…,"series":[[id,name,{label:value,…},value],…]}
-    {"kind":"change","ms":…,"values":{"id":value,…},"new":[[id,name,{…},value],…],"gone":[id,…]}
+    {"kind":"snapshot","version":1,"ms":…,"series":[[id,name,{label:value,…},value],…],
+     "families":{name:[type,help],…}}
+    {"kind":"change","ms":…,"values":{"id":value,…},"new":[[id,name,{…},value],…],"gone":[id,…],
+     "families":{name:[type,help],…}}
     {"kind":"heartbeat","ms":…}
     {"kind":"end","reason":"…"}
 
 An id stands for one series from the line that brings it until a line says that it is gone, or until the
 next snapshot; it is never given to another one on the same stream. Values are JSON numbers, or the texts
-`NaN`, `+Inf` and `-Inf`. A `snapshot`, `change` or `heartbeat` may carry `error`: why the latest read
-failed. Readers pass over keys that they do not know.
+`NaN`, `+Inf` and `-Inf`. `families` says of which types the metrics are, and what they mean; a change
+brings only those that are new or different, and older agents leave it out. A `snapshot`, `change` or
+`heartbeat` may carry `error`: why the latest read failed. Readers pass
+over keys that they do not know.
 
-Pure: no I/O and no clock. The encoder serves all subscribers of one agent, the decoder is a subscriber's.
+Pure: no I/O and no clock. The encoder serves all subscribers of one agent, the reader is a subscriber's.
 """
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from sys import intern
+from typing import Generic, TypeVar, cast
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.exposition.families import Family
@@ -28,7 +34,9 @@ VERSION = 1
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """A guard against a stream that is none; a snapshot of 64 GPUs is about 0.5 MiB."""
 MAX_SERIES = 200_000
-"""What a decoder keeps at most."""
+"""What a reader keeps at most."""
+MAX_FAMILIES_CHARS = 1024 * 1024
+"""Characters of types and help that a reader keeps at most; what is beyond is passed over."""
 
 _SHOWN = 60
 _MAX_WHOLE = 1 << 1023
@@ -48,7 +56,10 @@ class SeriesKey:
     """In printing order."""
 
 
+T = TypeVar("T")
 Value = int | float
+Meaning = tuple[str, str]
+"""Type and help of a family."""
 
 
 class StreamEncoder:
@@ -57,6 +68,7 @@ class StreamEncoder:
     def __init__(self) -> None:
         self._ids: dict[SeriesKey, int] = {}
         self._values: dict[SeriesKey, Value] = {}
+        self._families: dict[str, Meaning] = {}
         self._next_id = 1
         self._measured_ms = 0
         self._error: str | None = None
@@ -65,19 +77,27 @@ class StreamEncoder:
         self, families: Iterable[Family], measured_ms: int, error: str | None = None
     ) -> bytes:
         """Return the line that tells what changed since the last tick."""
-        values = _values_of(families)
+        known = tuple(families)
+        values = _values_of(known)
+        meanings: dict[str, Meaning] = {each.name: (each.type, each.help) for each in known}
+        described = {
+            name: meaning
+            for name, meaning in meanings.items()
+            if self._families.get(name) != meaning
+        }
         gone = [self._ids.pop(key) for key in self._values if key not in values]
         new = [key for key in values if key not in self._ids]
         for key in new:
             self._ids[key] = self._next_id
             self._next_id += 1
         changed = {
-            str(self._ids[key]): _encoded(value)
+            str(self._ids[key]): encoded(value)
             for key, value in values.items()
             if key in self._values and not _same(self._values[key], value)
         }
         self._values, self._measured_ms, self._error = values, measured_ms, error
-        if not (changed or new or gone):
+        self._families = meanings
+        if not (changed or new or gone or described):
             return self._line({"kind": "heartbeat"})
         message: dict[str, object] = {"kind": "change"}
         if changed:
@@ -86,15 +106,20 @@ class StreamEncoder:
             message["new"] = [self._entry(key) for key in new]
         if gone:
             message["gone"] = gone
+        if described:
+            message["families"] = described
         return self._line(message)
 
     def snapshot(self) -> bytes:
         """Return the line that a new subscriber starts with: every series as of the last tick."""
         series = [self._entry(key) for key in self._values]
-        return self._line({"kind": "snapshot", "version": VERSION, "series": series})
+        message: dict[str, object] = {"kind": "snapshot", "version": VERSION, "series": series}
+        if self._families:
+            message["families"] = self._families
+        return self._line(message)
 
     def _entry(self, key: SeriesKey) -> list[object]:
-        return [self._ids[key], key.name, dict(key.labels), _encoded(self._values[key])]
+        return [self._ids[key], key.name, dict(key.labels), encoded(self._values[key])]
 
     def _line(self, message: dict[str, object]) -> bytes:
         message["ms"] = self._measured_ms
@@ -108,45 +133,85 @@ def end_line(reason: str) -> bytes:
     return _json_line({"kind": "end", "reason": reason})
 
 
-class StreamDecoder:
-    """Keeps a subscriber's picture of an agent's series up to date, line by line.
+@dataclass(slots=True)
+class StreamLine(Generic[T]):
+    """What one line brought, as far as it is wanted."""
+
+    touched: list[T] = field(default_factory=list)
+    """The series that are new or have another value."""
+    values: list[Value] = field(default_factory=list)
+    """One for each of these."""
+    gone: list[T] = field(default_factory=list)
+    """Series that are no more."""
+    has_new: bool = False
+    is_described: bool = False
+    """Whether families are new or different."""
+
+
+class StreamReader(Generic[T]):
+    """Follows an agent's series, line by line; whoever uses it keeps the values.
+
+    Of each series only a handle of the user's is kept, because a subscriber of a thousand agents has some
+    hundred thousand of them.
+
+    Args:
+        handle: returns the handle of a series, which has to be hashable, from its name and labels; None for a
+            series that is not wanted. Types and help of its family are in `families` by then.
 
     Attributes:
-        series: every series with its value, as of the last line.
-        measured_ms: when those values were measured; None before the snapshot.
+        measured_ms: when the values were measured; None before this connection's snapshot.
         error: why the agent's latest read failed; None when it went well.
         ended: why the stream ended; None while it goes on.
-        touched: the series whose values the last line brought.
-        is_reshaped: whether series came or went with the last line.
+        families: type and help of the metrics that the agent says something of.
     """
 
-    def __init__(self) -> None:
-        self.series: dict[SeriesKey, Value] = {}
+    def __init__(self, handle: Callable[[str, Mapping[str, str]], T | None]) -> None:
         self.measured_ms: int | None = None
         self.error: str | None = None
         self.ended: str | None = None
-        self.touched: list[SeriesKey] = []
-        self.is_reshaped = False
-        self._keys: dict[int, SeriesKey] = {}
+        self.families: dict[str, Meaning] = {}
+        self._handle = handle
+        self._families_chars = 0
+        self._handles: dict[str, T | None] = {}
+        """By id."""
 
-    def feed(self, line: bytes) -> None:
-        """Apply one line.
+    @property
+    def series(self) -> list[T]:
+        """Return the handles of the series that the agent has now."""
+        return [handle for handle in self._handles.values() if handle is not None]
+
+    @property
+    def unwanted(self) -> int:
+        """Return how many series have no handle."""
+        return len(self._handles) - len(self.series)
+
+    def restart(self) -> None:
+        """Begin a new connection, whose first line is a snapshot; series go on until then."""
+        self.measured_ms = self.error = self.ended = None
+
+    def clear(self) -> list[T]:
+        """Forget all series, and return them."""
+        handles, self._handles = self.series, {}
+        return handles
+
+    def feed(self, line: bytes) -> StreamLine[T]:
+        """Return what a line brings; nothing for the one that ends the stream.
 
         Raises:
             StreamError: the line is not of the format, or does not follow from the ones before.
         """
         message = _parsed(line)
         kind = message.get("kind")
-        self.touched, self.is_reshaped = [], False
+        found: StreamLine[T] = StreamLine()
         if kind == "end":
             self.ended = str(message.get("reason", ""))
-            return
+            return found
         if kind == "snapshot":
-            self._restart(message)
+            self._snapshot(message, found)
         elif self.measured_ms is None:
             raise StreamError(f"found {_shown(kind)} first, expected a snapshot")
         elif kind == "change":
-            self._change(message)
+            self._change(message, found)
         elif kind != "heartbeat":
             raise StreamError(
                 f"found the kind {_shown(kind)}, expected snapshot, change, heartbeat or end"
@@ -154,58 +219,93 @@ class StreamDecoder:
         self.measured_ms = _whole(message.get("ms"), "ms")
         error = message.get("error")
         self.error = None if error is None else str(error)
+        return found
 
-    def _restart(self, message: Mapping[str, object]) -> None:
+    def _snapshot(self, message: Mapping[str, object], found: StreamLine[T]) -> None:
         if message.get("version") != VERSION:
-            found = _shown(message.get("version"))
-            raise StreamError(f"found stream version {found}, expected {VERSION}")
-        self.series.clear()
-        self._keys.clear()
-        self.is_reshaped = True
-        self._add_all(message.get("series", []))
+            version = _shown(message.get("version"))
+            raise StreamError(f"found stream version {version}, expected {VERSION}")
+        before, self._handles = self._handles, {}
+        self.families.clear()
+        self._families_chars = 0
+        found.is_described = found.has_new = True
+        try:
+            self._describe(message.get("families", {}), found)
+            self._add_all(message.get("series", []), found)
+        except StreamError:
+            self._handles = before
+            raise
+        still_there = set(found.touched)
+        found.gone = [
+            each for each in before.values() if each is not None and each not in still_there
+        ]
 
-    def _change(self, message: Mapping[str, object]) -> None:
-        gone, new = _list(message.get("gone", []), "gone"), _list(message.get("new", []), "new")
-        self.is_reshaped = bool(gone or new)
-        for id_ in gone:
-            self.series.pop(self._keys.pop(_whole(id_, "gone"), _NO_SERIES), None)
+    def _change(self, message: Mapping[str, object], found: StreamLine[T]) -> None:
         values = message.get("values", {})
         if not isinstance(values, dict):
             raise StreamError(f"values: found {_shown(values)}, expected a mapping")
-        for id_text, value in values.items():
-            key = (
-                self._keys.get(int(id_text)) if id_text.isdecimal() and len(id_text) < 20 else None
-            )
-            if key is None:
-                raise StreamError(
-                    f"values: found the id {_shown(id_text)}, which stands for nothing"
-                )
-            self.series[key] = _decoded(value)
-            self.touched.append(key)
-        self._add_all(new)
+        gone = [str(_whole(id_, "gone")) for id_ in _list(message.get("gone", []), "gone")]
+        handles = self._handles
+        try:
+            touched = [handles[id_] for id_ in values]
+        except KeyError as error:
+            shown = _shown(error.args[0])
+            raise StreamError(f"values: found the id {shown}, which stands for nothing") from None
+        for handle, value in zip(touched, _decoded_all(list(values.values())), strict=True):
+            if handle is not None:
+                found.touched.append(handle)
+                found.values.append(value)
+        if "families" in message:
+            self._describe(message["families"], found)
+        if "new" in message:
+            self._add_all(message["new"], found)
+            found.has_new = True
+        if gone:
+            dropped = [handles.pop(id_, None) for id_ in gone]
+            still_there = set(handles.values())
+            found.gone = [each for each in dropped if each is not None and each not in still_there]
 
-    def _add_all(self, entries: object) -> None:
+    def _describe(self, families: object, found: StreamLine[T]) -> None:
+        if not isinstance(families, dict):
+            raise StreamError(f"families: found {_shown(families)}, expected a mapping")
+        for name, meaning in families.items():
+            match meaning:
+                case [str() as type_, str() as help_]:
+                    self._keep_family(str(name), (type_, help_), found)
+                case _:
+                    raise StreamError(f"families: found {_shown(meaning)}, expected [type, help]")
+
+    def _keep_family(self, name: str, meaning: Meaning, found: StreamLine[T]) -> None:
+        chars = self._families_chars + len(name) + sum(map(len, meaning))
+        if (before := self.families.get(name)) is not None:
+            chars -= len(name) + sum(map(len, before))
+        if chars <= MAX_FAMILIES_CHARS:
+            self.families[intern(name)] = (intern(meaning[0]), intern(meaning[1]))
+            self._families_chars = chars
+            found.is_described = True
+
+    def _add_all(self, entries: object, found: StreamLine[T]) -> None:
         for entry in _list(entries, "series"):
-            self._add(entry)
-        if len(self.series) > MAX_SERIES:
+            self._add(entry, found)
+        if len(self._handles) > MAX_SERIES:
             raise StreamError(f"found more than {MAX_SERIES} series")
 
-    def _add(self, entry: object) -> None:
+    def _add(self, entry: object, found: StreamLine[T]) -> None:
         match entry:
-            case [int() as id_, str() as name, dict() as labels, value]:
-                key = SeriesKey(name, tuple((str(k), str(v)) for k, v in labels.items()))
+            case [int() as number, str() as name, dict() as labels, value]:
+                # The ids of a thousand agents are much the same, and so are many labels.
+                id_ = intern(str(number))
             case _:
                 raise StreamError(
                     f"series: found {_shown(entry)}, expected [id, name, labels, value]"
                 )
-        if id_ in self._keys or key in self.series:
+        if id_ in self._handles:
             raise StreamError(f"series: found {_shown(entry)} twice")
-        self._keys[id_] = key
-        self.series[key] = _decoded(value)
-        self.touched.append(key)
-
-
-_NO_SERIES = SeriesKey("", ())
+        handle = self._handle(name, {intern(str(k)): intern(str(v)) for k, v in labels.items()})
+        self._handles[id_] = handle
+        if handle is not None:
+            found.touched.append(handle)
+            found.values.append(_decoded(value))
 
 
 def _values_of(families: Iterable[Family]) -> dict[SeriesKey, Value]:
@@ -220,10 +320,17 @@ def _same(one: Value, other: Value) -> bool:
     return one == other or (one != one and other != other)
 
 
-def _encoded(value: Value) -> Value | str:
+def encoded(value: Value) -> Value | str:
+    """Return a value as JSON has it."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def _decoded_all(values: list[object]) -> list[Value]:
+    if set(map(type, values)) <= {float}:
+        return cast("list[Value]", values)
+    return list(map(_decoded, values))
 
 
 def _decoded(value: object) -> Value:

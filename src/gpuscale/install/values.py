@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from gpuscale import __version__
+from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.core.models import Model, PositiveDuration, parse_file
 from gpuscale.install.image import (
     REPOSITORY_PATTERN,
@@ -18,6 +19,8 @@ from gpuscale.install.image import (
 )
 from gpuscale.install.signals import SIGNALS, SignalName
 from gpuscale.objects.selectors import parse_selector
+from gpuscale.series.rules.load import load_rule_groups
+from gpuscale.sources.feeds.annotated_pods import exporters
 
 Provider = Literal["aks", "eks", "ack", "gke", "generic"]
 MetricSourceName = Literal["prometheus", "streams"]
@@ -50,6 +53,32 @@ LabelSelector = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_./=!,() -]+$", max_length=512), AfterValidator(_selector)
 ]
 """As kubectl takes it with `--selector`."""
+
+
+def _rule_file(text: str) -> str:
+    try:
+        load_rule_groups(text, "rules")
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+RuleFileText = Annotated[str, Field(max_length=900_000), AfterValidator(_rule_file)]
+
+
+def _exporter_pods(text: str) -> str:
+    try:
+        for each in text.split(","):
+            exporters(each.strip())
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+ExporterPods = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_./=, -]+$", max_length=2048), AfterValidator(_exporter_pods)
+]
+"""As the metrics API takes it with `--exporter-pods`."""
 
 
 class Metadata(Model):
@@ -155,6 +184,19 @@ class MetricsApi(Model):
     """Text of a prometheus-adapter rule file; absent: rules for all signals."""
     rules_config_maps: LabelSelector | None = None
     """Labels of ConfigMaps with rules of teams, such as `gpuscale.dev/rules=true`; absent: none are read."""
+    prometheus_rules: RuleFileText | None = None
+    """With `streams`: text of a Prometheus rule file, whose recording and alerting rules are evaluated."""
+    exporter_pods: ExporterPods | None = None
+    """With `scrapePods`: annotated pods whose series may name other pods, NAMESPACE or NAMESPACE/LABEL=VALUE,
+    separated by commas; absent: those of the usual GPU operators and monitoring."""
+    store_size: str = Field(default="1Gi", pattern=r"^[1-9][0-9]*(Mi|Gi)$", max_length=12)
+    """With `streams`: what the samples on disk may take in each pod, so that a container that is restarted
+    keeps its windows; at least 16Mi."""
+    remote_write_secret: Subdomain = "gpuscale-remote-write"  # noqa: S105 - its name
+    """With `streams`: Secret of yours with `remote-write.yaml`, which says where to send all samples, and the
+    files that it names. It need not be there."""
+    remote_write_port: int = Field(default=9090, ge=1, le=65_535)
+    """Port of a receiver of samples that the network policy lets pods go to, beside 443, 6443 and 8443."""
     external_name: Subdomain | None = None
     """Host on which a metrics API of yours runs instead of pods, to work on it beside a cluster."""
     port: int = Field(default=443, ge=1, le=65_535)
@@ -325,6 +367,12 @@ class ValuesSpec(Model):
         if self.metrics_api.scrape_pods and self.metrics_api.source != "streams":
             text = "found metricsApi.scrapePods with metricsApi.source prometheus"
             return [f"{text}, expected source: streams, because a Prometheus scrapes by itself"]
+        if self.metrics_api.prometheus_rules and self.metrics_api.source != "streams":
+            text = "found metricsApi.prometheusRules with metricsApi.source prometheus"
+            return [f"{text}, expected source: streams, because a Prometheus has rules of its own"]
+        if self.metrics_api.exporter_pods and not self.metrics_api.scrape_pods:
+            text = "found metricsApi.exporterPods without metricsApi.scrapePods"
+            return [f"{text}, expected scrapePods: true, because no others name pods"]
         if not self.metrics_api.enabled or not self.metrics_api.resource:
             return []
         kubelets = "because CPU and memory are the kubelets' series"

@@ -11,12 +11,12 @@ pkg/server/dynamiccertificates (configmap_cafile_content.go), pkg/authentication
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from gpuscale.core.byte_cache import ByteCache, deep_bytes
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.api import ApiClient
@@ -36,8 +36,13 @@ MASTERS = "system:masters"
 AUTH_CONFIG_NAMESPACE = "kube-system"
 AUTH_CONFIG_NAME = "extension-apiserver-authentication"
 MAX_TOKEN = 16 * 1024
-_MAX_REMEMBERED = 8192
-_RENEW_FROM, _RENEW_TO = 0.5, 0.9
+_MAX_BYTES = 4 * 1024 * 1024
+"""Of the answers to one kind of question; one about a user and a metric takes about a kilobyte."""
+_MAX_STRANGERS_BYTES = 256 * 1024
+"""Of what those may do who showed nothing; they can't push out what is known of others."""
+_MAX_KEY_BYTES = 16 * 1024
+"""Of a question that is remembered; Kubernetes draws the line at 10 000 characters."""
+_RENEW_FROM, _RENEW_TO = 0.75, 0.95
 """Shares of an answer's time, between which its renewal begins."""
 _MAX_AT_ONCE = 8
 """Questions on their way."""
@@ -111,24 +116,30 @@ class _Held(Generic[V]):
 class Remembered(Generic[K, V]):
     """Answers by question, for as long as they hold. The same question is not asked twice at a time.
 
-    Who asks again when more than half of an answer's time is over gets it still, and has it renewed; so those
+    Who asks again when most of an answer's time is over gets it still, and has it renewed; so those
     who ask all the time never wait. The moment differs from question to question, or all would come at once.
     An answer that can't be renewed holds until its time is over, and no longer.
 
     Args:
         ttl_s: for how long an answer holds; 0 for not at all.
         clock: of the times.
-        most: of the answers that are kept; the oldest go first.
+        name: of the cache in metrics.
+        most_bytes: of the answers that are kept with their questions.
     """
 
     def __init__(
-        self, ttl_s: Callable[[V], float], clock: Clock, most: int = _MAX_REMEMBERED
+        self,
+        ttl_s: Callable[[V], float],
+        clock: Clock,
+        name: str = "reviews",
+        most_bytes: int = _MAX_BYTES,
     ) -> None:
         self.counts = CacheCounts()
         self._ttl_s = ttl_s
         self._clock = clock
-        self._most = most
-        self._answers: OrderedDict[K, _Held[V]] = OrderedDict()
+        self._answers: ByteCache[K, _Held[V]] = ByteCache(
+            name, most_bytes, most_entry_bytes=_MAX_KEY_BYTES
+        )
         self._asking: dict[K, asyncio.Lock] = {}
         self._renewing: dict[K, asyncio.Task[None]] = {}
         self._at_once = asyncio.Semaphore(_MAX_AT_ONCE)
@@ -204,10 +215,8 @@ class Remembered(Generic[K, V]):
             share = _RENEW_FROM + (_RENEW_TO - _RENEW_FROM) * (hash(key) % 1024) / 1024
             renew_ms = now_ms + round(seconds * 1000 * share)
         if seconds > 0:
-            self._answers[key] = _Held(answer, renew_ms, until_ms)
-            self._answers.move_to_end(key)
-        while len(self._answers) > self._most:
-            self._answers.popitem(last=False)
+            held = _Held(answer, renew_ms, until_ms)
+            self._answers.put(key, held, deep_bytes(key) + deep_bytes(held))
 
     def _known(self, key: K) -> V | GpuscaleError | None:
         held = self._answers.get(key)
@@ -225,7 +234,9 @@ class TokenReviewer:
 
     def __init__(self, client: ApiClient, clock: Clock, ttl_s: float = 10.0) -> None:
         self._client = client
-        self._cache: Remembered[bytes, User | Decision] = Remembered(lambda _: ttl_s, clock)
+        self._cache: Remembered[bytes, User | Decision] = Remembered(
+            lambda _: ttl_s, clock, "token reviews"
+        )
 
     @property
     def counts(self) -> CacheCounts:
@@ -289,18 +300,27 @@ class AccessReviewer:
         denied_ttl_s: float = 10.0,
     ) -> None:
         self._client = client
-        self._cache: Remembered[tuple[User, Attributes], Decision] = Remembered(
-            lambda decision: allowed_ttl_s if decision.allowed else denied_ttl_s, clock
+
+        def ttl_s(decision: Decision) -> float:
+            return allowed_ttl_s if decision.allowed else denied_ttl_s
+
+        self._known: Remembered[tuple[User, Attributes], Decision] = Remembered(
+            ttl_s, clock, "access reviews"
+        )
+        self._strangers: Remembered[tuple[User, Attributes], Decision] = Remembered(
+            ttl_s, clock, "access reviews of strangers", _MAX_STRANGERS_BYTES
         )
 
     @property
     def counts(self) -> CacheCounts:
         """Return how often no question was needed."""
-        return self._cache.counts
+        known, strangers = self._known.counts, self._strangers.counts
+        return CacheCounts(known.hits + strangers.hits, known.misses + strangers.misses)
 
     async def close(self) -> None:
         """End what is still asked."""
-        await self._cache.close()
+        await self._known.close()
+        await self._strangers.close()
 
     async def review(self, user: User, attributes: Attributes) -> Decision:
         """Return whether the user may do it.
@@ -309,7 +329,8 @@ class AccessReviewer:
             GpuscaleError: the API server can't tell.
         """
         key = (user, attributes)
-        return await self._cache.get(key, lambda: self._review(user, attributes))
+        cache = self._strangers if UNAUTHENTICATED in user.groups else self._known
+        return await cache.get(key, lambda: self._review(user, attributes))
 
     async def _review(self, user: User, attributes: Attributes) -> Decision:
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -8,6 +8,7 @@ times, and objects of versions that no model knows yet.
 import asyncio
 import base64
 import json
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +37,20 @@ _SERVER_ERROR = 500
 _READY_S = 10.0
 _CA_FILE = "certificate-authority"
 _CHUNK_BYTES = 65_536
+_NOTICE_DEAD_PEERS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (
+            ("TCP_KEEPIDLE", 15),
+            ("TCP_KEEPINTVL", 5),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", 30_000),
+        )
+        if hasattr(socket, name)
+    ),
+)
+"""Half a minute after the other side has gone without a word, a watch ends."""
 OUTSIDE_FAULTS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
 
 
@@ -224,6 +239,9 @@ def _make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
             auth = user_auth(user)
         client = httpx2.AsyncClient(
             base_url=config.cluster.server,
+            transport=httpx2.AsyncHTTPTransport(
+                verify=tls, trust_env=False, socket_options=_NOTICE_DEAD_PEERS
+            ),
             verify=tls,
             auth=auth,
             timeout=httpx2.Timeout(timeout_s),

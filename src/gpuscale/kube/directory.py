@@ -24,6 +24,10 @@ _MAX_REMEMBERED = 512
 """Answers for a namespace that are kept until an object of it comes, goes or changes its labels."""
 
 
+_LATEST_TRY_S = 2.0
+"""How long a question waits, in the machine's seconds, for a copy that is too old to be kept up again."""
+
+
 class ObjectsUnavailableError(UnavailableError):
     """It is not known which objects there are."""
 
@@ -62,6 +66,8 @@ class CopyState:
     collection: Collection
     objects: int
     state: ReflectorState
+    is_withheld: bool = False
+    """Whether nothing is answered from it: it was never listed, or is too old."""
 
 
 class ObjectCopies:
@@ -73,6 +79,8 @@ class ObjectCopies:
         clock: of the waits.
         first_list_wait_s: how long the first to ask for a resource waits for its list, in the machine's
             seconds.
+        max_age_s: how long a copy counts after the API server last said something of it, in the machine's
+            seconds.
     """
 
     def __init__(
@@ -81,11 +89,13 @@ class ObjectCopies:
         settings: KubeSettings,
         clock: Clock,
         first_list_wait_s: float = 10.0,
+        max_age_s: float = float("inf"),
     ) -> None:
         self._connection = connection
         self._settings = settings
         self._clock = clock
         self._first_list_wait_s = first_list_wait_s
+        self._max_age_s = max_age_s
         self._copies: dict[Collection, _Copy] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -105,10 +115,16 @@ class ObjectCopies:
             ObjectsUnavailableError: it is not there after the wait, or can't be had.
         """
         copy = self._copies.get(collection) or self._begin(collection)
-        if copy.reflector.state.listed:
+        if copy.is_current:
             return
+        wait_s = self._first_list_wait_s
+        if copy.reflector.state.listed:
+            # Whoever asks comes through the API server, which may be back.
+            wait_s = min(wait_s, _LATEST_TRY_S)
+            if copy.reflector.hurry():
+                copy.tried.clear()
         try:
-            async with asyncio.timeout(self._first_list_wait_s):
+            async with asyncio.timeout(wait_s):
                 await copy.tried.wait()
         except TimeoutError:
             pass
@@ -137,7 +153,9 @@ class ObjectCopies:
     def states(self) -> tuple[CopyState, ...]:
         """Return how each copy does, sorted by resource."""
         found = (
-            CopyState(collection, len(copy.reflector.items), copy.reflector.state)
+            CopyState(
+                collection, len(copy.reflector.items), copy.reflector.state, not copy.is_current
+            )
             for collection, copy in self._copies.items()
         )
         return tuple(sorted(found, key=lambda each: str(each.collection)))
@@ -154,7 +172,7 @@ class ObjectCopies:
             raise ObjectsUnavailableError(
                 f"{collection} are not watched: the server is not running"
             )
-        copy = _Copy(self._connection, self._settings, collection, self._clock)
+        copy = _Copy(self._connection, self._settings, collection, self._clock, self._max_age_s)
         self._copies[collection] = copy
         self._group.create_task(copy.reflector.run(), name=f"watch {collection}")
         return copy
@@ -169,10 +187,12 @@ class _Copy:
         settings: KubeSettings,
         collection: Collection,
         clock: Clock,
+        max_age_s: float,
     ) -> None:
         self.collection = collection
+        self._max_age_s = max_age_s
         self.tried = asyncio.Event()
-        """Set once the first list came, or failed."""
+        """Set once the list, or the latest try to keep it up, came or failed."""
         self.reflector: Reflector[ObjectRecord] = Reflector(
             connection,
             settings,
@@ -189,12 +209,26 @@ class _Copy:
         self._touched: set[str] = set()
         """Namespaces in which an object came, went or changed its labels since they were indexed."""
 
+    @property
+    def is_current(self) -> bool:
+        """Return whether there is a list, and it is kept up or was until a moment ago."""
+        state = self.reflector.state
+        return state.listed and state.age_s() <= self._max_age_s
+
     def check(self) -> None:
-        """Raise where there was no list yet; a copy that is no longer kept up still counts."""
+        """Raise where there was no list yet, or where too long nothing was heard of it.
+
+        A pod that came or went since would count for the wrong one: absent is better than stale.
+        """
         state = self.reflector.state
         if not state.listed:
             reason = state.error or "the API server has not listed them yet"
             raise ObjectsUnavailableError(f"{self.collection} are not known: {reason}")
+        if not self.is_current:
+            reason = state.error or "the API server is silent"
+            raise ObjectsUnavailableError(
+                f"{self.collection} have not been kept up for {state.age_s():.0f} s: {reason}"
+            )
 
     def names(self, namespace: str, selector: Selector) -> tuple[str, ...]:
         """Return the names of the selected objects, sorted."""

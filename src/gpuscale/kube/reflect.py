@@ -7,13 +7,17 @@ While the server is away the last copy stays, with the reason and since when.
 Source: kubernetes API concepts, "Efficient detection of changes"; client-go tools/cache (reflector.go).
 """
 
+import asyncio
 import logging
+import random
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.memory import give_memory_back
 from gpuscale.kube.connection import JsonObject, KubeConnection
 from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
@@ -21,6 +25,8 @@ from gpuscale.kube.settings import KubeSettings
 
 _log = logging.getLogger(__name__)
 _GONE = 410
+_MANY_PAGES = 4
+"""Of one list; what reading them took is worth giving back."""
 Item = TypeVar("Item")
 
 
@@ -34,6 +40,12 @@ class ReflectorState:
     """Why the copy is not kept up now."""
     since_ms: int | None = None
     """Since when it is not; None while it is."""
+    proven_s: float | None = None
+    """When the API server last said something of it, by the machine's monotonic clock; None is never."""
+
+    def age_s(self) -> float:
+        """Return for how long nothing has been heard; infinite where nothing ever was."""
+        return float("inf") if self.proven_s is None else time.monotonic() - self.proven_s
 
 
 class Reflector(Generic[Item]):
@@ -72,6 +84,8 @@ class Reflector(Generic[Item]):
         self._items: dict[str, Item] = {}
         self._version: str | None = None
         self._state = ReflectorState()
+        self._hurried = asyncio.Event()
+        self._tried_s = float("-inf")
 
     @property
     def items(self) -> Mapping[str, Item]:
@@ -94,8 +108,35 @@ class Reflector(Generic[Item]):
             if not failed and not is_hasty:
                 wait_s = self._settings.retry_s
                 continue
-            await self._clock.sleep(wait_s)
+            # Not all at the same moment: what ended one watch has often ended all.
+            await self._pause(wait_s * random.uniform(0.5, 1.0))  # noqa: S311
             wait_s = min(2 * wait_s, self._settings.max_retry_s)
+
+    def hurry(self) -> bool:
+        """Try again now rather than after the wait; return whether it does.
+
+        It does not while a try is under way, or within `retry_s` of the latest.
+        """
+        if time.monotonic() - self._tried_s < self._settings.retry_s or self._hurried.is_set():
+            return False
+        self._hurried.set()
+        return True
+
+    async def _pause(self, wait_s: float) -> None:
+        """Return after a wait, or as soon as somebody is in a hurry."""
+        self._tried_s = time.monotonic()
+        self._hurried.clear()
+        waiting = {
+            asyncio.ensure_future(self._clock.sleep(wait_s)),
+            asyncio.ensure_future(self._hurried.wait()),
+        }
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            self._hurried.set()
 
     async def _follow_once(self) -> bool:
         """List if need be and watch until the server ends it; return whether something failed."""
@@ -115,12 +156,15 @@ class Reflector(Generic[Item]):
     async def _list(self) -> None:
         found: dict[str, Item] = {}
         page: str | None = None
-        version = ""
+        version, pages = "", 0
         while page != "":
             body = await self._connection.get(self._path, self._page_params(page))
             version, page = _text(body, "resourceVersion"), _text(body, "continue")
             for each in _items(body):
                 self._put(found, each)
+            pages += 1
+        if pages >= _MANY_PAGES:
+            give_memory_back()
         self._items = found
         self._version = version
         self._confirm()
@@ -140,6 +184,8 @@ class Reflector(Generic[Item]):
             self._confirm()
             async for event in events:
                 self._apply(event)
+        # It ended in order, so that up to now nothing was missed.
+        self._confirm()
 
     def _apply(self, event: JsonObject) -> None:
         kind, body = event.get("type"), event.get("object")
@@ -168,7 +214,7 @@ class Reflector(Generic[Item]):
 
     def _confirm(self) -> None:
         was_away = self._state.error is not None
-        self._state = ReflectorState(listed=True)
+        self._state = ReflectorState(listed=True, proven_s=time.monotonic())
         if was_away:
             _log.info("%s is followed again", self._path)
             self._changed()
@@ -178,7 +224,7 @@ class Reflector(Generic[Item]):
             _log.warning("%s is not followed: %s", self._path, error)
         before = self._state
         since_ms = self._clock.now_ms() if before.since_ms is None else before.since_ms
-        self._state = ReflectorState(before.listed, error, since_ms)
+        self._state = ReflectorState(before.listed, error, since_ms, before.proven_s)
         self._changed()
 
 

@@ -120,6 +120,11 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         ("empty-group", _W, "`as` names a group that `matches` has not, as in `$1_rate`."),
         ("no-query", _E, "A rule without `metricsQuery`: listed, and never answered."),
         ("query-not-promql", _W, "A query that does not look like PromQL once it is filled in."),
+        (
+            "unquoted-name",
+            _W,
+            "A value of `.LabelValuesByName` outside of quotes: requests write PromQL.",
+        ),
         ("second-label", _W, "Two labels for one resource; queries ask for the first."),
         ("no-namespace-label", _E, "A rule for objects in namespaces that maps no label to them."),
         ("no-group-by", _E, "A query whose rows don't carry the label of the object."),
@@ -129,6 +134,11 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         ("counter-without-rate", _W, "A counter as it is, which only ever grows."),
         ("short-rate-window", _N, "A range that may hold fewer than two samples."),
         ("sum-of-percentages", _W, "A sum over several GPUs of what is a percentage or a ratio."),
+        (
+            "nan-without-traffic",
+            _N,
+            "A quantile of a histogram: NaN, and so absent, without traffic.",
+        ),
         ("unknown-gpu-series", _W, "A name that looks like a GPU metric's and is none."),
         ("recorded-gpu-series", _N, "A GPU series that only a recording rule can make."),
         # Autoscalers and rules together

@@ -262,6 +262,13 @@ def divides_vectors(node: Node) -> bool:
     return any(divides_vectors(child) for child in _children(node))
 
 
+def calls(node: Node, function: str) -> bool:
+    """Return whether a function is called somewhere in an expression."""
+    if isinstance(node, tree.Call) and node.function == function:
+        return True
+    return any(calls(child, function) for child in _children(node))
+
+
 def _children(node: Node) -> Iterator[Node]:
     for field in fields(node):
         value = getattr(node, field.name)

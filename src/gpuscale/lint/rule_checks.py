@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from gpuscale.core.gotemplate import TemplateError
+from gpuscale.core.gotemplate.render import Data
 from gpuscale.lint.findings import CHECKS, Finding, Place
 from gpuscale.lint.inputs import Inputs
-from gpuscale.lint.promql_facts import carries, contradiction, summed_share
+from gpuscale.lint.promql_facts import calls, carries, contradiction, summed_share
 from gpuscale.lint.query_checks import query_findings
 from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.lint.series_facts import closest_series, is_unknown_gpu_name, recorded_from
@@ -21,12 +24,16 @@ from gpuscale.objects.selectors import Selector
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.tree import Node
 from gpuscale.sources.backwards import api_names, maps, named_series
-from gpuscale.sources.resources import NAMESPACES, PODS, ResourceType
+from gpuscale.sources.resource_labels import NoLabelError
+from gpuscale.sources.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
 from gpuscale.sources.rules import Rule
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = "some_series"
 """Stands for the name of a series that the rule leaves open."""
+_NAME = "some_object"
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
+"""A string of PromQL."""
 _NAMESPACE = "default"
 GROUPED = "by (<<.GroupBy>>)"
 """What a query has to end with for its rows to belong to objects."""
@@ -42,6 +49,7 @@ def rule_findings(inputs: Inputs) -> Iterator[Finding]:
         yield from _grouping_findings(placed)
         yield from _name_findings(placed, inputs.recorded)
         yield from _query_findings(placed)
+        yield from _unquoted_findings(placed)
     yield from _shadowed(inputs.rules, external=False)
     yield from _shadowed(inputs.external_rules, external=True)
 
@@ -232,6 +240,16 @@ def _query_findings(placed: PlacedRule) -> Iterator[Finding]:
         node = _filled(rule, series)
         if node is not None:
             yield from query_findings(node, place, placed.text("metricsQuery"))
+            if not rule.nan_is_zero and calls(node, "histogram_quantile"):
+                yield Finding(
+                    CHECKS["nan-without-traffic"],
+                    place,
+                    "Without traffic the quantile is NaN, which is no value here: the HPA keeps its "
+                    "replicas. prometheus-adapter answers 0, and the HPA scales in.",
+                    placed.text("metricsQuery"),
+                    "Say `nan: zero` in the rule where it should scale in; prometheus-adapter does not "
+                    "know the key.",
+                )
 
 
 def _filled(rule: Rule, series: str) -> Node | None:
@@ -239,6 +257,34 @@ def _filled(rule: Rule, series: str) -> Node | None:
         return external_node(rule, series, _NAMESPACE, Selector())
     asked = next((each for each in mapped_resources(rule) if each != NAMESPACES), PODS)
     return custom_node(rule, series, asked, _NAMESPACE, Selector())
+
+
+def _unquoted_findings(placed: PlacedRule) -> Iterator[Finding]:
+    """Return that a template puts what a request says into the query itself, beside its strings."""
+    labels = []
+    for resource in KUBERNETES.types:
+        with suppress(NoLabelError):
+            labels.append(placed.rule.labels.label_for(resource))
+    data: Data = {
+        "Series": _PLACEHOLDER,
+        "LabelMatchers": "",
+        "LabelValuesByName": dict.fromkeys(labels, _NAME),
+        "GroupBy": "",
+        "GroupBySlice": (),
+    }
+    try:
+        text = placed.rule.metrics_query.render(data)
+    except TemplateError:
+        return
+    if _NAME in _STRING.sub("", text):
+        yield Finding(
+            CHECKS["unquoted-name"],
+            placed.place("metricsQuery"),
+            "The query takes a value of .LabelValuesByName outside of quotes, where it is PromQL: "
+            "with the name of an object or of a namespace, a request writes a part of the query.",
+            _query_evidence(placed),
+            "Use <<.LabelMatchers>>, or put the value into double quotes.",
+        )
 
 
 def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[Finding]:

@@ -12,11 +12,14 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from aiohttp import web
 
+from gpuscale.collector.metrics import store_families
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
+from gpuscale.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.local.addresses import openable_hosts, own_host, port_holder, url_host
 from gpuscale.local.agents import NodeAgents
@@ -24,7 +27,7 @@ from gpuscale.local.autoscaling import LiveHpas
 from gpuscale.local.guard import only_host
 from gpuscale.local.pacing import every
 from gpuscale.local.present import Present
-from gpuscale.local.recording import rule_recorder
+from gpuscale.local.prometheus_view import live_view
 from gpuscale.local.scraping import Scraper
 from gpuscale.local.view import LiveView
 from gpuscale.metricsapi.app import add_routes as add_metrics_api
@@ -45,7 +48,12 @@ from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.metrics_client import MetricsClient
 from gpuscale.sources.query_pool import QueryPool
+from gpuscale.sources.remote_write.sender import RemoteWriter
+from gpuscale.sources.remote_write.settings import Endpoint
 from gpuscale.sources.resources import KUBERNETES
+from gpuscale.sources.ruler.files import PrometheusRuleFiles
+from gpuscale.sources.ruler.report import ruler_families
+from gpuscale.sources.ruler.ruler import Ruler
 from gpuscale.views.live import add_routes as add_page
 
 _PUMP_S = 0.05
@@ -65,6 +73,10 @@ class LiveOptions:
     """0 takes any free port."""
     speed: float
     """Seconds of scenario time per second."""
+    prometheus_rules: tuple[Path, ...] = ()
+    """Rule files, and folders with such files, beside the scenario's own."""
+    remote_write: tuple[Endpoint, ...] = ()
+    """Who gets a copy of all samples."""
 
 
 class PortTakenError(UnavailableError):
@@ -96,7 +108,22 @@ class LiveLoop:
         self._controller = HpaController(self._world)
         self._store = SeriesStore()
         pool = QueryPool()
-        self._rules = rule_recorder(setup.recording, self._store, pool)
+        self._rule_files = PrometheusRuleFiles(
+            options.prometheus_rules, beside=self._world.prometheus_rules
+        )
+        self._ruler = Ruler(
+            self._rule_files.groups,
+            self._store,
+            pool,
+            self._clock,
+            setup.pipeline.rule_interval,
+        )
+        self._axis = TimeAxis(self._world.start_ms, options.speed)
+        self._writers = tuple(
+            # By the machine's time, as a client of the Prometheus API sees them.
+            RemoteWriter(self._store, endpoint, self._clock, self._axis.to_caller_ms)
+            for endpoint in options.remote_write
+        )
         self._recorder = Recorder()
         self._agents = NodeAgents(self._present, self._clock, options.host)
         self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
@@ -158,6 +185,7 @@ class LiveLoop:
                 await self._run_tasks(session, client, stop)
         finally:
             await self._agents.stop()
+            await asyncio.gather(*(writer.close() for writer in self._writers))
             await runner.cleanup()
 
     async def _run_tasks(
@@ -167,12 +195,16 @@ class LiveLoop:
         pipeline = self._setup.pipeline
         paces: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
             ("scraper", pipeline.scrape_interval, lambda: self._scraper.scrape_all(session)),
-            ("rules", pipeline.rule_interval, self._record_rules),
+            ("rules", pipeline.rule_interval, self._evaluate_rules),
             ("discovery", pipeline.relist_interval, self._provider.relist),
             ("hpa", pipeline.hpa_sync_period, hpas.sync_all),
         ]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._pump(), name="engine")]
+            tasks = [
+                group.create_task(self._pump(), name="engine"),
+                group.create_task(self._ruler.follow_files(self._rule_files), name="rule files"),
+                *(group.create_task(each.run(), name="remote write") for each in self._writers),
+            ]
             await self._look_once(session)
             tasks += [
                 group.create_task(
@@ -189,14 +221,21 @@ class LiveLoop:
         """Let every hop look once as it starts, before it falls into its own pace."""
         await self._clock.sleep(_FIRST_LOOK_S)
         await self._scraper.scrape_all(session)
-        await self._record_rules()
+        await self._evaluate_rules()
         await self._provider.relist()
 
     async def _serve(self) -> web.AppRunner:
         app = web.Application(middlewares=[only_host(self._options.host)])
         add_page(app, self.view)
-        axis = TimeAxis(self._world.start_ms, self._options.speed)
-        add_prometheus_api(app, self._store, self._clock, axis)
+        view = live_view(
+            self._store,
+            self._ruler,
+            self._rule_files,
+            self._setup.pipeline,
+            self._options.speed,
+        )
+        add_prometheus_api(app, self._store, self._clock, self._axis, view=view)
+        app.router.add_get("/metrics", self._metrics)
         add_metrics_api(app, self._provider)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
@@ -215,6 +254,11 @@ class LiveLoop:
             raise UnavailableError(f"can't listen on {where}: {reason or error}") from error
         self.port = int(runner.addresses[0][1])
         return runner
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        families = (*store_families(self._store), *ruler_families(self._ruler, self._rule_files))
+        text = render_text(family for family in families if family.samples)
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _pump(self) -> None:
         """Keep the world, the agents and the record up with the clock."""
@@ -239,6 +283,5 @@ class LiveLoop:
             self._world.seconds(now_ms), row(self._world, self._controller.figures(), values)
         )
 
-    async def _record_rules(self) -> None:
-        if self._rules is not None:
-            await self._rules.record(self._clock.now_ms())
+    async def _evaluate_rules(self) -> None:
+        await self._ruler.evaluate(self._clock.now_ms())

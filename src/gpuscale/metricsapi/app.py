@@ -9,7 +9,7 @@ Source: custom-metrics-apiserver v1.30.0; k8s.io/apiserver v0.30.0 (responsewrit
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from aiohttp import web
@@ -62,6 +62,13 @@ _JSON = "application/json"
 
 Answered = Callable[[Answer], None]
 """Told of an answer that holds values."""
+SeesReasons = Callable[[web.Request], Awaitable[bool]]
+"""Returns whether a client may see why a health check failed."""
+
+
+async def everybody(_: web.Request) -> bool:
+    """Let every client see reasons."""
+    return True
 
 
 def add_routes(
@@ -70,6 +77,7 @@ def add_routes(
     checks: Checks = lambda _: (),
     answered: Answered = lambda _: None,
     usage: UsageProvider | None = None,
+    sees_reasons: SeesReasons = everybody,
 ) -> None:
     """Serve the provider's metrics on `app`; whoever owns the app sees to `provider.run`.
 
@@ -79,8 +87,9 @@ def add_routes(
         checks: of the health paths, beside those of the provider.
         answered: told of every answer that holds values.
         usage: answers for `metrics.k8s.io`; None does not serve it.
+        sees_reasons: of failed checks.
     """
-    api = _Api(provider, checks, answered, usage)
+    api = _Api(provider, checks, answered, usage, sees_reasons)
     app.router.add_route("*", "/apis", api.handle)
     app.router.add_route("*", "/apis/{path:.*}", api.handle)
     app.router.add_get("/version", api.version)
@@ -122,8 +131,10 @@ class _Api:
         checks: Checks,
         answered: Answered,
         usage: UsageProvider | None,
+        sees_reasons: SeesReasons,
     ) -> None:
         self.provider = provider
+        self._sees_reasons = sees_reasons
         self._usage = None if usage is None else UsageAnswers(usage, answered)
         self._more_checks = checks
         self._answered = answered
@@ -162,12 +173,19 @@ class _Api:
         endpoint = request.path.strip("/")
         excluded = frozenset(request.query.getall("exclude", []))
         verbose = "verbose" in request.query
-        return _text(health(endpoint, self._checks(endpoint), excluded, verbose=verbose))
+        checks = self._checks(endpoint)
+        found = health(endpoint, checks, excluded, verbose=verbose, shows_reasons=False)
+        if found.text != "ok" and await self._sees_reasons(request):
+            found = health(endpoint, checks, excluded, verbose=verbose)
+        return _text(found)
 
     async def one_check(self, request: web.Request) -> web.Response:
         """Answer one check of a health path."""
         _, endpoint, name = request.path.split("/", 2)
-        found = single(self._checks(endpoint), name)
+        checks = self._checks(endpoint)
+        found = single(checks, name, shows_reasons=False)
+        if found is not None and not found.is_well and await self._sees_reasons(request):
+            found = single(checks, name)
         return status_response(request, NO_ROUTE) if found is None else _text(found)
 
     def _checks(self, endpoint: str) -> list[Check]:

@@ -65,6 +65,17 @@ class Authenticator:
             raise UnauthenticatedError("; ".join(faults))
         return NOBODY
 
+    def is_front_proxy(self, certificates: Sequence[crypto.X509]) -> bool:
+        """Return whether a connection that showed these certificates may speak for users."""
+        trusted = self._trust().request_headers
+        if trusted is None or not certificates:
+            return False
+        try:
+            _front_proxy(trusted, certificates)
+        except UntrustedError:
+            return False
+        return True
+
     def _by_certificate(self, credentials: Credentials, faults: list[str]) -> User | None:
         if not credentials.certificates:
             return None
@@ -102,9 +113,7 @@ class Authenticator:
 
 def _proxied(trusted: RequestHeaders, credentials: Credentials) -> User | None:
     """Return whom a front proxy speaks for; None where it names nobody."""
-    subject = _subject(trusted.ca_pem, credentials.certificates)
-    if trusted.allowed_names and subject.common_name not in trusted.allowed_names:
-        raise UntrustedError(f"common name {subject.common_name!r} is not among the allowed")
+    _front_proxy(trusted, credentials.certificates)
     headers = credentials.headers
     name = next((text for text in _values(headers, trusted.username_headers) if text), "")
     if not name:
@@ -112,6 +121,13 @@ def _proxied(trusted: RequestHeaders, credentials: Credentials) -> User | None:
     uid = next((text for text in _values(headers, trusted.uid_headers) if text), "")
     groups = tuple(_values(headers, trusted.group_headers))
     return User(name, groups, uid, _extra(headers, trusted.extra_prefixes))
+
+
+def _front_proxy(trusted: RequestHeaders, certificates: Sequence[crypto.X509]) -> None:
+    """Return if these are a front proxy's certificates, and raise UntrustedError otherwise."""
+    subject = _subject(trusted.ca_pem, certificates)
+    if trusted.allowed_names and subject.common_name not in trusted.allowed_names:
+        raise UntrustedError(f"common name {subject.common_name!r} is not among the allowed")
 
 
 def _extra(

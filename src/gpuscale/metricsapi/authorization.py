@@ -6,17 +6,12 @@ pkg/authorization/authorizerfactory (delegating.go), pkg/endpoints/handlers/resp
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
+from gpuscale.core.byte_cache import MAX_TEXT, ByteCache, deep_bytes
+from gpuscale.core.goquote import go_quote
 from gpuscale.kube.auth import MASTERS, AccessReviewer, Attributes, Decision, User
 from gpuscale.metricsapi.field_selectors import parse_field_selector
-from gpuscale.metricsapi.paths import (
-    REMEMBERED_TEXT,
-    REMEMBERED_TEXTS,
-    NoRouteError,
-    split_path,
-)
-from gpuscale.sources.goquote import go_quote
+from gpuscale.metricsapi.paths import NoRouteError, split_path
 
 _VERBS = {
     "GET": "get",
@@ -29,6 +24,7 @@ _VERBS = {
 _WITHOUT_NAME = {"get": "list", "delete": "deletecollection"}
 _OF_NAMESPACES = {"status", "finalize"}
 """Subresources of a namespace itself."""
+_ATTRIBUTES: ByteCache[tuple[str, str, bool], Attributes] = ByteCache("attributes", 2 * 1024 * 1024)
 _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -74,11 +70,15 @@ def attributes_of(method: str, raw_path: str, path: str, *, watches: bool = Fals
         path: decoded.
         watches: whether it asks for a watch.
     """
-    find = _attributes if len(raw_path) <= REMEMBERED_TEXT else _attributes.__wrapped__
-    return find(method, raw_path, path, watches)
+    key = (method, raw_path, watches)
+    found = _ATTRIBUTES.get(key)
+    if found is None:
+        found = _attributes(method, raw_path, path, watches)
+        if len(raw_path) <= MAX_TEXT:
+            _ATTRIBUTES.put(key, found, deep_bytes(key) + deep_bytes(found))
+    return found
 
 
-@lru_cache(maxsize=REMEMBERED_TEXTS)
 def _attributes(method: str, raw_path: str, path: str, watches: bool) -> Attributes:
     try:
         parts = split_path(raw_path)

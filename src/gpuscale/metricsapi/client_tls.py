@@ -3,24 +3,18 @@
 An aggregated API server shares its port between the API server's front proxy, users with certificates of
 another CA, probes and scrapers. Python's `ssl` can only refuse the handshake of a certificate that it can't
 verify (`CERT_OPTIONAL`) or not ask for one (`CERT_NONE`); it offers no verification callback. pyOpenSSL
-has one. asyncio asks a TLS context for one thing, `wrap_bio`, so that is where pyOpenSSL is put in: the
-connection below has the methods of `ssl.SSLObject` that asyncio calls.
+has one.
 
 Nothing is believed of a certificate here. `chains` judges it, for each request.
 """
 
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any
 
 from OpenSSL import SSL, crypto
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_CHUNK_BYTES = 64 * 1024
 MIN_VERSIONS = {"VersionTLS12": SSL.TLS1_2_VERSION, "VersionTLS13": SSL.TLS1_3_VERSION}
 
 
@@ -67,6 +61,8 @@ def server_context(
     # A resumed session would come without the intermediate certificates of its first handshake.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_options(SSL.OP_NO_TICKET)
+    # An idle connection keeps no room for a record.
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     if by_name is not None:
         context.set_tlsext_servername_callback(_switch(by_name))
     return context
@@ -88,127 +84,6 @@ def _take_any(_connection: Any, _cert: Any, _error: int, _depth: int, _ok: int) 
 
 def _http_1_1(_connection: Any, offered: Sequence[bytes]) -> Any:  # noqa: ANN401 - a mark of pyOpenSSL
     return b"http/1.1" if b"http/1.1" in offered else SSL.NO_OVERLAPPING_PROTOCOLS
-
-
-class ListeningContext(ssl.SSLContext):
-    """The TLS of a listening socket.
-
-    Args:
-        choose: returns the context for a new connection; those that are open keep theirs.
-    """
-
-    def __new__(cls, choose: Callable[[], SSL.Context]) -> Self:
-        """Return a context; what it was made of by `ssl` is not used."""
-        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
-
-    def __init__(self, choose: Callable[[], SSL.Context]) -> None:
-        self._choose = choose
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = True,
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> "ClientConnection":
-        """Return a connection that reads and writes what asyncio moves."""
-        return ClientConnection(SSL.Connection(self._choose(), None), incoming, outgoing)
-
-
-class ClientConnection(ssl.SSLObject):
-    """One client's connection, in the form that asyncio drives."""
-
-    def __init__(
-        self, connection: SSL.Connection, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
-    ) -> None:
-        self._connection = connection
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._presented: tuple[crypto.X509, ...] | None = None
-        connection.set_accept_state()
-
-    def presented(self) -> tuple[crypto.X509, ...]:
-        """Return the certificates that the client showed, its own first; none of them is verified."""
-        if self._presented is None:
-            leaf = self._connection.get_peer_certificate()
-            chain = self._connection.get_peer_cert_chain() or []
-            self._presented = () if leaf is None else (leaf, *chain)
-        return self._presented
-
-    def do_handshake(self) -> None:
-        """Go on with the handshake."""
-        self._do(self._connection.do_handshake)
-
-    def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002, ANN401
-        """Return what the client sent, or how much of it was put into `buffer`; nothing at its end."""
-        try:
-            data = self._do(self._connection.recv, len)
-        except ssl.SSLZeroReturnError:
-            data = b""
-        if buffer is None:
-            return data
-        count = data.__len__()  # the parameter of this name hides the function
-        memoryview(buffer)[:count] = data
-        return count
-
-    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        """Return how much of the data was taken."""
-        return self._do(self._connection.send, bytes(data))
-
-    def unwrap(self) -> None:
-        """Say that no more comes, and wait for the client to say so too."""
-        if not self._do(self._connection.shutdown):
-            raise ssl.SSLWantReadError
-
-    def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: ANN401
-        """Return nothing: a certificate that was not verified is not handed on. See `presented`."""
-        return None if binary_form else {}
-
-    def cipher(self) -> tuple[str, str, int] | None:
-        """Return the suite that was agreed on."""
-        name = self._connection.get_cipher_name()
-        if name is None:
-            return None
-        version = self._connection.get_cipher_version() or ""
-        return name, version, self._connection.get_cipher_bits() or 0
-
-    def compression(self) -> None:
-        """Return nothing: TLS compression is not used."""
-        return
-
-    def selected_alpn_protocol(self) -> str | None:
-        """Return the protocol above TLS."""
-        return self._connection.get_alpn_proto_negotiated().decode() or None
-
-    def _do(self, step: Callable[P, T], *given: P.args, **more: P.kwargs) -> T:
-        """Take a step with what has come in, and hand on what it makes, in the errors of `ssl`."""
-        self._take_in()
-        try:
-            return step(*given, **more)
-        except SSL.WantReadError:
-            raise ssl.SSLWantReadError from None
-        except SSL.ZeroReturnError:
-            raise ssl.SSLZeroReturnError from None
-        except SSL.Error as error:
-            raise ssl.SSLError(_reason(error)) from None
-        finally:
-            self._hand_out()
-
-    def _take_in(self) -> None:
-        data = self._incoming.read()
-        if data:
-            self._connection.bio_write(data)
-        elif self._incoming.eof:
-            self._connection.bio_shutdown()
-
-    def _hand_out(self) -> None:
-        try:
-            count = _CHUNK_BYTES
-            while count == _CHUNK_BYTES:
-                count = self._outgoing.write(self._connection.bio_read(_CHUNK_BYTES))
-        except SSL.Error:
-            return
 
 
 def _reason(error: Exception) -> str:

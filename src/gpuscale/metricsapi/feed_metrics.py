@@ -1,16 +1,9 @@
-"""What the server says of where its values come from: how often a source is asked, and how feeds do."""
-
-from collections import Counter
-from collections.abc import Mapping
+"""What the server says of where its values come from: how often a source is asked, how the collector does."""
 
 from gpuscale.exposition.families import Family
-from gpuscale.metricsapi.own_metrics import Labels, family
+from gpuscale.metricsapi.collector.process import CollectorProcess
+from gpuscale.metricsapi.own_metrics import family
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.sources.feeds.collector import FeedCollector
-from gpuscale.sources.feeds.states import FeedState
-
-_SHOWN = 3
-"""Targets that are named where many have the same trouble."""
 
 
 def value_families(provider: MetricsProvider) -> tuple[Family, ...]:
@@ -36,119 +29,19 @@ def value_families(provider: MetricsProvider) -> tuple[Family, ...]:
     )
 
 
-def feed_families(feeds: FeedCollector) -> tuple[Family, ...]:
-    """Return how each target and the store do."""
-    states = feeds.states()
-    store = feeds.store.stats()
+def collector_families(process: CollectorProcess) -> tuple[Family, ...]:
+    """Return how the collector process does."""
     return (
-        family("feed_up", "gauge", "1 if a target answers.", _by_target(states, "up")),
         family(
-            "feed_series",
+            "collector_up",
             "gauge",
-            "Series that a target has now.",
-            _by_target(states, "series"),
+            "1 if the process that follows the targets answers.",
+            {(): int(process.is_up)},
         ),
         family(
-            "feed_samples_total",
+            "collector_restarts_total",
             "counter",
-            "Samples of a target that were stored.",
-            _by_target(states, "samples"),
-        ),
-        family(
-            "feed_failures_total",
-            "counter",
-            "Connections and scrapes of a target that failed.",
-            _by_target(states, "failures"),
-        ),
-        family(
-            "feed_limit_exceeded_total",
-            "counter",
-            "Scrapes of a target that failed because they brought too much, by limit.",
-            {
-                (*_labels(state), ("limit", limit)): count
-                for state in states
-                for limit, count in state.limited.items()
-            },
-        ),
-        family(
-            "feed_last_sample_timestamp_seconds",
-            "gauge",
-            "When a target's newest samples were measured, in seconds since the epoch.",
-            {
-                _labels(state): state.measured_ms / 1000
-                for state in states
-                if state.measured_ms is not None
-            },
-        ),
-        family("feed_lag_seconds", "gauge", "Time that samples take for each hop.", _lags(states)),
-        family(
-            "feed_watch_up",
-            "gauge",
-            "1 if the list of targets is kept up to date.",
-            {
-                (("resource", name),): int(state.listed and state.error is None)
-                for name, state in feeds.watches().items()
-            },
-        ),
-        family("store_series", "gauge", "Series in the store.", {(): store.series}),
-        family("store_samples", "gauge", "Samples in the store.", {(): store.samples}),
-        family(
-            "store_retention_seconds",
-            "gauge",
-            "How far back samples are kept; less than the setting while the store is full.",
-            {(): store.covered_ms / 1000},
-        ),
-        family(
-            "store_cut_samples_total",
-            "counter",
-            "Samples that were dropped early because the store was full.",
-            {(): store.cut},
-        ),
-        family(
-            "store_refused_samples_total",
-            "counter",
-            "Samples that the store did not take, by reason.",
-            {(("reason", reason),): count for reason, count in store.refused.items()},
+            "Times that the process that follows the targets ended and was started again.",
+            {(): process.restarts},
         ),
     )
-
-
-def feed_remark(feeds: FeedCollector) -> str:
-    """Return in words how feeds do."""
-    states = feeds.states()
-    told = [f"{sum(state.up for state in states)} of {len(states)} targets answer"]
-    errors = {state.instance: state.error for state in states if state.error}
-    told += [f"{instance}: {errors[instance]}" for instance in list(errors)[:_SHOWN]]
-    if len(errors) > _SHOWN:
-        told.append(f"and {len(errors) - _SHOWN} more")
-    covered_ms, retention_ms = feeds.store.stats().covered_ms, feeds.store.retention_ms
-    if covered_ms < retention_ms:
-        told.append(
-            f"the store is full: it covers {covered_ms // 1000} s of {retention_ms // 1000} s"
-        )
-    for name, state in feeds.watches().items():
-        if state.error is not None:
-            told.append(f"{name} are not followed: {state.error}")
-    return "; ".join(told)
-
-
-def _by_target(states: tuple[FeedState, ...], field: str) -> Mapping[Labels, float]:
-    """Return a number of each target; targets of one address are taken together."""
-    found: Counter[Labels] = Counter()
-    for state in states:
-        found[_labels(state)] += int(getattr(state, field))
-    return found
-
-
-def _lags(states: tuple[FeedState, ...]) -> dict[Labels, float]:
-    found: dict[Labels, float] = {}
-    for state in states:
-        hops = (("arrival", state.arrival_lag_s), ("store", state.store_lag_s))
-        for hop, seconds in hops:
-            if seconds is not None:
-                found[(*_labels(state), ("hop", hop))] = seconds
-    return found
-
-
-def _labels(state: FeedState) -> Labels:
-    return (("instance", state.instance), ("kind", state.kind))

@@ -41,7 +41,9 @@ def _list(name: str, help_: str, default: str = "", no_effect: str = "") -> Flag
 
 
 _ONE_PROTOCOL = "only HTTP/1.1 is served"
-_NO_AUDIT = "no audit log is written here; the API server in front of this one writes it"
+_NO_AUDIT = (
+    "the audit log has one form here, see --audit-log-path; the API server in front writes one too"
+)
 _NO_PROFILE = "there are no Go profiles to serve"
 _NO_THROTTLE = "objects come from watches, so that requests cost the API server nothing"
 _PLAIN_LOG = "each message is written at once, and all modules log at one level"
@@ -117,6 +119,24 @@ _STREAMS = (
     Flag("agent-username", "User of basic authentication at the agents.", is_ours=True),
     Flag("agent-password-file", "Password of that user; renewed passwords are used.", is_ours=True),
     Flag("agent-token-file", "Bearer token for the agents; renewed tokens are used.", is_ours=True),
+    Flag(
+        "peers",
+        "Addresses of all replicas that share the agents, as https://gpuscale-0:6443, separated by commas; "
+        "one of them may be this replica's own.",
+        "list",
+        is_ours=True,
+    ),
+    Flag("peers-ca-file", "CAs of the replicas' certificates.", is_ours=True),
+    Flag(
+        "peers-token-file",
+        "Bearer token for the other replicas; renewed tokens are used.",
+        is_ours=True,
+    ),
+    Flag(
+        "peers-server-name",
+        "Name that the replicas' certificates are checked against; the host of the address if empty.",
+        is_ours=True,
+    ),
     Flag("scrape", "URL of something else to scrape.", repeats=True, is_ours=True),
     Flag(
         "scrape-annotated-pods",
@@ -136,7 +156,7 @@ _STREAMS = (
     Flag("scrape-interval", "From one scrape to the next.", "duration", "5s", is_ours=True),
     Flag(
         "scrape-sample-limit",
-        "A scrape of more samples fails; 0 is no limit.",
+        "A scrape of more samples, or a stream of more series, fails; 0 is no limit.",
         "int",
         "100000",
         is_ours=True,
@@ -183,6 +203,20 @@ _STREAMS = (
         "true",
         is_ours=True,
     ),
+    Flag(
+        "serve-prometheus-api",
+        "Serve the Prometheus HTTP API over the series, below /prometheus, to whom RBAC allows these paths.",
+        "bool",
+        "true",
+        is_ours=True,
+    ),
+    Flag(
+        "keep-all-series",
+        "Keep series that no rule can ask for too, for queries of people.",
+        "bool",
+        "false",
+        is_ours=True,
+    ),
     Flag("store-retention", "How long samples are kept.", "duration", "15m", is_ours=True),
     Flag("store-max-series", "Series that are kept at most.", "int", "200000", is_ours=True),
     Flag(
@@ -193,10 +227,85 @@ _STREAMS = (
         is_ours=True,
     ),
     Flag(
+        "store-directory",
+        "Directory that the samples are saved in, so that a restart keeps them; none are if empty.",
+        is_ours=True,
+    ),
+    Flag(
+        "store-directory-size-limit",
+        "Bytes of the files there, such as 512Mi; beyond that, the oldest go.",
+        default="1Gi",
+        is_ours=True,
+    ),
+    Flag(
+        "remote-write-url",
+        "Address that all samples are sent to by Prometheus' remote write.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag(
+        "remote-write-config",
+        "File with remote_write as in Prometheus' configuration, for credentials, relabelling and the like; "
+        "or folder that may have one as remote-write.yaml.",
+        is_ours=True,
+    ),
+    Flag(
+        "remote-write-label",
+        "NAME=VALUE that every series gets on the way there, unless it has a label of that name.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag(
         "stream-resolution",
         "Of agents' streams, the newest value of each such step of time is kept.",
         "duration",
         "1s",
+        is_ours=True,
+    ),
+    Flag(
+        "prometheus-rules",
+        "Prometheus rule file with recording and alerting rules, or folder with such files; read again "
+        "when they change. May be given several times.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag(
+        "evaluation-interval",
+        "How often groups of Prometheus rules without an interval are evaluated.",
+        "duration",
+        "15s",
+        is_ours=True,
+    ),
+    Flag(
+        "alertmanager",
+        "Address of an Alertmanager, such as http://alertmanager:9093, that alerts of Prometheus rules are "
+        "sent to. May be given several times.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag("alertmanager-ca-file", "CAs of the Alertmanagers' certificates.", is_ours=True),
+    Flag(
+        "alertmanager-client-tls-cert-file",
+        "Client certificate to go to the Alertmanagers with.",
+        is_ours=True,
+    ),
+    Flag("alertmanager-client-tls-key-file", "Key of that certificate.", is_ours=True),
+    Flag(
+        "alertmanager-username", "User of basic authentication at the Alertmanagers.", is_ours=True
+    ),
+    Flag(
+        "alertmanager-password-file",
+        "Password of that user; renewed passwords are used.",
+        is_ours=True,
+    ),
+    Flag(
+        "alertmanager-token-file",
+        "Bearer token for the Alertmanagers; renewed tokens are used.",
+        is_ours=True,
+    ),
+    Flag(
+        "external-url",
+        "Address of the Prometheus API as users see it, for links and $externalURL of alerts.",
         is_ours=True,
     ),
 )
@@ -230,8 +339,28 @@ _METRICS = (
         "rules-namespace-labels",
         "Labels of series, one of which teams' rules are bound to their namespace by.",
         "list",
-        "namespace,exported_namespace",
+        "namespace",
         repeats=True,
+        is_ours=True,
+    ),
+    Flag(
+        "rules-namespaces",
+        "Label selector of the namespaces whose ConfigMaps count, such as gpuscale.dev/rules=allowed; "
+        "all if empty.",
+        is_ours=True,
+    ),
+    Flag(
+        "rules-max-per-namespace",
+        "Rules that the ConfigMaps of a namespace may have together.",
+        "int",
+        "200",
+        is_ours=True,
+    ),
+    Flag(
+        "rules-max-range",
+        "How far back the queries of teams' rules may look, with ranges, subqueries and offsets.",
+        "duration",
+        "1h",
         is_ours=True,
     ),
     Flag(
@@ -249,7 +378,7 @@ _METRICS = (
     ),
     Flag(
         "widen-queries",
-        "Ask once for all namespaces and objects where many requests ask the same rule.",
+        "Ask for the objects of several requests in one query, where that gives the same.",
         "bool",
         "true",
         is_ours=True,
@@ -285,6 +414,14 @@ _CLUSTER = (
     Flag(
         "lister-kubeconfig",
         "Kubeconfig to look up objects with, also as --kubeconfig; the pod's service account if empty.",
+    ),
+    Flag(
+        "object-max-age",
+        "How long the list of objects counts after the API server last confirmed it; after that, * is an "
+        "error. 0 is no limit.",
+        "duration",
+        "60s",
+        is_ours=True,
     ),
     Flag(
         "discovery-interval",
@@ -335,6 +472,28 @@ _SERVING = (
         "CERT,KEY or CERT,KEY:NAME,*.DOMAIN: a pair for single names, those of the certificate if none "
         "are given; renewed files are used.",
         repeats=True,
+    ),
+    Flag(
+        "shutdown-delay-duration",
+        "How long HTTPS is still served after SIGTERM, with /readyz failing; a second signal, "
+        "or SIGINT, ends it at once.",
+        "duration",
+        "10s",
+        is_ours=True,
+    ),
+    Flag(
+        "max-connections",
+        "Connections over HTTPS, beside those of front proxies; beyond that, idle ones are closed.",
+        "int",
+        "2500",
+        is_ours=True,
+    ),
+    Flag(
+        "max-connections-per-address",
+        "Of these, from one IP address.",
+        "int",
+        "1000",
+        is_ours=True,
     ),
     _bool("permit-port-sharing", "Listen with SO_REUSEPORT."),
     _bool("permit-address-sharing", "Listen with SO_REUSEADDR."),
@@ -417,6 +576,19 @@ _LOGGING = (
         no_effect=_PLAIN_LOG,
     ),
 )
+_AUDIT = (
+    Flag(
+        "audit-log-path",
+        "File for one JSON line per request, as audit.k8s.io/v1 of the level Metadata; - is standard output.",
+    ),
+    Flag(
+        "audit-log-maxsize",
+        "Megabytes of that file before another one is begun; 0 is 100.",
+        "int",
+        "0",
+    ),
+    Flag("audit-log-maxbackup", "Old files to keep; 0 is 10.", "int", "0"),
+)
 _ACCEPTED = (
     _bool("profiling", "Serve profiles.", "true", _NO_PROFILE),
     _bool("contention-profiling", "Profile locks.", no_effect=_NO_PROFILE),
@@ -430,10 +602,7 @@ _ACCEPTED = (
         Flag(f"audit-{name}", "Audit log.", default=default, no_effect=_NO_AUDIT)
         for name, default in (
             ("policy-file", ""),
-            ("log-path", ""),
             ("log-maxage", "0"),
-            ("log-maxbackup", "0"),
-            ("log-maxsize", "0"),
             ("log-format", "json"),
             ("log-version", "audit.k8s.io/v1"),
             ("log-mode", "blocking"),
@@ -474,6 +643,7 @@ GROUPS = MappingProxyType(
         "Authentication": _AUTHENTICATION,
         "Authorization": _AUTHORIZATION,
         "Logging": _LOGGING,
+        "Audit": _AUDIT,
         "Accepted, without effect": _ACCEPTED,
     }
 )
@@ -496,6 +666,8 @@ COMMON = frozenset(
         "agent",
         "scrape",
         "scrape-interval",
+        "store-directory",
+        "remote-write-url",
         "lister-kubeconfig",
         "secure-port",
         "insecure-loopback-port",

@@ -1,12 +1,13 @@
 """Health paths as Kubernetes' own servers answer them.
 
 Source: k8s.io/apiserver v0.30.0 pkg/server/healthz (healthz.go). Known difference: the reason of a failed
-check is shown; upstream withholds it.
+check is shown to those who may read metrics; upstream withholds it from all.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+_WITHHELD = "reason withheld"
 ENDPOINTS = ("healthz", "livez", "readyz")
 
 
@@ -20,12 +21,11 @@ class Check:
     remark: str = ""
     """What is worth knowing of a part that is well enough."""
 
-    @property
-    def line(self) -> str:
+    def line(self, *, shows_reasons: bool) -> str:
         """Return the check's line in a verbose answer."""
         if self.fault is not None:
-            return f"[-]{self.name} failed: {self.fault}"
-        return f"[+]{self.name} ok" + (f": {self.remark}" if self.remark else "")
+            return f"[-]{self.name} failed: {self.fault if shows_reasons else _WITHHELD}"
+        return f"[+]{self.name} ok" + (f": {self.remark}" if shows_reasons and self.remark else "")
 
 
 Checks = Callable[[str], Sequence[Check]]
@@ -42,20 +42,28 @@ class Health:
 
 
 def health(
-    endpoint: str, checks: Sequence[Check], excluded: frozenset[str], *, verbose: bool
+    endpoint: str,
+    checks: Sequence[Check],
+    excluded: frozenset[str],
+    *,
+    verbose: bool,
+    shows_reasons: bool = True,
 ) -> Health:
-    """Return the answer for these checks; the reasons are always told where one failed."""
+    """Return the answer for these checks: which of them failed, and on `shows_reasons` why."""
     counted = [check for check in checks if check.name not in excluded]
     is_well = all(check.fault is None for check in counted)
     if is_well and not verbose:
         return Health(is_well, "ok")
     end = f"{endpoint} check {'passed' if is_well else 'failed'}"
-    return Health(is_well, "\n".join([*(check.line for check in counted), end, ""]))
+    lines = [check.line(shows_reasons=shows_reasons) for check in counted]
+    return Health(is_well, "\n".join([*lines, end, ""]))
 
 
-def single(checks: Sequence[Check], name: str) -> Health | None:
+def single(checks: Sequence[Check], name: str, *, shows_reasons: bool = True) -> Health | None:
     """Return the answer for one check; None where there is none of that name."""
     for check in checks:
+        if check.name == name and check.fault is None:
+            return Health(is_well=True, text="ok")
         if check.name == name:
-            return Health(check.fault is None, check.fault or "ok")
+            return Health(False, check.fault or "" if shows_reasons else _WITHHELD)
     return None

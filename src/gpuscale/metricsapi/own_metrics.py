@@ -1,24 +1,22 @@
 """What the metrics API server says of itself, as metric families."""
 
-import bisect
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gpuscale import __version__
 from gpuscale.core.clock import Clock
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.histograms import Histogram, Labels, histograms
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.request_metrics import RequestMetrics, group_label
 from gpuscale.metricsapi.rule_file import RuleState
 
-_PREFIX = "gpuscale_metrics_api"
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds in seconds."""
+PREFIX = "gpuscale_metrics_api"
 _MAX_METRICS = 2_000
 """Metrics whose age is shown; those asked for longest ago go first."""
 
-Labels = tuple[tuple[str, str], ...]
 MetricKey = tuple[str, str]
 """API group and metric."""
 
@@ -43,33 +41,12 @@ class SourceLag:
     store_s: float | None = None
 
 
-@dataclass(slots=True)
-class Histogram:
-    """Durations counted by bucket."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS) + 1))
-    total_s: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count a duration."""
-        self.counts[bisect.bisect_left(_BUCKETS, seconds)] += 1
-        self.total_s += seconds
-
-    def samples(self, labels: Labels) -> Iterable[Sample]:
-        """Yield the buckets, cumulative, then sum and count."""
-        below = 0
-        for bound, count in zip((*map(str, _BUCKETS), "+Inf"), self.counts, strict=True):
-            below += count
-            yield Sample((*labels, ("le", bound)), below, "_bucket")
-        yield Sample(labels, self.total_s, "_sum")
-        yield Sample(labels, below, "_count")
-
-
 class ServerMetrics:
     """Counts what the server does."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._as_apiserver = RequestMetrics()
         self._requests: Counter[tuple[str, int]] = Counter()
         self._durations: dict[str, Histogram] = {}
         self._asked: dict[str, Histogram] = {}
@@ -80,8 +57,14 @@ class ServerMetrics:
         self._answered: dict[MetricKey, None] = {}
         """Since they were last taken, in the order of their first answer since."""
 
-    def request(self, group: str, code: int, seconds: float) -> None:
+    def begins(self) -> None:
+        """Count a request that is being answered."""
+        self._as_apiserver.begins()
+
+    def ends(self, method: str, path: str, code: int, seconds: float) -> None:
         """Count a request that was answered."""
+        self._as_apiserver.ends(method, path, code, seconds)
+        group = group_label(path)
         self._requests[group, code] += 1
         self._durations.setdefault(group, Histogram()).add(seconds)
 
@@ -168,6 +151,7 @@ class ServerMetrics:
                 "Questions that the source of values did not answer.",
                 {(("endpoint", endpoint),): n for endpoint, n in self._failed.items()},
             ),
+            *self._as_apiserver.families(),
         )
 
     def _hops(self, key: MetricKey, answer: Answer) -> Iterable[tuple[str, float]]:
@@ -259,20 +243,26 @@ def cache_family(counts: Mapping[str, tuple[int, int]]) -> Family:
     )
 
 
-def object_families(copies: Mapping[str, tuple[int, bool]]) -> tuple[Family, ...]:
-    """Return how many objects are known of each resource, and whether they are kept up."""
+def object_families(copies: Mapping[str, tuple[int, bool, float]]) -> tuple[Family, ...]:
+    """Return how many objects of each resource are known, and how well they are kept up."""
     return (
         family(
             "watched_objects",
             "gauge",
             "Objects that are known, by resource.",
-            {(("resource", name),): count for name, (count, _) in copies.items()},
+            {(("resource", name),): count for name, (count, _, _) in copies.items()},
         ),
         family(
             "watch_up",
             "gauge",
             "1 if the objects of a resource are kept up to date.",
-            {(("resource", name),): int(is_up) for name, (_, is_up) in copies.items()},
+            {(("resource", name),): int(is_up) for name, (_, is_up, _) in copies.items()},
+        ),
+        family(
+            "watch_age_seconds",
+            "gauge",
+            "Time since the API server last said something of the objects of a resource.",
+            {(("resource", name),): age_s for name, (_, _, age_s) in copies.items()},
         ),
     )
 
@@ -288,11 +278,9 @@ Families = Callable[[], tuple[Family, ...]]
 def family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) -> Family:
     """Return a family whose name begins as all of the server's do, its samples sorted by labels."""
     samples = tuple(Sample(labels, value) for labels, value in sorted(values.items()))
-    return Family(f"{_PREFIX}_{name}", type_, help_, samples)
+    return Family(f"{PREFIX}_{name}", type_, help_, samples)
 
 
 def _histograms(name: str, help_: str, label: str, found: Mapping[str, Histogram]) -> Family:
-    samples = tuple(
-        sample for value in sorted(found) for sample in found[value].samples(((label, value),))
-    )
-    return Family(f"{_PREFIX}_{name}", "histogram", help_, samples)
+    by_labels: dict[Labels, Histogram] = {((label, value),): each for value, each in found.items()}
+    return histograms(f"{PREFIX}_{name}", help_, by_labels)

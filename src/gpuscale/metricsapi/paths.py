@@ -6,15 +6,14 @@ pkg/apiserver/endpoints/handlers (get.go).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
+
+from gpuscale.core.byte_cache import remembered
+from gpuscale.objects.names import is_object_name
 
 ALL = "*"
 MAX_PATH = 8 * 1024
 """Characters of a path; names and metric names together have far fewer."""
-REMEMBERED_TEXT = 512
-"""Characters of a path or selector up to which its meaning is remembered: HPAs ask the same all day."""
-REMEMBERED_TEXTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +43,28 @@ class BadPathError(Exception):
     """A path begins like one that is served, and then goes wrong."""
 
 
+@remembered("paths", 2 * 1024 * 1024)
+def is_text(raw: str) -> bool:
+    """Return whether a path or query, with its percent-encoding undone, is UTF-8."""
+    if "%" not in raw and raw.isascii():
+        return True
+    try:
+        unquote_to_bytes(raw.encode()).decode()
+    except UnicodeError:
+        return False
+    return True
+
+
 def split_path(raw_path: str) -> tuple[str, ...]:
     """Return the decoded parts of a path; a slash at its end is passed over.
 
     Raises:
         NoRouteError: a part is empty, or all are too long.
     """
-    split = _split if len(raw_path) <= REMEMBERED_TEXT else _split.__wrapped__
-    return split(raw_path)
-
-
-@lru_cache(maxsize=REMEMBERED_TEXTS)
-def _split(raw_path: str) -> tuple[str, ...]:
+    if len(raw_path) > MAX_PATH:
+        raise NoRouteError
     parts = tuple(unquote(part) for part in raw_path.strip("/").split("/"))
-    if len(raw_path) > MAX_PATH or not all(parts):
+    if not all(parts):
         raise NoRouteError
     return parts
 
@@ -67,17 +74,17 @@ def custom_target(parts: Sequence[str]) -> CustomTarget:
 
     Raises:
         BadPathError: `namespaces/<ns>/<something>` and no more.
-        NoRouteError: anything else that is not served.
+        NoRouteError: anything else that is not served, and names that no object can have.
     """
     match tuple(parts):
         case ("namespaces", namespace, "metrics", metric):
-            return CustomTarget("namespaces", None, namespace, metric)
+            return CustomTarget("namespaces", None, _named(namespace), metric)
         case ("namespaces", namespace, resource, name, metric):
-            return CustomTarget(resource, namespace, name, metric)
+            return CustomTarget(resource, _named(namespace), _named(name), metric)
         case ("namespaces", _, _):
             raise BadPathError("invalid request path")
         case (resource, name, metric):
-            return CustomTarget(resource, None, name, metric)
+            return CustomTarget(resource, None, _named(name), metric)
     raise NoRouteError
 
 
@@ -85,9 +92,16 @@ def external_target(parts: Sequence[str]) -> ExternalTarget:
     """Return what the parts behind `external.metrics.k8s.io/<version>` ask for.
 
     Raises:
-        NoRouteError: not `namespaces/<ns>/<metric>`.
+        NoRouteError: not `namespaces/<ns>/<metric>`, or a name that no namespace can have.
     """
     match tuple(parts):
         case ("namespaces", namespace, metric):
-            return ExternalTarget(namespace, metric)
+            return ExternalTarget(_named(namespace), metric)
     raise NoRouteError
+
+
+def _named(name: str) -> str:
+    """Return a name that goes into a query; another one could be a query of its own."""
+    if name != ALL and not is_object_name(name):
+        raise NoRouteError
+    return name

@@ -108,6 +108,8 @@ class MetricsProvider:
         self.age_limit = AgeLimit(
             None if max_value_age_s is None else round(max_value_age_s * 1000)
         )
+        self.team_faults: Callable[[str], tuple[str, ...]] = lambda _: ()
+        """Returns what is wrong with the rules of a namespace, for whoever asks why."""
         self._plans = Plans()
         self._directory = directory
         self._clock = clock
@@ -212,7 +214,8 @@ class MetricsProvider:
             series,
         )
         at_ms = self._clock.now_ms()
-        value = await _fetched(self.questions.custom(plan, at_ms), plan.promql)
+        answer = await _fetched(self.questions.custom(plan, at_ms), plan.promql)
+        value = plan.scope.entry.rule.read(answer)
         value = self.age_limit.fresh(value, at_ms, CUSTOM_GROUP, target.metric)
         self._log_remarks(plan, value)
         if target.name == ALL:
@@ -230,7 +233,8 @@ class MetricsProvider:
         plan = plan_external(self.catalogue, target.namespace, target.metric, series)
         at_ms = self._clock.now_ms()
         answer = await _fetched(self.questions.query(plan.promql, at_ms), plan.promql)
-        value = self.age_limit.fresh(answer.value, at_ms, EXTERNAL_GROUP, target.metric)
+        value = plan.rule.read(answer.value)
+        value = self.age_limit.fresh(value, at_ms, EXTERNAL_GROUP, target.metric)
         return plan.answer(value, answer.asked_ms)
 
     async def ask(self, promql: str, at_ms: int) -> Value:
@@ -256,6 +260,7 @@ class MetricsProvider:
             self._relist_interval_s,
             self._max_age_ms,
             self.age_limit.limit_ms,
+            self.team_faults,
         )
 
     async def _names(self, target: CustomTarget, objects: Selector) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 """What several kinds of request have in common: parameters, and the ways they can be wrong."""
 
-from functools import lru_cache
-
 from aiohttp import web
 
-from gpuscale.metricsapi.paths import REMEMBERED_TEXT, REMEMBERED_TEXTS
+from gpuscale.core.byte_cache import remembered
 from gpuscale.metricsapi.statuses import Status, bad_request
 from gpuscale.objects.selectors import Selector, parse_selector
 
+MAX_SELECTOR = 6 * 1024
+"""Characters of a label selector. An HPA's has a few dozen; a long one takes time here and at the source."""
 TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 """Go's spellings."""
 
@@ -27,16 +27,16 @@ def selector_of(request: web.Request, parameter: str) -> Selector:
         RequestError: it is none.
     """
     text = request.query.get(parameter, "")
-    parse = _parsed if len(text) <= REMEMBERED_TEXT else parse_selector
+    if len(text) > MAX_SELECTOR:
+        found = f"{parameter}: found {len(text)} characters, expected at most {MAX_SELECTOR}"
+        raise RequestError(bad_request(found))
     try:
-        return parse(text)
+        return _parsed(text)
     except ValueError as error:
         raise RequestError(bad_request(str(error))) from None
 
 
-@lru_cache(maxsize=REMEMBERED_TEXTS)
-def _parsed(text: str) -> Selector:
-    return parse_selector(text)
+_parsed = remembered("selectors", 2 * 1024 * 1024)(parse_selector)
 
 
 def is_watch(request: web.Request) -> bool:

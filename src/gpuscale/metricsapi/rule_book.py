@@ -70,6 +70,10 @@ class RuleBook:
         """Return the state of each ConfigMap."""
         return {} if self._teams is None else self._teams.states
 
+    def faults_in(self, namespace: str) -> tuple[str, ...]:
+        """Return what is wrong with a team's ConfigMaps, for those who may read its metrics."""
+        return () if self._teams is None else self._teams.faults_in(namespace)
+
     @property
     def states(self) -> Mapping[str, RuleState]:
         """Return the state of each file and each ConfigMap."""

@@ -4,18 +4,17 @@ Files of a ConfigMap change by a symbolic link that is turned, so the content is
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.sources.listed_files import ListedFiles, read_text
 from gpuscale.sources.resources import ResourceMapper
 from gpuscale.sources.rules import AdapterConfig, load_rules
 
 _LOG = logging.getLogger(__name__)
-_SUFFIXES = (".yaml", ".yml", ".json")
-"""Of rule files in a folder."""
 _KEPT = "the last good rules stay"
 Content = TypeVar("Content", bound=Hashable)
 
@@ -128,7 +127,7 @@ class RuleFile:
             str(path), lambda text, known: load_rules(text, str(path), known)
         )
         if must_be_good:
-            self._kept.begin(_read(path), mapper, now_ms)
+            self._kept.begin(read_text(path), mapper, now_ms)
         else:
             self.look(mapper, now_ms)
 
@@ -150,7 +149,7 @@ class RuleFile:
             now_ms: for the state.
         """
         try:
-            text = _read(self._path)
+            text = read_text(self._path)
         except ConfigError as error:
             self._kept.lose(str(error))
             return None
@@ -173,14 +172,10 @@ class RuleFiles:
     """
 
     def __init__(self, paths: Sequence[Path], mapper: ResourceMapper, now_ms: int) -> None:
-        self._paths = paths
-        self._folders: dict[Path, tuple[Path, ...]] = {}
-        """The latest list of each folder; kept where the folder can't be read."""
+        self._listed = ListedFiles(paths)
         self._files: dict[Path, RuleFile] = {}
-        self._missed: set[Path] = set()
-        """Left their folder at the latest look, perhaps for the moment of a rename."""
         problems: list[Problem] = []
-        for path in self._listed(problems):
+        for path in self._listed.list(problems):
             try:
                 self._files[path] = RuleFile(path, mapper, now_ms)
             except ConfigError as error:
@@ -202,7 +197,7 @@ class RuleFiles:
         """Return whether there are other rules than before."""
         before = [(path, each.config) for path, each in self._files.items()]
         found: dict[Path, RuleFile] = {}
-        for path in self._listed([]):
+        for path in self._listed.list([]):
             known = self._files.get(path)
             if known is None:
                 known = RuleFile(path, mapper, now_ms, must_be_good=False)
@@ -211,49 +206,3 @@ class RuleFiles:
             found[path] = known
         self._files = found
         return [(path, each.config) for path, each in found.items()] != before
-
-    def _listed(self, problems: list[Problem]) -> list[Path]:
-        found: dict[Path, None] = {}
-        for path in self._paths:
-            if path.is_dir() or path in self._folders:
-                self._list_folder(path, problems)
-                found |= dict.fromkeys(self._folders.get(path, ()))
-            else:
-                found[path] = None
-        return list(found)
-
-    def _list_folder(self, folder: Path, problems: list[Problem]) -> None:
-        try:
-            inside = sorted(folder.iterdir())
-        except OSError as error:
-            problems.append(_unreadable(folder, error))
-            return
-        found = set(_rule_files(inside))
-        if not found:
-            expected = f"rule files, whose names end in {', '.join(_SUFFIXES)}"
-            problems.append(Problem(str(folder), None, None, "none", expected))
-        gone = set(self._folders.get(folder, ())) - found
-        missed = gone - self._missed
-        self._missed = (self._missed - gone - found) | missed
-        self._folders[folder] = tuple(sorted(found | missed))
-
-
-def _rule_files(paths: Iterable[Path]) -> Iterable[Path]:
-    # A mounted ConfigMap has its files twice, once under a name that begins with two dots.
-    return (
-        path
-        for path in paths
-        if path.suffix in _SUFFIXES and not path.name.startswith(".") and path.is_file()
-    )
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(_unreadable(path, error)) from error
-
-
-def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> Problem:
-    reason = getattr(error, "strerror", None) or str(error)
-    return Problem(str(path), None, None, None, f"can't be read: {reason}")

@@ -5,13 +5,11 @@ What nothing expected ends the whole server: a part that is missing unseen would
 
 import asyncio
 import logging
-import os
-import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -21,17 +19,23 @@ from gpuscale.exposition.families import Family
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.kube.api import ApiClient, MetadataClient
 from gpuscale.kube.auth import AccessReviewer, TokenReviewer, TrustConfigMap
-from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.directory import ObjectCopies
+from gpuscale.kube.directory import CopyState, ObjectCopies
+from gpuscale.kube.errors import ApiStatusError
 from gpuscale.kube.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.kube.settings import KubeSettings
-from gpuscale.metricsapi.app import add_routes
+from gpuscale.metricsapi.app import SeesReasons, add_routes, everybody
+from gpuscale.metricsapi.audit import AuditLog
 from gpuscale.metricsapi.authentication import Authenticator
 from gpuscale.metricsapi.authorization import Authorizer
+from gpuscale.metricsapi.cache_metrics import cache_families
 from gpuscale.metricsapi.certificates import names_of_service
-from gpuscale.metricsapi.client_tls import ListeningContext, TlsRules
+from gpuscale.metricsapi.client_tls import TlsRules
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
-from gpuscale.metricsapi.feed_metrics import feed_families, feed_remark, value_families
+from gpuscale.metricsapi.connections.counted_log import CountedLog
+from gpuscale.metricsapi.connections.limits import LOOPBACK_LIMITS
+from gpuscale.metricsapi.connections.metrics import LoopLag, audit_families, connection_families
+from gpuscale.metricsapi.connections.port import Port, shown
+from gpuscale.metricsapi.feed_metrics import collector_families, value_families
 from gpuscale.metricsapi.guard import Guard, Inner, counted, unguarded
 from gpuscale.metricsapi.health import Check
 from gpuscale.metricsapi.hop_lag import HopLag
@@ -58,24 +62,27 @@ from gpuscale.metricsapi.team_rules import TeamRules
 from gpuscale.metricsapi.timed_source import TimedSource
 from gpuscale.metricsapi.trust import TrustSources
 from gpuscale.metricsapi.usage import UsageProvider
-from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.questions import Sharing
 from gpuscale.sources.resources import KUBERNETES, ResourceMapper
 from gpuscale.sources.source import MetricSource
 
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.collector.client import CollectorClient
+    from gpuscale.metricsapi.collector.process import CollectorProcess
+
 _LOG = logging.getLogger(__name__)
 _RULES_LOOK_S = 5.0
+_WATCH_S = 45
+"""After so long the API server ends a watch; one that has not ended ten seconds later is dead."""
+_MAX_RETRY_S = 5.0
 _TRUST_WAIT_S = 10.0
 """How long the start waits for the cluster's trust, in the machine's seconds."""
 _CHEAPLY_RENEWED_FROM = 0.2
-"""Share of the time of freshness; questions to the series in memory cost little."""
-_GOODBYE_S = 10.0
-"""How long requests may take to end when the server stops."""
-_MAX_HEADER = 64 * 1024
-"""Bytes of a request line or header; tokens of some identity providers have more than 8 KiB."""
+"""Share of the time of freshness; questions to the collector cost little."""
+_BUSY_SHARE = 10
+"""Discovery because of new series takes at most one part in so many of the time."""
+_LONGEST_PAUSE_S = 5.0
 Task = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -94,8 +101,8 @@ class MetricsApiServer:
     Args:
         settings: from the command line.
         clock: of all waits and times.
-        drain_s: how long it still answers over HTTPS once it is told to stop, in the machine's seconds,
-            so that those who balance load can see it go.
+        drain_s: how long it still serves HTTPS after the order to stop, in the machine's seconds; None is
+            the settings'.
         source: of the values; None is the Prometheus of the settings.
     """
 
@@ -103,13 +110,19 @@ class MetricsApiServer:
         self,
         settings: MetricsApiSettings,
         clock: Clock | None = None,
-        drain_s: float = 2.0,
+        drain_s: float | None = None,
         source: MetricSource | None = None,
     ) -> None:
         self._settings = settings
         self._source = source
-        self._drain_s = drain_s if settings.serving.secure_port else 0.0
-        self._clock = clock or WallClock()
+        delay_s = settings.serving.shutdown_delay_s if drain_s is None else drain_s
+        self._drain_s = delay_s if settings.serving.secure_port else 0.0
+        self._ports: dict[str, Port] = {}
+        self._malformed = CountedLog("malformed request")
+        self._lag = LoopLag()
+        self._audit_log: AuditLog | None = None
+        self._wall_clock = WallClock()
+        self._clock = clock or self._wall_clock
         self._metrics = ServerMetrics(self._clock)
         self._tasks: list[tuple[str, Task]] = []
         self._stopping = False
@@ -119,15 +132,22 @@ class MetricsApiServer:
         self._trust: TrustSources | None = None
         self._published: TrustConfigMap | None = None
         self._caches: dict[str, TokenReviewer | AccessReviewer] = {}
-        self._feeds: FeedCollector | None = None
+        self._collector: CollectorProcess | None = None
+        self._collector_client: CollectorClient | None = None
         self._sharing = Sharing(settings.freshness_ms, widens=settings.widens_queries)
 
-    async def run(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
+    async def run(
+        self,
+        stop: asyncio.Event,
+        announce: Callable[[str], None],
+        hurry: asyncio.Event | None = None,
+    ) -> None:
         """Serve until `stop` is set.
 
         Args:
             stop: ends it.
             announce: told each address that is listened on.
+            hurry: ends it without a delay.
 
         Raises:
             ConfigError: the rule file is wrong.
@@ -139,28 +159,46 @@ class MetricsApiServer:
         async with AsyncExitStack() as stack:
             await self._prepare(stack)
             try:
-                await self._serve(stop, announce)
+                await self._serve(stop, announce, hurry or asyncio.Event())
             except BaseExceptionGroup as group:
                 known, _ = group.split(GpuscaleError)
                 if known is None:
                     raise
                 raise known.exceptions[0] from None
 
-    async def _serve(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
+    async def _serve(
+        self, stop: asyncio.Event, announce: Callable[[str], None], hurry: asyncio.Event
+    ) -> None:
         """Serve; what answers is needed until the last request is done, connections until that is gone."""
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(task(), name=name) for name, task in self._tasks]
-            listening = AsyncExitStack()
             try:
                 await self._wait_for_trust()
-                await self._listen(listening, announce)
+                await self._listen(announce)
+                running += [
+                    group.create_task(port.lobby.run(), name=f"connections of {name}")
+                    for name, port in self._ports.items()
+                ]
                 await stop.wait()
                 self._stopping = True
-                await asyncio.sleep(self._drain_s)
+                await self._delay(hurry)
             finally:
-                await listening.aclose()
+                in_haste = not self._drain_s or hurry.is_set()
+                for port in self._ports.values():
+                    await port.close(in_haste=in_haste)
                 for task in running:
                     task.cancel()
+
+    async def _delay(self, hurry: asyncio.Event) -> None:
+        """Go on serving for a while, so that those who balance load can see it go."""
+        if not self._drain_s:
+            return
+        _LOG.info("stopping: serving goes on for %g s", self._drain_s)
+        try:
+            async with asyncio.timeout(self._drain_s):
+                await hurry.wait()
+        except TimeoutError:
+            return
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
         """Make all parts, read the rules, and note what has to run."""
@@ -178,11 +216,12 @@ class MetricsApiServer:
             self._clock,
             self._provider.age_limit,
         )
+        self._provider.team_faults = self._rules.faults_in
         stack.push_async_callback(self._provider.close)
         self._tasks.append(("discovery", self._provider.run))
-        if (feeds := self._feeds) is not None:
-            relist = self._provider.relist
-            self._tasks.append(("new series", lambda: feeds.follow_new_series(relist)))
+        self._tasks.append(("event loop's lag", self._lag.run))
+        if (collector := self._collector) is not None:
+            self._tasks.append(("new series", lambda: self._follow_new_series(collector)))
         if interval_s := self._settings.hop_lag_interval_s:
             lag = HopLag(self._provider, timed, self._metrics, self._clock, interval_s)
             self._tasks.append(("hop lag", lag.run))
@@ -205,7 +244,13 @@ class MetricsApiServer:
             client = ApiClient(kube)
             stack.push_async_callback(client.close)
             teams = TeamRules(
-                client, kube, settings.config_maps, settings.namespace_labels, self._clock
+                client,
+                kube,
+                settings.config_maps,
+                settings.namespace_labels,
+                self._clock,
+                settings.namespaces,
+                settings.budget,
             )
             self._tasks.append(("teams' rules", teams.run))
         return RuleBook(
@@ -220,27 +265,50 @@ class MetricsApiServer:
         if self._source is not None:
             return self._source
         if self._settings.feeds is not None:
-            return self._open_feeds(stack, self._settings.feeds, is_clustered=is_clustered)
+            return self._open_collector(stack, self._settings.feeds, is_clustered=is_clustered)
         source = make_source(self._settings.source)
         self._sharing = replace(self._sharing, fits=source.takes)
         stack.push_async_callback(source.close)
         return source
 
-    def _open_feeds(
+    def _open_collector(
         self, stack: AsyncExitStack, feeds: FeedSettings, *, is_clustered: bool
     ) -> MetricSource:
-        kube = None
-        kube_settings = self._kube_settings(self._settings.kubeconfig)
-        if is_clustered:
-            kube = KubeConnection(kube_settings)
-            stack.push_async_callback(kube.close)
-        self._feeds = FeedCollector(feeds, self._clock, kube, kube_settings)
-        self._tasks.append(("feeds", self._feeds.run))
-        source = EmbeddedSource(self._feeds.store, QueryPool())
-        self._sharing = replace(
-            self._sharing, fits=source.takes, renewed_from=_CHEAPLY_RENEWED_FROM
+        # The store and all around it are not imported where there is a Prometheus.
+        from gpuscale.metricsapi.collector.client import CollectorClient
+        from gpuscale.metricsapi.collector.process import CollectorProcess
+        from gpuscale.sources.feeds.collector import agent_access
+        from gpuscale.sources.feeds.messages import CollectorSettings
+        from gpuscale.sources.feeds.needs import wanted_by_rules
+        from gpuscale.sources.feeds.sharing.settings import peer_access
+        from gpuscale.sources.remote_write.sender import endpoint_access
+        from gpuscale.sources.ruler.alertmanager import AlertmanagerSender
+        from gpuscale.sources.ruler.files import PrometheusRuleFiles
+
+        agent_access(feeds)  # a certificate that can't be used is the user's to know now
+        if feeds.peers is not None:
+            peer_access(feeds.peers)
+        for endpoint in feeds.remote_write:
+            endpoint_access(endpoint)
+        ruler = self._settings.ruler
+        PrometheusRuleFiles(ruler.paths)  # as are faults of rules
+        AlertmanagerSender(ruler.alertmanagers)
+        settings = CollectorSettings(
+            feeds,
+            self._wall_clock.origin,
+            self._kube_settings(self._settings.kubeconfig) if is_clustered else None,
+            _LOG.getEffectiveLevel(),
+            wanted_by_rules(self._rules.config),
+            ruler,
         )
-        return source
+        self._collector = CollectorProcess(settings)
+        self._tasks.append(("collector", self._collector.run))
+        self._collector_client = CollectorClient(self._collector)
+        stack.push_async_callback(self._collector_client.close)
+        self._sharing = replace(
+            self._sharing, fits=self._collector_client.takes, renewed_from=_CHEAPLY_RENEWED_FROM
+        )
+        return self._collector_client
 
     async def _connect(self, stack: AsyncExitStack) -> _Cluster | None:
         """Return connections; None without HTTPS and without a cluster, as on a laptop."""
@@ -277,7 +345,10 @@ class MetricsApiServer:
                 max_value_age_s=settings.max_value_age_s,
             )
         self._copies = ObjectCopies(
-            cluster.objects, self._kube_settings(settings.kubeconfig), self._clock
+            cluster.objects,
+            self._kube_settings(settings.kubeconfig),
+            self._clock,
+            max_age_s=settings.max_object_age_s,
         )
         self._tasks.append(("objects", self._copies.run))
         objects = ClusterObjects(self._copies)
@@ -310,7 +381,15 @@ class MetricsApiServer:
             Authenticator(self._trust.trust, tokens),
             Authorizer(access, auth.always_allowed),
             self._metrics,
+            audit_log=self._open_audit_log(),
         )
+
+    def _open_audit_log(self) -> AuditLog | None:
+        if self._settings.audit is None:
+            return None
+        self._audit_log = AuditLog(self._settings.audit)
+        self._tasks.append(("audit log", self._audit_log.run))
+        return self._audit_log
 
     def _make_published(self, cluster: _Cluster) -> TrustConfigMap | None:
         auth = self._settings.auth
@@ -372,29 +451,53 @@ class MetricsApiServer:
             "--authentication-tolerate-lookup-failure to start without it"
         )
 
-    async def _listen(self, stack: AsyncExitStack, announce: Callable[[str], None]) -> None:
+    async def _listen(self, announce: Callable[[str], None]) -> None:
         serving = self._settings.serving
         if self._certificate is not None:
-            tls = ListeningContext(self._certificate.context)
-            where = (serving.host, serving.secure_port)
-            runner = await _runner(stack, self._application(self._guard.check))
-            await _site(runner, *where, tls, serving)
-            announce(f"https://{_shown(serving.host)}:{serving.secure_port}")
+            guard = self._guard
+            port = Port(
+                self._application(guard.check, guard.sees_reasons),
+                serving.limits,
+                self._malformed,
+                self._certificate.context,
+                lambda connection: guard.is_front_proxy(connection.presented()),
+            )
+            self._ports["https"] = port
+            await port.open(
+                serving.host,
+                serving.secure_port,
+                shares_port=serving.shares_port,
+                shares_address=serving.shares_address,
+            )
+            announce(f"https://{shown(serving.host)}:{serving.secure_port}")
         if serving.insecure_loopback_port:
-            runner = await _runner(stack, self._application(unguarded))
-            await _site(runner, "127.0.0.1", serving.insecure_loopback_port, None, serving)
+            port = Port(self._application(unguarded), LOOPBACK_LIMITS, self._malformed)
+            self._ports["loopback"] = port
+            await port.open("127.0.0.1", serving.insecure_loopback_port)
             announce(f"http://127.0.0.1:{serving.insecure_loopback_port}")
 
-    def _application(self, guard: Inner) -> web.Application:
-        app = web.Application(middlewares=[counted(self._metrics, guard)])
-        add_routes(app, self._provider, self._checks, self._metrics.answered, self._usage)
+    def _application(self, guard: Inner, sees_reasons: SeesReasons = everybody) -> web.Application:
+        app = web.Application(middlewares=[counted(self._metrics, guard, lambda: self._stopping)])
+        answered = self._metrics.answered
+        add_routes(app, self._provider, self._checks, answered, self._usage, sees_reasons)
         app.router.add_get("/metrics", self._get_metrics)
+        if self._collector_client is not None and self._settings.serves_prometheus_api:
+            from gpuscale.metricsapi.collector.prometheus_api import PrometheusApi
+
+            PrometheusApi(self._collector_client).add_routes(app)
+        feeds = self._settings.feeds
+        if self._collector_client is not None and feeds is not None and feeds.peers is not None:
+            from gpuscale.metricsapi.collector.peers_api import PeersApi
+
+            PeersApi(self._collector_client, lambda: self._stopping).add_routes(app)
         app.router.add_get("/", _get_index)
         return app
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:
-        text = render_text(self._families())
-        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+        body = render_text(self._families()).encode()
+        if self._collector_client is not None:
+            body += await self._collector_client.metrics()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     def _families(self) -> tuple[Family, ...]:
         counts = {
@@ -402,27 +505,41 @@ class MetricsApiServer:
         }
         states = self._copies.states() if self._copies is not None else ()
         objects = {
-            str(each.collection): (each.objects, each.state.error is None) for each in states
+            str(each.collection): (each.objects, each.state.error is None, each.state.age_s())
+            for each in states
         }
         return with_samples(
             self._metrics.families(),
             discovery_families(self._provider),
             rule_families(self._rules.state, self._rules.states),
             [cache_family(counts)],
+            cache_families(),
             object_families(objects),
+            connection_families(self._ports, self._malformed),
+            self._lag.families(),
+            () if self._audit_log is None else audit_families(self._audit_log),
             value_families(self._provider),
-            () if self._feeds is None else feed_families(self._feeds),
+            () if self._collector is None else collector_families(self._collector),
         )
 
     def _kube_settings(self, path: Path | None) -> KubeSettings:
-        return KubeSettings(node_name="", kubeconfig=path, context=self._settings.context)
+        # A watch begins again, and so proves itself, before what it keeps up is too old.
+        watch_s = min(_WATCH_S, 0.75 * self._settings.max_object_age_s)
+        return KubeSettings(
+            node_name="",
+            kubeconfig=path,
+            context=self._settings.context,
+            watch_s=max(1, round(watch_s)),
+            max_retry_s=_MAX_RETRY_S,
+        )
 
     def _checks(self, endpoint: str) -> Sequence[Check]:
         if endpoint == "livez":
             return ()
         checks = [self._rules_check(), *self._watch_checks()]
-        if self._feeds is not None:
-            checks.append(Check("feeds", remark=feed_remark(self._feeds)))
+        if self._collector is not None:
+            checks.append(Check("feeds", remark=self._collector.remark))
+            checks.append(Check("prometheus-rules", remark=self._collector.rules_remark))
         if self._trust is not None:
             checks.append(_remarked("authentication", self._trust.faults()))
         if self._certificate is not None:
@@ -438,18 +555,28 @@ class MetricsApiServer:
     def _watch_checks(self) -> list[Check]:
         """Return a check for each resource that was asked for; `*` of the others still works."""
         states = self._copies.states() if self._copies is not None else ()
-        return [
-            _remarked(
-                f"watch-{each.collection}", [str(each.state.error) if each.state.error else None]
-            )
-            for each in states
-        ]
+        return [_copy_check(each) for each in states]
+
+    async def _follow_new_series(self, collector: "CollectorProcess") -> None:
+        """Discover soon after series came or went."""
+        loop = asyncio.get_running_loop()
+        seen = collector.generation
+        while True:
+            await collector.changed(seen)
+            seen, began = collector.generation, loop.time()
+            await self._provider.relist()
+            took_s = loop.time() - began
+            await asyncio.sleep(min(_BUSY_SHARE * took_s, _LONGEST_PAUSE_S))
 
     async def _follow_rules(self) -> None:
         while True:
             await self._clock.sleep(_RULES_LOOK_S)
             config = self._rules.look(self._mapper, self._clock.now_ms())
             if config is not None:
+                if self._collector is not None:
+                    from gpuscale.sources.feeds.needs import wanted_by_rules
+
+                    await self._collector.want(wanted_by_rules(config))
                 await self._provider.replace_config(config, self._rules.mapper)
 
     async def _follow_resources(self, client: ApiClient) -> None:
@@ -463,6 +590,20 @@ class MetricsApiServer:
 
 def _remarked(name: str, told: Sequence[str | None]) -> Check:
     return Check(name, remark="; ".join(text for text in told if text))
+
+
+def _copy_check(copy: CopyState) -> Check:
+    """Return how a copy does; another replica may do better where this one is cut off from the API server.
+
+    A right that is missing is missing everywhere, and single objects and external metrics still work.
+    """
+    name, error = f"watch-{copy.collection}", copy.state.error
+    if not copy.is_withheld:
+        return _remarked(name, [str(error) if error else None])
+    reason = f"nothing is answered from it: {error or 'the API server is silent'}"
+    if copy.state.listed and not isinstance(error, ApiStatusError):
+        return Check(name, reason)
+    return Check(name, remark=reason)
 
 
 def _namespace(serving: ServingSettings) -> str:
@@ -481,45 +622,6 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"--ca-bundle-file: can't write {path}: {error.strerror}") from error
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 async def _get_index(_request: web.Request) -> web.Response:
     paths = ["/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz"]
     return web.json_response({"paths": [*paths, "/version"]})
-
-
-async def _runner(stack: AsyncExitStack, app: web.Application) -> web.AppRunner:
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        shutdown_timeout=_GOODBYE_S,
-        max_line_size=_MAX_HEADER,
-        max_field_size=_MAX_HEADER,
-    )
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    return runner
-
-
-async def _site(
-    runner: web.AppRunner,
-    host: str,
-    port: int,
-    tls: ssl.SSLContext | None,
-    serving: ServingSettings,
-) -> None:
-    site = web.TCPSite(
-        runner,
-        host,
-        port,
-        ssl_context=tls,
-        reuse_port=True if serving.shares_port else None,
-        reuse_address=True if serving.shares_address else None,
-    )
-    try:
-        await site.start()
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error
-        raise UnavailableError(f"can't listen on {_shown(host)}:{port}: {reason}") from error

@@ -1,19 +1,35 @@
 """All that a metrics API server is told when it starts, from its flags."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import UsageError
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.metricsapi.audit import AUDIT_BACKUPS, AUDIT_MB, AuditSettings
+from gpuscale.metricsapi.connections.limits import ConnectionLimits
 from gpuscale.metricsapi.flags import FLAGS, Flag
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.series.limits import ScrapeLimits
-from gpuscale.series.streamed import RESOLUTION_MS
+from gpuscale.series.limits import RESOLUTION_MS, ScrapeLimits
 from gpuscale.sources.feeds.annotated_pods import Exporters, exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.feeds.sharing.settings import PeerSettings, peer_url
 from gpuscale.sources.feeds.targets import Target, static_agent, static_scrape
+from gpuscale.sources.remote_write.settings import (
+    LABEL_NAME,
+    Endpoint,
+    endpoint_of_url,
+)
+from gpuscale.sources.rule_budget import DEFAULT_BUDGET, RuleBudget
+from gpuscale.sources.ruler.settings import (
+    INTERVAL_MS,
+    AlertmanagerSettings,
+    RulerSettings,
+    alerts_url,
+)
+from gpuscale.sources.saving.settings import MIB, MIN_BYTES, SavingSettings
 
 _TRUE = {"1", "t", "true"}
 _FALSE = {"0", "f", "false"}
@@ -71,6 +87,10 @@ class ServingSettings:
     """OpenSSL's names."""
     shares_port: bool
     shares_address: bool
+    shutdown_delay_s: float = 0.0
+    """How long HTTPS is served after the order to stop."""
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    """Of connections over HTTPS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +124,10 @@ class RuleSettings:
     """Label selector of teams' ConfigMaps; empty for none."""
     namespace_labels: tuple[str, ...]
     """The labels of series that are trusted to tell teams' namespaces apart."""
+    namespaces: str = ""
+    """Label selector of the namespaces whose ConfigMaps count; empty for all."""
+    budget: RuleBudget = DEFAULT_BUDGET
+    """Of each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +145,25 @@ class MetricsApiSettings:
     source: SourceSettings
     serving: ServingSettings
     auth: AuthSettings
+    audit: AuditSettings | None = None
+    """None writes none."""
     verbosity: int = 0
     prints_preset: bool = False
     """Whether nothing is wanted but the preset's text."""
     feeds: FeedSettings | None = None
     """What fills the store where there is no Prometheus; None where there is one."""
+    serves_prometheus_api: bool = True
+    """Whether the Prometheus HTTP API over that store is served too."""
+    ruler: RulerSettings = field(default_factory=RulerSettings)
+    """Prometheus rules over that store."""
     freshness_ms: int = 0
     """How old an answer of the source may be when it serves another request."""
     widens_queries: bool = True
     """Whether one query may serve many different requests."""
     max_value_age_s: float | None = None
     """None for any age."""
+    max_object_age_s: float = 60.0
+    """How long a copy of the cluster's objects counts after the API server last confirmed it."""
     context: str | None = None
     """Of the kubeconfigs; their current one when None."""
     notes: tuple[str, ...] = ()
@@ -166,9 +198,13 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         feeds=_feeds(flags)
         if flags.choice("source", "prometheus", "streams") == "streams"
         else None,
+        serves_prometheus_api=flags.truth("serve-prometheus-api"),
+        ruler=_ruler(flags),
         freshness_ms=round(flags.seconds("value-freshness") * 1000),
         widens_queries=flags.truth("widen-queries"),
         max_value_age_s=flags.seconds("value-max-age") or None,
+        max_object_age_s=flags.seconds("object-max-age") or float("inf"),
+        audit=_audit(flags),
         verbosity=flags.number("v"),
         prints_preset=flags.truth("print-preset"),
         notes=tuple(
@@ -183,10 +219,17 @@ def _rules(flags: "_Flags") -> RuleSettings:
     paths = tuple(Path(text) for text in flags.every("config"))
     preset = flags.choice("preset", "auto", "on", "off")
     config_maps = flags.text("rules-configmaps")
-    try:
-        parse_selector(config_maps)
-    except ValueError as error:
-        raise UsageError(f"--rules-configmaps: {error}") from error
+    namespaces = flags.text("rules-namespaces")
+    for name, selector in (("rules-configmaps", config_maps), ("rules-namespaces", namespaces)):
+        try:
+            parse_selector(selector)
+        except ValueError as error:
+            raise UsageError(f"--{name}: {error}") from error
+    budget = RuleBudget(
+        rules=flags.number("rules-max-per-namespace") or DEFAULT_BUDGET.rules,
+        longest_range_ms=round(flags.seconds("rules-max-range") * 1000)
+        or DEFAULT_BUDGET.longest_range_ms,
+    )
     nothing_is_served = not paths and preset == "off" and not config_maps
     if nothing_is_served or "" in flags.every("config"):
         raise UsageError("--config: found nothing, expected a rule file")
@@ -195,6 +238,8 @@ def _rules(flags: "_Flags") -> RuleSettings:
         preset == "on" or (preset == "auto" and not paths),
         config_maps,
         flags.items("rules-namespace-labels"),
+        namespaces,
+        budget,
     )
 
 
@@ -263,7 +308,116 @@ def _feeds(flags: "_Flags") -> FeedSettings:
             label_value_chars=flags.number("scrape-label-value-length-limit"),
             body_bytes=flags.number("scrape-body-size-limit"),
         ),
+        keeps_all_series=flags.truth("keep-all-series"),
         resolution_ms=round(flags.seconds("stream-resolution") * 1000) or RESOLUTION_MS,
+        saving=_saving(flags),
+        remote_write=_remote_write(flags),
+        peers=_peers(flags),
+    )
+
+
+def _peers(flags: "_Flags") -> PeerSettings | None:
+    texts = flags.items("peers")
+    if not texts:
+        for name in ("peers-ca-file", "peers-token-file", "peers-server-name"):
+            if flags.text(name):
+                raise UsageError(f"--{name}: found it alone, expected --peers beside it")
+        return None
+    try:
+        urls = tuple(map(peer_url, texts))
+    except UsageError as error:
+        raise UsageError(f"--peers: {error}") from None
+    token_file = flags.path("peers-token-file")
+    if token_file is not None and any(url.startswith("http:") for url in urls):
+        raise UsageError("--peers: found http beside --peers-token-file, expected https")
+    return PeerSettings(
+        urls, flags.path("peers-ca-file"), token_file, flags.text("peers-server-name") or None
+    )
+
+
+def _saving(flags: "_Flags") -> SavingSettings | None:
+    directory = flags.path("store-directory")
+    name = "store-directory-size-limit"
+    text = flags.text(name)
+    try:
+        limit = parse_quantity(text).value()
+    except ValueError:
+        limit = 0
+    if limit < MIN_BYTES:
+        expected = f"bytes such as 512Mi, {MIN_BYTES // MIB}Mi at least"
+        raise UsageError(f"--{name}: found {text!r}, expected {expected}")
+    return None if directory is None else SavingSettings(directory, limit)
+
+
+def _remote_write(flags: "_Flags") -> tuple[Endpoint, ...]:
+    path = flags.path("remote-write-config")
+    endpoints: list[Endpoint] = []
+    if path is not None:
+        from gpuscale.sources.remote_write.file import read_file
+
+        endpoints += read_file(path)
+    for text in flags.every("remote-write-url"):
+        try:
+            endpoints.append(endpoint_of_url(text))
+        except UsageError as error:
+            raise UsageError(f"--remote-write-url: {error}") from None
+    labels = dict(_external_label(text) for text in flags.every("remote-write-label"))
+    if labels and path is None and not endpoints:
+        raise UsageError(
+            "--remote-write-label: found it alone, expected --remote-write-url beside it"
+        )
+    names = [endpoint.name or endpoint.shown_url for endpoint in endpoints]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"--remote-write-url: found {name} twice, expected different addresses, or names for them in "
+                "--remote-write-config"
+            )
+    return tuple(
+        replace(each, external_labels=tuple({**dict(each.external_labels), **labels}.items()))
+        for each in endpoints
+    )
+
+
+def _external_label(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not LABEL_NAME.fullmatch(name) or not value:
+        raise UsageError(f"--remote-write-label: found {text!r}, expected NAME=VALUE")
+    return name, value
+
+
+def _ruler(flags: "_Flags") -> RulerSettings:
+    paths = tuple(Path(text) for text in flags.every("prometheus-rules"))
+    if Path() in paths:
+        raise UsageError("--prometheus-rules: found nothing, expected a rule file or a folder")
+    if paths and flags.text("source") != "streams":
+        raise UsageError(
+            "--prometheus-rules: found it beside --source=prometheus, which evaluates its own rules; "
+            "expected --source=streams"
+        )
+    interval_ms = round(flags.seconds("evaluation-interval") * 1000)
+    urls = tuple(flags.every("alertmanager"))
+    if urls and not paths:
+        raise UsageError(
+            "--alertmanager: found it alone, expected --prometheus-rules beside it, whose alerts are sent"
+        )
+    for url in urls:
+        try:
+            alerts_url(url)
+        except UsageError as error:
+            raise UsageError(f"--alertmanager: {error}") from None
+    alertmanagers = AlertmanagerSettings(
+        urls=urls,
+        username=flags.text("alertmanager-username") or None,
+        password_file=flags.path("alertmanager-password-file"),
+        token_file=flags.path("alertmanager-token-file"),
+        ca_file=flags.path("alertmanager-ca-file"),
+        client_files=flags.pair(
+            "alertmanager-client-tls-cert-file", "alertmanager-client-tls-key-file"
+        ),
+    )
+    return RulerSettings(
+        paths, interval_ms or INTERVAL_MS, flags.text("external-url"), alertmanagers
     )
 
 
@@ -289,6 +443,26 @@ def _serving(flags: "_Flags") -> ServingSettings:
         ciphers=_openssl_names(flags.items("tls-cipher-suites")),
         shares_port=flags.truth("permit-port-sharing"),
         shares_address=flags.truth("permit-address-sharing"),
+        shutdown_delay_s=flags.seconds("shutdown-delay-duration"),
+        limits=ConnectionLimits(
+            total=max(1, flags.number("max-connections")),
+            per_address=max(1, flags.number("max-connections-per-address")),
+        ),
+    )
+
+
+def _audit(flags: "_Flags") -> AuditSettings | None:
+    if not (path := flags.text("audit-log-path")):
+        return None
+    if not flags.port("secure-port"):
+        raise UsageError(
+            "--audit-log-path: found it with --secure-port=0, expected HTTPS: "
+            "the loopback port does not ask who its clients are"
+        )
+    return AuditSettings(
+        path,
+        flags.number("audit-log-maxsize") or AUDIT_MB,
+        flags.number("audit-log-maxbackup") or AUDIT_BACKUPS,
     )
 
 

@@ -11,6 +11,7 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _MAX_LABEL = 63
 _MAX_SUBDOMAIN = 253
+_SEGMENT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:@-]*[A-Za-z0-9])?")
 _ALPHANUMERIC = "must start and end with an alphanumeric character"
 
 _OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -29,6 +30,16 @@ def subdomain_fault(name: str) -> str | None:
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
         f"'.', and {_ALPHANUMERIC}"
     )
+
+
+def is_object_name(name: str) -> bool:
+    """Return whether an object of some kind may be called so.
+
+    That is an RFC 1123 subdomain, or one with the further letters that a few kinds use, such as the role
+    `system:node` or the image `sha256:...`. Kubernetes lets the names of these be any path segment, quotes
+    and blanks included; no object that a metric is about has such a name.
+    """
+    return len(name) <= _MAX_SUBDOMAIN and _SEGMENT.fullmatch(name) is not None
 
 
 def label_fault(name: str) -> str | None:

@@ -4,34 +4,42 @@ Source: prometheus web/api/v1/api.go; the paths, parameters, shapes and error te
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from io import BytesIO
 
 from aiohttp import web
 
-from gpuscale import __version__
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import BugError, QueryError
 from gpuscale.promapi.axis import SAME_TIME, TimeAxis
 from gpuscale.promapi.body import list_body, plain_body, query_body
+from gpuscale.promapi.endpoints import Answer, server_endpoints
 from gpuscale.promapi.errors import ApiError, bad_data, execution, timed_out
-from gpuscale.promapi.parameters import Parameters, read_parameters
+from gpuscale.promapi.federate import content_type, federation_text
+from gpuscale.promapi.metadata import metric_metadata, target_metadata
+from gpuscale.promapi.parameters import Parameters, read_parameters, unescaped_name
+from gpuscale.promapi.server_view import ServerView
 from gpuscale.promapi.shapes import limited, query_result
 from gpuscale.series.budget import Check, QueryTimeoutError
 from gpuscale.series.evaluate import Samples, check_range, instant, range_covered, range_query
+from gpuscale.series.labels import LabelSet, label_set
 from gpuscale.series.matchers import Matcher
-from gpuscale.series.parse import BadQueryError
+from gpuscale.series.parse import BadQueryError, Query, parse_query
 from gpuscale.series.rows import QueryRange
 from gpuscale.series.store import SeriesStore
-from gpuscale.series.values import Value
+from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.sources.query_pool import QueryPool
 
-API_LEVEL = "3.0.0"
-"""The Prometheus release whose language is spoken here; clients choose features by it."""
+NOTHING_MORE = ServerView()
+"""A server without rules and targets."""
 
+_LARGE_BYTES = 1 << 20
 _EMPTY_SELECTOR: tuple[Matcher, ...] = ()
 
-Answer = Callable[[Parameters, web.Request], Awaitable[bytes]]
+_LOG = logging.getLogger(__name__)
 
 
 def add_routes(
@@ -40,8 +48,11 @@ def add_routes(
     clock: Clock,
     axis: TimeAxis = SAME_TIME,
     pool: QueryPool | None = None,
+    *,
+    shows_measured: bool = False,
+    view: ServerView = NOTHING_MORE,
 ) -> None:
-    """Serve the API on `app`: queries, series, labels, build information, health.
+    """Serve the API on `app`: queries, series, labels, rules, targets, status, health.
 
     Args:
         app: which is not yet running.
@@ -49,20 +60,26 @@ def add_routes(
         clock: the store's.
         axis: from the callers' time to the store's.
         pool: which evaluates the queries; by default one of its own.
+        shows_measured: whether instant vectors carry the times of the measurements, which is not what
+            Prometheus does.
+        view: the rules, targets and settings that are shown.
     """
-    api = _Api(store, clock, axis, pool or QueryPool())
+    api = _Api(store, clock, axis, pool or QueryPool(), shows_measured=shows_measured)
     for path, answer in (
         ("/api/v1/query", api.query),
         ("/api/v1/query_range", api.query_range),
         ("/api/v1/series", api.series),
         ("/api/v1/labels", api.labels),
         ("/api/v1/label/{name}/values", api.label_values),
-        ("/api/v1/status/buildinfo", api.buildinfo),
         ("/api/v1/metadata", api.metadata),
+        ("/api/v1/targets/metadata", api.target_metadata),
+        *server_endpoints(store, clock, axis, view),
     ):
         handler = _json_handler(answer)
         app.router.add_get(path, handler)
         app.router.add_post(path, handler)
+    app.router.add_get("/federate", api.federate)
+    app.router.add_route("*", "/api/v1/{tail:.*}", _json_handler(_unserved))
     app.router.add_get("/-/healthy", _healthy)
     app.router.add_get("/-/ready", _ready)
 
@@ -70,11 +87,20 @@ def add_routes(
 class _Api:
     """One method per endpoint, from parameters to the body of the answer."""
 
-    def __init__(self, store: SeriesStore, clock: Clock, axis: TimeAxis, pool: QueryPool) -> None:
+    def __init__(
+        self,
+        store: SeriesStore,
+        clock: Clock,
+        axis: TimeAxis,
+        pool: QueryPool,
+        *,
+        shows_measured: bool,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._axis = axis
         self._pool = pool
+        self._shows_measured = shows_measured
 
     async def query(self, parameters: Parameters, request: web.Request) -> bytes:
         asked_ms = parameters.time_ms("time", None)
@@ -113,7 +139,10 @@ class _Api:
             value = evaluate(samples, check)
             kept = value if limit is None else limited(value, limit)
             warnings = [] if kept is value else ["results truncated due to limit"]
-            return query_body(*query_result(kept, covered.end_ms, self._axis), warnings, check)
+            result = query_result(
+                kept, covered.end_ms, self._axis, shows_measured=self._shows_measured
+            )
+            return query_body(*result, warnings, check)
 
         return await self._pool.evaluate(
             self._store,
@@ -146,7 +175,8 @@ class _Api:
 
     async def label_values(self, parameters: Parameters, request: web.Request) -> bytes:
         return await self._names(
-            parameters, partial(self._store.label_values, request.match_info["name"])
+            parameters,
+            partial(self._store.label_values, unescaped_name(request.match_info["name"])),
         )
 
     async def _names(self, parameters: Parameters, ask: Callable[..., list[str]]) -> bytes:
@@ -157,19 +187,49 @@ class _Api:
             await asyncio.sleep(0)
         return await self._pool.apart(lambda check: list_body(sorted(found)[:limit], check))
 
-    async def buildinfo(self, parameters: Parameters, _: web.Request) -> bytes:
-        data = {
-            "version": API_LEVEL,
-            "revision": f"gpuscale {__version__}",
-            "branch": "",
-            "buildUser": "",
-            "buildDate": "",
-            "goVersion": "",
-        }
-        return plain_body({"status": "success", "data": data})
+    async def federate(self, request: web.Request) -> web.Response:
+        try:
+            text = await self._federated(request)
+        except (ApiError, QueryError) as error:
+            status = error.status if isinstance(error, ApiError) else 400
+            return web.Response(text=f"{error}\n", status=status)
+        utf8_names = "allow-utf-8" in request.headers.get("Accept", "")
+        kind = content_type(utf8_names=utf8_names)
+        return web.Response(body=text, headers={"Content-Type": kind})
+
+    async def _federated(self, request: web.Request) -> bytes:
+        parameters = await read_parameters(request)
+        at_ms = self._clock.now_ms()
+        found: dict[LabelSet, VectorSample] = {}
+        parameters.selectors()
+        for text in parameters.all("match[]"):
+            query = parse_query(text)
+
+            def newest(
+                samples: Samples, check: Check, query: Query = query
+            ) -> tuple[VectorSample, ...]:
+                value = instant(samples, query, at_ms, check=check)
+                return value.samples if isinstance(value, Vector) else ()
+
+            covered = QueryRange(at_ms, at_ms, 0)
+            for sample in await self._pool.evaluate(self._store, query, covered, newest):
+                found[label_set(sample.labels)] = sample
+        utf8_names = "allow-utf-8" in request.headers.get("Accept", "")
+        samples = [
+            replace(each, measured_ms=self._axis.to_caller_ms(each.measured_ms))
+            for each in found.values()
+        ]
+        return await self._pool.apart(
+            lambda _: federation_text(samples, utf8_names=utf8_names).encode(errors="replace")
+        )
 
     async def metadata(self, parameters: Parameters, _: web.Request) -> bytes:
-        return plain_body({"status": "success", "data": {}})
+        data = metric_metadata(self._store.metadata, parameters)
+        return await self._pool.apart(lambda _: plain_body({"status": "success", "data": data}))
+
+    async def target_metadata(self, parameters: Parameters, _: web.Request) -> bytes:
+        data = target_metadata(self._store.metadata, parameters)
+        return await self._pool.apart(lambda check: list_body(data, check))
 
     def _times(self, parameters: Parameters) -> tuple[int | None, int | None]:
         return self._time(parameters, "start"), self._time(parameters, "end")
@@ -191,6 +251,18 @@ def _json_handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.Respo
     return handle
 
 
+async def _unserved(parameters: Parameters, request: web.Request) -> bytes:
+    """Refuse a path that is not served, or not by this method."""
+    allowed: set[str] = set()
+    for resource in request.app.router.resources():
+        methods = {route.method for route in resource}
+        if methods != {"*"}:
+            allowed |= (await resource.resolve(request))[1]
+    if allowed:
+        raise ApiError(405, "bad_data", f"method {request.method} is not allowed here")
+    raise ApiError(404, "not_found", f"{request.path} is not served here")
+
+
 async def _checked(answer: Answer, parameters: Parameters, request: web.Request) -> bytes:
     try:
         return await answer(parameters, request)
@@ -202,10 +274,19 @@ async def _checked(answer: Answer, parameters: Parameters, request: web.Request)
         raise execution(str(error)) from None
     except BugError as error:
         raise ApiError(500, "internal", str(error)) from error
+    except (ApiError, web.HTTPException):
+        raise
+    except Exception as error:
+        _LOG.exception("%s failed", request.path)
+        raise ApiError(500, "internal", f"{type(error).__name__}: {error}") from error
 
 
 def _json(body: bytes, status: int) -> web.Response:
-    return web.Response(body=body, status=status, content_type="application/json", charset="utf-8")
+    # A large body is sent piece by piece; at once it would be copied first.
+    content = BytesIO(body) if len(body) > _LARGE_BYTES else body
+    return web.Response(
+        body=content, status=status, content_type="application/json", charset="utf-8"
+    )
 
 
 async def _healthy(request: web.Request) -> web.Response:

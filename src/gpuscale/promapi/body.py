@@ -7,19 +7,23 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from gpuscale.core.errors import QueryError
 from gpuscale.series.budget import Check
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Bytes of one answer."""
+_BYTES_PER_CHECK = 65_536
+_encode = msgspec.json.Encoder().encode
 
 
-def query_body(kind: str, result: Iterable[Any], warnings: list[str], check: Check) -> bytes:
+def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: Check) -> bytes:
     """Return the answer to a query.
 
     Args:
         kind: the `resultType`.
-        result: the pieces of the `result`.
+        result: the elements of the `result`, as JSON.
         warnings: beside the result; may be empty.
         check: raises once the query has to stop.
 
@@ -37,7 +41,7 @@ def list_body(data: Iterable[Any], check: Check) -> bytes:
     Raises:
         QueryError: the answer is too large.
     """
-    return _written('{"status":"success","data":[', data, "]}", check)
+    return _written('{"status":"success","data":[', map(encoded, data), "]}", check)
 
 
 def plain_body(body: dict[str, Any]) -> bytes:
@@ -45,20 +49,31 @@ def plain_body(body: dict[str, Any]) -> bytes:
     return _text(body).encode(errors="replace")
 
 
-def _written(head: str, pieces: Iterable[Any], tail: str, check: Check) -> bytes:
+def _written(head: str, pieces: Iterable[bytes], tail: str, check: Check) -> bytes:
     written = bytearray(head.encode())
+    next_check = 0
     for number, piece in enumerate(pieces):
         if number:
             written += b","
-        written += _text(piece).encode(errors="replace")
+        written += piece
         if len(written) > MAX_BODY_BYTES:
             raise QueryError(
                 f"the answer is larger than {MAX_BODY_BYTES} bytes; "
                 "ask for fewer series or a larger step"
             )
-        if not number % 256:
+        if len(written) >= next_check:
             check()
-    return bytes(written + tail.encode())
+            next_check = len(written) + _BYTES_PER_CHECK
+    written += tail.encode()
+    return bytes(written)
+
+
+def encoded(data: Any) -> bytes:  # noqa: ANN401 - JSON
+    """Return a piece of an answer as JSON; what is no text is replaced."""
+    try:
+        return _encode(data)
+    except UnicodeEncodeError:
+        return _text(data).encode(errors="replace")
 
 
 def _text(data: Any) -> str:  # noqa: ANN401 - JSON

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import QueryError
+from gpuscale.exposition.reading.entries import is_utf8
 from gpuscale.promapi.errors import ApiError, bad_data
 from gpuscale.series.evaluate import LOOKBACK_MS
 from gpuscale.series.matchers import Matcher
@@ -22,6 +23,11 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_FIELDS = 1000
 _MAX_SECONDS = 1e13
 _FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+_ESCAPED_CHARACTER = re.compile(r"_(0?[0-9a-f]{0,5}|10[0-9a-f]{4})_", re.IGNORECASE)
+_ESCAPED_NAME = re.compile(r"U__(?:[^_]|_(?:0?[0-9a-f]{0,5}|10[0-9a-f]{4})_)*", re.IGNORECASE)
+_BOUNDARY = re.compile(r'boundary=("[^"]{1,70}"|[^\s;]{1,70})', re.IGNORECASE)
+_PART_NAME = re.compile(rb'\r\ncontent-disposition:[^\r]*;\s*name="([^"\r]*)"', re.IGNORECASE)
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -131,6 +137,20 @@ class Parameters:
         except QueryError as error:
             raise bad_data(f'invalid parameter "match[]": {error}') from None
 
+    def selector(self, name: str) -> tuple[Matcher, ...] | None:
+        """Return the series selector of a field; None where it is not set.
+
+        Raises:
+            ApiError: it is not a selector.
+        """
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            return parse_matchers(text)
+        except QueryError as error:
+            raise bad_data(f'invalid parameter "{name}": {error}') from None
+
 
 def parse_time_ms(text: str, name: str) -> int:
     """Return the milliseconds since the epoch of a time in seconds or in RFC 3339.
@@ -152,6 +172,19 @@ def parse_time_ms(text: str, name: str) -> int:
     raise bad_data(f'invalid parameter "{name}": cannot parse "{text}" to a valid timestamp')
 
 
+def unescaped_name(name: str) -> str:
+    """Return the name of a label from a path, where characters that do not fit are written as `U__a_2e_b`.
+
+    Source: prometheus common/model/metric.go (UnescapeName, values).
+    """
+    if not _ESCAPED_NAME.fullmatch(name):
+        return name
+    meant = _ESCAPED_CHARACTER.sub(
+        lambda match: chr(int(match[1], 16)) if match[1] else "_", name.removeprefix("U__")
+    )
+    return meant if is_utf8(meant) else name
+
+
 async def read_parameters(request: web.Request) -> Parameters:
     """Return the parameters of a GET, or of a POST with a form.
 
@@ -161,22 +194,49 @@ async def read_parameters(request: web.Request) -> Parameters:
     fields = list(request.query.items())
     if request.method == "POST" and request.content_type == _FORM:
         fields = [*await _form(request), *fields]
+    elif request.method == "POST" and request.content_type == _MULTIPART:
+        # Go puts the fields of this kind after those of the URL.
+        fields += await _multipart_form(request)
     return Parameters(fields)
 
 
 async def _form(request: web.Request) -> list[tuple[str, str]]:
-    body = bytearray()
-    async for chunk in request.content.iter_chunked(64 * 1024):
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            text = f"request body is larger than {MAX_BODY_BYTES} bytes"
-            raise ApiError(413, "bad_data", text)
+    body = await _bounded_body(request)
     try:
         return parse_qsl(
             body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
         )
     except ValueError as error:
         raise bad_data(f"error parsing form values: {error}") from None
+
+
+async def _multipart_form(request: web.Request) -> list[tuple[str, str]]:
+    """Return the fields of a form in parts, as `curl -F` sends them, files left out."""
+    boundary = _BOUNDARY.search(request.headers["Content-Type"])
+    if boundary is None:
+        raise bad_data("error parsing form values: no multipart boundary param in Content-Type")
+    body = await _bounded_body(request)
+    mark = b"\r\n--" + boundary[1].strip('"').encode(errors="replace")
+    _, *parts = (b"\r\n" + body).split(mark, MAX_FIELDS + 2)
+    if not parts or not parts[-1].startswith(b"--"):
+        raise bad_data("error parsing form values: multipart: NextPart: EOF")
+    fields = []
+    for part in parts[:-1]:
+        head, _, content = part.partition(b"\r\n\r\n")
+        name = _PART_NAME.search(head)
+        if name is not None and b"filename=" not in head.lower():
+            fields.append((name[1].decode(errors="replace"), content.decode(errors="replace")))
+    return fields
+
+
+async def _bounded_body(request: web.Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.content.iter_chunked(64 * 1024):
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            text = f"request body is larger than {MAX_BODY_BYTES} bytes"
+            raise ApiError(413, "bad_data", text)
+    return bytes(body)
 
 
 def _duration_ms(text: str) -> int | None:

@@ -21,7 +21,6 @@ from gpuscale.kube.writing import WritingClient
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.pacing import every
 from gpuscale.local.present import Present
-from gpuscale.local.recording import rule_recorder
 from gpuscale.local.scraping import Scraper
 from gpuscale.rehearse.acting import Actor, pod_times
 from gpuscale.rehearse.cleaning import Cleaner, remove_at_last
@@ -47,6 +46,7 @@ from gpuscale.sim.setup import Setup
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.query_pool import QueryPool
+from gpuscale.sources.ruler.ruler import Ruler
 
 _PUMP_S = 0.05
 _UP_S = 120.0
@@ -108,7 +108,7 @@ class Rehearsal:
         self._present = Present(self._site, self._clock)
         self._store = SeriesStore()
         self._pool = QueryPool()
-        self._rules = rule_recorder(self._setup.recording, self._store, self._pool)
+        self._ruler = Ruler(self._site.prometheus_rules, self._store, self._pool, self._clock)
         self._recorder = Recorder()
         self._agents = NodeAgents(self._present, self._clock, _HOST)
         self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
@@ -252,7 +252,7 @@ class Rehearsal:
         return [
             self._look_at(start_ms + FIRST_LOOK_MS, stage),
             paced("scrape", scrape_ms, lambda: self._scraper.scrape_all(stage.session)),
-            paced("rules", pipeline.rule_interval, self._record_rules),
+            paced("rules", pipeline.rule_interval, self._evaluate_rules),
             every(self._clock, start_ms, scrape_ms, self._record),
         ]
 
@@ -263,11 +263,10 @@ class Rehearsal:
     async def _look(self, stage: "_Stage") -> None:
         """Scrape and record once."""
         await self._scraper.scrape_all(stage.session)
-        await self._record_rules()
+        await self._evaluate_rules()
 
-    async def _record_rules(self) -> None:
-        if self._rules is not None:
-            await self._rules.record(self._clock.now_ms())
+    async def _evaluate_rules(self) -> None:
+        await self._ruler.evaluate(self._clock.now_ms())
 
     async def _record(self) -> None:
         now_ms = self._present.catch_up()

@@ -1,4 +1,4 @@
-"""How many samples are of which time, coarsely: enough to know how far back a full store has to cut."""
+"""How many samples there are, and how old, coarsely: enough to know how far back a full store has to cut."""
 
 from collections import defaultdict
 
@@ -13,10 +13,13 @@ class SampleAges:
     def __init__(self, step_ms: int) -> None:
         self._step_ms = step_ms
         self._counts: defaultdict[int, int] = defaultdict(int)
+        self.total = 0
+        """Samples there are, of whatever time."""
 
     def add(self, t_ms: int, count: int) -> None:
         """Count samples of one time."""
         self._counts[t_ms // self._step_ms] += count
+        self.total += count
 
     def cutoff_ms(self, wanted: int, now_ms: int) -> int | None:
         """Return the earliest time that has `wanted` samples before it.

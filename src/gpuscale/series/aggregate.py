@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from gpuscale.core.errors import QueryError
 from gpuscale.exposition.write import positional
-from gpuscale.series.labels import METRIC_NAME, LabelSet
+from gpuscale.series.labels import METRIC_NAME, LabelKey, LabelSet
 from gpuscale.series.rows import Evaluator, Rows
 from gpuscale.series.sampling import is_sampled
 from gpuscale.series.sorting import ascending, descending
@@ -51,7 +51,7 @@ class Grouping:
     def __init__(self, labels: tuple[str, ...], *, by: bool) -> None:
         self._names = labels if by else (*labels, METRIC_NAME)
         self._by = by
-        self._remembered: dict[str, LabelSet] = {}
+        self._remembered: dict[LabelKey, LabelSet] = {}
         self._most = 0
         """Rows of the largest query since it last forgot."""
 
@@ -113,7 +113,7 @@ def _reduced(
     group_of: Callable[[LabelSet], LabelSet],
     reduce: Callable[[Sequence[float]], float],
 ) -> Rows:
-    members: dict[str, tuple[LabelSet, list[float], list[int]]] = {}
+    members: dict[LabelKey, tuple[LabelSet, list[float], list[int]]] = {}
     for labels, value, measured_ms in rows:
         group = group_of(labels)
         found = members.get(group.key)
@@ -126,7 +126,7 @@ def _reduced(
 
 
 def _partition(rows: Rows, groups: Grouping) -> Iterable[Rows]:
-    members: dict[str, Rows] = {}
+    members: dict[LabelKey, Rows] = {}
     for row in rows:
         members.setdefault(groups.of(row[0]).key, []).append(row)
     return members.values()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gpuscale.core.errors import QueryError
 from gpuscale.series.aggregate import grouping
 from gpuscale.series.elementwise import ARITHMETIC, COMPARISONS
-from gpuscale.series.labels import LabelSet
+from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.rows import Evaluator, Reading, Row, Rows, unique
 from gpuscale.series.tree import Binary, Cardinality, Matching, ValueType, value_type
 
@@ -99,7 +99,7 @@ class _Match:
         if self._swapped:
             left, right = right, left
         ones = self._ones(right)
-        taken: dict[str, set[str]] = {}
+        taken: dict[LabelKey, set[LabelKey]] = {}
         result: Rows = []
         for row in left:
             signature = self._signature(row[0])
@@ -117,8 +117,8 @@ class _Match:
     def _fills(self) -> bool:
         return self._fill_many is not None or self._fill_one is not None
 
-    def _ones(self, rows: Rows) -> dict[str, Row]:
-        ones: dict[str, Row] = {}
+    def _ones(self, rows: Rows) -> dict[LabelKey, Row]:
+        ones: dict[LabelKey, Row] = {}
         for row in rows:
             signature = self._signature(row[0])
             if signature.key in ones:
@@ -135,7 +135,7 @@ class _Match:
             "matching labels must be unique on one side"
         )
 
-    def _take(self, taken: set[str], labels: LabelSet) -> None:
+    def _take(self, taken: set[LabelKey], labels: LabelSet) -> None:
         if self._one_to_one and taken:
             raise QueryError(
                 "multiple matches for labels: many-to-one matching must be explicit "
@@ -184,8 +184,10 @@ def _or(left: Rows, right: Rows, signature: Callable[[LabelSet], LabelSet]) -> R
     return left + [row for row in right if signature(row[0]).key not in there]
 
 
-def _oldest_by_signature(rows: Rows, signature: Callable[[LabelSet], LabelSet]) -> dict[str, int]:
-    oldest: dict[str, int] = {}
+def _oldest_by_signature(
+    rows: Rows, signature: Callable[[LabelSet], LabelSet]
+) -> dict[LabelKey, int]:
+    oldest: dict[LabelKey, int] = {}
     for labels, _, measured_ms in rows:
         key = signature(labels).key
         oldest[key] = min(measured_ms, oldest.get(key, measured_ms))

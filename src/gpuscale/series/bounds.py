@@ -6,53 +6,39 @@ Source: prometheus model/textparse (normalizeFloatsInLabelValues, formatOpenMetr
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from gpuscale.exposition.lines import LineError, parse_value
+from gpuscale.exposition.reading.entries import LineError, parse_value
 from gpuscale.exposition.write import shortest
 
-_TYPE = re.compile(r"#[ \t]+TYPE[ \t]+\S+[ \t]+(\w+)")
-_LABELS = {"histogram": "le", "summary": "quantile"}
+BOUND_LABELS = {"histogram": "le", "summary": "quantile"}
+"""By metric type, the label that holds a bound."""
+
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9a-fA-FxX])_(?=[0-9a-fA-F])")
+_HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+")
 
 
-class BoundLabels:
-    """Knows, line by line, of which type the metrics of a text are.
+def with_stored_bound(labels: Mapping[str, str], label: str | None) -> Mapping[str, str]:
+    """Return labels with a bound in its stored form; the very same where nothing changes.
 
     Args:
-        lines: of the text.
+        labels: of a series.
+        label: which of them holds a bound; None for none.
     """
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self._lines = lines
-        self._seen = 0
-        self._label: str | None = None
-
-    def changes(self, labels: Mapping[str, str], number: int) -> dict[str, str]:
-        """Return the bound among the labels of a series in its stored form; empty where nothing changes.
-
-        Args:
-            labels: of the series.
-            number: the position of its line; it never falls from call to call.
-        """
-        if "le" not in labels and "quantile" not in labels:
-            return {}
-        while self._seen < number:
-            line = self._lines[self._seen]
-            if line[:1] == "#" and (match := _TYPE.match(line)) is not None:
-                self._label = _LABELS.get(match[1])
-            self._seen += 1
-        if self._label is None or self._label not in labels:
-            return {}
-        bound = labels[self._label]
-        stored = stored_bound(bound)
-        return {} if stored == bound else {self._label: stored}
+    if label is None or label not in labels:
+        return labels
+    stored = stored_bound(labels[label])
+    return labels if stored == labels[label] else {**labels, label: stored}
 
 
 def stored_bound(text: str) -> str:
     """Return a number as Prometheus 3 stores it in a label; what is no number stays as it is."""
     try:
-        value = float(parse_value(text))
-    except (LineError, OverflowError):
+        # Unlike the value of a sample, a label may be any number that Go reads.
+        digits = _BETWEEN_DIGITS.sub("", text) if "_" in text else text
+        is_hexadecimal = _HEXADECIMAL.fullmatch(digits) is not None
+        value = float.fromhex(digits) if is_hexadecimal else float(parse_value(digits))
+    except (LineError, OverflowError, ValueError):
         return text
     if value == 0:
         return "0.0"

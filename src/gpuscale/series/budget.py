@@ -5,7 +5,6 @@ A caller that has a clock passes `check`, which raises once the time is up.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
 
 from gpuscale.core.errors import QueryError
 from gpuscale.series import tree
@@ -94,12 +93,7 @@ def check_work(root: tree.Node, steps: int) -> None:
 
 def evaluations(node: tree.Node) -> int:
     """Return how many nodes one evaluation visits, with each step of a subquery."""
-    inner = 0
-    for field in fields(node):
-        value = getattr(node, field.name)
-        for child in value if isinstance(value, tuple) else (value,):
-            if isinstance(child, tree.Node):
-                inner += evaluations(child)
+    inner = sum(evaluations(child) for child in tree.children(node))
     if isinstance(node, tree.Subquery):
         inner *= max(1, node.range_ms // (node.step_ms or SUBQUERY_STEP_MS))
     return 1 + inner

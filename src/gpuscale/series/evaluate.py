@@ -10,29 +10,27 @@ remembers what a selector selects, and groupings remember where a label set belo
 Source: prometheus promql/engine.go, release 3.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpuscale.core.errors import BugError
+from gpuscale.core.errors import BugError, UncoveredError
 from gpuscale.series.aggregate import aggregate
 from gpuscale.series.binary import scalar_binary, vector_binary
 from gpuscale.series.budget import SUBQUERY_STEP_MS, Budget, Check, check_work
 from gpuscale.series.functions import SCALAR_FUNCTIONS, VECTOR_FUNCTIONS
-from gpuscale.series.labels import EMPTY, LabelSet
+from gpuscale.series.labels import EMPTY, LabelKey, LabelSet
 from gpuscale.series.parse import BadQueryError, Query, parse_query
 from gpuscale.series.rows import (
     Evaluator,
     QueryRange,
     Reading,
-    Row,
     Rows,
     Window,
     Windows,
     nameless,
 )
-from gpuscale.series.samples import Series, newest_position, window_bounds
-from gpuscale.series.staleness import is_stale
+from gpuscale.series.samples import Series, current, window
 from gpuscale.series.store import Selector
 from gpuscale.series.tree import (
     Aggregate,
@@ -53,6 +51,7 @@ from gpuscale.series.tree import (
 from gpuscale.series.values import (
     Matrix,
     MatrixSeries,
+    Points,
     Scalar,
     StringValue,
     Value,
@@ -65,7 +64,7 @@ MAX_POINTS = 11_000
 """Steps of a range query, as Prometheus bounds them."""
 
 
-class Samples(Protocol):
+class StoredSamples(Protocol):
     """Where the samples are: a store, or the copy of a part of it."""
 
     def select(self, matchers: Selector) -> tuple[Series, ...]:
@@ -75,6 +74,32 @@ class Samples(Protocol):
     def oldest_kept_ms(self) -> int:
         """Return the time before which nothing is answered."""
         ...
+
+
+class Evaluable(ABC):
+    """Samples that bring a way of evaluation with them."""
+
+    @abstractmethod
+    def instant(
+        self, root: Node, at_ms: int, lookback_ms: int, *, left_open: bool, check: Check
+    ) -> Value:
+        """Return the value of a query at one time."""
+
+    @abstractmethod
+    def range_query(
+        self,
+        root: Node,
+        covered: QueryRange,
+        steps: range,
+        lookback_ms: int,
+        *,
+        left_open: bool,
+        check: Check,
+    ) -> Matrix:
+        """Return the values of a query at many times."""
+
+
+Samples = StoredSamples | Evaluable
 
 
 def instant(
@@ -102,6 +127,8 @@ def instant(
     """
     root = (parse_query(query) if isinstance(query, str) else query).root
     check_work(root, 1)
+    if isinstance(store, Evaluable):
+        return store.instant(root, at_ms, lookback_ms, left_open=left_open, check=check or _never)
     span = _Span(store, QueryRange(at_ms, at_ms, 0), lookback_ms, left_open, Budget(check))
     evaluation = _Evaluation(span, at_ms)
     match value_type(root):
@@ -136,9 +163,16 @@ def range_query(
     covered = range_covered(start_ms, end_ms, step_ms)
     steps = range(start_ms, end_ms + 1, step_ms)
     check_work(root, len(steps))
-    return _gathered(
-        _Span(store, covered, lookback_ms, left_open, Budget(check)), root, steps
-    ).matrix()
+    if isinstance(store, Evaluable):
+        return store.range_query(
+            root, covered, steps, lookback_ms, left_open=left_open, check=check or _never
+        )
+    span = _Span(store, covered, lookback_ms, left_open, Budget(check))
+    return _gathered(span, root, steps, is_inner=False).matrix()
+
+
+def _never() -> None:
+    """Set no deadline."""
 
 
 def range_covered(start_ms: int, end_ms: int, step_ms: int) -> QueryRange:
@@ -177,7 +211,7 @@ def check_range(root: Node, start_ms: int, end_ms: int, step_ms: int) -> None:
 class _Span:
     """What all steps of one query share."""
 
-    store: Samples
+    store: StoredSamples
     covered: QueryRange
     lookback_ms: int
     left_open: bool
@@ -196,7 +230,7 @@ class _Gathered:
     """Rows of many steps, sorted into series."""
 
     def __init__(self) -> None:
-        self._series: dict[str, _Points] = {}
+        self._series: dict[LabelKey, _Points] = {}
 
     def add(self, labels: LabelSet, at_ms: int, value: float, measured_ms: int) -> None:
         points = self._series.get(labels.key)
@@ -217,12 +251,21 @@ class _Gathered:
         ]
 
 
-def _gathered(span: _Span, node: Node, steps: range) -> _Gathered:
-    """Return the rows of an expression at many times; what one step read is let go before the next."""
+def _gathered(span: _Span, node: Node, steps: range, *, is_inner: bool) -> _Gathered:
+    """Return the rows of an expression at many times; what one step read is let go before the next.
+
+    The steps of a subquery have to be covered, all of them. Those of a query itself are left out where
+    samples are missing that were too old to be kept.
+    """
     gathered, budget = _Gathered(), span.budget
     for at_ms in steps:
         held = budget.held
-        rows = _Evaluation(span, at_ms).rows(node)
+        try:
+            rows = _Evaluation(span, at_ms, is_inner=is_inner).rows(node)
+        except UncoveredError as error:
+            if is_inner or error.until_ms >= span.store.oldest_kept_ms():
+                raise
+            rows = []
         budget.held = held
         budget.hold(len(rows))
         for labels, value, measured_ms in rows:
@@ -231,7 +274,7 @@ def _gathered(span: _Span, node: Node, steps: range) -> _Gathered:
 
 
 def _matrix_series(points: _Points | Window) -> MatrixSeries:
-    return MatrixSeries(points.labels, tuple(zip(points.times_ms, points.values, strict=True)))
+    return MatrixSeries(points.labels, Points(points.times_ms, points.values))
 
 
 def _raw_matrix(windows: Windows) -> Matrix:
@@ -240,12 +283,19 @@ def _raw_matrix(windows: Windows) -> Matrix:
 
 
 class _Evaluation(Evaluator):
-    """One query at one time."""
+    """One query at one time.
 
-    __slots__ = ("_span", "at_ms")
+    Args:
+        span: of the query.
+        at_ms: the time.
+        is_inner: whether it is a step of a subquery.
+    """
 
-    def __init__(self, span: _Span, at_ms: int) -> None:
+    __slots__ = ("_is_inner", "_span", "at_ms")
+
+    def __init__(self, span: _Span, at_ms: int, *, is_inner: bool = False) -> None:
         self._span = span
+        self._is_inner = is_inner
         self.at_ms = at_ms
 
     def query_range(self) -> QueryRange:
@@ -332,38 +382,35 @@ class _Evaluation(Evaluator):
         oldest_ms = self._oldest_ms(at_ms)
         rows: Rows = []
         for series in self._series(node):
-            time_ms = series.last_ms
-            if time_ms <= at_ms:
-                if time_ms >= oldest_ms and not series.is_stale():
-                    rows.append((series.labels, series.values[-1], time_ms))
-            elif (row := _row_at(series, at_ms, oldest_ms)) is not None:
-                rows.append(row)
+            found = current(series, oldest_ms, at_ms)
+            if found is not None:
+                rows.append((series.labels, found[1], found[0]))
         return rows
 
     def _oldest_ms(self, at_ms: int) -> int:
         """Return the first millisecond that still counts as current at `at_ms`."""
         oldest_ms = at_ms - self._span.lookback_ms + (1 if self._span.left_open else 0)
+        if self._is_inner:
+            return oldest_ms
         return max(oldest_ms, self._span.store.oldest_kept_ms())
 
     def _select_range(self, node: SelectRange) -> Windows:
         end_ms = self._end_ms(node.selector.moment)
         start_ms = end_ms - node.range_ms
-        kept_ms = self._span.store.oldest_kept_ms()
         windows: list[Window] = []
+        if end_ms < self._span.store.oldest_kept_ms() and not self._is_inner:
+            return Windows(start_ms, end_ms, windows)
         for series in self._series(node.selector):
-            window = self._window(series, max(start_ms, kept_ms - 1), end_ms)
+            window = self._window(series, start_ms, end_ms)
             if window is not None:
                 windows.append(window)
         return Windows(start_ms, end_ms, windows)
 
     def _window(self, series: Series, start_ms: int, end_ms: int) -> Window | None:
-        low, high = window_bounds(series, start_ms, end_ms, left_open=self._span.left_open)
-        if low == high:
+        times_ms, values = window(series, start_ms, end_ms, left_open=self._span.left_open)
+        if not times_ms:
             return None
-        self._span.budget.hold_window(high - low)
-        times_ms, values = series.times_ms[low:high], series.values[low:high]
-        if series.has_stale:
-            return _without_markers(series.labels, times_ms, values)
+        self._span.budget.hold_window(len(times_ms))
         return Window(series.labels, times_ms, values, times_ms[-1])
 
     def _subquery(self, node: Subquery) -> Windows:
@@ -374,26 +421,5 @@ class _Evaluation(Evaluator):
         if self._span.left_open and first_ms == start_ms:
             first_ms += step_ms
         steps = range(first_ms, end_ms + 1, step_ms)
-        gathered = _gathered(self._span, node.expression, steps)
+        gathered = _gathered(self._span, node.expression, steps, is_inner=True)
         return Windows(start_ms, end_ms, gathered.windows())
-
-
-def _row_at(series: Series, at_ms: int, oldest_ms: int) -> Row | None:
-    """Return the newest sample up to a time, unless it is too old or marks the series' end."""
-    position = newest_position(series, oldest_ms, at_ms)
-    if position is None:
-        return None
-    value = series.values[position]
-    if series.has_stale and is_stale(value):
-        return None
-    return series.labels, value, series.times_ms[position]
-
-
-def _without_markers(
-    labels: LabelSet, times_ms: Sequence[int], values: Sequence[float]
-) -> Window | None:
-    kept = [pair for pair in zip(times_ms, values, strict=True) if not is_stale(pair[1])]
-    if not kept:
-        return None
-    times, numbers = zip(*kept, strict=True)
-    return Window(labels, times, numbers, times[-1])

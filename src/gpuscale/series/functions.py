@@ -64,16 +64,16 @@ def _timestamp(evaluator: Evaluator, arguments: Arguments) -> Rows:
 def _absent(evaluator: Evaluator, arguments: Arguments) -> Rows:
     if evaluator.rows(arguments[0]):
         return []
-    return [(_expected_labels(arguments[0]), 1.0, evaluator.at_ms)]
+    return [(expected_labels(arguments[0]), 1.0, evaluator.at_ms)]
 
 
 def _absent_over_time(evaluator: Evaluator, arguments: Arguments) -> Rows:
     if evaluator.windows(arguments[0]).windows:
         return []
-    return [(_expected_labels(arguments[0]), 1.0, evaluator.at_ms)]
+    return [(expected_labels(arguments[0]), 1.0, evaluator.at_ms)]
 
 
-def _expected_labels(node: Node) -> LabelSet:
+def expected_labels(node: Node) -> LabelSet:
     """Return the labels that a selector fixes to one value."""
     if isinstance(node, SelectRange):
         node = node.selector

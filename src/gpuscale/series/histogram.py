@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from gpuscale.exposition.write import positional
-from gpuscale.series.labels import LabelSet
+from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.rows import NAN, Rows, nameless, unique
 
 _BUCKET = "le"
@@ -51,7 +51,7 @@ def histogram_fraction(low: float, high: float, rows: Rows) -> Rows:
 
 
 def _of_each(rows: Rows, function: Callable[[Buckets], float]) -> Rows:
-    histograms: dict[str, tuple[LabelSet, Buckets, list[int]]] = {}
+    histograms: dict[LabelKey, tuple[LabelSet, Buckets, list[int]]] = {}
     for labels, count, measured_ms in rows:
         bound = _bound(labels.value(_BUCKET))
         if bound is not None:

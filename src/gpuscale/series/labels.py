@@ -1,68 +1,133 @@
 """The label set that names a series."""
 
+import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+from weakref import WeakValueDictionary
 
 METRIC_NAME = "__name__"
+_BARE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_BARE_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _METADATA = (METRIC_NAME, "__type__", "__unit__")
 """What says which metric a value is of; Prometheus 3 drops all of it where a value's meaning changes."""
-SEPARATOR = "\x1f"
-"""Between the parts of a label set's key; ASCII's own unit separator."""
+_MAX_PICKS = 64
+
+LabelKey = tuple[Any, ...]
+"""Equal for label sets that are equal, and for no others; quick to hash and to compare."""
 
 
-def _key(labels: dict[str, str]) -> str:
-    """Return a text that no other labels have."""
-    joined = SEPARATOR.join([*labels, *labels.values()])
-    if joined.count(SEPARATOR) == 2 * len(labels) - 1 or not labels:
-        return joined
-    # A label value may hold any character, the separator too.
-    return f"{SEPARATOR}{tuple(labels.items())!r}"
+class _Names:
+    """The names of label sets that have the same ones, in order; one object for each such names."""
+
+    __slots__ = ("__weakref__", "_nameless", "_picks", "has_metadata", "names", "positions")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.positions = {name: position for position, name in enumerate(names, start=1)}
+        """Of each name's value in a key."""
+        self.has_metadata = any(name in self.positions for name in _METADATA)
+        self._nameless: Callable[[LabelKey], LabelKey] | None = None
+        self._picks: dict[tuple[str, tuple[str, ...]], Callable[[LabelKey], LabelKey]] = {}
+
+    @property
+    def nameless(self) -> Callable[[LabelKey], LabelKey]:
+        """Return what makes of a key the one without the metric's name, type and unit."""
+        if self._nameless is None:
+            self._nameless = self.pick("drop", _METADATA)
+        return self._nameless
+
+    def pick(self, how: str, names: tuple[str, ...]) -> Callable[[LabelKey], LabelKey]:
+        """Return what makes of a key the one that has only, or all but, the labels called `names`."""
+        found = self._picks.get((how, names))
+        if found is None:
+            if len(self._picks) >= _MAX_PICKS:
+                self._picks.clear()
+            chosen = frozenset(names)
+            kept = tuple(name for name in self.names if (name in chosen) == (how == "keep"))
+            positions = [self.positions[name] for name in kept]
+            found = self._picks[how, names] = _pick(_names(kept), positions)
+        return found
+
+
+_known: WeakValueDictionary[tuple[str, ...], _Names] = WeakValueDictionary()
+
+
+def _names(names: tuple[str, ...]) -> _Names:
+    found = _known.get(names)
+    if found is None:
+        found = _known[names] = _Names(names)
+    return found
+
+
+def _pick(names: _Names, positions: Sequence[int]) -> Callable[[LabelKey], LabelKey]:
+    match positions:
+        case []:
+            return lambda key: (names,)
+        case [position]:
+            return lambda key: (names, key[position])
+        case _:
+            values = itemgetter(*positions)
+            return lambda key: (names, *values(key))
 
 
 class LabelSet(Mapping[str, str]):
     """An immutable set of labels, sorted by name, none of them empty.
 
-    `key` is one text per label set, so that grouping and matching hash and compare at C speed, once.
+    Label sets with the same names share these, so that one of them is little more than its values.
     """
 
-    __slots__ = ("_labels", "_nameless", "key")
+    __slots__ = ("key",)
+
+    key: LabelKey
+    """The names, then the values."""
 
     def __init__(self, labels: Iterable[tuple[str, str]]) -> None:
-        self._labels = dict(sorted(pair for pair in labels if pair[1]))
-        self._nameless: LabelSet | None = None
-        self.key = _key(self._labels)
+        ordered = dict(sorted(pair for pair in labels if pair[1]))
+        self.key = (_names(tuple(ordered)), *ordered.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the labels, sorted."""
+        names: tuple[str, ...] = self.key[0].names
+        return names
 
     def __getitem__(self, name: str) -> str:
-        return self._labels[name]
+        value: str = self.key[self.key[0].positions[name]]
+        return value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._labels)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self._labels)
+        return len(self.key) - 1
 
     def __contains__(self, name: object) -> bool:
-        return name in self._labels
+        return name in self.key[0].positions
 
     def items(self) -> ItemsView[str, str]:
         """Return the pairs; a dict's own are much quicker than those of a generic mapping."""
-        return self._labels.items()
+        key = self.key
+        return dict(zip(key[0].names, key[1:], strict=True)).items()
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LabelSet):
             return self.key == other.key
-        return self._labels == other
+        return isinstance(other, Mapping) and dict(self.items()) == other
 
     def __hash__(self) -> int:
         return hash(self.key)
 
     def __str__(self) -> str:
-        """Return the text Prometheus prints: `name{a="1", b="2"}`."""
+        """Return the text Prometheus prints: `name{a="1", b="2"}`, or `{"na.me", a="1"}`."""
         pairs = ", ".join(
-            f"{name}={_quoted(value)}"
-            for name, value in self._labels.items()
+            f"{name if _BARE.fullmatch(name) else _quoted(name)}={_quoted(value)}"
+            for name, value in self.items()
             if name != METRIC_NAME
         )
-        name = self._labels.get(METRIC_NAME, "")
+        name = self.value(METRIC_NAME)
+        if name and not _BARE_METRIC.fullmatch(name):
+            return f"{{{_quoted(name)}{', ' if pairs else ''}{pairs}}}"
         return f"{name}{{{pairs}}}" if pairs or not name else name
 
     def __repr__(self) -> str:
@@ -70,30 +135,40 @@ class LabelSet(Mapping[str, str]):
 
     def value(self, name: str) -> str:
         """Return a label's value, the empty text where it has none."""
-        return self._labels.get(name, "")
+        position = self.key[0].positions.get(name)
+        value: str = "" if position is None else self.key[position]
+        return value
 
     def without_name(self) -> "LabelSet":
         """Return these labels less the metric's name, type and unit."""
-        if self._nameless is None:
-            is_named = any(name in self._labels for name in _METADATA)
-            self._nameless = self.drop(_METADATA) if is_named else self
-        return self._nameless
+        names: _Names = self.key[0]
+        if not names.has_metadata:
+            return self
+        return _made(names.nameless(self.key))
 
     def keep(self, names: Iterable[str]) -> "LabelSet":
         """Return only the labels called `names`."""
-        return LabelSet((name, self._labels[name]) for name in names if name in self._labels)
+        return self._picked("keep", tuple(names))
 
     def drop(self, names: Iterable[str]) -> "LabelSet":
         """Return the labels other than `names`."""
-        gone = frozenset(names)
-        return LabelSet(pair for pair in self._labels.items() if pair[0] not in gone)
+        return self._picked("drop", tuple(names))
+
+    def _picked(self, how: str, names: tuple[str, ...]) -> "LabelSet":
+        return _made(self.key[0].pick(how, names)(self.key))
 
     def override(self, labels: Mapping[str, str]) -> "LabelSet":
         """Return these labels with others set over them; an empty value takes a label away."""
-        return LabelSet({**self._labels, **labels}.items())
+        return LabelSet({**dict(self.items()), **labels}.items())
 
 
 EMPTY = LabelSet(())
+
+
+def _made(key: LabelKey) -> LabelSet:
+    labels = LabelSet.__new__(LabelSet)
+    labels.key = key
+    return labels
 
 
 def label_sets(names: Sequence[str]) -> Callable[[tuple[str, ...]], LabelSet]:
@@ -103,19 +178,10 @@ def label_sets(names: Sequence[str]) -> Callable[[tuple[str, ...]], LabelSet]:
         names: in order, each once.
 
     Returns:
-        From one value for each name, none empty and none with an ASCII unit separator, a label set.
+        From one value for each name, none empty, a label set.
     """
-    start = "".join(f"{name}{SEPARATOR}" for name in names)
-    empty = LabelSet.__new__
-
-    def made(values: tuple[str, ...]) -> LabelSet:
-        labels = empty(LabelSet)
-        labels._labels = dict(zip(names, values, strict=True))  # noqa: SLF001 - its own module
-        labels._nameless = None  # noqa: SLF001
-        labels.key = start + SEPARATOR.join(values)
-        return labels
-
-    return made
+    shared = _names(tuple(names))
+    return lambda values: _made((shared, *values))
 
 
 def label_set(labels: Mapping[str, str]) -> LabelSet:

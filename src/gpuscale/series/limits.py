@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuscale.core.errors import Problem
-from gpuscale.exposition.parse import ExpositionError
+from gpuscale.exposition.reading.errors import ExpositionError
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeLimits:
-    """Bounds of one scrape; 0 is none. A scrape beyond one of them fails as a whole."""
+    """Bounds of one scrape, or of one stream; 0 is none. What is beyond one of them fails as a whole."""
 
     samples: int = 100_000
     series: int = 0
@@ -31,6 +31,11 @@ class ScrapeLimits:
         )
 
 
+DEFAULT_LIMITS = ScrapeLimits()
+RESOLUTION_MS = 1_000
+"""The step of time of which the newest sample of a stream is kept, unless a setting says otherwise."""
+
+
 class ScrapeLimitError(ExpositionError):
     """A scrape brought more than it may.
 
@@ -44,7 +49,9 @@ class ScrapeLimitError(ExpositionError):
         self.limit = limit
 
 
-def check_labels(labels: Mapping[str, str], limits: ScrapeLimits, source: str, line: int) -> None:
+def check_labels(
+    labels: Mapping[str, str], limits: ScrapeLimits, source: str, line: int | None = None
+) -> None:
     """Pass the labels of a series that are within the limits.
 
     Raises:
@@ -70,6 +77,15 @@ def check_limit(
     if 0 < allowed < found:
         expected = f"at most {allowed} {unit}"
         raise ScrapeLimitError(limit, Problem(source, line, None, str(found), expected))
+
+
+def too_many_series(
+    room: int, share: "Share", source: str, line: int | None = None
+) -> ScrapeLimitError:
+    """Return the error of a target that would begin more series than it has room for."""
+    expected = f"at most that beside the {share.series} that the store keeps of this target"
+    problem = Problem(source, line, None, f"over {room} new series", expected)
+    return ScrapeLimitError("series", problem)
 
 
 def _longest(texts: Iterable[str]) -> int:

@@ -9,14 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import promql_parser as native
 
+from gpuscale.core.byte_cache import remembered
 from gpuscale.core.errors import QueryError
 from gpuscale.series import tree
 from gpuscale.series.aggregate import AGGREGATORS
+from gpuscale.series.diagnosis.fault import first_fault
 from gpuscale.series.functions import FUNCTIONS, OF_NATIVE_HISTOGRAMS
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import Matcher, MatchOp
@@ -41,6 +42,8 @@ _EXTENDED_RANGE = re.compile(r"(?<=[\]}\w])\s+(?:anchored|smoothed)\b", re.IGNOR
 _DURATION_ARITHMETIC = re.compile(
     r"\[[^\]]*(?:[\w)]\s*[-+*/%^]|\()[^\]]*\]|\boffset\s*[-+]?\s*(?:\(|\w+\()", re.IGNORECASE
 )
+_TYPE_WORD = re.compile(r"(?<=\btype )\w+|(?<=\bgot )\w+|(?<=\bgot: )\w+")
+_TYPES = {"vector": "instant vector", "matrix": "range vector"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -57,7 +60,16 @@ native.register_extra_functions(
 
 
 class BadQueryError(QueryError):
-    """What was asked is wrong in itself, whatever the data; the HTTP API answers 400 rather than 422."""
+    """What was asked is wrong in itself, whatever the data; the HTTP API answers 400 rather than 422.
+
+    Args:
+        reason: what is wrong.
+        place: where, as `line:column`; None where that is not known.
+    """
+
+    def __init__(self, reason: str, place: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(reason if place is None else f"{place}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,7 @@ class Query:
     root: tree.Node
 
 
-@lru_cache(maxsize=4096)
+@remembered("parsed queries", 8 * 1024 * 1024)
 def parse_query(text: str) -> Query:
     """Return the query that a text stands for.
 
@@ -78,8 +90,10 @@ def parse_query(text: str) -> Query:
     _check_bounds(text)
     try:
         return Query(text, _node(native.parse(text)))
+    except BadQueryError as error:
+        raise _placed(text, error.reason) from None
     except (ValueError, OverflowError) as error:
-        raise BadQueryError(f"parse error: {_newer_syntax(text) or error}") from None
+        raise _refusal(text, str(error)) from None
     except BaseException as error:
         # A panic of the native parser is no Exception, and its type can't be imported.
         if type(error).__name__ != "PanicException":
@@ -127,6 +141,25 @@ def _fixed_name(selector: tree.Select) -> str | None:
         if matcher.name == METRIC_NAME and matcher.op is MatchOp.EQUAL and matcher.value:
             return matcher.value
     return None
+
+
+def _refusal(text: str, reason: str) -> BadQueryError:
+    """Return the error of a text that the native parser refuses, with the place where it is known."""
+    # The native parser has shorter words for the types.
+    words = _TYPE_WORD.sub(lambda match: _TYPES.get(match[0], match[0]), reason)
+    found = first_fault(text)
+    if found is None:
+        return BadQueryError(f"parse error: {_newer_syntax(text) or words}")
+    return BadQueryError(f"parse error: {found[1] or words}", found[0])
+
+
+def _placed(text: str, reason: str) -> BadQueryError:
+    """Return the error of a fault that the native parser passes over, with the place where it is known."""
+    found = first_fault(text)
+    # A fault of which only the place is known is in a regular expression here.
+    if found is None or reason != f"parse error: {found[1] or reason[13:]}":
+        return BadQueryError(reason)
+    return BadQueryError(reason, found[0])
 
 
 def _newer_syntax(text: str) -> str | None:
@@ -325,3 +358,24 @@ _CARDINALITIES = _by_text(
         (native.VectorMatchCardinality.ManyToMany, tree.Cardinality.MANY_TO_MANY),
     ]
 )
+
+
+def prettified(query: Query) -> str:
+    """Return the query in Prometheus' style, a long one over several lines."""
+    text = str(native.parse(query.text).prettify())
+    return text if _is_same(text, query) else query.text
+
+
+def one_line(query: Query) -> str:
+    """Return the query in Prometheus' style, on one line."""
+    text = prettified(query)
+    for pattern, joint in ((r"\(\s*\n\s*", "("), (r"\s*\n\s*\)", ")"), (r"\s*\n\s*", " ")):
+        text = re.sub(pattern, joint, text)
+    return text if _is_same(text, query) else query.text
+
+
+def _is_same(text: str, query: Query) -> bool:
+    try:
+        return parse_query(text).root == query.root
+    except QueryError:
+        return False

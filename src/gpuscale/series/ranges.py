@@ -74,13 +74,8 @@ def _reach(seconds: float, interval: float) -> float:
 
 
 def _lost_in_resets(values: Sequence[float]) -> float:
-    lost = 0.0
-    previous = values[0]
-    for value in values:
-        if value < previous:
-            lost += previous
-        previous = value
-    return lost
+    lost = [before for before, after in _neighbours(values) if after < before]
+    return total(lost) if lost else 0.0
 
 
 def _irate(window: Window, bounds: Bounds) -> float | None:

@@ -1,32 +1,24 @@
 """What a target exposes, into the store: Prometheus' scrape loop less the network.
 
-A target remembers for each text before a value (`name{labels}`) the series it stands for, so that a repeated
-scrape costs a look-up and a `float()` a line. Only a line that is new is taken apart.
-
 Source: prometheus scrape/scrape.go (append, mutateSampleLabels, report).
 """
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuscale.core.errors import Problem
-from gpuscale.exposition.lines import LineError, SampleLine, is_plain, parse_line, parse_value
-from gpuscale.exposition.parse import ExpositionError, check_size, line_error
-from gpuscale.series.bounds import BoundLabels
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.limits import (
-    ScrapeLimitError,
-    ScrapeLimits,
-    check_labels,
-    check_limit,
-)
-from gpuscale.series.samples import NEVER_MS, Series
-from gpuscale.series.shapes import LineShapes
+from gpuscale.exposition.parse import check_size
+from gpuscale.exposition.reading.entries import MetaLine
+from gpuscale.exposition.reading.errors import ExpositionError, NativeHistogramError
+from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, Format
+from gpuscale.series.groups import Group
+from gpuscale.series.limits import DEFAULT_LIMITS, ScrapeLimitError, ScrapeLimits, check_limit
+from gpuscale.series.metadata import metadata_of
+from gpuscale.series.samples import Series
+from gpuscale.series.scraped_text import TextReader
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.target import TargetSeries
-
-DEFAULT_LIMITS = ScrapeLimits()
+from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +34,7 @@ class ScrapeResult:
     problem: Problem | None = None
     """Why the whole scrape failed; None where it did not."""
     limit: str | None = None
-    """Which limit it failed by, if it did by one."""
-
-
-@dataclass(slots=True)
-class _Scrape:
-    """One text, read but not yet stored."""
-
-    refs: list[Series]
-    values: list[float]
-    heads: dict[str, Series]
-    """Texts before the value that were not known before."""
-    timed: list[tuple[Series, float, int]]
-    """Samples that bring their own time."""
-    room: int
-    """How many series more may begin; below zero once they are too many."""
+    """Which limit it failed by, if it did by one; `native_histograms` where it carried some."""
 
 
 class ScrapeTarget:
@@ -70,6 +48,7 @@ class ScrapeTarget:
         own_labels: names of labels that are the target's even so.
         limits: what a scrape may bring.
         source: the target's name in messages.
+        wanted: tells which series are kept.
     """
 
     def __init__(
@@ -81,44 +60,61 @@ class ScrapeTarget:
         own_labels: Collection[str] = (),
         limits: ScrapeLimits = DEFAULT_LIMITS,
         source: str = "<scrape>",
+        wanted: SeriesFilter = KEEP_ALL,
     ) -> None:
+        self.unwanted = 0
+        """Samples of the last scrape whose series are not kept."""
         self._store = store
         self._limits = limits
-        self._unchecked_chars = limits.shortest_chars()
         self._target = TargetSeries(store, labels, honor_labels=honor_labels, own_labels=own_labels)
         self._source = source
-        self._shapes = LineShapes(self._target.merged)
-        self._refs: dict[str, Series] = {}
-        self._heads: dict[Series, str] = {}
+        self._reader = TextReader(store, self._target, limits, source, wanted)
         self._last: list[Series] = []
+        self._metas: list[MetaLine] | None = []
+        """What it said of its metrics last; None where that was too much to keep."""
+        self._group: Group | None = None
 
-    def ingest(self, text: str, t_ms: int, duration_seconds: float | None = None) -> ScrapeResult:
+    def ingest(
+        self,
+        text: str,
+        t_ms: int,
+        duration_seconds: float | None = None,
+        format_: Format = PROMETHEUS_TEXT,
+    ) -> ScrapeResult:
         """Store what the target answered, all of it or nothing.
 
         A series that was there last time and is not now gets a staleness marker. A malformed text, or one
         beyond a limit, counts as a failed scrape and comes back as `problem`.
 
         Args:
-            text: in the Prometheus text format 0.0.4.
+            text: what the target answered, bytes that are not UTF-8 decoded with `surrogateescape`.
             t_ms: the server's time when the scrape began; that of all samples without one of their own.
             duration_seconds: how long it took; written as `scrape_duration_seconds` where known.
+            format_: of the text.
         """
         self._store.advance(t_ms)
         try:
             check_size(text, self._source)
             check_limit("body_size", len(text), self._limits.body_bytes, "bytes", self._source)
-            scrape = self._read(text)
+            scraped = self._reader.read(text, format_)
         except ExpositionError as error:
             self.failed(t_ms, duration_seconds)
-            limit = error.limit if isinstance(error, ScrapeLimitError) else None
-            return ScrapeResult(0, 0, 0, error.problems[0], limit)
-        samples = len(scrape.refs) + len(scrape.timed)
-        added = self._store.append_many(scrape.refs, scrape.values, t_ms)
-        added += self._append_timed(scrape.timed, t_ms)
-        self._remember(scrape.heads)
-        self._end_missing(scrape.refs, t_ms)
+            return ScrapeResult(0, 0, 0, error.problems[0], _limit(error))
+        samples = scraped.samples
+        if self._group is None:
+            self._group = self._store.group_of(scraped.refs)
+            # Restored series that are not among them have ended meanwhile.
+            self._last = self._group.members
+        added = self._store.append_many(scraped.refs, scraped.values, t_ms, group=self._group)
+        added += self._append_timed(scraped.timed, t_ms)
+        self._reader.remember(scraped)
+        if scraped.metas != self._metas:
+            is_whole = self._target.describe(metadata_of(scraped.metas))
+            self._metas = scraped.metas if is_whole else None
+        self._end_missing(scraped.refs, t_ms)
         self._report(t_ms, up=1, samples=samples, duration_seconds=duration_seconds)
-        return ScrapeResult(samples, added, samples - added)
+        self.unwanted = scraped.unwanted
+        return ScrapeResult(samples, added, samples - added - scraped.unwanted)
 
     def failed(self, t_ms: int, duration_seconds: float | None = None) -> None:
         """Note that the target did not answer: its series end, and `up` is 0."""
@@ -129,131 +125,32 @@ class ScrapeTarget:
         """Note that the target is no more: all that was written for it ends, `up` included."""
         self._end_missing([], t_ms)
         self._target.end_reports(t_ms)
-
-    def _read(self, text: str) -> _Scrape:
-        lines = text.split("\n")
-        scrape = _Scrape([], [], {}, [], self._room())
-        refs, heads = scrape.refs, scrape.heads
-        texts: list[str] = []
-        others: list[int] = []
-        bounds = BoundLabels(lines)
-        known = self._refs.get
-        unchecked, most = self._unchecked_chars, self._limits.labels
-        for number, line in enumerate(lines):
-            head, _, value = line.rpartition(" ")
-            ref = known(head)
-            if ref is not None:
-                refs.append(ref)
-                texts.append(value)
-            elif line and line[0] != "#":
-                labels = self._shapes.labels(head)
-                if labels is None:
-                    others.append(number)
-                    continue
-                if changes := bounds.changes(labels, number):
-                    labels = labels.override(changes)
-                heads[head] = ref = self._store.ref(labels, self._target.share)
-                if ref.last_ms == NEVER_MS:
-                    scrape.room -= 1
-                    if scrape.room < 0 or len(head) > unchecked or len(labels) > most:
-                        self._admit(scrape, ref, number + 1)
-                refs.append(ref)
-                texts.append(value)
-        scrape.values = self._floats(texts, lines, heads)
-        bounds = BoundLabels(lines)
-        for number in others:
-            self._read_new(scrape, lines[number], number + 1, bounds)
-        samples = len(refs) + len(scrape.timed)
-        check_limit("samples", samples, self._limits.samples, "samples", self._source)
-        return scrape
-
-    def _room(self) -> int:
-        """Return how many series the target may begin."""
-        share = self._target.share
-        room = self._store.room(share)
-        return min(room, self._limits.series - share.series) if self._limits.series else room
-
-    def _admit(self, scrape: _Scrape, ref: Series, number: int) -> None:
-        """Pass a series that is to begin, once it is counted.
-
-        Raises:
-            ScrapeLimitError: it is one too many, or its labels are.
-        """
-        if scrape.room < 0:
-            share = self._target.share
-            room = self._room()
-            expected = f"at most that beside the {share.series} that the store keeps of this target"
-            problem = Problem(self._source, number, None, f"over {room} new series", expected)
-            raise ScrapeLimitError("series", problem)
-        check_labels(ref.labels, self._limits, self._source, number)
-
-    def _floats(
-        self, texts: list[str], lines: list[str], heads: Mapping[str, Series]
-    ) -> list[float]:
-        """Return the numbers, checked all at once; the line at fault is looked for only then."""
-        try:
-            values = [float(text) for text in texts]
-        except ValueError:
-            values = []
-        if texts and (not values or not is_plain("".join(texts)) or math.inf in map(abs, values)):
-            return self._floats_one_by_one(lines, heads)
-        return values
-
-    def _floats_one_by_one(self, lines: list[str], heads: Mapping[str, Series]) -> list[float]:
-        values = []
-        for number, line in enumerate(lines, start=1):
-            head, _, text = line.rpartition(" ")
-            if head in self._refs or head in heads:
-                try:
-                    values.append(float(parse_value(text)))
-                except LineError as error:
-                    raise line_error(error, self._source, number) from None
-        return values
-
-    def _read_new(self, scrape: _Scrape, line: str, number: int, bounds: BoundLabels) -> None:
-        try:
-            parsed = parse_line(line)
-        except LineError as error:
-            raise line_error(error, self._source, number) from None
-        if not isinstance(parsed, SampleLine):
-            return
-        exposed = {METRIC_NAME: parsed.name, **dict(parsed.labels)}
-        ref = self._target.ref({**exposed, **bounds.changes(exposed, number - 1)})
-        if ref.last_ms == NEVER_MS:
-            scrape.room -= 1
-            self._admit(scrape, ref, number)
-        if parsed.timestamp_ms is not None:
-            scrape.timed.append((ref, float(parsed.value), parsed.timestamp_ms))
-            return
-        scrape.refs.append(ref)
-        scrape.values.append(float(parsed.value))
-        head = line.rpartition(" ")[0]
-        if head.rstrip(" \t") == parsed.head:
-            scrape.heads[head] = ref
+        self._metas = []
 
     def _append_timed(self, timed: Iterable[tuple[Series, float, int]], t_ms: int) -> int:
         append = self._store.append_ref
         return sum(append(ref, time_ms, value, t_ms) for ref, value, time_ms in timed)
 
-    def _remember(self, heads: Mapping[str, Series]) -> None:
-        for head, ref in heads.items():
-            # A second spelling of the same series stays new each time, so that forgetting is simple.
-            if self._heads.setdefault(ref, head) == head:
-                self._refs[head] = ref
-
     def _end_missing(self, current: list[Series], t_ms: int) -> None:
         """Mark the series of the last scrape that are not in this one."""
         if current != self._last:
-            still_there = set(current)
+            missing = set(self._last).difference(current)
             for series in self._last:
-                if series not in still_there:
+                if series in missing:
                     self._store.mark_stale(series, t_ms)
-                    self._refs.pop(self._heads.pop(series, ""), None)
+            if missing:
+                self._reader.forget(missing)
         self._last = current
 
     def _report(self, t_ms: int, *, up: int, samples: int, duration_seconds: float | None) -> None:
-        report = self._target.report
-        report("up", up, t_ms)
-        report("scrape_samples_scraped", samples, t_ms)
+        values: dict[str, float] = {"up": up, "scrape_samples_scraped": samples}
         if duration_seconds is not None:
-            report("scrape_duration_seconds", duration_seconds, t_ms)
+            values["scrape_duration_seconds"] = duration_seconds
+        self._target.report(values, t_ms)
+
+
+def _limit(error: ExpositionError) -> str | None:
+    """Return which limit a text failed by."""
+    if isinstance(error, NativeHistogramError):
+        return "native_histograms"
+    return error.limit if isinstance(error, ScrapeLimitError) else None

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from sys import intern
 
-from gpuscale.series.labels import METRIC_NAME, SEPARATOR, LabelSet, label_sets
+from gpuscale.series.labels import METRIC_NAME, LabelSet, label_sets
 
 _FIRST = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{([a-zA-Z_][a-zA-Z0-9_]*)=")
 _NEXT = re.compile(r",([a-zA-Z_][a-zA-Z0-9_]*)=")
 _LAST = frozenset({"}", ",}"})
 _MAX_SHAPES = 10_000
+_MAX_CHARS = 4 * 1024 * 1024
+"""Of all shapes that one target makes known."""
 
 Shape = Callable[[list[str]], LabelSet]
 """Makes the labels of a series from the values of a line."""
@@ -32,12 +34,16 @@ class LineShapes:
     def __init__(self, merge: Merge) -> None:
         self._merge = merge
         self._shapes: dict[tuple[str, ...], Shape | None] = {}
+        self._chars = 0
 
     def labels(self, head: str) -> LabelSet | None:
         """Return the labels of a line, from the text before its value; None where it needs a closer look."""
-        if "\\" in head or SEPARATOR in head:
+        if "\\" in head:
             return None
         parts = head.split('"')
+        if not len(parts) % 2:
+            # A quote is left open.
+            return None
         between = tuple(parts[::2])
         if between not in self._shapes:
             self._learn(between)
@@ -45,8 +51,10 @@ class LineShapes:
         return None if shape is None or "" in values else shape(values)
 
     def _learn(self, between: tuple[str, ...]) -> None:
-        if len(self._shapes) >= _MAX_SHAPES:
+        self._chars += sum(map(len, between))
+        if len(self._shapes) >= _MAX_SHAPES or self._chars > _MAX_CHARS:
             self._shapes.clear()
+            self._chars = sum(map(len, between))
         names = _names(between)
         self._shapes[between] = None if names is None else _shape(names, self._merge)
 
@@ -57,8 +65,6 @@ def _shape(names: tuple[str, ...], merge: Merge) -> Shape | None:
     marks = [f"\0{position}" for position in range(len(labels))]
     merged = merge({METRIC_NAME: metric, **dict(zip(labels, marks, strict=True))})
     constants = [intern(value) for value in merged.values() if value not in marks]
-    if any(SEPARATOR in value for value in constants):
-        return None
     ordered, sources = sorted(merged), [*marks, *constants]
     pick = itemgetter(*(sources.index(merged[name]) for name in ordered))
     made = label_sets(tuple(map(intern, ordered)))

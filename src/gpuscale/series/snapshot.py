@@ -7,9 +7,9 @@ Source: prometheus promql/engine.go (populateSeries, getTimeRangesForSelector).
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from gpuscale.series import tree
 from gpuscale.series.budget import Budget
@@ -65,11 +65,8 @@ def needs(root: tree.Node, covered: QueryRange, lookback_ms: int) -> dict[Select
                 low, high = _looked(node.moment, covered, start_ms, end_ms)
                 visit(node.expression, low - node.range_ms, high, is_outermost=False)
             case _:
-                for field in fields(node):
-                    value = getattr(node, field.name)
-                    for child in value if isinstance(value, tuple) else (value,):
-                        if isinstance(child, tree.Node):
-                            visit(child, start_ms, end_ms, is_outermost=is_outermost)
+                for child in tree.children(node):
+                    visit(child, start_ms, end_ms, is_outermost=is_outermost)
 
     def add(matchers: Selector, need: Need) -> None:
         found[matchers] = need.joined(found.get(matchers, need))
@@ -134,22 +131,15 @@ class Snapshot:
         return self._oldest_kept_ms
 
     def _copy(self, series: Series, need: Need) -> Series | None:
-        times_ms, values = series.times_ms, series.values
-        low, high = bisect_left(times_ms, need.start_ms), bisect_right(times_ms, need.end_ms)
-        if low == high and series.cut_ms < need.start_ms:
+        times_ms, values = series.read(need.start_ms, need.end_ms)
+        if not times_ms and series.cut_ms < need.start_ms:
             return None
-        copy = Series(series.labels)
-        if need.moments is not None and high - low > len(need.moments):
-            places = _newest_at(times_ms, low, high, need.moments)
-            copy.times_ms = array("q", [times_ms[place] for place in places])
-            copy.values = array("d", [values[place] for place in places])
-        else:
-            copy.times_ms, copy.values = times_ms[low:high], values[low:high]
-        if copy.times_ms:
-            copy.last_ms = copy.times_ms[-1]
-        copy.cut_ms, copy.has_stale = series.cut_ms, series.has_stale
-        self._budget.hold(len(copy.times_ms))
-        return copy
+        if need.moments is not None and len(times_ms) > len(need.moments):
+            places = _newest_at(times_ms, 0, len(times_ms), need.moments)
+            times_ms = array("q", [times_ms[place] for place in places])
+            values = array("d", [values[place] for place in places])
+        self._budget.hold(len(times_ms))
+        return Series.copied(series, times_ms, values)
 
 
 def _newest_at(times_ms: Sequence[int], low: int, high: int, moments: range) -> list[int]:

@@ -3,10 +3,12 @@
 Source: prometheus scrape/scrape.go (mutateSampleLabels, report).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from gpuscale.series.groups import Group
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.limits import Share
+from gpuscale.series.limits import ScrapeLimits, Share
+from gpuscale.series.metadata import MetricMetadata
 from gpuscale.series.samples import Series
 from gpuscale.series.store import SeriesStore
 
@@ -38,10 +40,20 @@ class TargetSeries:
         self.share = Share()
         """How much of the store its series take; what is said of the target itself does not count."""
         self._reports: dict[str, Series] = {}
+        self._report_group: Group | None = None
 
     def ref(self, exposed: Mapping[str, str]) -> Series:
         """Return the series of exposed labels, the metric's name among them."""
         return self._store.ref(self.merged(exposed), self.share)
+
+    def merged_ref(self, labels: Mapping[str, str]) -> Series:
+        """Return the series of labels that the target's own are joined to already."""
+        return self._store.ref(labels, self.share)
+
+    def room(self, limits: ScrapeLimits) -> int:
+        """Return how many series the target may begin."""
+        room = self._store.room(self.share)
+        return min(room, limits.series - self.share.series) if limits.series else room
 
     def merged(self, exposed: Mapping[str, str]) -> dict[str, str]:
         """Return exposed labels and the target's own together."""
@@ -51,15 +63,24 @@ class TargetSeries:
             merged[_free_name(name, merged)] = exposed[name]
         return merged
 
-    def report(self, name: str, value: float, t_ms: int) -> None:
+    def describe(self, metadata: Iterable[MetricMetadata]) -> bool:
+        """Keep what the target says of its metrics; return whether all of it is kept."""
+        return self._store.metadata.put(self, self._labels, metadata)
+
+    def report(self, values: Mapping[str, float], t_ms: int) -> None:
         """Write what is said of the target, such as `up`."""
-        ref = self._reports.get(name)
-        if ref is None:
-            ref = self._reports[name] = self._store.ref({**self._labels, METRIC_NAME: name})
-        self._store.append_ref(ref, t_ms, value)
+        reports = self._reports
+        for name in values:
+            if name not in reports:
+                reports[name] = self._store.ref({**self._labels, METRIC_NAME: name})
+        refs = [reports[name] for name in values]
+        if self._report_group is None:
+            self._report_group = self._store.group_of(refs)
+        self._store.append_many(refs, list(values.values()), t_ms, group=self._report_group)
 
     def end_reports(self, t_ms: int) -> None:
-        """End what was said of the target, because it is no more."""
+        """End what was said of the target and of its metrics, because it is no more."""
+        self._store.metadata.drop(self)
         for series in self._reports.values():
             self._store.mark_stale(series, t_ms)
 

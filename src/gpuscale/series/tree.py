@@ -1,6 +1,7 @@
 """A PromQL expression as plain data: what `parse` makes and `evaluate` walks."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from enum import Enum
 
 from gpuscale.series.matchers import Matcher
@@ -140,6 +141,15 @@ SET_OPERATORS = frozenset({"and", "or", "unless"})
 SCALAR_FUNCTIONS = frozenset(
     {"time", "scalar", "pi", "start", "end", "step", "range", "min_of", "max_of"}
 )
+
+
+def children(node: Node) -> Iterator[Node]:
+    """Yield the nodes right below a node."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        for child in value if isinstance(value, tuple) else (value,):
+            if isinstance(child, Node):
+                yield child
 
 
 def value_type(node: Node) -> ValueType:

@@ -1,7 +1,8 @@
 """What a query gives back: a vector, a scalar, a text, or a matrix of points over time."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,60 @@ class StringValue:
     value: str
 
 
+Point = tuple[int, float]
+"""`(t_ms, value)`."""
+
+
+class Points(Sequence[Point]):
+    """Points as two sequences, which many series may share the times of; equal to a tuple of the same points.
+
+    Args:
+        times_ms: ascending.
+        values: as many.
+    """
+
+    __slots__ = ("times_ms", "values")
+
+    def __init__(self, times_ms: Sequence[int], values: Sequence[float]) -> None:
+        self.times_ms = times_ms
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Point]:
+        return zip(self.times_ms, self.values, strict=True)
+
+    @overload
+    def __getitem__(self, place: int) -> Point: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Points": ...
+
+    def __getitem__(self, place: int | slice) -> "Point | Points":
+        if isinstance(place, slice):
+            return Points(self.times_ms[place], self.values[place])
+        return self.times_ms[place], self.values[place]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Points | tuple):
+            return tuple(self) == tuple(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class MatrixSeries:
     """The points of one label set."""
 
     labels: Mapping[str, str]
-    points: tuple[tuple[int, float], ...]
-    """`(t_ms, value)`, time ascending."""
+    points: Sequence[Point]
+    """Time ascending."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,23 @@ def summary(world: Site) -> dict[str, object]:
         "poolsWithoutPrice": sorted({each.pool for each in rentals if each.price_per_hour is None}),
         "requests": _requests(world),
         "scaleOuts": _scale_outs(world),
+        **_failed_rules(world),
     }
+
+
+def _failed_rules(world: Site) -> dict[str, object]:
+    """Return the Prometheus rules that failed, how often and why at last; nothing where none did."""
+    failed = {
+        f"{group.name}/{rule.name}": {
+            "evaluations": rule.status.evaluations,
+            "failures": rule.status.failures,
+            "lastError": rule.status.latest_failure,
+        }
+        for group in world.prometheus_rules.groups
+        for rule in group.rules
+        if rule.status.failures
+    }
+    return {"failedRules": failed} if failed else {}
 
 
 def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:

@@ -36,7 +36,5 @@ class Needs:
 def needs_of(setup: Setup) -> Needs:
     """Return what the rules of a scenario can ask for."""
     names = needed_metric_names(setup.rules)
-    if names is None or setup.recording is None:
-        return Needs(names)
-    recorded = setup.recording.needed_metric_names()
-    return Needs(None if recorded is None else names | recorded)
+    read = setup.prometheus_rules.needed_metric_names()
+    return Needs(None if names is None or read is None else names | read)

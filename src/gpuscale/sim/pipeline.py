@@ -174,8 +174,7 @@ class VirtualPipeline:
         return render_text(families, float_text=six_decimals)
 
     def _record(self, now_ms: int) -> None:
-        if self._setup.recording is not None:
-            self._setup.recording.evaluate(self.store, now_ms)
+        self._world.prometheus_rules.evaluate(self.store, now_ms)
 
     def _discover(self, now_ms: int) -> None:
         since_ms = now_ms - self._setup.pipeline.relist_interval

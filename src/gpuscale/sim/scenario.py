@@ -40,7 +40,7 @@ class Pipeline(Model):
     scrape_interval: PositiveDuration = 15_000
     """How often the node agents are scraped; kube-prometheus' usual 15 s."""
     rule_interval: PositiveDuration = 15_000
-    """How often recording rules are evaluated."""
+    """How often Prometheus rules are evaluated; groups with an interval of their own wait for that."""
     relist_interval: PositiveDuration = 60_000
     """How often the metrics API looks for new series; the adapter chart's `metricsRelistInterval`."""
     hpa_sync_period: PositiveDuration = 15_000
@@ -299,7 +299,7 @@ class ScenarioSpec(Model):
     rules: FileRef | None = None
     """A prometheus-adapter rule file; absent: the adapter chart's default rules."""
     recording_rules: FileRef | None = None
-    """A Prometheus rule file with recording rules."""
+    """A Prometheus rule file, with recording and alerting rules."""
     counters: FileRef | None = None
     """A dcgm-exporter counters CSV; absent: the default list."""
     pipeline: Pipeline = Pipeline()

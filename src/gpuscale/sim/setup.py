@@ -20,7 +20,8 @@ from gpuscale.objects.meta import ObjectMeta
 from gpuscale.objects.nodes import Taint
 from gpuscale.objects.workloads import Deployment, Job, Service
 from gpuscale.scheduling.resources import gpu_count
-from gpuscale.series.recording import RecordingRules, load_recording_rules
+from gpuscale.series.rules.groups import RuleGroups
+from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.sim import scenario as spec
 from gpuscale.sim.cloud import CloudPool
 from gpuscale.sim.kubelet import Lifecycle
@@ -82,7 +83,7 @@ class Setup:
     rules: AdapterConfig
     rules_text: str
     """The file that `rules` was read from."""
-    recording: RecordingRules | None
+    prometheus_rules: RuleGroups
     counters: tuple[Counter, ...]
     manifests: tuple[Mapping[str, object], ...]
     """The Kubernetes objects as their files have them, for an API server."""
@@ -116,7 +117,7 @@ class _Resolver:
         jobs = {o.metadata.key: o for o in objects if isinstance(o, Job)}
         hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
         rules_text, rules = self._rules()
-        recording = self._recording()
+        prometheus_rules = self._prometheus_rules()
         counters = self._counters()
         pools = self._pools()
         currency = self._currency()
@@ -147,7 +148,7 @@ class _Resolver:
             jobs=runs,
             rules=rules,
             rules_text=rules_text,
-            recording=recording,
+            prometheus_rules=prometheus_rules,
             counters=counters,
             manifests=tuple(self._manifests),
         )
@@ -196,15 +197,15 @@ class _Resolver:
                 self._problems.extend(error.problems)
         return _CHART_RULES, default_config()
 
-    def _recording(self) -> RecordingRules | None:
+    def _prometheus_rules(self) -> RuleGroups:
         ref = self._spec.recording_rules
         text = self._text(ref, ("recordingRules",)) if ref else None
         if text is not None:
             try:
-                return load_recording_rules(*text)
+                return load_rule_groups(*text)
             except ConfigError as error:
                 self._problems.extend(error.problems)
-        return None
+        return RuleGroups()
 
     def _counters(self) -> tuple[Counter, ...]:
         text = self._text(self._spec.counters, ("counters",)) if self._spec.counters else None

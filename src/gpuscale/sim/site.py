@@ -47,6 +47,7 @@ class Site(ABC):
         self.services: dict[str, Service] = {}
         """Deployment key to its requests."""
         self.scale_outs = ScaleOuts()
+        self.prometheus_rules = setup.prometheus_rules.fresh()
         self.cluster.on_ready = self._pod_ready
         self.cloud = Cloud(
             self.cluster,

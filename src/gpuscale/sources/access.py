@@ -151,8 +151,15 @@ class Access:
         return True if self._tls is None else self._tls.context()
 
 
-def tls_of_files(ca_file: Path | None, pair: tuple[Path, Path] | None) -> TlsFiles:
+def tls_of_files(
+    ca_file: Path | None, pair: tuple[Path, Path] | None, *, verifies: bool = True
+) -> TlsFiles:
     """Return TLS that trusts a CA bundle, and shows a certificate (with its key) where there is one.
+
+    Args:
+        ca_file: None for what the system trusts.
+        pair: certificate and key; None for none.
+        verifies: whether the server's certificate is checked at all.
 
     Raises:
         OSError, ValueError: a file can't be used.
@@ -160,6 +167,9 @@ def tls_of_files(ca_file: Path | None, pair: tuple[Path, Path] | None) -> TlsFil
 
     def make() -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=ca_file)
+        if not verifies:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
         if pair is not None:
             context.load_cert_chain(*pair)
         return context

@@ -9,14 +9,16 @@ metrics of cluster-scoped resources can be asked for; upstream goes by the label
 makes all but namespaces, nodes and persistentvolumes namespaced.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.core.errors import QueryError
+from gpuscale.core.gotemplate import TemplateError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.parse import metric_names, parse_query
-from gpuscale.sources.gotemplate import TemplateError
 from gpuscale.sources.resources import NAMESPACES, ResourceType
+from gpuscale.sources.rule_budget import DEFAULT_BUDGET
 from gpuscale.sources.rules import AdapterConfig, Rule
 
 
@@ -34,6 +36,8 @@ class SeriesShape:
     name: str
     labels: frozenset[str]
     """Label names, without `__name__`."""
+    series: int = field(default=0, compare=False)
+    """How many there are of this name, whatever their labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Entry:
 
     rule: Rule
     series: str
+    rows: int = field(default=0, compare=False)
+    """How many series of the name were found; 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,6 +83,8 @@ class Catalogue:
     """By series query; of a query that failed, those it gave before."""
     failures: Mapping[str, QueryFailure] = field(default_factory=dict)
     """By series query; those that were not answered this time."""
+    over_budget: Mapping[str, str] = field(default_factory=dict)
+    """Why the rules of a team give no metrics, by namespace."""
 
     @staticmethod
     def build(
@@ -106,6 +114,10 @@ class Catalogue:
             elif answer is None and query not in before.answered:
                 failures[query] = before.failures.get(query, QueryFailure("not asked"))
         rules, external = _by_namespace(config.rules), _by_namespace(config.external_rules)
+        over = _over_budget(rules, external, shapes)
+        for place in over:
+            rules.pop(place, None)
+            external.pop(place, None)
         return Catalogue(
             _custom_table(rules.pop("", ()), shapes),
             _external_table(external.pop("", ()), shapes),
@@ -113,6 +125,7 @@ class Catalogue:
             {place: _external_table(found, shapes) for place, found in external.items()},
             shapes,
             failures,
+            over,
         )
 
     @property
@@ -188,10 +201,16 @@ def _needed_by(rule: Rule) -> frozenset[str] | None:
 def _shapes(series: Sequence[Mapping[str, str]]) -> tuple[SeriesShape, ...]:
     """Return each distinct shape, in the order of its first series."""
     # Series by the thousand have the same few lists of label names, which are quick to tell apart.
-    lists = {
-        (labels[METRIC_NAME], tuple(labels)): None for labels in series if METRIC_NAME in labels
+    lists = Counter(
+        (labels[METRIC_NAME], tuple(labels)) for labels in series if METRIC_NAME in labels
+    )
+    counts: Counter[str] = Counter()
+    for (name, _), count in lists.items():
+        counts[name] += count
+    found = {
+        SeriesShape(name, frozenset(names) - {METRIC_NAME}, counts[name]): None
+        for name, names in lists
     }
-    found = {SeriesShape(name, frozenset(names) - {METRIC_NAME}): None for name, names in lists}
     return tuple(found)
 
 
@@ -216,6 +235,26 @@ def _by_namespace(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
     return found
 
 
+def _over_budget(
+    rules: Mapping[str, Sequence[Rule]],
+    external: Mapping[str, Sequence[Rule]],
+    shapes: Mapping[str, tuple[SeriesShape, ...]],
+) -> dict[str, str]:
+    """Return why a namespace's rules don't count: their series queries find too many series."""
+    over: dict[str, str] = {}
+    for place in (rules.keys() | external.keys()) - {""}:
+        queries = {rule.series_query for rule in (*rules.get(place, ()), *external.get(place, ()))}
+        found = sum(
+            sum({shape.name: shape.series for shape in shapes[query]}.values()) for query in queries
+        )
+        if found > DEFAULT_BUDGET.series:
+            over[place] = (
+                f"the series queries of the rules in {place} find {found} series, expected at most "
+                f"{DEFAULT_BUDGET.series}; narrow them"
+            )
+    return over
+
+
 def _custom_table(
     rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
 ) -> dict[CustomKey, Entry]:
@@ -224,11 +263,13 @@ def _custom_table(
         for resource in rule.labels.resources_of(sorted(shape.labels)):
             # Nodes and the like belong to no team; a namespace is its team's.
             if not rule.only_in or resource.namespaced or resource == NAMESPACES:
-                table[resource, name] = Entry(rule, shape.name)
+                table[resource, name] = Entry(rule, shape.name, shape.series)
     return table
 
 
 def _external_table(
     rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
 ) -> dict[str, Entry]:
-    return {name: Entry(rule, shape.name) for rule, shape, name in _named(rules, shapes)}
+    return {
+        name: Entry(rule, shape.name, shape.series) for rule, shape, name in _named(rules, shapes)
+    }

@@ -7,27 +7,29 @@ rule names by itself. A query that is not understood is not sent.
 
 from collections.abc import Collection
 from dataclasses import fields, replace
-from functools import lru_cache
 from typing import Any
 
+from gpuscale.core.byte_cache import MAX_TEXT, ByteCache, deep_bytes
 from gpuscale.core.errors import ConfigError, Problem, QueryError
+from gpuscale.core.gotemplate import Template, TemplateError
+from gpuscale.core.gotemplate.render import Data
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.parse import parse_query
 from gpuscale.series.tree import Node, Select
 from gpuscale.series.write import promql_text
-from gpuscale.sources.gotemplate import Template, TemplateError
-from gpuscale.sources.gotemplate.render import Data
 from gpuscale.sources.resource_labels import NoLabelError
 from gpuscale.sources.resources import NAMESPACES
+from gpuscale.sources.rule_budget import DEFAULT_BUDGET, check_range
 from gpuscale.sources.rules import AdapterConfig, Rule
 
 
 class ConfinedTemplate(Template):
     """A query template whose text is confined to one namespace once it is filled."""
 
-    def __init__(self, template: Template, matcher: Matcher) -> None:
-        super().__init__(template.nodes)
+    def __init__(self, template: Template, matcher: Matcher, longest_ms: int) -> None:
+        super().__init__(template.nodes, template.functions)
         self._matcher = matcher
+        self._longest_ms = longest_ms
 
     def plain_fields(self) -> None:
         """Return None: what the query asks for is more than what the template shows."""
@@ -38,24 +40,40 @@ class ConfinedTemplate(Template):
 
         Raises:
             TemplateError: the template can't be filled.
-            QueryError: its text is no PromQL, as far as it is understood here.
+            QueryError: its text is no PromQL, as far as it is understood here, or looks too far back.
         """
         text = super().render(data)
-        return confined_query(text, self._matcher) if text else text
+        return confined_query(text, self._matcher, self._longest_ms) if text else text
 
 
-@lru_cache(maxsize=4096)
-def confined_query(promql: str, matcher: Matcher) -> str:
+_CONFINED: ByteCache[tuple[str, Matcher, int], str] = ByteCache("confined queries", 4 * 1024 * 1024)
+
+
+def confined_query(
+    promql: str, matcher: Matcher, longest_ms: int = DEFAULT_BUDGET.longest_range_ms
+) -> str:
     """Return the query with the matcher added to each of its selectors.
 
     Raises:
-        QueryError: not PromQL, as far as it is understood here.
+        QueryError: not PromQL, as far as it is understood here, or it looks further back than that.
     """
-    return promql_text(_confined(parse_query(promql).root, matcher))
+    key = (promql, matcher, longest_ms)
+    found = _CONFINED.get(key)
+    if found is None:
+        root = parse_query(promql).root
+        check_range(root, longest_ms)
+        found = promql_text(_confined(root, matcher))
+        if len(promql) <= MAX_TEXT:
+            _CONFINED.put(key, found, deep_bytes((key, found)))
+    return found
 
 
 def confined_config(
-    config: AdapterConfig, namespace: str, labels: Collection[str], source: str
+    config: AdapterConfig,
+    namespace: str,
+    labels: Collection[str],
+    source: str,
+    longest_ms: int = DEFAULT_BUDGET.longest_range_ms,
 ) -> AdapterConfig:
     """Return the rules of a team, confined to its namespace.
 
@@ -64,6 +82,7 @@ def confined_config(
         namespace: its own.
         labels: the labels that are trusted to tell namespaces apart.
         source: the name of the file, for messages.
+        longest_ms: how far back its queries may look.
 
     Raises:
         ConfigError: with every rule that can't be confined.
@@ -72,14 +91,17 @@ def confined_config(
     if config.resource_rules is not None:
         expected = "rules and externalRules only: metrics.k8s.io is one for the whole cluster"
         problems.append(Problem(source, None, "resourceRules", "resourceRules", expected))
-    rules = [_rule(rule, namespace, labels, problems) for rule in config.rules]
-    external = [_rule(rule, namespace, labels, problems) for rule in config.external_rules]
+    place = (namespace, labels, longest_ms)
+    rules = [_rule(rule, *place, problems) for rule in config.rules]
+    external = [_rule(rule, *place, problems) for rule in config.external_rules]
     if problems:
         raise ConfigError(*problems)
     return replace(config, rules=tuple(rules), external_rules=tuple(external))
 
 
-def _rule(rule: Rule, namespace: str, labels: Collection[str], problems: list[Problem]) -> Rule:
+def _rule(
+    rule: Rule, namespace: str, labels: Collection[str], longest_ms: int, problems: list[Problem]
+) -> Rule:
     try:
         label = rule.labels.label_for(NAMESPACES)
     except NoLabelError:
@@ -93,7 +115,7 @@ def _rule(rule: Rule, namespace: str, labels: Collection[str], problems: list[Pr
     confined = replace(
         rule,
         series_query=confined_query(rule.series_query, matcher),
-        metrics_query=ConfinedTemplate(rule.metrics_query, matcher),
+        metrics_query=ConfinedTemplate(rule.metrics_query, matcher, longest_ms),
         only_in=namespace,
     )
     try:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,12 +30,14 @@ class HttpSession:
         max_response_bytes: a larger answer is an error.
         access: what every request carries so that it is let in.
         max_connections: at a time; 0 for no limit.
+        unix_socket: where all requests go, whatever host they name; None goes to the host.
     """
 
     timeout_s: float = 30.0
     max_response_bytes: int = MAX_RESPONSE_BYTES
     access: Access = field(default_factory=Access)
     max_connections: int = 100
+    unix_socket: Path | None = None
     _session: aiohttp.ClientSession | None = field(default=None, repr=False)
 
     async def __aenter__(self) -> Self:
@@ -60,15 +63,27 @@ class HttpSession:
         Args:
             method: such as GET.
             url: encoded as it is to be sent.
-            options: as aiohttp's `ClientSession.request` takes them.
+            options: as aiohttp's `ClientSession.request` takes them, and `most_bytes` of the answer.
 
         Raises:
             aiohttp.ClientError, TimeoutError, OSError: no answer.
             UnavailableError: a secret can't be read.
             TooLargeError: an answer larger than allowed.
         """
+        status, _, body = await self.fetch_typed(method, url, **options)
+        return status, body
+
+    async def fetch_typed(
+        self,
+        method: str,
+        url: URL,
+        **options: Any,  # noqa: ANN401
+    ) -> tuple[int, str, bytes]:
+        """Return the status, Content-Type and body of the answer; arguments and errors as `fetch`."""
+        most_bytes = options.pop("most_bytes", self.max_response_bytes)
         async with self.stream(method, url, **options) as response:
-            return response.status, await self._body(response)
+            content_type = response.headers.get("Content-Type", "")
+            return response.status, content_type, await self._body(response, most_bytes)
 
     @asynccontextmanager
     async def stream(
@@ -88,16 +103,21 @@ class HttpSession:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=self.timeout_s)
-            connector = aiohttp.TCPConnector(limit=self.max_connections)
+            limit = self.max_connections
+            connector = (
+                aiohttp.TCPConnector(limit=limit)
+                if self.unix_socket is None
+                else aiohttp.UnixConnector(str(self.unix_socket), limit=limit)
+            )
             self._session = aiohttp.ClientSession(timeout=timeout, connector=connector)
         return self._session
 
-    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _body(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
         chunks: list[bytes] = []
         size = 0
         async for chunk in response.content.iter_any():
             size += len(chunk)
-            if size > self.max_response_bytes:
-                raise TooLargeError(f"the answer has more than {self.max_response_bytes} bytes")
+            if size > most_bytes:
+                raise TooLargeError(f"the answer has more than {most_bytes} bytes")
             chunks.append(chunk)
         return b"".join(chunks)

@@ -3,7 +3,8 @@
 Source: prometheus-adapter v0.12.0 pkg/custom-provider (provider.go), pkg/external-provider
 (provider.go, metric_converter.go); custom-metrics-apiserver v1.30.0 pkg/provider (errors.go). Known
 differences: a row that is NaN or infinite is left out, where upstream makes 0 or the smallest integer
-of it; the time of a value is when it was measured, where upstream gives the time of the request.
+of it (a rule may choose 0 for NaN); the time of a value is when it was measured, where upstream gives the
+time of the request.
 """
 
 import math
@@ -17,6 +18,7 @@ from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.sources.catalogue import Catalogue, Entry
 from gpuscale.sources.query import custom_query, external_query
 from gpuscale.sources.resources import ResourceMapper, ResourceType, UnknownResourceError
+from gpuscale.sources.rules import Rule
 
 _MAX_INT64 = (1 << 63) - 1
 _SAFE_FLOAT = float(1 << 62)
@@ -149,6 +151,7 @@ class ExternalPlan:
 
     promql: str
     metric: str
+    rule: Rule
 
     def answer(self, value: Value, at_ms: int) -> tuple[ExternalValue, ...]:
         """Return one value per row of a vector, or the scalar; rows that are no number are left out.
@@ -257,7 +260,7 @@ def plan_external(
         )
     except (NotFoundError, QueryError) as error:
         raise FetchError from error
-    return ExternalPlan(promql, metric)
+    return ExternalPlan(promql, metric, rule)
 
 
 def to_milli(value: float) -> int:

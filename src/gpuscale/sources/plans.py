@@ -1,15 +1,13 @@
 """Plans of requests that come again and again: an HPA asks for the same all day."""
 
-from collections import OrderedDict
-
+from gpuscale.core.byte_cache import MAX_TEXT, ByteCache, deep_bytes
 from gpuscale.objects.selectors import Selector
 from gpuscale.sources.catalogue import Catalogue
 from gpuscale.sources.plan import CustomPlan, plan_custom
 from gpuscale.sources.resources import ResourceMapper
 
-_MAX_PLANS = 2048
-_MAX_QUERY_CHARS = 4 * 1024
-"""Of a plan that is kept."""
+_MAX_BYTES = 8 * 1024 * 1024
+"""Of all plans; one for ten pods takes about 2 KiB."""
 
 _Request = tuple[str, str | None, tuple[str, ...], str, Selector]
 
@@ -18,7 +16,7 @@ class Plans:
     """Plans as `plan_custom` makes them, each made once for as long as the same metrics are served."""
 
     def __init__(self) -> None:
-        self._plans: OrderedDict[_Request, CustomPlan] = OrderedDict()
+        self._plans: ByteCache[_Request, CustomPlan] = ByteCache("plans", _MAX_BYTES)
         self._made_of: tuple[Catalogue, ResourceMapper] | None = None
 
     def custom(
@@ -51,7 +49,5 @@ class Plans:
         return plan
 
     def _keep(self, request: _Request, plan: CustomPlan) -> None:
-        if len(plan.promql) <= _MAX_QUERY_CHARS:
-            self._plans[request] = plan
-            if len(self._plans) > _MAX_PLANS:
-                self._plans.popitem(last=False)
+        if len(plan.promql) <= MAX_TEXT:
+            self._plans.put(request, plan, deep_bytes(request) + deep_bytes(plan.promql))

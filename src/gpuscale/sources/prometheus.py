@@ -2,41 +2,34 @@
 
 Source: Prometheus' HTTP API v1 (/api/v1/query, /api/v1/series); which status codes carry JSON:
 prometheus-adapter v0.12.0 pkg/client (api.go). The answers hold the time of the evaluation, not that
-of the samples behind it, so `measured_ms` of a row is when the query was evaluated.
+of the samples behind it, so `measured_ms` of a row is when the query was evaluated. A collector's answers
+hold the time of the measurement there.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote_plus
 
 import aiohttp
+from msgspec import Raw
 from yarl import URL
 
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
-from gpuscale.series.values import (
-    Matrix,
-    MatrixSeries,
-    Scalar,
-    StringValue,
-    Value,
-    Vector,
-    VectorSample,
-)
+from gpuscale.series.values import Value
 from gpuscale.sources.access import Access, SecretFile, TlsFiles
 from gpuscale.sources.http import HttpSession
-from gpuscale.sources.long_json import LONG_BYTES, read_array
+from gpuscale.sources.prometheus_json import MALFORMED, envelope, label_sets, value_of
 
 MAX_QUERY_CHARS = {"POST": 16_000, "GET": 7_000}
 """VictoriaMetrics takes 16 KiB of query unless told otherwise, and many proxies 8 KiB of an address."""
-_OK = 200
 _JSON_STATUSES = {400, 422, 503}
 _RETRY_ERRORS = {"timeout", "canceled", "unavailable"}
-_MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""What reading an answer of another shape raises."""
+_MAX_QUERY_BYTES = 32 * 1024 * 1024
+"""Of the answer to a query; 100 000 rows have about ten."""
+_MAX_SERIES_BYTES = 128 * 1024 * 1024
+"""Of the answer to a series query; 400 000 series have about this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +50,14 @@ class PrometheusSettings:
     """Read again as it changes."""
     timeout_s: float = 30.0
     """For a whole request."""
-    max_response_bytes: int = 256 * 1024 * 1024
+    max_response_bytes: int = _MAX_SERIES_BYTES
     """A larger answer is refused; a guard for the memory of this process."""
     max_query_chars: int | None = None
     """Characters of a query, or of the encoded one with GET; None is `MAX_QUERY_CHARS`."""
+    unix_socket: Path | None = None
+    """Where it listens, in place of the host of the address."""
+    name: str = ""
+    """What messages call it; empty for Prometheus and its address."""
 
     def __post_init__(self) -> None:
         if self.verb not in {"GET", "POST"}:
@@ -86,8 +83,16 @@ class PrometheusSource:
 
     def __init__(self, settings: PrometheusSettings, tls: TlsFiles | None = None) -> None:
         self.settings = settings
+        base = URL(settings.url)
+        self._urls = {
+            endpoint: base.with_path(f"{base.path.rstrip('/')}/api/v1/{endpoint}").with_query(None)
+            for endpoint in ("series", "query")
+        }
         self._http = HttpSession(
-            settings.timeout_s, settings.max_response_bytes, _access(settings, tls)
+            settings.timeout_s,
+            settings.max_response_bytes,
+            _access(settings, tls),
+            unix_socket=settings.unix_socket,
         )
 
     async def __aenter__(self) -> Self:
@@ -109,33 +114,33 @@ class PrometheusSource:
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
         """Return the label sets of the series with a sample since `start_ms`; see `MetricSource`."""
-        status, body = await self._ask("series", {"match[]": selector, "start": _seconds(start_ms)})
+        parameters = {"match[]": selector, "start": _seconds(start_ms)}
+        data = self._data(*await self._ask("series", parameters, _MAX_SERIES_BYTES))
         try:
-            if status == _OK and len(body) >= LONG_BYTES:
-                found = await read_array(body, "data", _label_set)
-                if found is not None and _is_list(found.rest):
-                    return found.items
-            return [_label_set(labels) for labels in _list(self._data(status, body))]
-        except _MALFORMED as error:
+            return await label_sets(data)
+        except UpstreamError as error:
+            raise UpstreamError(f"{self._who()} {error}") from error
+        except MALFORMED as error:
             raise UpstreamError(
                 f"{self._who()} answered /series with no list of label sets"
             ) from error
 
     async def query(self, promql: str, at_ms: int) -> Value:
         """Return what the query evaluates to at `at_ms`; see `MetricSource`."""
-        status, body = await self._ask("query", {"query": promql, "time": _seconds(at_ms)})
+        parameters = {"query": promql, "time": _seconds(at_ms)}
+        data = self._data(*await self._ask("query", parameters, _MAX_QUERY_BYTES))
         try:
-            if status == _OK and len(body) >= LONG_BYTES:
-                found = await read_array(body, "result", _row)
-                if found is not None and _is_vector(found.rest):
-                    return Vector(tuple(found.items))
-            return _value(self._data(status, body))
-        except _MALFORMED as error:
+            return await value_of(data)
+        except UpstreamError as error:
+            raise UpstreamError(f"{self._who()} {error}") from error
+        except MALFORMED as error:
             raise UpstreamError(f"{self._who()} answered /query with no result") from error
 
-    async def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+    async def _ask(
+        self, endpoint: str, parameters: Mapping[str, str], most_bytes: int
+    ) -> tuple[int, bytes]:
         try:
-            return await self._request(endpoint, parameters)
+            return await self._request(endpoint, parameters, most_bytes)
         except UnavailableError as error:
             raise UnavailableError(f"{self._who()}: {error}") from error
         except UpstreamError as error:
@@ -144,38 +149,34 @@ class PrometheusSource:
             reason = str(error) or type(error).__name__
             raise UnavailableError(f"{self._who()} does not answer: {reason}") from error
 
-    async def _request(self, endpoint: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
-        url = URL(self.settings.url)
-        url = url.with_path(f"{url.path.rstrip('/')}/api/v1/{endpoint}").with_query(None)
+    async def _request(
+        self, endpoint: str, parameters: Mapping[str, str], most_bytes: int
+    ) -> tuple[int, bytes]:
         posts = self.settings.verb == "POST"
         return await self._http.fetch(
             self.settings.verb,
-            url,
+            self._urls[endpoint],
+            most_bytes=min(most_bytes, self.settings.max_response_bytes),
             params=None if posts else parameters,
             data=parameters if posts else None,
         )
 
-    def _data(self, status: int, body: bytes) -> Any:  # noqa: ANN401 - JSON
+    def _data(self, status: int, body: bytes) -> Raw:
         if not 200 <= status < 300 and status not in _JSON_STATUSES:
             text = f"{self._who()}: bad_response: unknown response code {status}"
             raise UnavailableError(text) if status >= 500 else UpstreamError(text)
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            raise UpstreamError(f"{self._who()} answered {status} with no JSON") from None
-        if isinstance(answer, dict) and answer.get("status") == "success":
-            return answer.get("data")
-        raise self._error(answer if isinstance(answer, dict) else {})
-
-    def _error(self, answer: Mapping[str, object]) -> Exception:
-        kind = str(answer.get("errorType", "bad_response"))
-        text = f"{self._who()}: {kind}: {answer.get('error', 'no reason given')}"
-        if kind == "bad_data":
-            return QueryError(text)
-        return UnavailableError(text) if kind in _RETRY_ERRORS else UpstreamError(text)
+        answer = envelope(body)
+        if answer is None:
+            raise UpstreamError(f"{self._who()} answered {status} with no JSON")
+        if answer.status == "success":
+            return answer.data
+        text = f"{self._who()}: {answer.error_type}: {answer.error}"
+        if answer.error_type == "bad_data":
+            raise QueryError(text)
+        raise (UnavailableError if answer.error_type in _RETRY_ERRORS else UpstreamError)(text)
 
     def _who(self) -> str:
-        return f"Prometheus at {self.settings.shown_url}"
+        return self.settings.name or f"Prometheus at {self.settings.shown_url}"
 
 
 def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> Access:
@@ -191,63 +192,3 @@ def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> Access:
 
 def _seconds(time_ms: int) -> str:
     return f"{time_ms // 1000}.{time_ms % 1000:03d}"
-
-
-def _list(data: object) -> list[Any]:
-    if not isinstance(data, list):
-        raise TypeError(data)
-    return data
-
-
-def _label_set(labels: object) -> Mapping[str, str]:
-    if type(labels) is not dict:
-        raise TypeError(labels)
-    for value in labels.values():
-        if type(value) is not str:
-            raise TypeError(labels)
-    return labels
-
-
-def _value(data: Mapping[str, Any]) -> Value:
-    kind, result = data["resultType"], _list(data["result"])
-    if kind == "vector":
-        return Vector(tuple(map(_row, result)))
-    if kind == "scalar":
-        return Scalar(float(result[1]))
-    if kind == "string":
-        return StringValue(str(result[1]))
-    if kind == "matrix":
-        return Matrix(tuple(_points(row) for row in result))
-    raise ValueError(kind)
-
-
-def _is_list(answer: object) -> bool:
-    """Return whether an answer without its items is that of a list."""
-    match answer:
-        case {"status": "success", "data": []}:
-            return True
-    return False
-
-
-def _is_vector(answer: object) -> bool:
-    """Return whether an answer without its rows is that of a vector."""
-    match answer:
-        case {"status": "success", "data": {"resultType": "vector"}}:
-            return True
-    return False
-
-
-def _row(row: Mapping[str, Any]) -> VectorSample:
-    value = row["value"]
-    return VectorSample(_label_set(row["metric"]), float(value[1]), _milliseconds(value[0]))
-
-
-@lru_cache(maxsize=16)
-def _milliseconds(seconds: float | str) -> int:
-    """Return a time in milliseconds; all rows of an answer have the same."""
-    return round(float(seconds) * 1000)
-
-
-def _points(row: Mapping[str, Any]) -> MatrixSeries:
-    points = tuple((round(float(t) * 1000), float(value)) for t, value in row.get("values", ()))
-    return MatrixSeries(_label_set(row["metric"]), points)

@@ -5,6 +5,8 @@ Source: prometheus-adapter v0.12.0 pkg/naming (metrics_query.go). Known differen
 - Joined object names are escaped, so that `a.b` does not also ask for `axb`. A special character is put
   into brackets, because a template may use the joined names inside a PromQL string, where a backslash
   would be an escape of its own.
+- In `.LabelValuesByName`, quotes and backslashes are escaped, so that a value can't end the PromQL string
+  that a template puts it into.
 - Where the names of very many objects would make a query longer than some servers take, the query asks
   for all objects; rows of others are passed over anyway.
 
@@ -15,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gpuscale.core.errors import QueryError
+from gpuscale.core.goquote import go_quote
+from gpuscale.core.gotemplate import Template
 from gpuscale.objects.selectors import Operator, Requirement, Selector
-from gpuscale.sources.goquote import go_quote
-from gpuscale.sources.gotemplate import Template
 from gpuscale.sources.resources import NAMESPACES, ResourceType
 
 FIELDS = frozenset({"Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"})
@@ -27,6 +29,8 @@ MAX_JOINED_NAMES = 6 * 1024
 _ANY_NAME = ".+"
 _SPECIAL = frozenset(".+*?()|[]{}$")
 _BACKSLASHED = frozenset("\\^")
+_IN_STRING = str.maketrans({"\\": "\\\\", '"': "\\x22", "'": "\\x27", "`": "\\x60", "\n": "\\n"})
+"""Escapes in both kinds of quotes; a raw string can't be ended either, though they are no escapes there."""
 _COMPARISON = {
     Operator.EQUALS: "=",
     Operator.NOT_EQUALS: "!=",
@@ -97,23 +101,32 @@ def external_query(
 def wide_query(
     template: Template,
     series: str,
-    labels: Sequence[str],
+    labels: Mapping[str, Sequence[str]],
     selector: Selector,
 ) -> str:
-    """Return the query for the objects of all namespaces, grouped by all of `labels`.
+    """Return the query for objects of several namespaces, grouped by all of `labels`.
 
     Args:
         template: of the rule.
         series: the metric's name in the source.
-        labels: that of the namespace, where there is one, and that of the resource.
+        labels: that of the namespace, where there is one, and that of the resource, each with the names
+            that are asked for; none are all.
         selector: conditions on the labels of the series.
 
     Raises:
         QueryError: the selector can't be expressed, or the template fails or gives nothing.
     """
     matchers, values = _selected(selector)
-    matchers += [f'{label}!=""' for label in labels]
+    matchers += [_matcher(label, names) for label, names in labels.items()]
     return _rendered(template, series, matchers, values, tuple(labels))
+
+
+def _matcher(label: str, names: Sequence[str]) -> str:
+    if not names:
+        return f'{label}!=""'
+    if len(names) == 1:
+        return f"{label}={go_quote(names[0])}"
+    return f"{label}=~{go_quote('|'.join(map(escape_name, names)))}"
 
 
 def are_joined(names: Sequence[str]) -> bool:
@@ -179,7 +192,9 @@ def _rendered(
         {
             "Series": series,
             "LabelMatchers": ",".join(matchers),
-            "LabelValuesByName": values,
+            "LabelValuesByName": {
+                label: value.translate(_IN_STRING) for label, value in values.items()
+            },
             "GroupBy": ",".join(group_by),
             "GroupBySlice": group_by,
         }

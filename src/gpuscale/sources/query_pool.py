@@ -1,7 +1,8 @@
 """Queries evaluated in threads, each with a deadline, while the event loop goes on.
 
 The loop alone touches the store: it copies what a query reads, some series at a time, and a thread evaluates
-the copy. Threads share one interpreter lock, so many of them are no quicker than a few: the rest wait.
+the copy. Where numpy is installed, that is done with it, for all series and steps at once. Threads share one
+interpreter lock, so many of them are no quicker than a few: the rest wait.
 
 Source: prometheus promql/engine.go (exec, ActiveQueryTracker); the error texts are Prometheus'.
 """
@@ -26,13 +27,18 @@ from gpuscale.series.rows import QueryRange
 from gpuscale.series.snapshot import Snapshot, needs
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.tree import Node
+from gpuscale.series.vectorised.errors import RowWiseError
+from gpuscale.series.vectorised.support import is_installed, is_vectorised
 
 Answer = TypeVar("Answer")
+Copied = TypeVar("Copied")
 
 TIMEOUT_S = 30.0
 """Prometheus has two minutes by default; here a query shares the process that scales."""
 AT_ONCE = 4
 WAITING = 100
+_WAKE_S = 0.05
+"""How often a thread that waits for the loop looks at its deadline."""
 _QUICK_WORK = 2_000
 """Evaluations that are done at once; a few milliseconds."""
 
@@ -111,11 +117,36 @@ class QueryPool:
             check()
             return work(store, check)
         async with self._slot(timeout_s, is_wanted) as deadline:
+            if is_installed() and is_vectorised(query.root):
+                try:
+                    return await self._vectorised(
+                        store, query.root, covered, work, lookback_ms, deadline
+                    )
+                except RowWiseError:
+                    # Whatever is rare, or fails, is evaluated row by row.
+                    pass
             snapshot = Snapshot(store.oldest_kept_ms())
             for _ in snapshot.fill(store, query.root, covered, lookback_ms):
                 deadline.check()
                 await asyncio.sleep(0)
             return await self._in_thread(lambda: work(snapshot, deadline.check))
+
+    async def _vectorised(
+        self,
+        store: SeriesStore,
+        root: Node,
+        covered: QueryRange,
+        work: Callable[[Samples, Check], Answer],
+        lookback_ms: int,
+        deadline: _Deadline,
+    ) -> Answer:
+        from gpuscale.series.vectorised.samples import QuerySamples
+
+        columns = QuerySamples(store, root, covered, lookback_ms, _on_loop(deadline))
+        for _ in columns.fill():
+            deadline.check()
+            await asyncio.sleep(0)
+        return await self._in_thread(lambda: work(columns, deadline.check))
 
     async def apart(
         self, work: Callable[[Check], Answer], *, timeout_s: float | None = None
@@ -160,6 +191,26 @@ class QueryPool:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
+def _on_loop(deadline: _Deadline) -> Callable[[Callable[[], Copied]], Copied]:
+    """Return what lets a thread run something on this event loop, and waits for it."""
+    loop = asyncio.get_running_loop()
+
+    def hand_over(read: Callable[[], Copied]) -> Copied:
+        async def called() -> Copied:
+            return read()
+
+        future = asyncio.run_coroutine_threadsafe(called(), loop)
+        while True:
+            try:
+                return future.result(_WAKE_S)
+            except TimeoutError:
+                if future.done():
+                    raise
+                deadline.check()
+
+    return hand_over
+
+
 def _is_quick(
     store: SeriesStore, root: Node, covered: QueryRange, lookback_ms: int, steps: int
 ) -> bool:
@@ -172,5 +223,5 @@ def _is_quick(
         if work > _QUICK_WORK:
             return False
         if need.moments is None:
-            work += steps * sum(len(each.times_ms) for each in series) // SAMPLES_PER_WORK
+            work += steps * sum(each.rows() for each in series) // SAMPLES_PER_WORK
     return work <= _QUICK_WORK

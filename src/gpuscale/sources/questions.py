@@ -2,9 +2,8 @@
 
 - An answer serves equal questions for as long as the user lets it, and a question that is being asked is not
   asked again. Errors reach those who wait for them and nobody else.
-- Where many objects' values are asked for, one widened query serves them all (`widen`), if it gives the
-  same. It begins when several different questions come within one time of freshness; a single user of a
-  rule is not made to wait for everybody's values.
+- Questions about one rule go together into one query (`asking`), where that gives the same (`widen`) and
+  costs less: those that come at once, and those that are expected in the next moment.
 - An answer past a share of its time is renewed behind the back of those who still get it, so that a busy
   server doesn't make everybody wait each time it runs out.
 - Names that don't fit into one query are asked for in parts, where parts give the same.
@@ -12,26 +11,31 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from gpuscale.core.errors import GpuscaleError, UnavailableError
-from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.core.byte_cache import MAX_TEXT, ByteCache, deep_bytes
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.objects.selectors import Selector
+from gpuscale.series.values import Matrix, Value, Vector, VectorSample
+from gpuscale.sources.asking.joint import Asker, JointQuestions
+from gpuscale.sources.catalogue import Entry
 from gpuscale.sources.plan import CustomPlan
 from gpuscale.sources.query import are_joined, custom_query
+from gpuscale.sources.resources import ResourceType
 from gpuscale.sources.source import MetricSource
-from gpuscale.sources.widen import WideQuery, WideRows, widen
+from gpuscale.sources.widen import WideQuery, widen
 
 _LOG = logging.getLogger(__name__)
-_MAX_KEPT = 4096
-"""Answers; each is kept for the time of freshness only."""
-_MAX_RULES = 4096
-"""Rules and selectors of which it is remembered whether they can be widened."""
-_WIDEN_FROM = 4
-"""Different questions within one time of freshness."""
-_NARROW_MS = 30_000
-"""How long a widened query that failed is left alone."""
+_ANSWERS_BYTES = 8 * 1024 * 1024
+"""Of answers; each is kept for the time of freshness only."""
+_ROW_BYTES = 400
+"""Of a row of an answer with a few labels."""
+_RULES_BYTES = 2 * 1024 * 1024
+"""Of rules and selectors of which it is remembered whether they can be widened."""
+_JOINT_BYTES = 2 * 1024
+"""Of what is noted of one of them while it is in use, besides its questions."""
 _MAX_QUERY_CHARS = 16_000
 _MAX_PARTS_AT_ONCE = 4
 _UNLIMITED = 1 << 30
@@ -52,6 +56,7 @@ class Sharing:
     renewed_from: float = 0.6
     """Share of that time after which an answer that still serves is renewed; less for a cheap source."""
     widens: bool = True
+    """Whether one query may be for several questions."""
     fits: Callable[[str], bool] = _fits_into_post
     """Whether the source takes a query of this length."""
 
@@ -63,8 +68,6 @@ class Answer:
     value: Value
     asked_ms: int
     """The time that the query was evaluated at."""
-    rows: WideRows | None = None
-    """Of a widened query."""
 
 
 @dataclass(slots=True)
@@ -76,19 +79,9 @@ class QuestionCounts:
     shared: int = 0
     """By an answer that was there, or on its way."""
     cut: int = 0
-    """Out of a widened query; counted beside one of the others."""
+    """Out of a query for several questions; counted beside one of the others."""
     split: int = 0
     """In parts, because not all names fit into a query."""
-
-
-@dataclass(slots=True)
-class _Rule:
-    """What is known of one rule, series and selector."""
-
-    wide: WideQuery | None
-    recent: OrderedDict[tuple[str | None, Sequence[str]], int]
-    """Different questions of late, and when they were last asked."""
-    narrow_until_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +104,20 @@ class Questions:
         self.counts = QuestionCounts()
         self._source = source
         self._sharing = sharing or Sharing()
-        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._kept: ByteCache[str, Answer] = ByteCache(
+            "answers", _ANSWERS_BYTES, most_entry_bytes=_ANSWERS_BYTES // 2
+        )
         self._asking: dict[str, _Asking] = {}
-        self._rules: OrderedDict[object, _Rule] = OrderedDict()
-        self._running: set[asyncio.Task[Answer]] = set()
+        self._wides: ByteCache[_Rule, _Wide] = ByteCache("widened rules", _RULES_BYTES)
+        self._joints: ByteCache[_Rule, JointQuestions] = ByteCache("joint questions", _RULES_BYTES)
+        self._asker = Asker(
+            self._sharing.freshness_ms,
+            self._sharing.renewed_from,
+            self._query_source,
+            self._exact,
+            self._start,
+        )
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
         """End the questions that are still on their way."""
@@ -133,7 +136,7 @@ class Questions:
         Raises:
             QueryError, UnavailableError, UpstreamError: as the source does.
         """
-        return await self._answer(promql, at_ms, None)
+        return await self._answer(promql, at_ms)
 
     async def custom(self, plan: CustomPlan, at_ms: int) -> Value:
         """Return what the plan's query gives, from whichever query holds it.
@@ -141,86 +144,84 @@ class Questions:
         Raises:
             QueryError, UnavailableError, UpstreamError: as the source does.
         """
-        rule = self._rule(plan)
-        if rule.wide is not None and self._is_wanted(rule, plan, at_ms):
-            found = await self._cut(rule, rule.wide, plan, at_ms)
+        joint = self._joint(plan) if self._sharing.widens and self._sharing.freshness_ms else None
+        if joint is not None:
+            found, was_there, is_cut = await joint.answer(plan, at_ms)
+            self.counts.shared += was_there
             if found is not None:
+                self.counts.cut += is_cut
                 return found
+        return await self._exact(plan, at_ms)
+
+    async def _exact(self, plan: CustomPlan, at_ms: int) -> Value:
+        """Return the answer to just this question."""
         if self._sharing.fits(plan.promql) and are_joined(plan.names):
             return (await self.query(plan.promql, at_ms)).value
-        return await self._whole(plan, at_ms, splits=rule.wide is not None)
+        return await self._whole(plan, at_ms, splits=self._wide(plan) is not None)
 
-    async def _cut(
-        self, rule: _Rule, wide: WideQuery, plan: CustomPlan, at_ms: int
-    ) -> Vector | None:
-        """Return the plan's rows from the widened query; None where the exact one has to be asked."""
-        try:
-            answer = await self._answer(wide.promql, at_ms, wide)
-        except UnavailableError:
-            raise
-        except GpuscaleError as error:
-            _LOG.debug("asked for each object, as this was refused: %s (%s)", wide.promql, error)
-            rule.narrow_until_ms = at_ms + _NARROW_MS
+    def _joint(self, plan: CustomPlan) -> JointQuestions | None:
+        """Return who asks together with others; None where nothing can be shared."""
+        key, wide = _rule(plan), self._wide(plan)
+        if wide is None:
             return None
-        if answer.rows is None:
-            rule.narrow_until_ms = at_ms + _NARROW_MS
-            return None
-        found = answer.rows.cut(plan.scope.namespace, plan.names)
-        self.counts.cut += found is not None
+        found = self._joints.get(key)
+        if found is None:
+            found = JointQuestions(wide, self._asker)
+            self._joints.put(key, found, _JOINT_BYTES)
         return found
 
-    def _rule(self, plan: CustomPlan) -> _Rule:
-        scope = plan.scope
-        is_namespaced = scope.namespace is not None
-        key = (scope.entry, plan.resource, is_namespaced, scope.selector)
-        rule = self._rules.get(key)
-        if rule is None:
-            rule = self._rules[key] = _Rule(widen(plan), OrderedDict())
-            if len(self._rules) > _MAX_RULES:
-                self._rules.popitem(last=False)
-        return rule
+    def _wide(self, plan: CustomPlan) -> WideQuery | None:
+        """Return the query for several questions of the same rule; None where there is none."""
+        key = _rule(plan)
+        found = self._wides.get(key)
+        if found is None:
+            is_long = plan.scope.selector and len(str(plan.scope.selector)) > MAX_TEXT
+            found = _Wide(None if is_long else widen(plan))
+            if not is_long:
+                promql = None if found.query is None else found.query.promql
+                self._wides.put(key, found, deep_bytes((plan.scope.selector, promql)))
+        return found.query
 
-    def _is_wanted(self, rule: _Rule, plan: CustomPlan, at_ms: int) -> bool:
-        """Note a question, and return whether a widened query is worth it now."""
-        freshness_ms = self._sharing.freshness_ms
-        if not self._sharing.widens or not freshness_ms or at_ms < rule.narrow_until_ms:
-            return False
-        question = (plan.scope.namespace, plan.names)
-        rule.recent[question] = at_ms
-        rule.recent.move_to_end(question)
-        while next(iter(rule.recent.values())) <= at_ms - freshness_ms or (
-            len(rule.recent) > _WIDEN_FROM
-        ):
-            rule.recent.popitem(last=False)
-        return len(rule.recent) >= _WIDEN_FROM
+    async def _query_source(self, promql: str, at_ms: int) -> Value:
+        self.counts.asked += 1
+        return await self._source.query(promql, at_ms)
 
-    async def _answer(self, promql: str, at_ms: int, wide: WideQuery | None) -> Answer:
+    def _start(self, asking: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(asking)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, GpuscaleError):
+            _LOG.error("a question failed in a way that nothing expected", exc_info=error)
+
+    async def _answer(self, promql: str, at_ms: int) -> Answer:
         freshness_ms = self._sharing.freshness_ms
         kept = self._kept.get(promql)
         if kept is not None and at_ms - freshness_ms < kept.asked_ms <= at_ms:
             self.counts.shared += 1
             renewed_ms = at_ms - self._sharing.renewed_from * freshness_ms
             if kept.asked_ms <= renewed_ms and promql not in self._asking:
-                self._ask(promql, at_ms, wide)
+                self._ask(promql, at_ms)
             return kept
-        return await asyncio.shield(self._ask(promql, at_ms, wide))
+        return await asyncio.shield(self._ask(promql, at_ms))
 
-    def _ask(self, promql: str, at_ms: int, wide: WideQuery | None) -> "asyncio.Task[Answer]":
+    def _ask(self, promql: str, at_ms: int) -> "asyncio.Task[Answer]":
         asking = self._asking.get(promql)
         moment_ms = max(self._sharing.freshness_ms, _SAME_MOMENT_MS)
         if asking is not None and at_ms - moment_ms < asking.asked_ms <= at_ms:
             self.counts.shared += 1
             return asking.task
-        task = asyncio.create_task(self._asked(promql, at_ms, wide))
+        task = asyncio.create_task(self._asked(promql, at_ms))
         self._asking[promql] = _Asking(at_ms, task)
         self._running.add(task)
         task.add_done_callback(lambda done: self._note(promql, done))
         return task
 
-    async def _asked(self, promql: str, at_ms: int, wide: WideQuery | None) -> Answer:
-        self.counts.asked += 1
-        value = await self._source.query(promql, at_ms)
-        return Answer(value, at_ms, None if wide is None else await wide.rows(value))
+    async def _asked(self, promql: str, at_ms: int) -> Answer:
+        return Answer(await self._query_source(promql, at_ms), at_ms)
 
     def _note(self, promql: str, task: "asyncio.Task[Answer]") -> None:
         self._running.discard(task)
@@ -235,11 +236,14 @@ class Questions:
         kept = self._kept.get(promql)
         if kept is not None and kept.asked_ms > answer.asked_ms:
             return
-        self._kept[promql] = answer
-        self._kept.move_to_end(promql)
+        if len(promql) <= MAX_TEXT:
+            self._kept.put(promql, answer, deep_bytes(promql) + _size(answer.value))
         oldest_ms = answer.asked_ms - self._sharing.freshness_ms
-        while len(self._kept) > _MAX_KEPT or next(iter(self._kept.values())).asked_ms < oldest_ms:
-            self._kept.popitem(last=False)
+        while (oldest := next(iter(self._kept), None)) is not None:
+            found = self._kept.peek(oldest)
+            if found is None or found.asked_ms >= oldest_ms:
+                break
+            self._kept.drop(oldest)
 
     async def _whole(self, plan: CustomPlan, at_ms: int, *, splits: bool) -> Value:
         """Return the answer for more names than fit into a query."""
@@ -264,6 +268,34 @@ class Questions:
         middle = len(names) // 2
         yield from self._parts(plan, names[:middle])
         yield from self._parts(plan, names[middle:])
+
+
+class _Rule(NamedTuple):
+    """What questions have in common that may share a query."""
+
+    entry: Entry
+    resource: ResourceType
+    is_namespaced: bool
+    selector: Selector
+
+
+class _Wide(NamedTuple):
+    """A widened query, or that there is none."""
+
+    query: WideQuery | None
+
+
+def _rule(plan: CustomPlan) -> _Rule:
+    scope = plan.scope
+    return _Rule(scope.entry, plan.resource, scope.namespace is not None, scope.selector)
+
+
+def _size(value: Value) -> int:
+    if isinstance(value, Vector):
+        return len(value.samples) * _ROW_BYTES
+    if isinstance(value, Matrix):
+        return sum(_ROW_BYTES + 100 * len(series.points) for series in value.series)
+    return deep_bytes(value)
 
 
 def _exact(plan: CustomPlan, names: Sequence[str]) -> str:

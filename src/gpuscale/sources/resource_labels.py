@@ -7,8 +7,8 @@ for one resource, upstream asks for a random one of them; here it is the first i
 from collections.abc import Iterable, Mapping
 
 from gpuscale.core.errors import NotFoundError
+from gpuscale.core.gotemplate import Template, TemplateError, parse_template
 from gpuscale.core.regex import Pattern, compile_re2
-from gpuscale.sources.gotemplate import Template, TemplateError, parse_template
 from gpuscale.sources.resources import ResourceMapper, ResourceType, UnknownResourceError
 
 _FIELDS = frozenset({"Group", "Resource"})

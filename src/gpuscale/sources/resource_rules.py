@@ -6,8 +6,8 @@ Source: prometheus-adapter v0.12.0 pkg/resourceprovider (provider.go, newResourc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuscale.core.gotemplate import Template
 from gpuscale.objects.selectors import Selector
-from gpuscale.sources.gotemplate import Template
 from gpuscale.sources.query import custom_query
 from gpuscale.sources.resource_labels import ResourceLabels
 from gpuscale.sources.resources import NODES, PODS

@@ -4,108 +4,111 @@ Source: prometheus-adapter v0.12.0 pkg/config (config.go); the Helm chart promet
 prometheus-adapter 5.3.0 (values.yaml, the keys under `rules`).
 """
 
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-
-class _Model(BaseModel):
-    """A mapping with known keys only; a key without a value counts as absent, as in Go."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty_keys(cls, data: Any) -> Any:  # noqa: ANN401 - whatever the file holds
-        if isinstance(data, dict):
-            return {key: value for key, value in data.items() if value is not None}
-        return data
+from gpuscale.core.shapes import under
 
 
-class GroupResourceModel(_Model):
+@dataclass(frozen=True)
+class GroupResourceModel:
     """A Kubernetes resource, singular or plural."""
 
-    group: str = ""
     resource: str
+    group: str = ""
 
 
-class ResourcesModel(_Model):
+@dataclass(frozen=True)
+class ResourcesModel:
     """Which label stands for which resource."""
 
-    overrides: dict[str, GroupResourceModel] = {}
+    overrides: dict[str, GroupResourceModel] = field(default_factory=dict)
     template: str = ""
     namespaced: bool = True
 
 
-class NameModel(_Model):
+@dataclass(frozen=True)
+class NameModel:
     """How the API names a metric."""
 
     matches: str = ""
-    expansion: str = Field("", alias="as")
+    expansion: str = field(default="", metadata=under("as"))
 
 
-class FilterModel(_Model):
+@dataclass(frozen=True)
+class FilterModel:
     """A condition on the name of a series: one of the two."""
 
-    matching: str = Field("", alias="is")
-    not_matching: str = Field("", alias="isNot")
+    matching: str = field(default="", metadata=under("is"))
+    not_matching: str = field(default="", metadata=under("isNot"))
 
-    @model_validator(mode="after")
-    def _is_one_of_two(self) -> Self:
+    def __post_init__(self) -> None:
+        """Pass one condition.
+
+        Raises:
+            ValueError: there are two, or none.
+        """
         if bool(self.matching) == bool(self.not_matching):
             count = "both `is` and `isNot`" if self.matching else "neither `is` nor `isNot`"
             raise ValueError(f"found {count}, expected exactly one of them in a filter")
-        return self
 
 
-class RuleModel(_Model):
+@dataclass(frozen=True)
+class RuleModel:
     """One entry of `rules` or `externalRules`."""
 
-    series_query: str = Field(alias="seriesQuery")
-    series_filters: list[FilterModel] = Field([], alias="seriesFilters")
+    series_query: str = field(metadata=under("seriesQuery"))
+    series_filters: list[FilterModel] = field(default_factory=list, metadata=under("seriesFilters"))
     resources: ResourcesModel = ResourcesModel()
-    name: NameModel = NameModel.model_validate({})
-    metrics_query: str = Field("", alias="metricsQuery")
+    name: NameModel = NameModel()
+    metrics_query: str = field(default="", metadata=under("metricsQuery"))
+    nan: Literal["absent", "zero"] = "absent"
+    """Ours: prometheus-adapter, where NaN is zero, refuses the key."""
 
 
-class ResourceRuleModel(_Model):
+@dataclass(frozen=True)
+class ResourceRuleModel:
     """How to ask for CPU, or for memory."""
 
-    container_query: str = Field("", alias="containerQuery")
-    node_query: str = Field("", alias="nodeQuery")
+    container_query: str = field(default="", metadata=under("containerQuery"))
+    node_query: str = field(default="", metadata=under("nodeQuery"))
     resources: ResourcesModel = ResourcesModel()
-    container_label: str = Field("", alias="containerLabel")
+    container_label: str = field(default="", metadata=under("containerLabel"))
 
 
-class ResourceRulesModel(_Model):
+@dataclass(frozen=True)
+class ResourceRulesModel:
     """The value of `resourceRules`."""
 
-    cpu: ResourceRuleModel = ResourceRuleModel.model_validate({})
-    memory: ResourceRuleModel = ResourceRuleModel.model_validate({})
+    cpu: ResourceRuleModel = ResourceRuleModel()
+    memory: ResourceRuleModel = ResourceRuleModel()
     window: str = "0s"
 
 
-class AdapterFileModel(_Model):
+@dataclass(frozen=True)
+class AdapterFileModel:
     """The adapter's own configuration file."""
 
-    rules: list[RuleModel] = []
-    external_rules: list[RuleModel] = Field([], alias="externalRules")
-    resource_rules: ResourceRulesModel | None = Field(None, alias="resourceRules")
+    rules: list[RuleModel] = field(default_factory=list)
+    external_rules: list[RuleModel] = field(default_factory=list, metadata=under("externalRules"))
+    resource_rules: ResourceRulesModel | None = field(default=None, metadata=under("resourceRules"))
 
 
-class HelmRulesModel(_Model):
+@dataclass(frozen=True)
+class HelmRulesModel:
     """What the chart has under `rules`."""
 
     default: bool = True
-    custom: list[RuleModel] = []
-    external: list[RuleModel] = []
+    custom: list[RuleModel] = field(default_factory=list)
+    external: list[RuleModel] = field(default_factory=list)
     existing: Any = None
     resource: ResourceRulesModel | None = None
 
 
-class HelmValuesModel(_Model):
+@dataclass(frozen=True)
+class HelmValuesModel:
     """Values of the chart; only `rules` is read."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    takes_more_keys: ClassVar[bool] = True
 
     rules: HelmRulesModel

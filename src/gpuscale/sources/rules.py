@@ -8,22 +8,23 @@ Source: prometheus-adapter v0.12.0 pkg/config (loader.go), pkg/naming (metric_na
 the first fault; here all are told at once.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TypeVar
 
 from gpuscale.core.documents import Document, Path, load_documents
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import ConfigError, Problem, QueryError
+from gpuscale.core.gotemplate import Template, TemplateError, parse_template
 from gpuscale.core.regex import Pattern, compile_re2
+from gpuscale.core.shapes import read_shape, schema_of
 from gpuscale.core.validation import validation_problems
-from gpuscale.series.parse import parse_matchers, parse_query
+from gpuscale.series.parse import BadQueryError, parse_matchers, parse_query
+from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.sources.expand import compile_expansion
-from gpuscale.sources.gotemplate import Template, TemplateError, parse_template
 from gpuscale.sources.naming import Naming, SeriesFilter, default_expansion
 from gpuscale.sources.query import FIELDS
 from gpuscale.sources.resource_labels import LabelTemplate, NoLabelError, ResourceLabels
@@ -68,6 +69,21 @@ class Rule:
     external: bool = False
     only_in: str = ""
     """The only namespace whose objects it serves; empty for a rule of the whole cluster."""
+    nan_is_zero: bool = False
+    """Whether a row that is NaN has the value 0, as in prometheus-adapter, and is not left out."""
+
+    def read(self, value: Value) -> Value:
+        """Return what a query gave, as the rule wants it read."""
+        if not self.nan_is_zero:
+            return value
+        if isinstance(value, Scalar):
+            return Scalar(0.0) if math.isnan(value.value) else value
+        if isinstance(value, Vector) and any(math.isnan(row.value) for row in value.samples):
+            rows = (
+                replace(row, value=0.0) if math.isnan(row.value) else row for row in value.samples
+            )
+            return Vector(tuple(rows))
+        return value
 
     def api_name(self, series: str) -> str | None:
         """Return what the API calls the metric of a series; None where the rule leaves it out."""
@@ -134,7 +150,7 @@ def load_rules(text: str, source: str, mapper: ResourceMapper = KUBERNETES) -> A
     if isinstance(data, list):
         loaded = _from_list(document, mapper)
     elif isinstance(data, dict) and isinstance(data.get("rules"), dict):
-        loaded = _from_helm_values(document, mapper)
+        loaded = _from_helm_values(document, data, mapper)
     else:
         loaded = _from_adapter_file(document, mapper)
     return loaded
@@ -156,16 +172,13 @@ def _only_document(text: str, source: str) -> Document:
 
 
 def _from_list(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    adapter = TypeAdapter(list[RuleModel])
-    models = _validated(document, adapter.validate_python, adapter.json_schema)
+    models = _validated(document, list[RuleModel])
     compiler = _Compiler(document, mapper)
     return compiler.finish(compiler.rules(models, ()), ())
 
 
 def _from_adapter_file(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    model = _validated(
-        document, AdapterFileModel.model_validate, AdapterFileModel.model_json_schema
-    )
+    model = _validated(document, AdapterFileModel)
     compiler = _Compiler(document, mapper)
     rules = compiler.rules(model.rules, ("rules",))
     external = compiler.rules(model.external_rules, ("externalRules",), external=True)
@@ -173,11 +186,14 @@ def _from_adapter_file(document: Document, mapper: ResourceMapper) -> AdapterCon
     return compiler.finish(rules, external, resource)
 
 
-def _from_helm_values(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    model = _validated(document, HelmValuesModel.model_validate, HelmValuesModel.model_json_schema)
+def _from_helm_values(
+    document: Document, data: Mapping[str, object], mapper: ResourceMapper
+) -> AdapterConfig:
+    model = _validated(document, HelmValuesModel)
     compiler = _Compiler(document, mapper)
-    for key in model.model_extra or ():
-        compiler.warn((key,), "not read: of the chart's values only `rules` is")
+    for key, value in data.items():
+        if key != "rules" and value is not None:
+            compiler.warn((key,), "not read: of the chart's values only `rules` is")
     if model.rules.existing is not None:
         compiler.warn(("rules", "existing"), "not read: give the content of that ConfigMap instead")
     custom = compiler.rules(model.rules.custom, ("rules", "custom"))
@@ -190,16 +206,11 @@ def _from_helm_values(document: Document, mapper: ResourceMapper) -> AdapterConf
     return compiler.finish((*before, *custom), external, resource)
 
 
-def _validated(
-    document: Document,
-    validate: Callable[[object], T],
-    schema: Callable[[], Mapping[str, Any]],
-) -> T:
-    try:
-        return validate(document.data)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        raise ConfigError(*validation_problems(document, details, schema)) from None
+def _validated(document: Document, shape: type[T]) -> T:
+    found, faults = read_shape(shape, document.data)
+    if found is None:
+        raise ConfigError(*validation_problems(document, faults, lambda: schema_of(shape)))
+    return found
 
 
 class _Compiler:
@@ -261,6 +272,7 @@ class _Compiler:
             metrics_query=query,
             namespaced=model.resources.namespaced,
             external=external,
+            nan_is_zero=model.nan == "zero",
         )
         self._check_example(rule, model.metrics_query, (*path, "metricsQuery"))
         return rule
@@ -403,5 +415,6 @@ class _Compiler:
         try:
             if text:
                 parse_query(text)
-        except QueryError as error:
-            self.warn(path, f"does not look like PromQL once it is filled in: {error}")
+        except BadQueryError as error:
+            # A place in the filled-in text would mislead in the template.
+            self.warn(path, f"does not look like PromQL once it is filled in: {error.reason}")

@@ -1,8 +1,8 @@
-"""One query for the objects of all namespaces in place of one for each request, where that is the same.
+"""One query for the objects of many requests in place of one for each, where that is the same.
 
-The widened query asks for every object of the rule and groups by namespace and object; an answer to one
-request is cut out of it. `locality` decides where the cut is equal to the exact query; elsewhere there is
-no widened query.
+The widened query asks for every object of the rule, or for those of some requests, and groups by namespace
+and object; an answer to one request is cut out of it. `locality` decides where the cut is equal to the exact
+query; elsewhere there is no widened query.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.parse import parse_query
 from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.sources.locality import Keys, is_local
-from gpuscale.sources.plan import CustomPlan
+from gpuscale.sources.plan import CustomPlan, Scope
 from gpuscale.sources.query import custom_query, wide_query
 from gpuscale.sources.resources import NAMESPACES
 
@@ -26,11 +26,22 @@ _SOMEWHERE, _SOME = "gpuscale:some-namespace", ("gpuscale:one", "gpuscale:other"
 
 @dataclass(frozen=True, slots=True)
 class WideQuery:
-    """A query for the objects of all namespaces."""
+    """A query for the objects of several namespaces."""
 
     promql: str
+    """For all objects of all namespaces."""
     label: str
     namespace_label: str | None
+    scope: Scope
+    """What it was made of."""
+
+    def among(self, namespaces: Sequence[str], names: Sequence[str]) -> str:
+        """Return the query for objects of these names in these namespaces, all combinations of both.
+
+        Raises:
+            QueryError: the template fails.
+        """
+        return _wide(self.scope, self.label, names, self.namespace_label, namespaces)
 
     async def rows(self, value: Value) -> "WideRows | None":
         """Return the answer by object; None for what is no vector. Others have their turn meanwhile."""
@@ -65,6 +76,8 @@ class WideRows:
     ) -> None:
         self._rows = rows
         self._several = several
+        self.count = sum(map(len, rows.values()))
+        """Of objects."""
 
     def cut(self, namespace: str | None, names: Sequence[str]) -> Vector | None:
         """Return the rows of these objects; None where the order of several rows would matter."""
@@ -96,13 +109,24 @@ def widen(plan: CustomPlan) -> WideQuery | None:
             _SOME,
             scope.selector,
         )
-        labels = tuple(name for name in (namespace_label, plan.label) if name is not None)
-        wide = wide_query(template, scope.entry.series, labels, scope.selector)
+        wide = _wide(scope, plan.label, (), namespace_label, ())
         if not is_local(parse_query(exact).root, parse_query(wide).root, keys):
             return None
     except (NotFoundError, QueryError):
         return None
-    return WideQuery(wide, plan.label, namespace_label)
+    return WideQuery(wide, plan.label, namespace_label, scope)
+
+
+def _wide(
+    scope: Scope,
+    label: str,
+    names: Sequence[str],
+    namespace_label: str | None,
+    namespaces: Sequence[str],
+) -> str:
+    labels = {} if namespace_label is None else {namespace_label: namespaces}
+    labels[label] = names
+    return wide_query(scope.entry.rule.metrics_query, scope.entry.series, labels, scope.selector)
 
 
 def _keys(label: str, namespace_label: str | None) -> Keys:

@@ -120,12 +120,13 @@ def major_release() -> int:
 
 
 @contextmanager
-def serve(samples: Iterable[Sample], folder: Path) -> Iterator[Prometheus]:
+def serve(samples: Iterable[Sample], folder: Path, port: int | None = None) -> Iterator[Prometheus]:
     """Run the installed `prometheus` with these samples and all of PromQL switched on, until the block ends.
 
     Args:
         samples: spanning less than an hour, the oldest as old as one likes.
-        folder: empty; its configuration and data go there.
+        folder: its configuration and data go there; what a run before has left is there again.
+        port: to listen on; any that is free if None.
 
     Raises:
         FileNotFoundError: there is no program `prometheus`.
@@ -134,7 +135,7 @@ def serve(samples: Iterable[Sample], folder: Path) -> Iterator[Prometheus]:
     """
     configuration = folder / "prometheus.yml"
     configuration.write_text("global: {}\n")
-    port = _free_port()
+    port = port or free_port()
     process = subprocess.Popen(  # noqa: S603 - the program is the caller's own
         [
             _program(),
@@ -166,7 +167,8 @@ def _program() -> str:
     return program
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -12,6 +12,7 @@ from gpuscale.views.words import (
     seconds_text,
 )
 
+_LONGEST_CELL = 120
 Rows = Mapping[str, Mapping[str, object]]
 
 
@@ -124,8 +125,11 @@ def columns_of(rows: Rows) -> list[str]:
 
 
 def row_cells(columns: Sequence[str], values: Mapping[str, object]) -> tuple[str, ...]:
-    """Return a row's values as text, a dash where the row has none."""
-    return tuple(_total_text(column, values.get(column)) for column in columns)
+    """Return a row's values as text, a dash where the row has none; a long text is cut off."""
+    texts = (_total_text(column, values.get(column)) for column in columns)
+    return tuple(
+        f"{text[:_LONGEST_CELL]}…" if len(text) > _LONGEST_CELL else text for text in texts
+    )
 
 
 def mapping(value: object) -> Mapping[str, object]:

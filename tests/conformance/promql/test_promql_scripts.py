@@ -27,11 +27,12 @@ import pytest
 
 from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import QueryError
-from gpuscale.exposition.lines import parse_line
+from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
 from gpuscale.series.evaluate import instant, range_query
 from gpuscale.series.labels import METRIC_NAME, LabelSet
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, StringValue, Vector
+from gpuscale.testing import vectorised
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.test"))
 EVAL = re.compile(
@@ -85,7 +86,7 @@ def split_series(text):
     end = name.end() if name else 0
     if text[end : end + 1] == "{":
         end = re.compile(r'\{(?:[^"}]|"(?:\\.|[^"\\])*")*\}').match(text, end).end()
-    line = parse_line((text[:end] if name else "x" + text[:end]) + " 0")
+    line = line_entry((text[:end] if name else "x" + text[:end]) + " 0", PROMETHEUS_TEXT)
     named = {METRIC_NAME: line.name} if name else {}
     return LabelSet({**dict(line.labels), **named}.items()), text[end:].strip()
 
@@ -178,7 +179,7 @@ def check_matrix(result, case):
 
 def compare(got, want, *, ordered=False):
     if not ordered:
-        got, want = (sorted(side, key=lambda pair: pair[0].key) for side in (got, want))
+        got, want = (sorted(side, key=lambda pair: tuple(pair[0].items())) for side in (got, want))
     assert [str(labels) for labels, _ in got] == [str(labels) for labels, _ in want], (got, want)
     for (labels, left), (_, right) in zip(got, want, strict=True):
         assert same(left, right), f"{labels}: got {left}, want {right}"
@@ -194,6 +195,15 @@ def same(left, right):
     return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=1e-15)
 
 
+@pytest.fixture(params=["rows", "columns"])
+def way(request, monkeypatch):
+    """Evaluate row by row, and with numpy."""
+    if request.param == "columns":
+        monkeypatch.setattr(request.module, "instant", vectorised.instant)
+        monkeypatch.setattr(request.module, "range_query", vectorised.range_query)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "case",
     [

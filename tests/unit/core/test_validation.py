@@ -11,7 +11,7 @@ from gpuscale.core.errors import ConfigError
 from gpuscale.core.models import Milliseconds, Model, PositiveDuration, parse_file
 from gpuscale.core.validation import PATTERNS
 from gpuscale.install.values import Values
-from gpuscale.series.recording import RuleFileSpec
+from gpuscale.series.rules.load import RuleFileSpec
 from gpuscale.sim.scenario import Scenario
 from gpuscale.sources.rule_models import AdapterFileModel, HelmValuesModel, RuleModel
 

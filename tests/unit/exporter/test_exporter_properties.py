@@ -13,7 +13,8 @@ from gpuscale.exporter.passwords import _name_and_password
 from gpuscale.exporter.settings import parse_gpu_source, read_settings
 from gpuscale.exporter.web_config import load_web_config
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.exposition.stream import SeriesKey, StreamDecoder, StreamEncoder, StreamError
+from gpuscale.exposition.stream import SeriesKey, StreamEncoder, StreamError
+from gpuscale.testing.stream_picture import StreamPicture
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 LABELS = st.dictionaries(TEXT, TEXT, max_size=3).map(lambda labels: tuple(labels.items()))
@@ -34,7 +35,7 @@ def same(left, right):
 @given(TICKS, st.integers(0, 5))
 @settings(deadline=None)
 def test_subscriber_sees_what_the_agent_has_whenever_it_joins(ticks, joins_after):
-    encoder, decoder = StreamEncoder(), StreamDecoder()
+    encoder, decoder = StreamEncoder(), StreamPicture()
     for number, series in enumerate(ticks):
         line = encoder.advance(as_families(series), number)
         if decoder.measured_ms is not None:
@@ -42,7 +43,7 @@ def test_subscriber_sees_what_the_agent_has_whenever_it_joins(ticks, joins_after
         elif number >= min(joins_after, len(ticks) - 1):
             decoder.feed(encoder.snapshot())
         if decoder.measured_ms is not None:
-            assert same(decoder.series, dict(series))
+            assert same(decoder.values, dict(series))
             assert decoder.measured_ms == number
 
 
@@ -59,7 +60,7 @@ LINES = st.lists(PIECES, max_size=12).map(b"".join) | st.binary(max_size=60)
 @given(st.lists(LINES, max_size=4))
 @settings(deadline=None)
 def test_stream_decoder_reads_or_refuses(lines):
-    decoder = StreamDecoder()
+    decoder = StreamPicture()
     with contextlib.suppress(StreamError):
         for line in lines:
             decoder.feed(line)

@@ -9,17 +9,18 @@ from gpuscale.exporter.subscribers import MAX_SUBSCRIBERS, QUEUED_LINES, Subscri
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.stream import (
     SeriesKey,
-    StreamDecoder,
     StreamEncoder,
     StreamError,
+    StreamReader,
     end_line,
 )
+from gpuscale.testing.stream_picture import StreamPicture
 
 LABELS = (("gpu", "0"),)
 
 
 def families(**values):
-    return [Family(name, "gauge", "", (Sample(LABELS, value),)) for name, value in values.items()]
+    return [Family(name, "gauge", "x", (Sample(LABELS, value),)) for name, value in values.items()]
 
 
 def test_snapshot_has_every_series_with_its_value():
@@ -29,6 +30,7 @@ def test_snapshot_has_every_series_with_its_value():
         "kind": "snapshot",
         "version": 1,
         "series": [[1, "util", {"gpu": "0"}, 23], [2, "power", {"gpu": "0"}, 75.5]],
+        "families": {"util": ["gauge", "x"], "power": ["gauge", "x"]},
         "ms": 1000,
     }
 
@@ -48,8 +50,24 @@ def test_new_and_vanished_series_are_told():
         "kind": "change",
         "new": [[2, "power", {"gpu": "0"}, 70.0]],
         "gone": [1],
+        "families": {"power": ["gauge", "x"]},
         "ms": 1100,
     }
+
+
+def test_what_families_mean_is_kept_up_and_bounded():
+    encoder, decoder = StreamEncoder(), StreamPicture()
+    encoder.advance(families(util=1), 1000)
+    assert decoder.feed(encoder.snapshot()).is_described
+    assert decoder.families == {"util": ("gauge", "x")}
+    other = Family("util", "counter", "y", (Sample(LABELS, 1),))
+    assert decoder.feed(encoder.advance([other], 1100)).is_described
+    assert decoder.families == {"util": ("counter", "y")}
+    assert encoder.advance([other], 1200) == b'{"kind":"heartbeat","ms":1200}\n'
+    for i in range(3):
+        flood = {"kind": "change", "ms": 1300, "families": {f"f{i}": ["gauge", "x" * 600_000]}}
+        decoder.feed(json.dumps(flood).encode())
+    assert list(decoder.families) == ["util", "f0"]
 
 
 def test_series_that_comes_back_gets_another_id():
@@ -79,14 +97,44 @@ def test_failed_read_is_told_with_its_reason():
 
 
 def test_decoder_follows_the_encoder():
-    encoder, decoder = StreamEncoder(), StreamDecoder()
+    encoder, decoder = StreamEncoder(), StreamPicture()
     encoder.advance(families(util=23, power=float("inf")), 1000)
     decoder.feed(encoder.snapshot())
     decoder.feed(encoder.advance(families(util=24, temp=40), 1100, "late"))
-    assert decoder.series == {SeriesKey("util", LABELS): 24, SeriesKey("temp", LABELS): 40}
+    assert decoder.values == {SeriesKey("util", LABELS): 24, SeriesKey("temp", LABELS): 40}
     assert (decoder.measured_ms, decoder.error) == (1100, "late")
     decoder.feed(end_line("too_slow"))
     assert decoder.ended == "too_slow"
+
+
+def test_what_is_not_wanted_has_no_handle_but_still_counts():
+    reader = StreamReader(lambda name, labels: name if name == "util" else None)
+    encoder = StreamEncoder()
+    encoder.advance(families(util=23, temp=40), 1000)
+    found = reader.feed(encoder.snapshot())
+    assert (found.touched, found.values) == (["util"], [23])
+    assert (reader.series, reader.unwanted) == (["util"], 1)
+    found = reader.feed(encoder.advance(families(util=24, temp=41), 1100))
+    assert (found.touched, found.values) == (["util"], [24])
+    found = reader.feed(encoder.advance(families(temp=41), 1200))
+    assert (found.touched, found.gone, reader.series) == ([], ["util"], [])
+
+
+def test_series_go_on_over_connections_until_the_snapshot():
+    reader = StreamReader(lambda name, labels: name)
+    encoder = StreamEncoder()
+    encoder.advance(families(util=23, temp=40), 1000)
+    reader.feed(encoder.snapshot())
+    reader.restart()
+    assert (reader.measured_ms, reader.series) == (None, ["util", "temp"])
+    broken = {"kind": "snapshot", "version": 1, "ms": 2, "series": [[1, "util", {}, 1], [2]]}
+    with pytest.raises(StreamError):
+        reader.feed(json.dumps(broken).encode())
+    # Whoever gives up on the agent has to end these.
+    assert reader.series == ["util", "temp"]
+    other = {"kind": "snapshot", "version": 1, "ms": 2, "series": [[1, "temp", {}, 1]]}
+    assert reader.feed(json.dumps(other).encode()).gone == ["util"]
+    assert reader.clear() == ["temp"]
 
 
 SNAPSHOT = b'{"kind":"snapshot","version":1,"ms":1,"series":[[1,"a",{},2]]}'
@@ -118,6 +166,14 @@ SNAPSHOT = b'{"kind":"snapshot","version":1,"ms":1,"series":[[1,"a",{},2]]}'
             [SNAPSHOT, b'{"kind":"change","ms":2,"new":[[2,"b"]]}'],
             "series: found [2, 'b'], expected [id, name, labels, value]",
         ),
+        (
+            [SNAPSHOT, b'{"kind":"change","ms":2,"families":[]}'],
+            "families: found [], expected a mapping",
+        ),
+        (
+            [SNAPSHOT, b'{"kind":"change","ms":2,"families":{"a":"gauge"}}'],
+            "families: found 'gauge', expected [type, help]",
+        ),
         ([SNAPSHOT, b'{"kind":"heartbeat"}'], "ms: found None, expected a whole number"),
         (
             [SNAPSHOT, b'{"kind":"dance","ms":2}'],
@@ -126,7 +182,7 @@ SNAPSHOT = b'{"kind":"snapshot","version":1,"ms":1,"series":[[1,"a",{},2]]}'
     ],
 )
 def test_broken_lines_are_told(lines, message):
-    decoder = StreamDecoder()
+    decoder = StreamPicture()
     *good, bad = lines
     for line in good:
         decoder.feed(line)

@@ -5,13 +5,18 @@ Values are in promtool's notation, one a minute: `0x9 1` is ten minutes of 0 and
 
 import json
 import subprocess
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from gpuscale.install.alerts.alert import AlertSettings
 from gpuscale.install.alerts.groups import alert_groups
 from gpuscale.install.series_names import SeriesNames
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))
+import rule_tests
 
 AGENT = 'job="gpuscale-node-agent",instance="n1:9400"'
 API = 'job="gpuscale-metrics-api",instance="a:6443"'
@@ -538,6 +543,19 @@ def test_alert(tmp_path, case):
     command = ["promtool", "test", "rules", tmp_path / "test.yaml"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("case", [*FIRING, *QUIET])
+def test_the_built_in_rules_give_the_same_alert(case):
+    test = rule_tests.RuleTest(rules(case.settings), case.series, steps=case.minute).run()
+    assert test.failures == []
+    fired = test.firing.get((case.minute, case.alert), [])
+    assert [
+        {"exp_labels": {**labels, "alertname": None}, "exp_annotations": annotations}
+        for labels, annotations in fired
+    ] == [
+        {**each, "exp_labels": {**each["exp_labels"], "alertname": None}} for each in expected(case)
+    ]
 
 
 def test_every_alert_has_a_firing_and_a_quiet_case():

@@ -79,7 +79,11 @@ APIS = (
     {"externalName": "api.example.com", "port": 8443},
     {"source": "streams", "rulesConfigMaps": "rules in (a, b),!old"},
     {"source": "streams", "externalName": "api.example.com", "scrapePods": True},
-    {"source": "streams", "scrapePods": True},
+    {"source": "streams", "scrapePods": True, "exporterPods": "gpu-operator,a/app=b"},
+    {
+        "source": "streams",
+        "prometheusRules": 'groups:\n- {name: g,rules: [{alert: A,expr: x, labels: {a: "{{ $value }}"}}]}\n',
+    },
     {"resource": True, "external": True},
     {"resource": True, "rules": "rules: []\n"},
     {"rules": 'rules:\n- seriesQuery: "a{{b}}"\n'},

@@ -152,6 +152,7 @@ def test_streams_are_those_behind_the_agents_service():
     given = arguments(one(objects, "Deployment", "metrics-api"))
     assert "prometheus-url" not in given
     given["config"] = str(Path(__file__))
+    given["remote-write-config"] = str(Path(__file__).parent)
     plain = {name: [text] for name, text in given.items() if not name.startswith("tls-")}
     feeds = metrics_api_settings(plain).feeds
     place = agents["metadata"]
@@ -173,8 +174,41 @@ def test_streams_need_no_right_beyond_the_agents_namespace_and_no_port_but_their
         }
     ]
     assert found["metadata"]["namespace"] == "gpuscale"
-    assert egress(**STREAMS) - egress() == {9400}
-    assert egress() - egress(**STREAMS) == {9090}
+    streams = egress(**STREAMS, remoteWritePort=8428)
+    assert streams - egress() == {9400, 8428}
+    assert egress() - streams == {9090}
+
+
+def test_samples_of_streams_are_saved_and_may_be_sent_on():
+    def found(**api):
+        objects = rendered(values(metricsApi=api))
+        deployment = one(objects, "Deployment", "metrics-api")
+        pod = deployment["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        ports = one(objects, "NetworkPolicy", "metrics-api")["spec"]["egress"][0]["ports"]
+        numbers = {each["port"] for each in ports}
+        return arguments(deployment), volumes, mounts, numbers, container.get("env")
+
+    given, volumes, mounts, ports, env = found(
+        **STREAMS, storeSize="2Gi", remoteWriteSecret="mine", remoteWritePort=8428
+    )
+    assert given["store-directory"] == mounts["samples"]
+    assert given["store-directory-size-limit"] == "2Gi"
+    assert volumes["samples"]["emptyDir"] == {}
+    assert given["remote-write-config"] == mounts["remote-write"]
+    assert (volumes["remote-write"]["secret"]["secretName"], 8428 in ports) == ("mine", True)
+    # Kubernetes starts the pod although nobody has made the Secret.
+    assert volumes["remote-write"]["secret"]["optional"] is True
+    # Two replicas send the same series; Kubernetes fills in the pod's name.
+    assert given["remote-write-label"] == "replica=$(POD_NAME)"
+    assert [each["name"] for each in env] == ["POD_NAME"]
+
+    given, volumes, _, ports, env = found()
+    assert not {"store-directory", "remote-write-config", "remote-write-label"} & given.keys()
+    assert not {"samples", "remote-write"} & volumes.keys()
+    assert env is None
 
 
 # Annotations may name any port of any pod; the right to list pods is there for `*` anyway.
@@ -241,6 +275,25 @@ def test_teams_rules_are_read_only_where_asked_for():
     assert (config_maps(), config_maps(rulesConfigMaps=label)) == ([], [["list", "watch"]])
     found = one(rendered(values(metricsApi={"rulesConfigMaps": label})), "Deployment", "api")
     assert arguments(found)["rules-configmaps"] == label
+
+
+def test_prometheus_rules_and_exporters_go_to_the_metrics_api_of_streams():
+    text = "groups:\n- {name: g, rules: [{record: a, expr: sum(b)}]}\n"
+    api = {**STREAMS, "scrapePods": True, "prometheusRules": text, "exporterPods": "gpus,a/b=c"}
+    objects = rendered(values(metricsApi=api))
+    files = one(objects, "ConfigMap", "metrics-api")["data"]
+    assert files["prometheus-rules.yaml"] == text
+    container = one(objects, "Deployment", "api")
+    found = arguments(container)
+    assert found["exporter-pods"] == "gpus,a/b=c"
+    (mount,) = [
+        each["mountPath"]
+        for each in container["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+        if each["name"] == "rules"
+    ]
+    assert found["prometheus-rules"] == f"{mount}/prometheus-rules.yaml"
+    without = arguments(one(rendered(values(metricsApi=STREAMS)), "Deployment", "api"))
+    assert not {"prometheus-rules", "exporter-pods"} & without.keys()
 
 
 @pytest.mark.parametrize("honor_labels", [True, False])

@@ -122,6 +122,35 @@ SCALED = (
             50, "", ", metricsApi: {rulesConfigMaps: 'a in b'}", "found ", id="teams' labels"
         ),
         pytest.param(
+            50,
+            "",
+            ", metricsApi: {source: streams, prometheusRules: 'groups: [{name: g, rules: [{record: a, "
+            "expr: sum(}]}]'}",
+            "groups[0].rules[0].expr: found 'sum('",
+            id="PromQL of rules",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {prometheusRules: 'groups: []'}",
+            "metricsApi.prometheusRules with metricsApi.source prometheus, expected source: streams",
+            id="who evaluates rules",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {source: streams, scrapePods: true, exporterPods: 'a/b'}",
+            "found 'a/b', expected NAMESPACE or NAMESPACE/LABEL=VALUE",
+            id="exporters",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {source: streams, exporterPods: a}",
+            "metricsApi.exporterPods without metricsApi.scrapePods",
+            id="exporters of none",
+        ),
+        pytest.param(
             50, "", ", namespace: 'a b'", "expected a name of lower-case letters, digits", id="name"
         ),
         pytest.param(

@@ -61,8 +61,8 @@ async def until(is_so):
 
 
 @asynccontextmanager
-async def running(connection, wait_s=1.0):
-    copies = ObjectCopies(connection, SETTINGS, WallClock(), wait_s)
+async def running(connection, wait_s=1.0, settings=SETTINGS, **more):
+    copies = ObjectCopies(connection, settings, WallClock(), wait_s, **more)
     task = asyncio.create_task(copies.run())
     await asyncio.sleep(0)
     try:
@@ -126,6 +126,43 @@ async def test_objects_without_a_namespace_are_found_without_one():
     async with running(Connection({"metadata": {"name": "n1"}})) as copies:
         await copies.ready(nodes)
         assert copies.names(nodes, None, ALL) == ("n1",)
+
+
+@pytest.mark.parametrize(
+    "fault", [ApiUnreachableError("it is away"), ApiStatusError(403, "forbidden")]
+)
+async def test_a_copy_that_is_not_kept_up_counts_for_a_while_then_not_until_it_is(fault):
+    connection = Connection(item("a"))
+    # The wait between two tries is far longer than the test: it is the question that makes it try.
+    settings = KubeSettings(node_name="", retry_s=0.01, max_retry_s=600.0)
+    async with running(connection, settings=settings, max_age_s=0.5) as copies:
+        await copies.ready(PODS)
+        connection.fault = fault
+        await connection.send("ERROR", {"code": 410, "message": "too old"})
+        assert copies.names(PODS, "ml", ALL) == ("a",)
+        assert not copies.states()[0].is_withheld
+        await until(lambda: copies.states()[0].is_withheld)
+        with pytest.raises(ObjectsUnavailableError, match=f"pods have not been kept up .*{fault}"):
+            await copies.ready(PODS)
+        with pytest.raises(ObjectsUnavailableError):
+            copies.names(PODS, "ml", ALL)
+        await asyncio.sleep(0.05)
+        connection.fault = None
+        connection.items = [item("b")]
+        await copies.ready(PODS)
+        assert copies.names(PODS, "ml", ALL) == ("b",)
+        assert copies.states()[0].state.error is None
+
+
+async def test_what_is_heard_of_a_copy_keeps_it_young_though_nothing_changes():
+    connection = Connection(item("a"))
+    async with running(connection, max_age_s=0.5) as copies:
+        await copies.ready(PODS)
+        before = copies.states()[0].state
+        await connection.send("BOOKMARK", {"metadata": {"resourceVersion": "2"}})
+        await until(lambda: copies.states()[0].state.proven_s > before.proven_s)
+        assert copies.names(PODS, "ml", ALL) == ("a",)
+        await until(lambda: copies.states()[0].is_withheld)
 
 
 async def test_what_comes_goes_and_changes_is_followed():

@@ -199,6 +199,20 @@ CASES = {
             )
         },
     ),
+    "unquoted-name": (
+        {
+            "rules.yaml": rule(
+                "queue",
+                'sum(<<.Series>>{namespace="x"} > <<index .LabelValuesByName "pod">>) by (pod)',
+            )
+        },
+        {
+            "rules.yaml": rule(
+                "queue",
+                'sum(<<.Series>>{pod=~"<<index .LabelValuesByName "pod">>"}) by (<<.GroupBy>>)',
+            )
+        },
+    ),
     "no-namespace-label": (
         {
             "rules.yaml": rule(
@@ -347,6 +361,23 @@ CASES = {
     "sum-of-percentages/chart": (
         {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL"))},
         {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_FB_USED"))},
+    ),
+    "nan-without-traffic": (
+        {
+            "rules.yaml": rule(
+                "ttft_bucket",
+                "histogram_quantile(0.9, sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) "
+                "by (<<.GroupBy>>, le))",
+            )
+        },
+        {
+            "rules.yaml": rule(
+                "ttft_bucket",
+                "histogram_quantile(0.9, sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) "
+                "by (<<.GroupBy>>, le))",
+            )
+            + "  nan: zero\n"
+        },
     ),
     "unknown-gpu-series": (
         {"rules.yaml": NAMED.replace("GPU_UTIL", "GPU_UTL")},

@@ -114,6 +114,30 @@ async def test_custom_metrics(client, path, expected):
     assert values(await get(client, CUSTOM + path)) == expected
 
 
+async def test_a_rule_may_have_nan_as_zero():
+    """As prometheus-adapter has it: web-2 is NaN; +Inf stays no number."""
+    text = """
+rules:
+- seriesQuery: gpu_util
+  nan: zero
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- {seriesQuery: queue_depth, nan: zero, resources: {namespaced: false}, metricsQuery: 'queue_depth * NaN'}
+"""
+    served = provider(load_rules(text, "rules.yaml"))
+    await served.relist()
+    app = web.Application()
+    add_routes(app, served)
+    async with TestClient(TestServer(app)) as client:
+        body = await get(client, f"{CUSTOM}/namespaces/prod/pods/*/gpu_util")
+        assert values(body) == {"web-0": "23500m", "web-1": "40", "web-2": "0"}
+        external = await get(client, f"{EXTERNAL}/namespaces/any/queue_depth")
+        assert [item["value"] for item in external["items"]] == ["0", "0"]
+        async with client.get(f"{CUSTOM}/namespaces/prod/pods/web-2/gpu_util?why") as response:
+            assert "there is a value" in await response.text()
+
+
 async def test_both_versions_agree_and_carry_the_time_of_measurement(client):
     path = "namespaces/prod/pods/*/gpu_util?metricLabelSelector=gpu=0"
     old = await get(client, f"{CUSTOM}/{path}")
@@ -185,6 +209,12 @@ async def test_external_metrics_leave_out_what_is_no_number(client):
             400,
             "BadRequest",
             "unable to parse requirement: found ','",
+        ),
+        (
+            f"{CUSTOM}/namespaces/prod/pods/*/gpu_util?labelSelector={'a' * 6145}",
+            400,
+            "BadRequest",
+            "labelSelector: found 6145 characters, expected at most 6144",
         ),
         (
             f"{EXTERNAL}/namespaces/prod/none",

@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.metricsapi.feed_metrics import feed_families, value_families
+from gpuscale.collector.keeping_metrics import keeping_families
+from gpuscale.collector.metrics import feed_families
+from gpuscale.core.clock import ManualClock, Origin
+from gpuscale.metricsapi.audit import AuditLog, AuditSettings
+from gpuscale.metricsapi.collector.process import CollectorProcess
+from gpuscale.metricsapi.connections.counted_log import CountedLog
+from gpuscale.metricsapi.connections.metrics import LoopLag, audit_families, connection_families
+from gpuscale.metricsapi.feed_metrics import collector_families, value_families
 from gpuscale.metricsapi.flags import FLAGS, GROUPS
 from gpuscale.metricsapi.own_metrics import (
     ServerMetrics,
@@ -17,8 +23,10 @@ from gpuscale.metricsapi.own_metrics import (
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.rule_file import RuleState
 from gpuscale.sources.feeds.collector import FeedCollector
+from gpuscale.sources.feeds.messages import CollectorSettings
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.rules import AdapterConfig
+from gpuscale.sources.saving.settings import SavingSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics-api.md").read_text()
 
@@ -39,7 +47,13 @@ def test_the_page_names_no_other_flag():
         assert f"### {group}\n" in PAGE
 
 
-def test_the_page_names_the_servers_own_metrics():
+def _keeping(path):
+    feeds = FeedCollector(FeedSettings(saving=SavingSettings(path)), ManualClock())
+    feeds.saver.state.saved_ms = 0
+    return feeds
+
+
+def test_the_page_names_the_servers_own_metrics(tmp_path):
     provider = MetricsProvider(AdapterConfig(), None, None, ManualClock())
     families = (
         *ServerMetrics(ManualClock()).families(),
@@ -47,8 +61,13 @@ def test_the_page_names_the_servers_own_metrics():
         *rule_families(RuleState(0), {}),
         cache_family({}),
         *object_families({}),
+        *connection_families({}, CountedLog("malformed request")),
+        *LoopLag().families(),
+        *audit_families(AuditLog(AuditSettings("-"))),
         *value_families(provider),
+        *collector_families(CollectorProcess(CollectorSettings(FeedSettings(), Origin(0, 0.0)))),
         *feed_families(FeedCollector(FeedSettings(), ManualClock())),
+        *keeping_families(_keeping(tmp_path)),
     )
     names = {family.name.removeprefix("gpuscale_metrics_api_") for family in families}
     untold = {"build_info", "config_last_reload_success_timestamp_seconds"}

@@ -2,7 +2,6 @@
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.exposition.write import render_text
-from gpuscale.metricsapi.guard import group_label
 from gpuscale.metricsapi.health import Check, health, single
 from gpuscale.metricsapi.own_metrics import (
     Answer,
@@ -11,7 +10,9 @@ from gpuscale.metricsapi.own_metrics import (
     cache_family,
     with_samples,
 )
+from gpuscale.metricsapi.request_metrics import group_label
 
+VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/pods/*/gpu_util"
 WELL, ILL = Check("ping"), Check("shutdown", "the server is stopping")
 NONE = frozenset()
 
@@ -43,9 +44,12 @@ def test_one_check_can_be_asked_for():
 
 def test_requests_are_counted_by_group_and_timed():
     metrics = ServerMetrics(ManualClock(10_000))
-    metrics.request("custom.metrics.k8s.io", 200, 0.004)
-    metrics.request("custom.metrics.k8s.io", 200, 0.02)
-    metrics.request("custom.metrics.k8s.io", 404, 99.0)
+    metrics.begins()
+    metrics.ends("GET", VALUES, 200, 0.004)
+    metrics.begins()
+    metrics.ends("GET", VALUES, 200, 0.02)
+    metrics.begins()
+    metrics.ends("GET", VALUES, 404, 99.0)
     metrics.rejected("forbidden")
     metrics.answered(Answer("custom.metrics.k8s.io", "gpu_util", 7_500, 0.03))
     metrics.source_request("query", 0.1, failed=True)

@@ -42,6 +42,47 @@ def test_other_custom_paths_have_no_route(path):
         custom(path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        'z"} or vector(1) or y{a="',
+        "a b",
+        "a\\",
+        "a`b",
+        "a'b",
+        "a{b",
+        "a\n",
+        "a/b",
+        "a%b",
+        "..",
+        ".a",
+        "a.",
+        "-a",
+        "**",
+        "\udcff",
+        "\u00e9",
+        "x" * 254,
+    ],
+)
+def test_names_that_no_object_can_have_have_no_route(name):
+    """Names of Kubernetes: an RFC 1123 subdomain; for a few kinds a path segment, without / and %."""
+    for parts in (
+        ("namespaces", "ns", "pods", name, "m"),
+        ("namespaces", name, "pods", "a", "m"),
+        ("namespaces", name, "metrics", "m"),
+        ("nodes", name, "m"),
+    ):
+        with pytest.raises(NoRouteError):
+            custom_target(parts)
+    with pytest.raises(NoRouteError):
+        external_target(("namespaces", name, "m"))
+
+
+@pytest.mark.parametrize("name", ["web-0", "a.b", "system:node", "x" * 253, "Ab_c", "user@example"])
+def test_names_that_some_object_can_have_have_one(name):
+    assert custom_target(("nodes", name, "m")).name == name
+
+
 def test_a_namespace_and_one_word_is_a_bad_path():
     with pytest.raises(BadPathError, match=r"^invalid request path$"):
         custom("namespaces/ns/foo")
@@ -52,6 +93,10 @@ def test_external_paths():
     for path in ("namespaces/foo", "namespaces/foo/group/metric", "m"):
         with pytest.raises(NoRouteError):
             external_target(split_path(path))
+
+
+def test_external_metrics_of_any_namespace_have_a_route():
+    assert external_target(("namespaces", "*", "m")) == ExternalTarget("*", "m")
 
 
 def test_a_path_is_bounded():

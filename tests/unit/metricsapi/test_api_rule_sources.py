@@ -6,7 +6,7 @@ from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import ConfigError
 from gpuscale.metricsapi.rule_book import RuleBook
 from gpuscale.metricsapi.rule_file import RuleFiles
-from gpuscale.metricsapi.team_rules import MAX_RULES, TeamFiles, TeamRules, read_config_map
+from gpuscale.metricsapi.team_rules import TeamFiles, TeamRules, read_config_map
 from gpuscale.sources.resources import KUBERNETES, ResourceMapper
 
 BAD = "rules: [{seriesQuery: 1 2}]\n"
@@ -98,11 +98,12 @@ def test_a_folder_that_is_gone_keeps_its_rules_and_says_so(folder):
 class Teams(TeamRules):
     """Teams' rules whose ConfigMaps are put by hand."""
 
-    def __init__(self):
-        super().__init__(None, None, "", ("namespace",), ManualClock())
+    def __init__(self, namespaces=""):
+        super().__init__(None, None, "", ("namespace",), ManualClock(), namespaces)
 
     def put(self, name, namespace="team-a", **texts):
-        files = TeamFiles(namespace, name, tuple(sorted(texts.items())))
+        metadata = {"namespace": namespace, "name": name}
+        files = read_config_map({"metadata": metadata, "data": texts})
         self._reflector._items[f"{namespace}/{name}"] = files
 
     def drop(self, name, namespace="team-a"):
@@ -133,13 +134,66 @@ def test_a_bad_config_map_keeps_its_own_rules_and_touches_nobody_elses(caplog):
     assert queries(teams.config) == selectors[2:]
 
 
-def test_the_number_of_rules_of_a_config_map_is_bounded():
+def test_the_rules_of_a_namespace_are_bounded_and_the_last_config_map_gives_way():
     teams = Teams()
-    teams.put("many", a="".join(rule(f"s{number}") for number in range(MAX_RULES + 1)))
+    teams.put("a", a="".join(rule(f"s{number}") for number in range(150)))
+    assert teams.look(KUBERNETES, 0)
+    teams.put("b", a="".join(rule(f"t{number}") for number in range(51)))
+    teams.put("c", a="".join(rule(f"u{number}") for number in range(50)))
+    teams.put("b", "team-b", a=rule("x"))
+    assert teams.look(KUBERNETES, 0)
+    assert len(teams.config.rules) == 150 + 50 + 1
+    fault = "configmap team-a/b: found 201 rules in the namespace, expected at most 200"
+    assert teams.states["configmap team-a/b"].fault == fault
+    assert teams.faults_in("team-a") == (fault,)
+    assert teams.faults_in("team-b") == ()
     assert not teams.look(KUBERNETES, 0)
-    assert teams.states["configmap team-a/many"].fault == (
-        f"configmap team-a/many: found {MAX_RULES + 1} rules, expected at most {MAX_RULES}"
+    teams.drop("c")
+    teams.put("b", a="".join(rule(f"t{number}") for number in range(50)))
+    assert teams.look(KUBERNETES, 0)
+    assert len(teams.config.rules) == 150 + 50 + 1
+    assert teams.faults_in("team-a") == ()
+
+
+def test_the_config_maps_of_a_namespace_are_bounded():
+    teams = Teams()
+    for number in range(11):
+        teams.put(f"m{number:02}", a=rule(f"s{number}"))
+    assert teams.look(KUBERNETES, 0)
+    assert len(teams.config.rules) == 10
+    assert teams.faults_in("team-a") == (
+        "configmap team-a/m10: found more than 10 ConfigMaps with rules in the namespace",
     )
+
+
+def test_the_bytes_of_a_namespace_are_bounded_and_long_texts_are_not_kept():
+    teams = Teams()
+    comment = "#" * 200 * 1024 + "\n"
+    teams.put("a", x=comment + rule("a"))
+    teams.put("b", x=comment + rule("b"))
+    teams.put("c", x=comment * 2 + rule("c"))
+    teams.put("d", x=rule("d"))
+    assert teams.look(KUBERNETES, 0)
+    assert queries(teams.config) == [
+        '{__name__="a",namespace="team-a"}',
+        '{__name__="d",namespace="team-a"}',
+    ]
+    assert all("more than 262144 bytes" in fault for fault in teams.faults_in("team-a"))
+    assert len(teams.faults_in("team-a")) == 2
+    assert teams._reflector._items["team-a/c"].texts == ()
+
+
+def test_only_chosen_namespaces_count():
+    teams = Teams("gpuscale.dev/rules=allowed")
+    teams.put("gpu", "team-a", a=rule("a"))
+    teams.put("gpu", "team-b", a=rule("b"))
+    assert not teams.look(KUBERNETES, 0)
+    teams._namespaces._items["team-b"] = "team-b"
+    assert teams.look(KUBERNETES, 0)
+    assert queries(teams.config) == ['{__name__="b",namespace="team-b"}']
+    del teams._namespaces._items["team-b"]
+    assert teams.look(KUBERNETES, 0)
+    assert teams.config.rules == ()
 
 
 @pytest.mark.parametrize(
@@ -147,10 +201,10 @@ def test_the_number_of_rules_of_a_config_map_is_bounded():
     [
         ({}, None),
         ({"metadata": {"name": "n"}, "data": {"a": "b"}}, None),
-        ({"metadata": {"name": "n", "namespace": "s"}, "data": None}, TeamFiles("s", "n", ())),
+        ({"metadata": {"name": "n", "namespace": "s"}, "data": None}, TeamFiles("s", "n", (), 0)),
         (
             {"metadata": {"name": "n", "namespace": "s"}, "data": {"b": "1", "a": "2", "c": 3}},
-            TeamFiles("s", "n", (("a", "2"), ("b", "1"))),
+            TeamFiles("s", "n", (("a", "2"), ("b", "1")), 4),
         ),
     ],
 )

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.metrics_api import plain_arguments
+from gpuscale.cli.serving import given_texts, plain_arguments
 from gpuscale.core.errors import UsageError
+from gpuscale.metricsapi.audit import AuditSettings
 from gpuscale.metricsapi.flags import FLAGS
 from gpuscale.metricsapi.settings import NamedPair, read_settings
 from gpuscale.sources.feeds.annotated_pods import DEFAULT_EXPORTERS
@@ -66,7 +67,17 @@ def test_every_flag_without_effect_says_why():
     silent = {
         name for name, flag in FLAGS.items() if name.startswith("audit") and not flag.no_effect
     }
-    assert silent == set()
+    assert silent == {"audit-log-path", "audit-log-maxsize", "audit-log-maxbackup"}
+
+
+def test_the_audit_log_is_bounded_unless_told_how():
+    assert read_settings(CONFIG).audit is None
+    assert read_settings({**CONFIG, "audit-log-path": ["-"]}).audit == AuditSettings("-", 100, 10)
+    flags = {"audit-log-path": ["a"], "audit-log-maxsize": ["5"], "audit-log-maxbackup": ["2"]}
+    assert read_settings({**CONFIG, **flags}).audit == AuditSettings("a", 5, 2)
+    alone = {"secure-port": ["0"], "insecure-loopback-port": ["1"]}
+    with pytest.raises(UsageError, match="--audit-log-path: found it with --secure-port=0"):
+        read_settings({**CONFIG, **flags, **alone})
 
 
 def test_headers_and_lists_add_up():
@@ -196,7 +207,21 @@ def test_the_preset_is_there_where_no_rules_are_given_or_where_it_is_wanted(
 ):
     rules = read_settings(flags).rules
     assert (rules.paths, rules.has_preset) == (paths, has_preset)
-    assert rules.namespace_labels == ("namespace", "exported_namespace")
+    assert rules.namespace_labels == ("namespace",)
+    assert (rules.budget.rules, rules.budget.longest_range_ms) == (200, 3_600_000)
+
+
+def test_teams_have_a_budget_of_their_own():
+    flags = {
+        "rules-max-per-namespace": ["7"],
+        "rules-max-range": ["10m"],
+        "rules-namespaces": ["rules=allowed"],
+    }
+    rules = read_settings(flags).rules
+    assert (rules.budget.rules, rules.budget.longest_range_ms) == (7, 600_000)
+    assert rules.namespaces == "rules=allowed"
+    with pytest.raises(UsageError, match=r"^--rules-namespaces: unable to parse requirement"):
+        read_settings({"rules-namespaces": ["=a"]})
 
 
 def test_no_rules_at_all_are_told():
@@ -283,3 +308,24 @@ def test_values_that_cant_be_are_told(flags, message):
 )
 def test_arguments_are_taken_as_go_programs_take_them(given, plain):
     assert plain_arguments(given) == plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        ([], {}),
+        (["--secure-port=1", "--secure-port", "2"], {"secure-port": ["2"]}),
+        (["--kubeconfig=k", "-v=6"], {"lister-kubeconfig": ["k"], "v": ["6"]}),
+        (
+            ["--prometheus-header=a=b", "--prometheus-header", "c=d"],
+            {"prometheus-header": ["a=b", "c=d"]},
+        ),
+        (["--help"], None),
+        (["why", "--kubeconfig", "k"], None),
+        (["--config"], None),
+        (["--no-such-flag=1"], None),
+        (["--config=a", "word"], None),
+    ],
+)
+def test_flags_alone_are_read_without_the_command_line(arguments, texts):
+    assert given_texts(arguments) == texts

@@ -306,8 +306,8 @@ class Failing:
         (UpstreamError("too many samples"), "too many samples.", "See the source."),
         (QueryError("parse error"), "parse error.",
          "Correct metricsQuery: the source takes the query for no PromQL."),
-        (UncoveredError("the store is full"), "the store is full.",
-         "Wait until the store covers the range again, or raise --store-max-samples."),
+        (UncoveredError("the store is full", 0), "the store is full.",
+         "Wait until the store covers the range again, ask for less of it, or let the store keep more."),
     ],
 )  # fmt: skip
 async def test_a_query_that_fails(error, said, fix):
@@ -353,7 +353,7 @@ async def test_the_forms_of_an_answer(asking):
 
 
 async def test_a_page_shows_names_and_runs_nothing(asking):
-    path = f"{CUSTOM}/namespaces/ml/pods/<script>/x<b>?why=html"
+    path = f"{CUSTOM}/namespaces/ml/<script>/web-0/x<b>?why=html"
     async with asking.client.get(path) as response:
         text = await response.text()
         assert response.headers["Content-Security-Policy"] == "default-src 'none'"

@@ -90,3 +90,63 @@ def test_of_500_pods_that_end_in_a_full_store_none_is_current():
     target.ingest("", now_ms + 2_000)
     assert values(store, "u", now_ms + 2_000) == {}
     assert values(store, "u", now_ms + 242_000) == {}
+
+
+def node_text(node, scrape):
+    """Return what a node of 8 GPUs exposes: 25 metrics of each, 12 labels."""
+    return "".join(
+        f'DCGM_FI_DEV_METRIC_{metric:02d}{{gpu="{gpu}",UUID="GPU-{node:08x}-5b1c-4e7a-9d2f-{gpu:012x}",'
+        f'pci_bus_id="00000000:{gpu:02X}:00.0",device="nvidia{gpu}",modelName="NVIDIA H200",'
+        f'Hostname="node-{node:05d}",DCGM_FI_DRIVER_VERSION="570.124.06",container="main",'
+        f'namespace="team-{node % 40}",pod="infer-{node}-{gpu}-7d9f8b6c5-x2x4z",pool="h200"}} '
+        f"{(metric + gpu + scrape) % 101}\n"
+        for metric in range(25)
+        for gpu in range(8)
+    )
+
+
+def test_a_series_takes_less_than_1_kib_and_a_sample_9_bytes():
+    nodes, scrapes = 10, 128  # half an hour at 15 s
+    store = SeriesStore()
+    targets = [ScrapeTarget(store, {"job": "gpu", "instance": f"n{n}:9400"}) for n in range(nodes)]
+    texts = [[node_text(node, scrape) for node in range(nodes)] for scrape in range(2)]
+    series = nodes * 200
+    gc.collect()
+    tracemalloc.start()
+    try:
+        held = []
+        for scrape in range(scrapes):
+            for target, text in zip(targets, texts[scrape % 2], strict=True):
+                assert target.ingest(text, T + scrape * 15_000).added == 200
+            if scrape in {0, scrapes - 1}:
+                gc.collect()
+                held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[0] / series <= 1024
+    assert (held[1] - held[0]) / series / (scrapes - 1) <= 9
+
+
+def test_what_counts_as_a_sample_bounds_the_memory_whoever_comes_and_goes():
+    store = SeriesStore(900_000, 4_000, 20_000)
+    target = ScrapeTarget(store, {"job": "a"})
+    tracemalloc.start()
+    try:
+        grown = []
+        for scrape in range(400):
+            # 30 pods, of which each lives for 5 scrapes, and 100 that are all replaced every 50.
+            pods = [f"p{number}-{(scrape + number) // 5}" for number in range(30)]
+            pods += [f"q{number}-{scrape // 50}" for number in range(100)]
+            target.ingest("".join(f'u{{pod="{pod}"}} 1\n' for pod in pods), T + scrape * 5_000)
+            if scrape % 50 == 49 and scrape > 180:
+                gc.collect()
+                grown.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    stats = store.stats()
+    # An end is taken even by a full store; a row of them at a time.
+    assert stats.samples <= 20_000 + 500
+    assert len(values(store, "u", T + 399 * 5_000)) == 130
+    # 16 bytes a sample at most, 1 KiB a series.
+    assert max(grown) <= stats.samples * 16 + 4_000 * 1024
+    assert grown[-1] <= 1.1 * max(grown[:-1])

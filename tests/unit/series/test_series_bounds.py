@@ -21,7 +21,8 @@ late_bucket{le="0"} 1 1700000000000
 """
 
 
-# As Go's strconv.FormatFloat(value, 'g', -1, 64) writes them, with ".0" where there is no point or exponent.
+# What Prometheus 3.16 makes of them: as Go's strconv.FormatFloat(value, 'g', -1, 64), with ".0" added
+# where there is no point or exponent.
 @pytest.mark.parametrize(
     ("written", "stored"),
     [
@@ -43,7 +44,12 @@ late_bucket{le="0"} 1 1700000000000
         ("nan", "NaN"),
         ("", ""),
         ("much", "much"),
-        ("1_0", "1_0"),
+        ("1_0", "10.0"),
+        ("1__0", "1__0"),
+        ("0x1p-2", "0.25"),
+        ("0x_1p0", "1.0"),
+        ("0x1", "0x1"),
+        ("+nan", "+nan"),
         ("9" * 400, "9" * 400),
     ],
 )

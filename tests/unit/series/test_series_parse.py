@@ -45,11 +45,11 @@ def test_what_is_no_selector_is_refused(text):
     ("text", "message"),
     [
         ("", "parse error: no expression found in input"),
-        ("sum(", "parse error: unclosed left parenthesis"),
-        ("{}", "parse error: vector selector must contain at least one non-empty matcher"),
+        ("sum(", "1:5: parse error: unclosed left parenthesis"),
+        ("{}", "1:1: parse error: vector selector must contain at least one non-empty matcher"),
         (
             "up[5m] + 1",
-            "parse error: binary expression must contain only scalar and instant vector types",
+            "1:1: parse error: binary expression must contain only scalar and instant vector types",
         ),
         ("x" * 70_000, "parse error: found 70000 characters, expected at most 65536"),
         (
@@ -57,25 +57,25 @@ def test_what_is_no_selector_is_refused(text):
             "parse error: found 201 operators and parentheses, expected at most 200; split the query "
             "with recording rules",
         ),
-        ("up[0s]", "parse error: duration must be greater than 0"),
+        ("up[0s]", "1:4: parse error: duration must be greater than 0"),
         ("up[5m:1e-9]", "parse error: duration out of range, expected one such as 5m or 300"),
         ("up offset 1e30", "parse error: duration out of range, expected one such as 5m or 300"),
         ("up offset 300y", "parse error: duration out of range"),
         (
             "limitk(a, b)",
-            "parse error: expected type scalar in aggregation parameter, got instant vector",
+            "1:8: parse error: expected type scalar in aggregation parameter, got instant vector",
         ),
         (
             "limit_ratio(a - 1, b)",
-            "parse error: expected type scalar in aggregation parameter, got instant vector",
+            "1:13: parse error: expected type scalar in aggregation parameter, got instant vector",
         ),
         (
             "limitk(a[5m], b)",
-            "parse error: expected type scalar in aggregation parameter, got range vector",
+            "1:8: parse error: expected type scalar in aggregation parameter, got range vector",
         ),
         (
             "limitk('x', b)",
-            "parse error: expected type scalar in aggregation parameter, got string",
+            "1:8: parse error: expected type scalar in aggregation parameter, got string",
         ),
     ],
     ids=lambda text: text[:20],

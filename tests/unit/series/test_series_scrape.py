@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT
 from gpuscale.series.evaluate import instant
 from gpuscale.series.scrape import ScrapeResult, ScrapeTarget
 from gpuscale.series.store import SeriesStore
@@ -156,8 +157,70 @@ def test_blanks_around_parts_name_the_same_series():
         assert values(store, "a", 1000 + i) == {"a": i + 1}
 
 
-def test_what_a_target_remembers_does_not_grow_with_churn():
+@pytest.mark.parametrize("time", ["", " 1000"])
+def test_what_a_target_remembers_does_not_grow_with_churn(time):
     target = ScrapeTarget(SeriesStore(), {})
     for i in range(100):
-        target.ingest(f'a{{pod="{i}"}} 1\nb 1\n', 1000 + i)
-    assert len(target._refs) == len(target._heads) == 2
+        target.ingest(f'a{{pod="{i}"}} 1{time}\nb 1{time}\n', 1000 + i)
+    assert len(target._reader._known) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        # Each is 32 MiB, the largest body that a target may send.
+        ("#\n" * (16 << 20), "lines"),
+        ("a\n" * (16 << 20), "lines"),
+        (' a{b="c"} 1\n' * 300_000, "series"),
+        ('a{b="\nc"} 1\n' * 150_000, "series"),
+        ('# HELP a b\n{"a","b"="c"} 1\n' * 150_000, "series"),
+        ("a 1 5\n" * 150_000, "samples"),
+    ],
+    ids=["comments", "bare names", "blanks", "line breaks", "quoted", "times"],
+)
+def test_a_flood_of_lines_fails_by_a_limit(text, limit):
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    target.ingest("a 1\n", 1000)
+    assert target.ingest(text, 2000).limit == limit
+
+
+def test_names_in_utf8_and_exemplars_are_scraped_again_and_again():
+    text = (
+        '# TYPE "gpu.util" gauge\n{"gpu.util","k8s.pod"="p"} 1\n# TYPE h histogram\n'
+        'h_bucket{le="1"} 5 # {trace="a b"} 0.5 1.5\nh_bucket{le="+Inf"} 6\nold 7 0.5\n# EOF\n'
+    )
+    store = SeriesStore()
+    target = ScrapeTarget(store, {"job": "x"})
+    for t_ms in (1000, 2000, 3000):
+        assert target.ingest(text, t_ms, None, OPENMETRICS).problem is None
+    assert values(store, '{"gpu.util"}', 3000) == {'{"gpu.util", job="x", "k8s.pod"="p"}': 1}
+    assert values(store, 'h_bucket{le="1.0"}', 3000) == {'h_bucket{job="x", le="1.0"}': 5}
+    (old,) = instant(store, "old", 3000).samples
+    # Times are in seconds there.
+    assert (old.value, old.measured_ms) == (7, 500)
+
+
+def test_the_same_text_means_something_else_in_another_format():
+    store = SeriesStore()
+    target = ScrapeTarget(store, {})
+    assert target.ingest("a 1\n", 1000).added == 1
+    assert target.ingest("a  1\n", 2000).problem is None
+    for _ in range(2):
+        result = target.ingest("a  1\n# EOF\n", 3000, None, OPENMETRICS)
+        assert str(result.problem) == (
+            "<scrape>:1: found '  1', expected a space and a number after the series"
+        )
+
+
+def test_native_histograms_are_refused_by_name():
+    target = ScrapeTarget(SeriesStore(), {})
+    for text, format_ in (
+        ("h {count:1,sum:2}\n", PROMETHEUS_TEXT),
+        ('h{a="b"} {count:1,sum:2}\n', PROMETHEUS_TEXT),
+        ('h{a="b"} {count:1,sum:2}\n# EOF\n', OPENMETRICS),
+        ("h {count:1,sum:2}\n# EOF\n", OPENMETRICS),
+    ):
+        result = target.ingest(text, 1000, None, format_)
+        assert result.limit == "native_histograms"
+        assert "native histograms are not supported" in str(result.problem)

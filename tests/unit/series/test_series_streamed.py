@@ -7,6 +7,7 @@ import pytest
 
 from gpuscale.exposition.stream import StreamError
 from gpuscale.series.evaluate import instant
+from gpuscale.series.limits import ScrapeLimitError, ScrapeLimits
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.streamed import StreamedTarget
 from gpuscale.series.target import TargetSeries
@@ -57,11 +58,12 @@ def test_values_have_the_time_they_were_measured_at(fed):
     assert fed.see("up", T) == {"": (1.0, -200)}
 
 
-def test_a_changed_value_is_there_at_once_and_steady_ones_once_a_second(fed):
+def test_a_line_says_of_all_series_that_they_were_measured_and_a_second_stores_all_of_them(fed):
     fed.agent.feed(snapshot(T, util(1, "a", 1), util(2, "b", 2)), T)
     assert fed.agent.feed(change(T + 100, values={"1": 5}), T + 100) == 1
-    assert fed.see(at_ms=T + 100) == {"a": (5.0, 100), "b": (2.0, 0)}
+    assert fed.see(at_ms=T + 100) == {"a": (5.0, 100), "b": (2.0, 100)}
     assert fed.agent.feed(heartbeat(T + 900), T + 900) == 0
+    assert fed.see(at_ms=T + 900) == {"a": (5.0, 900), "b": (2.0, 900)}
     assert fed.agent.feed(heartbeat(T + 1000), T + 1000) == 2
     assert fed.see(at_ms=T + 1000) == {"a": (5.0, 1000), "b": (2.0, 1000)}
 
@@ -166,3 +168,73 @@ def test_an_end_is_not_lost_to_what_comes_in_the_same_second(fed):
     fed.agent.feed(snapshot(T + 200, util(1, "a", 2)), T + 200)
     assert fed.see(at_ms=T + 150) == {}
     assert fed.see(at_ms=T + 200) == {"a": (2.0, 200)}
+
+
+def test_types_and_help_of_a_stream_are_kept_until_the_agent_is_gone(fed):
+    families = {"util": ["gauge", "How busy."]}
+    first = json.loads(snapshot(T - 200, util(1, "a", 23))) | {"families": families}
+    fed.agent.feed(json.dumps(first).encode(), T)
+    fed.agent.feed(change(T - 100, families={"power": ["counter", ""]}), T)
+    ((labels, kept),) = fed.store.metadata.targets()
+    assert labels == LABELS
+    assert [(each.name, each.type, each.help) for each in kept] == [
+        ("util", "gauge", "How busy."),
+        ("power", "counter", ""),
+    ]
+    fed.agent.gone(T)
+    assert list(fed.store.metadata.targets()) == []
+
+
+def test_bounds_of_a_stream_are_stored_as_prometheus_3_stores_them(fed):
+    series = [
+        [1, "wait_bucket", {"le": "1"}, 5],
+        [2, "rpc", {"quantile": "1"}, 3],
+        [3, "other", {"le": "1"}, 7],
+    ]
+    families = {"wait": ["histogram", ""], "rpc": ["summary", ""], "other": ["gauge", ""]}
+    first = json.loads(snapshot(T, *series)) | {"families": families}
+    fed.agent.feed(json.dumps(first).encode(), T)
+    for query, value in {
+        'wait_bucket{le="1.0"}': 5,
+        'rpc{quantile="1.0"}': 3,
+        'other{le="1"}': 7,
+    }.items():
+        assert fed.see(query) == {"": (value, 0)}, query
+
+
+@pytest.mark.parametrize(
+    ("limits", "series", "limit", "said"),
+    [
+        (ScrapeLimits(samples=2), 3, "samples", "found 3, expected at most 2 series"),
+        (ScrapeLimits(series=2), 3, "series", "found over 2 new series"),
+        # The name, job, instance, node and three of its own are seven.
+        (ScrapeLimits(labels=6), 1, "labels", "found 7, expected at most 6"),
+        (ScrapeLimits(label_name_chars=8), 1, "label_name_length", "found 9, "),
+        (ScrapeLimits(label_value_chars=16), 1, "label_value_length", "found 17, "),
+        (ScrapeLimits(body_bytes=100), 1, "body_size", "expected at most 100 bytes"),
+    ],
+)
+def test_a_line_beyond_a_limit_is_refused_as_a_whole(limits, series, limit, said):
+    store = SeriesStore()
+    target = TargetSeries(store, LABELS, honor_labels=True)
+    agent = StreamedTarget(store, target, limits=limits, source="n1:9400")
+    agent.connected()
+    entries = [util(i, "p" * 17, i) for i in range(series)]
+    with pytest.raises(ScrapeLimitError, match=said) as raised:
+        agent.feed(snapshot(T, *entries), T)
+    assert raised.value.limit == limit
+    assert store.stats().series == 0
+    # Within the limits, the same agent is followed again.
+    agent.connected()
+    if limit in {"samples", "series"}:
+        assert agent.feed(snapshot(T + 1, *entries[:2]), T + 1) == 2
+
+
+def test_a_stream_takes_no_more_than_its_share_of_the_store():
+    store = SeriesStore(max_series=100)
+    agent = StreamedTarget(store, TargetSeries(store, LABELS, honor_labels=True))
+    agent.connected()
+    with pytest.raises(ScrapeLimitError, match="over 50 new series"):
+        agent.feed(snapshot(T, *(util(i, f"p{i}", i) for i in range(51))), T)
+    agent.connected()
+    assert agent.feed(snapshot(T, *(util(i, f"p{i}", i) for i in range(40))), T) == 40

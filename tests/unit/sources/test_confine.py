@@ -142,3 +142,72 @@ def test_a_query_that_only_a_request_makes_unreadable_is_not_sent():
     )
     with pytest.raises(MetricNotFoundError):
         asked(found, "pods", "team-a", ("bad",))
+
+
+RANGED = """
+rules:
+- seriesQuery: gpu_util{pod!=""}
+  resources: {template: <<.Resource>>}
+  metricsQuery: 'max by (<<.GroupBy>>) (QUERY)'
+"""
+M = "<<.Series>>{<<.LabelMatchers>>}"
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (f"max_over_time({M}[61m])", "it looks 1h1m back, expected at most 1h"),
+        (f"avg_over_time({M}[30m] offset 31m)", "it looks 1h1m back"),
+        (f"avg_over_time({M}[30m] offset -31m)", "it looks 1h1m back"),
+        (f"max_over_time(rate({M}[5m])[56m:1m])", "it looks 1h1m back"),
+        (f"max_over_time(max_over_time({M}[20m])[20m:] offset 21m)", "it looks 1h1m back"),
+        (f"{M} @ 1000", "found @ with a time"),
+        (f"max_over_time({M}[1h:1s])", "its subqueries have 3600 steps, expected at most 1000"),
+        (
+            f"max_over_time(max_over_time({M}[5m:5s])[5m:10s])",
+            "its subqueries have 1800 steps",  # 60 within each of 30
+        ),
+    ],
+)
+def test_queries_that_read_much_of_the_past_are_refused(query, reason):
+    with pytest.raises(ConfigError) as caught:
+        team(RANGED.replace("QUERY", query))
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"max_over_time({M}[1h])",
+        f"max_over_time(rate({M}[5m])[55m:1m])",
+        f"rate({M}[5m]) / rate({M}[5m] offset 55m)",
+        f"{M} @ end()",
+    ],
+)
+def test_queries_within_the_budget_are_served(query):
+    assert team(RANGED.replace("QUERY", query)).rules
+
+
+def test_a_range_that_a_request_would_make_longer_is_not_sent():
+    text = RANGED.replace(
+        "QUERY",
+        f'max_over_time({M}[<<if eq (index .LabelValuesByName "pod") "x">>5m<<else>>1d<<end>>])',
+    )
+    found = catalogue(team(text))
+    assert "[300000ms]" in asked(found, "pods", "team-a", ("x",))
+    with pytest.raises(MetricNotFoundError):
+        asked(found, "pods", "team-a", ("y",))
+
+
+def test_a_team_whose_series_are_too_many_serves_none_and_touches_nobody_else():
+    configs = (team(), team(namespace="team-b"), load_rules(CLUSTER, "cluster"))
+    joined = AdapterConfig.joined(*configs)
+    answers = {query: [SERIES] for query in joined.series_queries()}
+    first = team().rules[0].series_query
+    answers[first] = [SERIES] * 20_001
+    found = Catalogue.build(joined, answers)
+    assert "find 20002 series, expected at most 20000" in found.over_budget["team-a"]
+    assert list(found.over_budget) == ["team-a"]
+    assert "team-a" not in found.custom_in
+    assert "team-b" in found.custom_in
+    assert found.custom

@@ -1,81 +1,89 @@
-"""Long documents read item by item."""
+"""Long arrays read slice by slice."""
 
 import asyncio
+import contextlib
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.sources.long_json import read_array
+from gpuscale.sources.long_json import LONG_BYTES, read_array
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner),
     max_leaves=12,
 )
+DECODE = msgspec.json.Decoder(list).decode
 
 
-def read(text, key="result"):
-    return asyncio.run(read_array(text.encode("utf-8", "surrogatepass"), key, lambda item: item))
+def read(body, decode=DECODE):
+    async def run():
+        return [part async for part in read_array(body, decode)]
+
+    return asyncio.run(run())
 
 
-@given(st.lists(VALUES, max_size=12), VALUES, st.sampled_from([None, 2]))
-def test_items_and_rest_are_those_of_the_document(items, other, indent):
-    document = {"status": "success", "data": {"result": items, "other": other}}
+def joined(parts):
+    return [item for part in parts for item in part]
+
+
+@given(st.lists(VALUES, max_size=12), st.sampled_from([None, 2]))
+def test_items_are_those_of_the_array(items, indent):
     separators = (",", ":") if indent is None else None
-    text = json.dumps(document, indent=indent, separators=separators)
-    found = read(text)
-    if indent is not None:
-        assert found is None
-        return
-    assert found.items == items
-    assert found.rest == {"status": "success", "data": {"result": [], "other": other}}
+    text = json.dumps(items, indent=indent, separators=separators, ensure_ascii=False)
+    assert joined(read(text.encode("utf-8", "replace"))) == json.loads(
+        text.encode("utf-8", "replace")
+    )
 
 
-@given(st.text(max_size=200) | st.text(alphabet='{}[]",:result1 \\', max_size=200))
-def test_no_text_crashes_it(text):
-    read(text)
-    read(f'{{"result":[{text}')
+@given(st.binary(max_size=200) | st.text(alphabet='{}[]",:1 \\', max_size=200).map(str.encode))
+def test_what_is_no_array_is_refused_and_crashes_nothing(body):
+    for whole in (body, b"[" + body):
+        with contextlib.suppress(msgspec.DecodeError):
+            read(whole)
 
 
 @pytest.mark.parametrize(
-    "text",
+    "body",
     [
-        pytest.param('{"data":{"a":1}}', id="no such key"),
-        pytest.param('{"x":"' + "y" * 600 + '","result":[1]}', id="far from the beginning"),
-        pytest.param('{"result":[1,2', id="cut off"),
-        pytest.param('{"result":[1 2]}', id="no comma"),
-        pytest.param('{"result":[' + '{"a":1},' * 9_999 + "]}", id="a comma too many"),
-        pytest.param('{"result":[1,2]} x', id="text behind it"),
-        pytest.param('{"x":"\\"result\\":[1]"}', id="the key inside of a text"),
+        pytest.param(b"[" + b'{"a":1},' * 99_999, id="cut off"),
+        pytest.param(b"[" + b'{"a":1},' * 99_999 + b"]", id="a comma too many"),
+        pytest.param(b"[" + b'{"a":1},' * 99_999 + b'{"a":1}] x', id="text behind it"),
+        pytest.param(b'{"a":"' + b"},{" * 99_999 + b'"}', id="no array"),
     ],
 )
-def test_what_it_can_not_read_is_left_to_others(text):
-    assert read(text) is None
+def test_a_long_one_that_is_broken_is_refused(body):
+    with pytest.raises(msgspec.DecodeError):
+        read(body)
 
 
 @pytest.mark.parametrize("odd", ["},{", '"},{"', "\\", "]},{[", '},{"a":'])
 def test_a_text_that_looks_like_the_place_between_two_items_is_none(odd):
     items = [{"a": odd * 3, odd: [{"b": odd}, {"c": [odd]}]} for _ in range(5_000)]
-    found = read(json.dumps({"result": items, "more": odd}, separators=(",", ":")))
-    assert (found.items, found.rest) == (items, {"result": [], "more": odd})
+    assert joined(read(json.dumps(items, separators=(",", ":")).encode())) == items
 
 
-def test_others_have_their_turn_meanwhile():
-    turns = []
-
-    async def count():
-        while True:
-            turns.append(1)
-            await asyncio.sleep(0)
+def test_others_have_their_turn_after_each_slice():
+    turns = 0
 
     async def run():
-        counting = asyncio.create_task(count())
-        body = b'{"result":[' + b'{"a":1},' * 99_999 + b'{"a":1}]}'
-        found = await read_array(body, "result", len)
-        counting.cancel()
-        return found
+        nonlocal turns
 
-    assert len(asyncio.run(run()).items) == 100_000
-    assert len(turns) > 10
+        async def count():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        body = b"[" + b'{"a":1},' * 99_999 + b'{"a":1}]'
+        sizes = [len(part) async for part in read_array(body, DECODE)]
+        counting.cancel()
+        return sizes, len(body)
+
+    sizes, length = asyncio.run(run())
+    assert sum(sizes) == 100_000
+    assert turns >= length // (LONG_BYTES + 8)

@@ -251,3 +251,67 @@ async def test_a_password_is_sent_and_never_shown(fake):
 def test_settings_are_checked(settings, message):
     with pytest.raises(ValueError, match=message):
         PrometheusSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"metric":{},"value":[1e20,"1"]}',
+        '{"metric":{},"value":[-1,"1"]}',
+        '{"metric":{},"value":["1","1"]}',
+        '{"metric":{},"value":[true,"1"]}',
+        '{"metric":{},"value":[1,"1_000"]}',
+        '{"metric":{},"value":[1," 1"]}',
+        '{"metric":{},"value":[1,"\u0661"]}',
+        '{"metric":{},"value":[1,"0x10"]}',
+        '{"metric":{},"value":[1,"infinity"]}',
+        '{"metric":{},"value":[1,""]}',
+        '{"metric":{},"value":[1,true]}',
+        '{"metric":{},"value":[1,1]}',
+        '{"metric":{},"value":[1]}',
+        '{"metric":{"a":1},"value":[1,"1"]}',
+        '{"metric":null,"value":[1,"1"]}',
+        '{"value":[1,"1"]}',
+    ],
+)
+@pytest.mark.parametrize("good_rows", [0, 5_000])
+async def test_odd_times_and_numbers_are_errors(fake, row, good_rows):
+    """Go's strconv reads `1_000` as no number, and JSON's `true` is none either."""
+    rows = ['{"metric":{"pod":"a-pod-of-some-length"},"value":[1,"1"]}'] * good_rows
+    fake.success("vector", f"[{','.join([*rows, row])}]")
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        with pytest.raises(UpstreamError, match=r"answered /query with no result$"):
+            await source.query("m", 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "-1.5", "+2", "1e+20", "1.5E-7", "NaN", "+Inf", "-Inf", "Inf"]
+)
+async def test_numbers_that_prometheus_writes_are_read(fake, text):
+    fake.success("vector", f'[{{"metric":{{}},"value":[1,"{text}"]}}]')
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        (row,) = (await source.query("m", 0)).samples
+    assert repr(row.value) == repr(float(text))
+
+
+@pytest.mark.parametrize(
+    ("kind", "item", "message"),
+    [
+        ("vector", '{"metric":{},"value":[1,"1"]}', "answered with more than 100000 rows"),
+        ("matrix", '{"metric":{},"values":[[1,"1"]]}', "answered with more than 100000 points"),
+    ],
+)
+async def test_rows_are_bounded(fake, kind, item, message):
+    fake.success(kind, f"[{','.join([item] * 100_000)}]")
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        await source.query("m", 0)
+        fake.success(kind, f"[{','.join([item] * 100_001)}]")
+        with pytest.raises(UpstreamError, match=message):
+            await source.query("m", 0)
+
+
+async def test_series_are_bounded(fake):
+    fake.text = f'{{"status":"success","data":[{",".join(["{}"] * 400_001)}]}}'
+    async with PrometheusSource(PrometheusSettings(fake.url)) as source:
+        with pytest.raises(UpstreamError, match="answered with more than 400000 series"):
+            await source.series("m", 0)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gpuscale.core.gotemplate import parse_template
 from gpuscale.core.regex import compile_re2
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.parse import parse_matchers
-from gpuscale.sources.gotemplate import parse_template
 from gpuscale.sources.query import FIELDS, custom_query, escape_name
 from gpuscale.sources.resources import KUBERNETES, ResourceType
 
@@ -34,6 +34,20 @@ def test_a_dot_in_one_of_several_names_is_no_wildcard():
 def test_escaped_names_also_serve_inside_a_promql_string():
     (pattern, _) = parse_matchers(query(BY_VALUE, "a.b", "c"))
     assert pattern.predicate()("a.b")
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+@pytest.mark.parametrize("name", ['a"b', "a'b", "a\\", "a`b", "a\nb", 'z"} or y{a="'])
+def test_a_value_by_name_cannot_end_the_string_around_it(quote, name):
+    template = parse_template(f'm{{pod={quote}<<index .LabelValuesByName "pod">>{quote}}}', FIELDS)
+    pattern, _ = parse_matchers(query(template, name))
+    assert pattern.value == name
+
+
+def test_a_value_by_name_cannot_end_a_raw_string():
+    template = parse_template('m{pod=`<<index .LabelValuesByName "pod">>`}', FIELDS)
+    pattern, _ = parse_matchers(query(template, "z`} or y{a=`"))
+    assert pattern.name == "pod"
 
 
 def test_a_single_name_is_compared_as_it_is():

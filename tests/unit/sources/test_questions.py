@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from gpuscale.core.byte_cache import ACCOUNTANT
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.evaluate import instant
@@ -47,14 +48,15 @@ class Source:
         return instant(self.store, promql, at_ms)
 
 
-def rules(query=AVERAGE):
+def rules(query=AVERAGE, series=16):
     rule = {
         "seriesQuery": "m{}",
         "resources": {"template": "<<.Resource>>"},
         "metricsQuery": query,
     }
     config = load_rules(json.dumps({"rules": [rule]}), "<test>")
-    return Catalogue.build(config, {"m{}": [{"__name__": "m", "namespace": "a", "pod": "p"}]})
+    found = [{"__name__": "m", "namespace": "a", "pod": "p"}] * series
+    return Catalogue.build(config, {"m{}": found})
 
 
 CATALOGUE = rules()
@@ -158,23 +160,198 @@ async def test_close_ends_what_is_on_its_way(source):
         await asking
 
 
-async def test_many_namespaces_are_one_widened_query(source):
-    questions = Questions(source, Sharing(freshness_ms=1000))
-    first = await ask_all(questions, "abc")
-    assert WIDE not in source.asked
-    second = await ask_all(questions, "defgh" * 10)
-    assert source.asked[3:] == [WIDE]
-    assert first + second[:5] == [[float(ord(each))] for each in "abcdefgh"]
-    assert questions.counts.cut == 50
+FRESH = Sharing(freshness_ms=1000)
+MANY = rules(series=10_000)
+"""Of a metric with so many series that asking for all of them costs more than a few questions."""
 
 
-async def test_few_questions_are_asked_exactly(source):
-    questions = Questions(source, Sharing(freshness_ms=1000))
-    for turn in range(10):
-        await ask_all(questions, "abc", NOW + 100 * turn)
+def among(namespaces, pods="p-0"):
+    matcher = f'=~"{namespaces}"' if "|" in namespaces else f'="{namespaces}"'
+    pods = f'=~"{pods}"' if "|" in pods else f'="{pods}"'
+    return f"avg(m{{namespace{matcher},pod{pods}}}) by (namespace,pod)"
+
+
+def one(namespace):
+    return f'avg(m{{namespace="{namespace}",pod="p-0"}}) by (pod)'
+
+
+async def ask_one(questions, namespace, at_ms=NOW):
+    value = await questions.custom(plan(namespace, catalogue=MANY), at_ms)
+    return [row.value for row in value.samples]
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_questions_that_come_at_once_are_one_query_for_just_them(source):
+    questions = Questions(source, FRESH)
+    found = await asyncio.gather(*(ask_one(questions, each) for each in "abc" * 3))
+    assert found == [[97.0], [98.0], [99.0]] * 3
+    assert source.asked == [among("a|b|c")]
+    assert (questions.counts.asked, questions.counts.cut) == (1, 9)
+
+
+async def test_a_question_alone_is_asked_exactly(source):
+    questions = Questions(source, FRESH)
     for turn, namespace in enumerate("abcdefgh"):
-        await ask_all(questions, namespace, NOW + 1000 * turn)
-    assert WIDE not in source.asked
+        await ask_one(questions, namespace, NOW + 1000 * turn)
+    assert source.asked == [one(each) for each in "abcdefgh"]
+
+
+async def test_where_more_is_wanted_than_there_is_the_query_is_for_all(source):
+    """8 questions and 16 rows: 16 rows and a query cost more than 8; for 2 rows each they cost the same."""
+    questions = Questions(source, FRESH)
+    await ask_all(questions, "abcdefgh")
+    assert source.asked == [among("a|b|c|d|e|f|g|h")]
+    source.asked.clear()
+    both = [plan(each, ("p-0", "p-1")) for each in "abcdefgh"]
+    await asyncio.gather(*(questions.custom(each, NOW + 5000) for each in both))
+    assert source.asked == [WIDE]
+    # Its rows serve others too, for as long as they are fresh.
+    assert await ask_all(questions, "a", NOW + 5999) == [[97.0]]
+    assert source.asked[1:] == []
+    await ask_all(questions, "a", NOW + 6000)
+    assert source.asked[1:] == [one("a")]
+
+
+async def test_what_is_expected_in_the_next_moment_goes_along(source):
+    """Three HPAs every 15 s, 300 ms apart: from the second time on they are one query."""
+    questions = Questions(source, FRESH)
+    for turn in range(3):
+        for number, namespace in enumerate("abc"):
+            await ask_one(questions, namespace, NOW + 15_000 * turn + 300 * number)
+            await settle()
+    assert source.asked == [one("a"), one("b"), one("c"), among("a|b|c"), among("a|b|c")]
+
+
+async def test_another_time_between_two_questions_is_learned(source):
+    """Every 40 s: at the second time nothing was expected, from the third on it is."""
+    questions = Questions(source, FRESH)
+    for turn in range(4):
+        source.asked.clear()
+        for number, namespace in enumerate("abc"):
+            await ask_one(questions, namespace, NOW + 40_000 * turn + 300 * number)
+            await settle()
+        assert source.asked == ([among("a|b|c")] if turn > 1 else [one(each) for each in "abc"])
+
+
+async def test_what_is_expected_later_is_asked_behind_the_back_of_who_has_an_answer(source):
+    """Eight HPAs 200 ms apart. The first question asks for the next 0.9 s, so for the four that follow;
+    the one after 0.6 s finds its answer, and the last three are asked for before they come.
+    """
+    questions = Questions(source, FRESH)
+    for turn in range(3):
+        source.asked.clear()
+        for number in range(8):
+            at_ms = NOW + 15_000 * turn + 200 * number
+            await ask_one(questions, "abcdefgh"[number], at_ms)
+            await settle()
+    assert source.asked == [among("a|b|c|d|e"), among("f|g|h")]
+
+
+async def test_no_answer_serves_for_longer_than_its_time(source):
+    """Whatever is asked ahead: the value that a question gets is never a second old."""
+    questions = Questions(source, FRESH)
+    asked_at = {}
+    query = source.query
+
+    async def note(promql, at_ms):
+        value = await query(promql, at_ms)
+        rows = [VectorSample(row.labels, float(at_ms), at_ms) for row in value.samples]
+        asked_at[promql] = at_ms
+        return Vector(tuple(rows))
+
+    source.query = note
+    for step in range(3000):
+        at_ms = NOW + 37 * step
+        namespace = "abcdefgh"[(step * step // 7) % 8]
+        (measured_ms,) = await ask_one(questions, namespace, at_ms)
+        assert at_ms - 1000 < measured_ms <= at_ms
+        await settle()
+
+
+async def test_who_does_not_come_again_is_not_expected_for_ever(source):
+    questions = Questions(source, FRESH)
+    for turn in range(3):
+        await ask_one(questions, "a", NOW + 15_000 * turn)
+    source.asked.clear()
+    for turn in range(3, 8):
+        await ask_one(questions, "b", NOW + 15_000 * turn - 100)
+        await settle()
+    # The first time b comes a little before a is expected, and takes it along; then nobody asks for a.
+    assert source.asked == [among("b|a"), one("b"), one("b"), one("b"), one("b")]
+
+
+async def test_what_comes_while_queries_are_on_their_way_waits_and_goes_together(source):
+    questions = Questions(source, FRESH)
+    source.gate.clear()
+    asking = []
+    for namespace in "abcdefgh":
+        asking.append(asyncio.create_task(ask_one(questions, namespace)))
+        await settle()
+    assert source.asked == [one(each) for each in "abcd"]
+    source.gate.set()
+    assert await asyncio.gather(*asking) == [[float(ord(each))] for each in "abcdefgh"]
+    assert source.asked[4:] == [among("e|f|g|h")]
+
+
+async def test_a_question_of_another_time_does_not_wait_for_one_that_hangs(source):
+    questions = Questions(source, FRESH)
+    source.gate.clear()
+    early = asyncio.create_task(ask_one(questions, "a", NOW))
+    await settle()
+    late = asyncio.create_task(ask_one(questions, "a", NOW + 1500))
+    await settle()
+    assert source.asked == [one("a"), one("a")]
+    source.gate.set()
+    assert await early == await late == [97.0]
+
+
+async def test_rows_of_one_object_in_two_series_are_asked_for_exactly(source):
+    """The order of several rows decides which counts, and only the exact query has the right one."""
+    catalogue = rules("m{<<.LabelMatchers>>}", 10_000)
+    for gpu in ("0", "1"):
+        labels = {"__name__": "m", "namespace": "a", "pod": "p-0", "gpu": gpu}
+        source.store.append(labels, NOW - 1000, 1.0)
+    questions = Questions(source, FRESH)
+    asked = [plan(each, catalogue=catalogue) for each in "ab"]
+    values = await asyncio.gather(*(questions.custom(each, NOW) for each in asked))
+    assert [len(value.samples) for value in values] == [3, 1]
+    assert source.asked[1:] == ['m{namespace="a",pod="p-0"}']
+
+
+async def test_who_leaves_takes_the_answer_from_nobody_else(source):
+    questions = Questions(source, FRESH)
+    source.gate.clear()
+    leaving, staying = (asyncio.create_task(ask_one(questions, each)) for each in "aa")
+    await settle()
+    leaving.cancel()
+    await settle()
+    source.gate.set()
+    assert await staying == [97.0]
+
+
+async def test_close_ends_questions_that_wait_together(source):
+    questions = Questions(source, FRESH)
+    source.gate.clear()
+    asking = [asyncio.create_task(ask_one(questions, each)) for each in "abc"]
+    await settle()
+    await questions.close()
+    for task in asking:
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_a_flood_of_names_is_remembered_within_its_bytes(source):
+    questions = Questions(source, FRESH)
+    before = ACCOUNTANT.bytes_by_name().get("questions", 0)
+    for number in range(1500):
+        names = tuple(f"{number * 40 + each:0253}" for each in range(40))  # 10 KB and the query
+        await questions.custom(plan("a", names, MANY), NOW + number)
+    assert ACCOUNTANT.bytes_by_name()["questions"] - before <= 8 * 1024 * 1024
+    assert ACCOUNTANT.total() <= ACCOUNTANT.most_bytes
 
 
 async def test_nothing_is_widened_where_the_user_says_so(source):
@@ -191,26 +368,29 @@ async def test_what_is_no_vector_stays_what_it_is(source):
         assert isinstance(value, Matrix)
 
 
-async def test_a_widened_query_that_is_refused_is_left_alone_for_a_while(source):
-    questions = Questions(source, Sharing(freshness_ms=1000))
-    source.refused[WIDE] = QueryError("too many samples")
-    found = await ask_all(questions, "abcdefgh")
-    assert found == [[float(ord(each))] for each in "abcdefgh"]
-    source.asked.clear()
-    await ask_all(questions, "abcdefgh", NOW + 5000)
-    assert WIDE not in source.asked
-    await ask_all(questions, "abcdefgh", NOW + 31_000)
-    assert WIDE in source.asked
+async def test_a_joint_query_that_is_refused_is_left_alone_for_a_while(source):
+    questions = Questions(source, FRESH)
+    source.refused[among("a|b|c")] = QueryError("too many samples")
+
+    async def ask(at_ms):
+        return await asyncio.gather(*(ask_one(questions, each, at_ms) for each in "abc"))
+
+    assert await ask(NOW) == [[97.0], [98.0], [99.0]]
+    assert source.asked == [among("a|b|c"), one("a"), one("b"), one("c")]
+    await ask(NOW + 5000)
+    assert source.asked[4:] == [one("a"), one("b"), one("c")]
+    source.refused.clear()
+    await ask(NOW + 31_000)
+    assert source.asked[7:] == [among("a|b|c")]
 
 
 async def test_a_source_that_is_away_is_not_asked_twice(source):
-    questions = Questions(source, Sharing(freshness_ms=1000))
-    await ask_all(questions, "abc")
-    source.asked.clear()
-    source.refused[WIDE] = UnavailableError("away")
-    with pytest.raises(UnavailableError):
-        await ask_all(questions, "d")
-    assert source.asked == [WIDE]
+    questions = Questions(source, FRESH)
+    source.refused[among("a|b")] = UnavailableError("away")
+    asking = (ask_one(questions, each) for each in "ab")
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert [str(error) for error in found] == ["away", "away"]
+    assert source.asked == [among("a|b")]
 
 
 NAMES = tuple(f"worker-{number:05d}.host" for number in range(2000))

@@ -102,7 +102,9 @@ _PARTS = (
         ),
     ),
     _Part(
-        "rules", rule_file_objects, (d.API, d.RULES, d.HONOR, d.SOURCE, d.RESOURCE, d.PROMETHEUS)
+        "rules",
+        rule_file_objects,
+        (d.API, d.RULES, d.HONOR, d.SOURCE, d.RESOURCE, d.PROMETHEUS, d.PROMETHEUS_RULES),
     ),
     _Part(
         "metrics-api",
@@ -119,6 +121,8 @@ _PARTS = (
             d.SOURCE,
             d.SCRAPE_PODS,
             d.TEAM_RULES,
+            d.PROMETHEUS_RULES,
+            d.EXPORTER_PODS,
         ),
     ),
     _Part(

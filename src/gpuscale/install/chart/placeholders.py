@@ -59,6 +59,10 @@ TEXTS: dict[str, str] = {
     _mark("issuer"): f"{V}.spec.metricsApi.issuer",
     _mark("rules"): f"{V}.spec.metricsApi.rules",
     _mark("teamrules"): f"{V}.spec.metricsApi.rulesConfigMaps",
+    _mark("prometheusrules"): f"{V}.spec.metricsApi.prometheusRules",
+    _mark("exporterpods"): f"{V}.spec.metricsApi.exporterPods",
+    _mark("storesize"): f"{V}.spec.metricsApi.storeSize",
+    _mark("remotewritesecret"): f"{V}.spec.metricsApi.remoteWriteSecret",
     "xqexternalqx": f"{V}.spec.metricsApi.externalName",
     _URL: f"{V}.spec.prometheus.url",
     _mark("release"): f"{V}.spec.prometheus.release",
@@ -94,6 +98,7 @@ NUMBERS: dict[int, str] = {
     45_005: "$scale.minReplicas | int",
     45_006: "$scale.maxReplicas | int",
     45_007: "$scale.scaleDownStabilizationSeconds | int",
+    45_008: f"{V}.spec.metricsApi.remoteWritePort | int",
     _URL_PORT: _URL_PORT_EXPRESSION,
 }
 _FOUND = re.compile("|".join(re.escape(mark) for mark in TEXTS))
@@ -127,7 +132,13 @@ def marked_values() -> Values:
         agent=Agent.model_construct(
             collect_interval=_COLLECT_MS, pod_resources_path=_mark("podresources")
         ),
-        metrics_api=MetricsApi.model_construct(replicas=45_001, port=45_002),
+        metrics_api=MetricsApi.model_construct(
+            replicas=45_001,
+            port=45_002,
+            store_size=_mark("storesize"),
+            remote_write_secret=_mark("remotewritesecret"),
+            remote_write_port=45_008,
+        ),
         prometheus=Prometheus.model_construct(
             url=_URL, scrape_interval=_SCRAPE_MS, image=_mark("prometheusimage")
         ),

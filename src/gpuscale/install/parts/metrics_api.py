@@ -23,7 +23,7 @@ from gpuscale.install.parts.common import (
     service_account,
 )
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
-from gpuscale.install.parts.rules import RULE_FILE
+from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RULE_FILE
 from gpuscale.install.parts.workloads import service, workload
 from gpuscale.install.values import Values
 
@@ -36,6 +36,8 @@ API_SERVICE = "apiregistration.k8s.io/v1"
 INJECT = "cert-manager.io/inject-ca-from"
 _RBAC = "rbac.authorization.k8s.io"
 _CERT_MANAGER = "cert-manager.io/v1"
+_SAMPLES = "/var/lib/gpuscale/samples"
+_REMOTE_WRITE = "/etc/gpuscale/remote-write"
 _PRIORITY = 100
 """Of group and version, as in every manifest of prometheus-adapter."""
 
@@ -266,6 +268,7 @@ def _pod_spec(values: Values) -> Object:
                 "name": "tls",
                 "secret": {"secretName": metrics_api_secret(values), "defaultMode": 0o440},
             },
+            *_store_volumes(values),
         ],
         "securityContext": {"fsGroup": USER_ID},
     }
@@ -289,8 +292,41 @@ def _container(values: Values) -> Object:
             # Folders, so that changed rules and renewed certificates arrive without a restart.
             {"name": "rules", "mountPath": "/etc/gpuscale/rules", "readOnly": True},
             {"name": "tls", "mountPath": "/etc/gpuscale/tls", "readOnly": True},
+            *_store_mounts(values),
         ],
+        **_store_environment(values),
     }
+
+
+def _store_volumes(values: Values) -> list[Object]:
+    """Return where samples are saved and what says where to send them; both are there with streams alone."""
+    if not values.spec.has_streams:
+        return []
+    secret = values.spec.metrics_api.remote_write_secret
+    return [
+        # As long as the pod is there, and on its node: replicas have all samples anyway.
+        {"name": "samples", "emptyDir": {}},
+        {
+            "name": "remote-write",
+            "secret": {"secretName": secret, "optional": True, "defaultMode": 0o440},
+        },
+    ]
+
+
+def _store_mounts(values: Values) -> list[Object]:
+    if not values.spec.has_streams:
+        return []
+    return [
+        {"name": "samples", "mountPath": _SAMPLES},
+        {"name": "remote-write", "mountPath": _REMOTE_WRITE, "readOnly": True},
+    ]
+
+
+def _store_environment(values: Values) -> Object:
+    if not values.spec.has_streams:
+        return {}
+    name = {"fieldRef": {"fieldPath": "metadata.name"}}
+    return {"env": [{"name": "POD_NAME", "valueFrom": name}]}
 
 
 def arguments(values: Values) -> list[str]:
@@ -318,15 +354,29 @@ def _source_arguments(values: Values) -> list[str]:
     return [
         "--source=streams",
         f"--agent-service={values.spec.namespace}/{part_name(values, agent.PART)}",
+        f"--store-directory={_SAMPLES}",
+        f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
+        f"--remote-write-config={_REMOTE_WRITE}",
+        # Each replica sends all samples; what keeps them can tell the copies apart.
+        "--remote-write-label=replica=$(POD_NAME)",
+        *_prometheus_rules(values),
         *_pod_scraping(values),
     ]
+
+
+def _prometheus_rules(values: Values) -> list[str]:
+    if not values.spec.metrics_api.prometheus_rules:
+        return []
+    return [f"--prometheus-rules=/etc/gpuscale/rules/{PROMETHEUS_RULE_FILE}"]
 
 
 def _pod_scraping(values: Values) -> list[str]:
     if not values.spec.scrapes_pods:
         return ["--scrape-annotated-pods=false"]
     # The preset has rules for model servers; the rules of the file come before it.
-    return ["--scrape-annotated-pods=true", "--preset=on"]
+    pods = values.spec.metrics_api.exporter_pods
+    exporters = [f"--exporter-pods={pods}"] if pods else []
+    return ["--scrape-annotated-pods=true", "--preset=on", *exporters]
 
 
 def _probe(path: str, **periods: int) -> Object:

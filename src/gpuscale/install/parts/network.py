@@ -32,7 +32,7 @@ def server_policies(values: Values) -> list[Object]:
     if values.spec.agent.enabled:
         found.append(_policy(values, agent.PART, _tcp(agent.PORT), []))
     if has_api_pods(values):
-        ports = _tcp(*_API_SERVER_PORTS, _source_port(values))
+        ports = _tcp(*_API_SERVER_PORTS, _source_port(values), *_remote_write_ports(values))
         found.append(_policy(values, metrics_api.PART, _tcp(metrics_api.PORT), [*_DNS, *ports]))
         found += [_scraping(values)] if values.spec.scrapes_pods else []
     return found
@@ -69,6 +69,10 @@ def _source_port(values: Values) -> int:
         return agent.PORT
     parts = urlsplit(prometheus.address(values))
     return parts.port or _SCHEME_PORTS[parts.scheme]
+
+
+def _remote_write_ports(values: Values) -> tuple[int, ...]:
+    return (values.spec.metrics_api.remote_write_port,) if values.spec.has_streams else ()
 
 
 def _tcp(*ports: int) -> list[Object]:

@@ -9,6 +9,7 @@ from gpuscale.install.values import Values
 
 PART = METRICS_API
 RULE_FILE = "rules.yaml"
+PROMETHEUS_RULE_FILE = "prometheus-rules.yaml"
 RECORDING_FILE = "recording.yaml"
 ALERTS_FILE = "alerts.yaml"
 _HASH = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -29,6 +30,8 @@ def rule_file_objects(values: Values) -> list[Object]:
     files = {RULE_FILE: text}
     if api.resource:
         files[RESOURCE_RULE_FILE] = dump_documents([resource_rules(values.spec.prometheus.kind)])
+    if api.prometheus_rules and values.spec.has_streams:
+        files[PROMETHEUS_RULE_FILE] = api.prometheus_rules
     return [config_map(values, PART, files)]
 
 

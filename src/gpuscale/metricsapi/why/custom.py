@@ -196,6 +196,7 @@ class _Custom:
             value = await self.parts.questions.custom(plan, self.parts.now_ms)
         except GpuscaleError as error:
             return query_failed(error, told)
+        value = entry.rule.read(value)
         if not isinstance(value, Vector):
             return no_vector(value, told)
         if not value.samples:

@@ -91,7 +91,7 @@ class _External:
             answer = await self.parts.questions.query(plan.promql, self.parts.now_ms)
         except GpuscaleError as error:
             return query_failed(error, told)
-        value = answer.value
+        value = rule.read(answer.value)
         if not isinstance(value, Vector | Scalar):
             return no_vector(value, told)
         if isinstance(value, Vector) and not value.samples:

@@ -10,10 +10,7 @@ from aiohttp import web
 
 from gpuscale.metricsapi.paths import CustomTarget, ExternalTarget
 from gpuscale.metricsapi.requests import selector_of
-from gpuscale.metricsapi.why.custom import why_custom
-from gpuscale.metricsapi.why.external import why_external
 from gpuscale.metricsapi.why.shared import Parts
-from gpuscale.metricsapi.why.text import page, text_lines
 
 PARAMETER = "why"
 
@@ -31,6 +28,11 @@ async def why_response(
     Raises:
         RequestError: a selector is wrong.
     """
+    # Few servers are ever asked this; the others start without it.
+    from gpuscale.metricsapi.why.custom import why_custom
+    from gpuscale.metricsapi.why.external import why_external
+    from gpuscale.metricsapi.why.text import page, text_lines
+
     if isinstance(target, CustomTarget):
         objects = selector_of(request, "labelSelector")
         series = selector_of(request, "metricLabelSelector")

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpuscale.core.errors import GpuscaleError, QueryError, UncoveredError
+from gpuscale.core.gotemplate import parse_template
 from gpuscale.core.quantity import Quantity
 from gpuscale.metricsapi.why.hops import Explanation, Row, ServedValue
 from gpuscale.metricsapi.why.series import Finding, LabelSets, SeriesLook
@@ -13,7 +14,6 @@ from gpuscale.metricsapi.why.unserved import Asked, Unserved
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.sources.catalogue import Catalogue, Entry
 from gpuscale.sources.directory import ObjectDirectory
-from gpuscale.sources.gotemplate import parse_template
 from gpuscale.sources.plan import to_milli
 from gpuscale.sources.query import FIELDS
 from gpuscale.sources.questions import Questions
@@ -39,6 +39,8 @@ class Parts:
     relist_interval_s: float
     max_age_ms: int
     max_value_age_ms: int | None
+    team_faults: Callable[[str], tuple[str, ...]] = lambda _: ()
+    """What is wrong with the rules of a namespace, by its name."""
 
     @property
     def look(self) -> SeriesLook:
@@ -127,7 +129,12 @@ def tell_rule(parts: Parts, entry: Entry, told: Explanation, metric: str) -> Non
 async def tell_unserved(parts: Parts, asked: Asked, told: Explanation) -> Explanation:
     """Return the explanation of a metric that is not served."""
     unserved = Unserved(
-        parts.config, parts.catalogue, parts.look, parts.relisted_ms, parts.relist_interval_s
+        parts.config,
+        parts.catalogue,
+        parts.look,
+        parts.relisted_ms,
+        parts.relist_interval_s,
+        parts.team_faults(asked.team) if asked.team else (),
     )
     await unserved.tell(asked, told)
     return told
@@ -168,7 +175,7 @@ def query_failed(error: GpuscaleError, told: Explanation) -> Explanation:
     """Return the explanation of a query that was not answered."""
     fix = "See the source."
     if isinstance(error, UncoveredError):
-        fix = "Wait until the store covers the range again, or raise --store-max-samples."
+        fix = "Wait until the store covers the range again, ask for less of it, or let the store keep more."
     elif isinstance(error, QueryError):
         fix = "Correct metricsQuery: the source takes the query for no PromQL."
     return told.failed("query", f"{error}.", fix)
@@ -210,6 +217,8 @@ def tell_values(
     fix = "See whether the exporter is still scraped, or raise --value-max-age."
     if unusable:
         fix = "Look for a division by zero in metricsQuery, such as by a limit that is not set."
+    if any(math.isnan(samples[name].value) for name in unusable):
+        fix += " Or say `nan: zero` in the rule, where NaN means that there is nothing to do."
     return told.failed("value", "None of the rows is a value to scale by.", fix, *more)
 
 

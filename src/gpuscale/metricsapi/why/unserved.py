@@ -37,6 +37,8 @@ class Unserved:
     look: SeriesLook
     relisted_ms: int | None
     relist_interval_s: float
+    team_faults: tuple[str, ...] = ()
+    """What is wrong with the rules of the namespace that is asked about."""
 
     async def tell(self, asked: Asked, told: Explanation) -> None:
         """Note the hops up to the one that gives nothing."""
@@ -143,6 +145,9 @@ class Unserved:
         if asked.metric in self._other_names(asked):
             other = "a custom" if asked.external else "an external"
             fix = f"It is {other} metric: ask for that."
+        faults = [f"not served: {fault}" for fault in self.team_faults]
+        if asked.team in self.catalogue.over_budget:
+            faults.append(f"not served: {self.catalogue.over_budget[asked.team]}")
         told.failed(
             "rule",
             f"No rule gives {kind} metric of this name, and no series is there for one that could."
@@ -150,6 +155,7 @@ class Unserved:
             else "A series of this name is there, and no rule gives it under this name.",
             fix,
             *left_out,
+            *faults,
             f"metrics that are served: {len(names)}"
             + (f", such as {', '.join(sorted(names)[:5])}" if names else ""),
         )

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UsageError
@@ -11,25 +12,24 @@ from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.reflect import Reflector, ReflectorState
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.series.store import SeriesStore
+from gpuscale.series.wanted import SeriesFilter
 from gpuscale.sources.access import Access, SecretFile, TlsFiles, tls_of_files
 from gpuscale.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.sources.feeds.scraper import Scraper
 from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.feeds.sharing.sharing import Sharing
 from gpuscale.sources.feeds.states import FeedState
-from gpuscale.sources.feeds.stream import StreamFollower
+from gpuscale.sources.feeds.stream import Seat, StreamFollower, new_seat
 from gpuscale.sources.feeds.targets import Target
 from gpuscale.sources.http import MAX_RESPONSE_BYTES, HttpSession
+from gpuscale.sources.remote_write.sender import RemoteWriter
+from gpuscale.sources.saving.saver import StoreSaver
 
 _LOG = logging.getLogger(__name__)
 MAX_TARGETS = 10_000
 """A guard against a cluster where everything is annotated."""
 _TIDY_S = 5.0
 """How often the store is looked at."""
-_LOOK_S = 0.1
-"""How often new series are looked for; they are usable within a second."""
-_BUSY_SHARE = 10
-"""Discovery takes at most one part in so many of the time."""
-_LONGEST_PAUSE_S = 5.0
 
 Targets = tuple[Target, ...]
 
@@ -55,15 +55,29 @@ class FeedCollector:
         kube_settings: KubeSettings | None = None,
     ) -> None:
         self.store = SeriesStore(settings.retention_ms, settings.max_series, settings.max_samples)
+        self.wanted = SeriesFilter()
+        """Tells which series are kept: all of them, until it is told otherwise."""
         self._settings = settings
         self._clock = clock
-        self._agents_http = HttpSession(access=_agent_access(settings), max_connections=0)
+        self._agents_http = HttpSession(access=agent_access(settings), max_connections=0)
         self._http = HttpSession(
             max_connections=0, max_response_bytes=settings.limits.body_bytes or MAX_RESPONSE_BYTES
         )
         self._watches: dict[str, Reflector[Targets]] = {}
         self._running: dict[Target, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
+        self.saver = (
+            None if settings.saving is None else StoreSaver(self.store, settings.saving, clock)
+        )
+        self.writers = tuple(
+            RemoteWriter(self.store, endpoint, clock) for endpoint in settings.remote_write
+        )
+        self.sharing = (
+            None
+            if settings.peers is None
+            else Sharing(settings.peers, clock, self.wanted, self._seat, self._changed.set)
+        )
+        """With other replicas; None where this one follows all agents."""
         if kube is not None:
             self._watch(kube, kube_settings or KubeSettings(node_name=""))
 
@@ -72,34 +86,44 @@ class FeedCollector:
         found = (feed.state for feed, _ in self._running.values())
         return tuple(sorted(found, key=lambda state: (state.kind, state.instance)))
 
+    def targets(self) -> tuple[tuple[Target, FeedState], ...]:
+        """Return the targets that are followed or scraped, and how each does."""
+        return tuple((target, feed.state) for target, (feed, _) in self._running.items())
+
     def watches(self) -> dict[str, ReflectorState]:
         """Return how the lists of targets are kept up, by name."""
         return {name: watch.state for name, watch in self._watches.items()}
 
+    async def open(self) -> None:
+        """Put into the store what was saved of it; queries before would be answered from a part of it."""
+        if self.saver is not None:
+            await self.saver.open()
+        for writer in self.writers:
+            writer.skip()
+
     async def run(self) -> None:
-        """Follow all targets until cancelled."""
+        """Follow all targets until cancelled; then what is new is saved and sent."""
         async with AsyncExitStack() as stack:
+            keepers = (*self.writers, *(() if self.saver is None else (self.saver,)))
+            for keeper in keepers:
+                stack.push_async_callback(keeper.close)
             for session in (self._http, self._agents_http):
                 stack.push_async_callback(session.close)
             async with asyncio.TaskGroup() as group:
                 for name, watch in self._watches.items():
                     group.create_task(watch.run(), name=f"watch {name}")
                 group.create_task(self._tidy(), name="store")
-                await self._follow(group)
-
-    async def follow_new_series(self, relist: Callable[[], Awaitable[None]]) -> None:
-        """Call `relist` soon after series came or went, until cancelled."""
-        seen = self.store.generation
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            if self.store.generation == seen:
-                continue
-            seen = self.store.generation
-            began = loop.time()
-            await relist()
-            took_s = loop.time() - began
-            await asyncio.sleep(min(_BUSY_SHARE * took_s, _LONGEST_PAUSE_S))
+                if self.sharing is not None:
+                    group.create_task(self.sharing.run(), name="replicas")
+                for keeper in keepers:
+                    group.create_task(keeper.run(), name=type(keeper).__name__)
+                try:
+                    await self._follow(group)
+                finally:
+                    # A collector that stops says nothing of its targets: their series go on, here
+                    # after a restart, elsewhere by another collector.
+                    for feed, _ in self._running.values():
+                        feed.ends_series = False
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
         """Start and end followers as targets come and go."""
@@ -107,13 +131,21 @@ class FeedCollector:
             self._changed.clear()
             wanted = self._wanted()
             for target in self._running.keys() - wanted.keys():
-                self._running.pop(target)[1].cancel()
+                self._end(target)
             for target in wanted:
                 if target not in self._running:
                     feed = self._feed(target)
                     task = group.create_task(feed.run(), name=f"feed {target.url}")
                     self._running[target] = (feed, task)
             await self._changed.wait()
+
+    def _end(self, target: Target) -> None:
+        feed, task = self._running.pop(target)
+        task.cancel()
+        if self.sharing is not None and target.is_agent:
+            # An agent that is still there goes on elsewhere.
+            feed.ends_series = target not in self.sharing.discovered
+            self.sharing.released(target)
 
     def _wanted(self) -> dict[Target, None]:
         """Return the targets, each agent once, and not scraped too where it is followed."""
@@ -131,19 +163,36 @@ class FeedCollector:
         ]
         if len(kept) > MAX_TARGETS:
             _LOG.warning("found %s targets, only %s are followed", len(kept), MAX_TARGETS)
-        return dict.fromkeys(kept[:MAX_TARGETS])
+        kept = kept[:MAX_TARGETS]
+        if self.sharing is not None:
+            self.sharing.discover(each for each in kept if each.is_agent)
+            kept = [
+                each
+                for each in kept
+                if not each.is_agent
+                or self.sharing.follows(each, is_followed=each in self._running)
+            ]
+        return dict.fromkeys(kept)
+
+    def _seat(self, target: Target) -> Seat:
+        return new_seat(
+            target,
+            self.store,
+            honor_labels=self._settings.honor_labels,
+            resolution_ms=self._settings.resolution_ms,
+            limits=self._settings.limits,
+            wanted=self.wanted,
+        )
 
     def _feed(self, target: Target) -> StreamFollower | Scraper:
         honor_labels = self._settings.honor_labels
         if target.is_agent:
-            return StreamFollower(
-                target,
-                self._agents_http,
-                self.store,
-                self._clock,
-                honor_labels=honor_labels,
-                resolution_ms=self._settings.resolution_ms,
-            )
+            sharing = self.sharing
+            seat = self._seat(target) if sharing is None else sharing.seat(target)
+            follower = StreamFollower(target, self._agents_http, self.store, self._clock, seat=seat)
+            if sharing is not None:
+                follower.on_lost = partial(sharing.lost, target)
+            return follower
         return Scraper(
             target,
             self._http,
@@ -152,6 +201,7 @@ class FeedCollector:
             self._settings.scrape_interval_s,
             honor_labels=honor_labels,
             limits=self._settings.limits,
+            wanted=self.wanted,
         )
 
     def _watch(self, kube: KubeConnection, kube_settings: KubeSettings) -> None:
@@ -205,8 +255,12 @@ def _some(targets: Iterable[Target]) -> Targets | None:
     return tuple(targets) or None
 
 
-def _agent_access(settings: FeedSettings) -> Access:
-    """Return how agents are come to; other targets get none of it."""
+def agent_access(settings: FeedSettings) -> Access:
+    """Return how agents are come to; other targets get none of it.
+
+    Raises:
+        UsageError: a certificate that can't be used.
+    """
     token, password = settings.agent_token_file, settings.agent_password_file
     return Access(
         token=None if token is None else SecretFile(token),

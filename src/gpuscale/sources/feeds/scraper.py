@@ -7,9 +7,13 @@ from yarl import URL
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
-from gpuscale.series.limits import ScrapeLimits
-from gpuscale.series.scrape import DEFAULT_LIMITS, ScrapeTarget
+from gpuscale.exposition.reading.errors import UnsupportedFormatError
+from gpuscale.exposition.reading.formats import ACCEPT, TIMEOUT_HEADER, format_of
+from gpuscale.exposition.write import positional
+from gpuscale.series.limits import DEFAULT_LIMITS, ScrapeLimits
+from gpuscale.series.scrape import ScrapeTarget
 from gpuscale.series.store import SeriesStore
+from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
 from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.targets import Target
 from gpuscale.sources.http import HttpSession, TooLargeError
@@ -17,13 +21,12 @@ from gpuscale.sources.http import HttpSession, TooLargeError
 _LOG = logging.getLogger(__name__)
 _LONGEST_S = 10.0
 """How long a scrape may take, in the machine's seconds."""
-_ACCEPT = [("Accept", "text/plain;version=0.0.4")]
 SCRAPE_FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError)
 """What `scrape_once` raises."""
 
 
 class BeyondLimitError(UpstreamError):
-    """A scrape brought more than a target may.
+    """A scrape brought more than a target may, or what is not supported.
 
     Args:
         limit: which one, as `ScrapeResult.limit`.
@@ -43,26 +46,36 @@ async def scrape_once(
     A scrape that fails ends the target's series before the error is raised.
 
     Raises:
-        BeyondLimitError: the target answered with more than it may.
+        BeyondLimitError: the target answered with more than it may, or with native histograms.
+        UnsupportedFormatError: the target answered in a format that is not read.
         UpstreamError: the target answered with something else than metrics.
         UnavailableError, aiohttp.ClientError, OSError, TimeoutError: no answer.
     """
     started_ms = clock.now_ms()
     try:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
-        status, body = await http.fetch("GET", url, headers=_ACCEPT, timeout=timeout)
+        headers = [("Accept", ACCEPT), (TIMEOUT_HEADER, positional(timeout_s))]
+        status, content_type, body = await http.fetch_typed(
+            "GET", url, headers=headers, timeout=timeout
+        )
         if status != 200:
             raise UpstreamError(f"answered {status}")
-        text = body.decode()
+        format_ = format_of(content_type)
     except SCRAPE_FAULTS:
         series.failed(started_ms, (clock.now_ms() - started_ms) / 1000)
         raise
-    result = series.ingest(text, started_ms, (clock.now_ms() - started_ms) / 1000)
+    text = body.decode(errors="surrogateescape")
+    result = series.ingest(text, started_ms, (clock.now_ms() - started_ms) / 1000, format_)
     if result.problem is not None and result.limit is not None:
         raise BeyondLimitError(result.limit, str(result.problem))
     if result.problem is not None:
         raise UpstreamError(str(result.problem))
     return result.added
+
+
+def timeout_s(interval_s: float) -> float:
+    """Return how long a scrape may take."""
+    return min(interval_s, _LONGEST_S)
 
 
 class Scraper:
@@ -76,6 +89,7 @@ class Scraper:
         interval_s: from one scrape to the next.
         honor_labels: whether exposed labels win over the target's.
         limits: what a scrape may bring.
+        wanted: tells which series are kept.
     """
 
     def __init__(
@@ -88,12 +102,15 @@ class Scraper:
         *,
         honor_labels: bool = True,
         limits: ScrapeLimits = DEFAULT_LIMITS,
+        wanted: SeriesFilter = KEEP_ALL,
     ) -> None:
         self.state = FeedState("scrape", target.instance)
         self._url = URL(target.url, encoded=True)
         self._http = http
         self._clock = clock
         self._interval_s = interval_s
+        self.ends_series = True
+        """Whether the series end with `run`."""
         self._series = ScrapeTarget(
             store,
             dict(target.labels),
@@ -101,6 +118,7 @@ class Scraper:
             own_labels=target.own_labels,
             limits=limits,
             source=target.url,
+            wanted=wanted,
         )
 
     async def run(self) -> None:
@@ -112,12 +130,13 @@ class Scraper:
                 due_ms = max(due_ms + round(self._interval_s * 1000), self._clock.now_ms())
                 await self._clock.sleep((due_ms - self._clock.now_ms()) / 1000)
         finally:
-            self._series.gone(self._clock.now_ms())
+            if self.ends_series:
+                self._series.gone(self._clock.now_ms())
 
     async def _scrape(self) -> None:
         state = self.state
         started_ms = self._clock.now_ms()
-        limit_s = min(self._interval_s, _LONGEST_S)
+        limit_s = timeout_s(self._interval_s)
         try:
             added = await scrape_once(self._http, self._url, self._series, self._clock, limit_s)
         except SCRAPE_FAULTS as error:
@@ -131,6 +150,7 @@ class Scraper:
                 state.limited[limit] = state.limited.get(limit, 0) + 1
             return
         state.up, state.error, state.series = True, None, added
+        state.unwanted = self._series.unwanted
         state.samples += added
         state.measured_ms = started_ms
         state.arrival_lag_s = (self._clock.now_ms() - started_ms) / 1000
@@ -140,4 +160,6 @@ def _limit_of(error: Exception) -> str | None:
     """Return which limit a scrape failed by."""
     if isinstance(error, BeyondLimitError):
         return error.limit
+    if isinstance(error, UnsupportedFormatError):
+        return "format"
     return "body_size" if isinstance(error, TooLargeError) else None

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuscale.series.limits import ScrapeLimits
-from gpuscale.series.scrape import DEFAULT_LIMITS
-from gpuscale.series.streamed import RESOLUTION_MS
+from gpuscale.series.limits import DEFAULT_LIMITS, RESOLUTION_MS, ScrapeLimits
 from gpuscale.sources.feeds.annotated_pods import DEFAULT_EXPORTERS, Exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
+from gpuscale.sources.feeds.sharing.settings import PeerSettings
 from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.remote_write.settings import Endpoint
+from gpuscale.sources.saving.settings import SavingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,16 @@ class FeedSettings:
     """How far back samples are kept."""
     max_series: int = 200_000
     max_samples: int = 20_000_000
-    """16 bytes each; where this is reached, the oldest make room."""
+    """8 bytes each, 16 where a series comes alone; where this is reached, the oldest make room."""
     limits: ScrapeLimits = DEFAULT_LIMITS
-    """Of each target that is scraped."""
+    """Of each target, scraped or streamed."""
+    keeps_all_series: bool = False
+    """Whether series are kept that no rule can ask for."""
     resolution_ms: int = RESOLUTION_MS
     """Of streams: the step of time of which the newest sample is kept."""
+    saving: SavingSettings | None = None
+    """Where the store is kept over a restart; None for nowhere."""
+    remote_write: tuple[Endpoint, ...] = ()
+    """Who gets a copy of all samples."""
+    peers: PeerSettings | None = None
+    """The other replicas that share the agents; None where this one follows all of them."""

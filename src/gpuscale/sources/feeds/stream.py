@@ -8,8 +8,10 @@ long enough.
 
 import asyncio
 import logging
+import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 import aiohttp
 from yarl import URL
@@ -17,9 +19,11 @@ from yarl import URL
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.exposition.stream import MAX_LINE_BYTES, StreamError
+from gpuscale.series.limits import DEFAULT_LIMITS, RESOLUTION_MS, ScrapeLimitError, ScrapeLimits
 from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import RESOLUTION_MS, StreamedTarget
+from gpuscale.series.streamed import StreamedTarget
 from gpuscale.series.target import TargetSeries
+from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
 from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.targets import Target
 from gpuscale.sources.http import HttpSession
@@ -33,9 +37,38 @@ _SILENCE_S = (10.0, 95.0)
 """How long a connection may be silent, at least and at most; agents collect every 30 s by default."""
 _SILENT_PAUSES = 3.0
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
+_RENEWAL_S = 2.0
+"""Within which a stream is begun again because other series are wanted."""
 _ANSWER_S = 10.0
 """How long the agent may take to begin to answer."""
 _FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, StreamError, GpuscaleError)
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """One agent's place in the store, which one origin fills at a time."""
+
+    series: StreamedTarget
+    feeder: object | None = None
+    """Whose lines go there: a `StreamFollower`'s, or those of another replica that relays the agent."""
+
+
+def new_seat(
+    target: Target,
+    store: SeriesStore,
+    *,
+    honor_labels: bool = True,
+    resolution_ms: int = RESOLUTION_MS,
+    wanted: SeriesFilter = KEEP_ALL,
+    limits: ScrapeLimits = DEFAULT_LIMITS,
+) -> Seat:
+    """Return an agent's place in a store; arguments as for `StreamFollower`."""
+    labels = TargetSeries(store, dict(target.labels), honor_labels=honor_labels)
+    return Seat(
+        StreamedTarget(
+            store, labels, resolution_ms, limits=limits, source=target.instance, wanted=wanted
+        )
+    )
 
 
 class StreamFollower:
@@ -48,7 +81,10 @@ class StreamFollower:
         clock: of the samples.
         honor_labels: whether the agent's labels win over the target's.
         resolution_ms: the step of time of which the newest sample is kept.
+        wanted: tells which series are kept.
         grace_s: how long series of a broken connection stay.
+        limits: what the agent may bring.
+        seat: the agent's place in the store, where others may fill it too; it has the settings above.
     """
 
     def __init__(
@@ -60,15 +96,29 @@ class StreamFollower:
         *,
         honor_labels: bool = True,
         resolution_ms: int = RESOLUTION_MS,
+        wanted: SeriesFilter = KEEP_ALL,
         grace_s: float = GRACE_S,
+        limits: ScrapeLimits = DEFAULT_LIMITS,
+        seat: Seat | None = None,
     ) -> None:
         self.state = FeedState("stream", target.instance)
         self._url = URL(target.url)
         self._http = http
         self._clock = clock
         self._grace_s = grace_s
-        labels = TargetSeries(store, dict(target.labels), honor_labels=honor_labels)
-        self._series = StreamedTarget(store, labels, resolution_ms)
+        self.ends_series = True
+        """Whether the series end with `run`."""
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the series end because the agent can't be followed."""
+        self._seat = seat or new_seat(
+            target,
+            store,
+            honor_labels=honor_labels,
+            resolution_ms=resolution_ms,
+            wanted=wanted,
+            limits=limits,
+        )
+        self._series = self._seat.series
         self._wait_s = _FIRST_WAIT_S
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -81,7 +131,8 @@ class StreamFollower:
                 self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
         finally:
             self._keep()
-            self._series.gone(self._clock.now_ms())
+            if self.ends_series and self._seat.feeder in {self, None}:
+                self._series.gone(self._clock.now_ms())
 
     async def _follow_once(self) -> None:
         try:
@@ -90,26 +141,38 @@ class StreamFollower:
                     if response.status != 200:
                         raise UpstreamError(f"answered {response.status}")
                     await self._read(response, limit)
+            if self._series.is_outdated or self._seat.feeder is not self:
+                return
             reason = self._series.ended or "the stream ended"
         except TimeoutError:
             reason = "no line in time"
         except _FAULTS as error:
             reason = str(error) or type(error).__name__
+            if isinstance(error, ScrapeLimitError):
+                limited = self.state.limited
+                limited[error.limit] = limited.get(error.limit, 0) + 1
         self._broke(reason)
 
     async def _read(self, response: aiohttp.ClientResponse, limit: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()
+        self._seat.feeder = self
         self._series.connected()
         longest_s, last = 0.0, loop.time()
+        renewed_at = math.inf
         limit.reschedule(last + _SILENCE_S[1])
         async for line in lines(response.content):
+            if self._seat.feeder is not self:  # another replica relays the agent now
+                return
             arrived = loop.time()
             is_first = self._series.measured_ms is None
             longest_s = 0.0 if is_first else max(longest_s, arrived - last)
             last = arrived
             self._take(line)
-            if self._series.ended is not None:
+            if self._series.ended is not None or last >= renewed_at:
                 return
+            if self._series.is_outdated and renewed_at == math.inf:
+                # Not all agents at once.
+                renewed_at = last + random.uniform(0, _RENEWAL_S)  # noqa: S311 - no secret
             silence_s = _SILENCE_S[1] if is_first else _SILENT_PAUSES * longest_s
             limit.reschedule(last + min(max(silence_s, _SILENCE_S[0]), _SILENCE_S[1]))
 
@@ -124,7 +187,7 @@ class StreamFollower:
         self._keep()
         self._wait_s = _FIRST_WAIT_S
         state.up, state.error, state.series = True, series.error, series.series
-        state.measured_ms = series.measured_ms
+        state.unwanted, state.measured_ms = series.unwanted, series.measured_ms
         state.arrival_lag_s = (now_ms - series.measured_ms) / 1000
         state.store_lag_s = (self._clock.now_ms() - now_ms) / 1000
 
@@ -134,6 +197,8 @@ class StreamFollower:
             _LOG.warning("the stream of %s broke off: %s", state.instance, reason)
         state.up, state.error = False, reason
         state.failures += 1
+        if self._seat.feeder is self:
+            self._seat.feeder = None
         if self._expiry is None and self._series.series:
             loop = asyncio.get_running_loop()
             self._expiry = loop.call_later(self._grace_s, self._expire)
@@ -141,8 +206,12 @@ class StreamFollower:
     def _expire(self) -> None:
         """End the series of an agent that did not come back."""
         self._expiry = None
+        if self._seat.feeder is not None:
+            return
         self._series.lost(self._clock.now_ms())
-        self.state.series = 0
+        if self.on_lost is not None:
+            self.on_lost()
+        self.state.series = self.state.unwanted = 0
 
     def _keep(self) -> None:
         if self._expiry is not None:

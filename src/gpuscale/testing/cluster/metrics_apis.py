@@ -69,7 +69,8 @@ def gpuscale_metrics_api(
 ) -> Iterator[MetricsApi]:
     """Run `gpuscale metrics-api` until the block ends; see `prometheus_adapter` for the arguments."""
     command = [*prefix, sys.executable, "-m", "gpuscale.cli.main", "metrics-api"]
-    flags = [f"--authentication-kubeconfig={plane.admin}", *more]
+    own = [f"--authentication-kubeconfig={plane.admin}", "--shutdown-delay-duration=0s"]
+    flags = [*own, *more]
     with _running("gpuscale", command, plane, prometheus_url, rules, folder, flags) as api:
         yield api
 

@@ -1,0 +1,1 @@
+"""The process that follows targets, holds their series, and answers queries of them."""

@@ -1,0 +1,188 @@
+"""All connections of a server: how many there are, who has to go, and whose turn it is."""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gpuscale.core.memory import give_memory_back
+from gpuscale.metricsapi.connections.limits import ConnectionLimits
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.connections.connection import Connection
+
+_SWEEP_S = 1.0
+"""How often deadlines are looked at: each may be overrun by as much."""
+_TRIM_AFTER = 200
+"""Connections fewer than there were; OpenSSL's part of each is some 20 KiB."""
+_HANDSHAKES_S = 0.003
+"""Spent on handshakes before requests have their turn."""
+
+
+class Lobby:
+    """Keeps count of connections, ends those that take too long, and makes room for new ones.
+
+    Room is made by closing an idle connection, the least recently active one of the address that has the
+    most, strangers' first: a client that opens many competes with itself. Handshakes take turns by address,
+    a few milliseconds at a time, so that a flood of them delays neither requests nor others' handshakes.
+
+    Args:
+        loop: that all of it runs on.
+        limits: of connections.
+        is_proxy: returns whether a connection showed the certificate of a front proxy.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ConnectionLimits,
+        is_proxy: Callable[["Connection"], bool] = lambda _: False,
+    ) -> None:
+        self.loop = loop
+        self.limits = limits
+        self._is_proxy = is_proxy
+        self._strangers: dict[str, OrderedDict[Connection, None]] = {}
+        """By address; in each, the least recently active first."""
+        self._stranger_count = 0
+        self._proxies: OrderedDict[Connection, None] = OrderedDict()
+        self._unsent_bytes = 0
+        self._waiting: OrderedDict[str, deque[Connection]] = OrderedDict()
+        """Handshakes that can go on, by address, in the order of their turns."""
+        self._has_turn = False
+        self.closed: Counter[str] = Counter()
+        """Connections that ended, by reason."""
+        self.accepted = 0
+
+    @property
+    def connections(self) -> tuple["Connection", ...]:
+        """Return all connections."""
+        found = [each for own in self._strangers.values() for each in own]
+        return (*found, *self._proxies)
+
+    @property
+    def proxy_count(self) -> int:
+        """Return how many of them are front proxies'."""
+        return len(self._proxies)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Return how much of all answers has not been taken."""
+        return self._unsent_bytes
+
+    def states(self) -> Counter[str]:
+        """Return how many connections wait for what."""
+        return Counter(each.phase.value for each in self.connections)
+
+    def admit(self, address: str) -> bool:
+        """Return whether there is room for a connection from an address, after making some if need be."""
+        own = self._strangers.get(address)
+        if own is not None and len(own) >= self.limits.per_address and not self._close_idle(own):
+            return False
+        if self._stranger_count < self.limits.total:
+            return True
+        if own is not None and len(own) * len(self._strangers) >= self._stranger_count:
+            return self._close_idle(own)
+        return self._close_idle(max(self._strangers.values(), key=len))
+
+    def joined(self, connection: "Connection") -> None:
+        """Count a new connection."""
+        self.accepted += 1
+        self._strangers.setdefault(connection.address, OrderedDict())[connection] = None
+        self._stranger_count += 1
+
+    def left(self, connection: "Connection", why: str) -> None:
+        """Forget a connection."""
+        self.closed[why] += 1
+        if connection.is_proxy:
+            self._proxies.pop(connection, None)
+        else:
+            self._remove_stranger(connection)
+
+    def moved(self, connection: "Connection") -> None:
+        """Note that a client sent something."""
+        if connection.is_proxy:
+            self._proxies.move_to_end(connection)
+        elif (own := self._strangers.get(connection.address)) is not None:
+            own.move_to_end(connection)
+
+    def shaken(self, connection: "Connection") -> None:
+        """Note that a handshake is done, and move a front proxy's connection to their own count."""
+        if not self._is_proxy(connection):
+            self.moved(connection)
+            return
+        if len(self._proxies) >= self.limits.proxies and not self._close_idle(self._proxies):
+            return
+        self._remove_stranger(connection)
+        connection.is_proxy = True
+        self._proxies[connection] = None
+
+    def unsent(self, connection: "Connection", count: int) -> None:
+        """Note that bytes wait for a client, or, below 0, that it took some."""
+        self._unsent_bytes += count
+        if count > 0 and self._unsent_bytes > self.limits.unsent_bytes:
+            waiting = [each for each in self.connections if each.write_deadline]
+            slowest = min(waiting, key=lambda each: each.write_deadline, default=connection)
+            # Not now: the one that writes may be the slowest itself.
+            self.loop.call_soon(slowest.drop, "slow reader")
+
+    def queue_handshake(self, connection: "Connection") -> None:
+        """Let a handshake go on when it is its address' turn."""
+        self._waiting.setdefault(connection.address, deque()).append(connection)
+        if not self._has_turn:
+            self._has_turn = True
+            self.loop.call_soon(self._go_on)
+
+    def sweep(self) -> None:
+        """Close what has taken too long."""
+        now = self.loop.time()
+        for each in self.connections:
+            if each.deadline <= now:
+                each.drop(f"{each.phase.value} timeout")
+            elif each.write_deadline and each.write_deadline <= now:
+                each.drop("write timeout")
+
+    async def run(self) -> None:
+        """Look at the deadlines until cancelled, and give memory back after a rush."""
+        most = 0
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.sweep()
+            count = self._stranger_count + len(self._proxies)
+            if most - count >= _TRIM_AFTER:
+                give_memory_back()
+                most = count
+            most = max(most, count)
+
+    def _go_on(self) -> None:
+        until = self.loop.time() + _HANDSHAKES_S
+        while self._waiting and self.loop.time() < until:
+            address, queue = self._waiting.popitem(last=False)
+            connection = queue.popleft()
+            if queue:
+                self._waiting[address] = queue
+            connection.go_on_with_handshake()
+        self._has_turn = bool(self._waiting)
+        if self._has_turn:
+            self.loop.call_soon(self._go_on)
+
+    def _close_idle(self, among: OrderedDict["Connection", None]) -> bool:
+        """Close the least recently active connection that has no request; return whether there is one."""
+        idle = (each for each in among if each.is_evictable)
+        known = None
+        for each in idle:
+            if not each.is_known:
+                each.drop("made room")
+                return True
+            known = known or each
+        if known is not None:
+            known.drop("made room")
+        return known is not None
+
+    def _remove_stranger(self, connection: "Connection") -> None:
+        own = self._strangers.get(connection.address)
+        if own is None or connection not in own:
+            return
+        del own[connection]
+        self._stranger_count -= 1
+        if not own:
+            del self._strangers[connection.address]

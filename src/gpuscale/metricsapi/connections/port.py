@@ -1,0 +1,133 @@
+"""One port of the server: it listens, bounds its connections, has an application answer, and ends."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from aiohttp import web
+from OpenSSL import SSL
+
+from gpuscale.core.errors import UnavailableError
+from gpuscale.metricsapi.connections.connection import Connection, Phase
+from gpuscale.metricsapi.connections.counted_log import CountedLog
+from gpuscale.metricsapi.connections.http import HttpProtocol
+from gpuscale.metricsapi.connections.limits import ConnectionLimits
+from gpuscale.metricsapi.connections.listener import Listener, bound_sockets, room_for
+from gpuscale.metricsapi.connections.lobby import Lobby
+
+_GOODBYE_S = 10.0
+"""How long requests may take to end when the server stops."""
+_LAST_REQUESTS_S = 2.0
+"""How long clients that are connected have for a last request, once no new ones are accepted."""
+_LOOK_S = 0.05
+_MAX_HEADER = 64 * 1024
+"""Bytes of a request line or header; tokens of some identity providers have more than 8 KiB."""
+_NO_TIMER_S = 3600.0
+"""aiohttp's own timer of idle connections, out of the way of ours."""
+
+
+class Port:
+    """A listening port.
+
+    Args:
+        app: answers the requests.
+        limits: of connections.
+        malformed: counts requests that are no HTTP.
+        choose_context: returns the TLS of a new connection; None serves plain HTTP.
+        is_proxy: returns whether a connection showed the certificate of a front proxy.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        limits: ConnectionLimits,
+        malformed: CountedLog,
+        choose_context: Callable[[], SSL.Context] | None = None,
+        is_proxy: Callable[[Connection], bool] = lambda _: False,
+    ) -> None:
+        room = room_for(limits.total + limits.proxies)
+        share = room / (limits.total + limits.proxies)
+        limits = replace(
+            limits,
+            total=max(1, int(limits.total * share)),
+            proxies=max(1, int(limits.proxies * share)),
+        )
+        self.lobby = Lobby(asyncio.get_running_loop(), limits, is_proxy)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=_GOODBYE_S,
+            max_line_size=_MAX_HEADER,
+            max_field_size=_MAX_HEADER,
+            keepalive_timeout=_NO_TIMER_S,
+        )
+        self._malformed = malformed
+        self._choose_context = choose_context
+        self._listener: Listener | None = None
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Return host and port of each socket that is listened on."""
+        return () if self._listener is None else self._listener.addresses
+
+    async def open(
+        self, host: str, port: int, *, shares_port: bool = False, shares_address: bool = False
+    ) -> None:
+        """Listen.
+
+        Raises:
+            UnavailableError: it can't be listened there.
+        """
+        await self._runner.setup()
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError("the application has not started")
+        options = server._kwargs  # noqa: SLF001 - what the runner makes of the options above
+
+        def make_protocol() -> HttpProtocol:
+            return HttpProtocol(server, self._malformed, loop=self.lobby.loop, **options)
+
+        try:
+            sockets = bound_sockets(
+                host, port, shares_port=shares_port, shares_address=shares_address
+            )
+            self._listener = Listener(self.lobby, sockets, self._choose_context, make_protocol)
+            self._listener.start()
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            raise UnavailableError(f"can't listen on {shown(host)}:{port}: {reason}") from error
+
+    async def close(self, *, in_haste: bool) -> None:
+        """Accept no more, let requests end, and close.
+
+        Args:
+            in_haste: gives clients that are connected no time for a last request.
+        """
+        if self._listener is not None:
+            self._listener.close()
+        if not in_haste:
+            await self._wait(_LAST_REQUESTS_S, (Phase.HANDSHAKE, Phase.HEADER, Phase.ACTIVE))
+        for each in self.lobby.connections:
+            each.read_now()
+        await asyncio.sleep(_LOOK_S)
+        for each in self.lobby.connections:
+            if each.is_evictable:
+                each.close()
+        await self._wait(_GOODBYE_S, (Phase.ACTIVE, Phase.CLOSING))
+        await self._runner.cleanup()
+        for each in self.lobby.connections:
+            each.drop("server stopped")
+
+    async def _wait(self, seconds: float, phases: tuple[Phase, ...]) -> None:
+        """Return once no connection is in one of these phases, or when the time is up."""
+        until = self.lobby.loop.time() + seconds
+        while self.lobby.loop.time() < until:
+            if not any(each.phase in phases for each in self.lobby.connections):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+
+def shown(host: str) -> str:
+    """Return a host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host

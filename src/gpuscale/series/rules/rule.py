@@ -1,0 +1,101 @@
+"""What recording and alerting rules have in common."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.series.groups import Group
+from gpuscale.series.labels import EMPTY, LabelKey, LabelSet, label_set
+from gpuscale.series.parse import Query
+from gpuscale.series.samples import Series
+from gpuscale.series.values import Scalar, Value, Vector
+
+Health = Literal["unknown", "ok", "err"]
+
+Results = Mapping[LabelKey, tuple[LabelSet, float]]
+"""The samples of one evaluation by the key of their labels."""
+
+
+@dataclass(slots=True)
+class RuleStatus:
+    """How the latest evaluation of a rule went."""
+
+    health: Health = "unknown"
+    last_error: str = ""
+    """Why it failed; empty where it did not."""
+    evaluated_ms: int | None = None
+    """When it was; None before the first."""
+    evaluation_s: float = 0.0
+    """How long it took; set by whoever evaluates."""
+    evaluations: int = 0
+    """So far."""
+    failures: int = 0
+    """Those of them that failed."""
+    latest_failure: str = ""
+    """Why the latest of these failed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Rule:
+    """A rule, and what its latest evaluation left."""
+
+    name: str
+    """Of the series that it records, or of the alert."""
+    query: Query
+    shown_query: str
+    """The query as Prometheus prints it."""
+    labels: Mapping[str, str]
+    """As written, those of the group included."""
+    status: RuleStatus = field(default_factory=RuleStatus)
+    written: dict[LabelKey, Series] = field(default_factory=dict)
+    """The series that have a sample of the previous evaluation."""
+    group: Group | None = None
+    """Of all series that the rule writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleQuestion:
+    """A rule's query, and when it is to be evaluated in milliseconds since the epoch."""
+
+    query: Query
+    at_ms: int
+    status: RuleStatus
+    """Of the rule that asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFailure:
+    """A rule that could not be evaluated this time."""
+
+    group: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """What one evaluation of groups did."""
+
+    samples: int
+    """Samples that the store took."""
+    failures: tuple[RuleFailure, ...]
+
+
+RuleRun = Generator[RuleQuestion, Value | GpuscaleError, RuleResult]
+"""Asks one question after the other, and is sent each one's value, or the error it ended with."""
+
+
+def samples_of(value: Value | GpuscaleError) -> list[tuple[LabelSet, float]]:
+    """Return the samples of a rule's query.
+
+    Raises:
+        GpuscaleError: the query failed, or gave neither a vector nor a scalar.
+    """
+    if isinstance(value, GpuscaleError):
+        raise value
+    if isinstance(value, Scalar):
+        return [(EMPTY, value.value)]
+    if isinstance(value, Vector):
+        return [(label_set(sample.labels), sample.value) for sample in value.samples]
+    raise QueryError("rule result is not a vector or scalar")

@@ -1,0 +1,1 @@
+"""Several replicas that share the work of following agents."""

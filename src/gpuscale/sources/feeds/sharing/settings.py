@@ -1,0 +1,55 @@
+"""Which other replicas there are, and how to reach them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from yarl import URL
+
+from gpuscale.core.errors import UsageError
+from gpuscale.sources.access import Access, SecretFile, tls_of_files
+
+PATH = "/peers/stream"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """Of all replicas that share the agents; a replica finds out which of the addresses is its own."""
+
+    urls: tuple[str, ...]
+    """Base addresses, such as https://metrics-0.metrics:6443."""
+    ca_file: Path | None = None
+    """CAs of their certificates; None for those that the system trusts."""
+    token_file: Path | None = None
+    server_name: str | None = None
+    """The name that their certificates are checked against; None for the host of the address."""
+
+
+def peer_url(text: str) -> str:
+    """Return the base address of a replica.
+
+    Raises:
+        UsageError: not an address.
+    """
+    wrong = f"found {text!r}, expected an address such as https://gpuscale-0:6443"
+    try:
+        url = URL(text)
+        is_good = url.scheme in {"http", "https"} and bool(url.host) and url.path in {"", "/"}
+    except ValueError:
+        raise UsageError(wrong) from None
+    if not is_good or url.user or url.query_string or url.fragment:
+        raise UsageError(wrong)
+    return str(url.origin())
+
+
+def peer_access(settings: PeerSettings) -> Access:
+    """Return how other replicas are reached.
+
+    Raises:
+        UsageError: a certificate that can't be used.
+    """
+    token, ca_file = settings.token_file, settings.ca_file
+    try:
+        tls = None if ca_file is None else tls_of_files(ca_file, None)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{ca_file}: can't reach other replicas with it: {error}") from error
+    return Access(token=None if token is None else SecretFile(token), tls=tls)

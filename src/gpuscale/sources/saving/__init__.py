@@ -1,0 +1,1 @@
+"""The store on disk, so that a restart keeps its windows."""

@@ -1,0 +1,243 @@
+"""Several `gpuscale metrics-api --source streams` that share thirty agents, as processes.
+
+Each agent's value is the time that it was measured at, so every stored sample proves its own time.
+"""
+
+import asyncio
+import ipaddress
+import json
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import unused_port
+
+pytestmark = pytest.mark.timeout(240)
+
+GPUSCALE = Path(sys.executable).parent / "gpuscale"
+AGENTS = 30
+FIRST_ADDRESS = int(ipaddress.IPv4Address("127.2.0.1"))
+METRIC = "DCGM_FI_DEV_GPU_UTIL"
+RULES = f"""
+rules:
+- seriesQuery: {METRIC}
+  resources: {{overrides: {{namespace: {{resource: namespace}}, pod: {{resource: pod}}}}}}
+  metricsQuery: avg(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)
+"""
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Agents:
+    """Thirty agents of one series each, on an address of its own each."""
+
+    def __init__(self):
+        self.open = [set() for _ in range(AGENTS)]
+        self.silent = set()
+        self.hosts = [str(ipaddress.IPv4Address(FIRST_ADDRESS + n)) for n in range(AGENTS)]
+
+    async def answer(self, reader, writer):
+        number = self.hosts.index(writer.get_extra_info("sockname")[0])
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            if number in self.silent:
+                return
+            labels = {"namespace": "team", "pod": f"pod-{number}", "node": f"gpu-{number}"}
+            ms = measured_ms()
+            entry = [1, METRIC, labels, ms]
+            snapshot = {"kind": "snapshot", "version": 1, "series": [entry], "ms": ms}
+            writer.write(HEAD + chunk(snapshot))
+            self.open[number].add(writer)
+            await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.open[number].discard(writer)
+            writer.close()
+
+    async def tick(self):
+        while True:
+            for writers in self.open:
+                ms = measured_ms()
+                for writer in writers:
+                    writer.write(chunk({"kind": "change", "ms": ms, "values": {"1": ms}}))
+            await asyncio.sleep(0.5)
+
+    @property
+    def connections(self):
+        return [len(writers) for writers in self.open]
+
+    def stop(self, number):
+        self.silent.add(number)
+        for writer in self.open[number]:
+            writer.transport.abort()
+
+
+def measured_ms():
+    """Return a time that is past by any clock of this machine; those ahead are cut to the arrival."""
+    return time.time_ns() // 1_000_000 - 50
+
+
+def chunk(message):
+    line = json.dumps(message).encode() + b"\n"
+    return b"%x\r\n%s\r\n" % (len(line), line)
+
+
+@asynccontextmanager
+async def agents_on(port):
+    agents = Agents()
+    async with await asyncio.start_server(agents.answer, agents.hosts, port):
+        ticking = asyncio.create_task(agents.tick())
+        try:
+            yield agents
+        finally:
+            ticking.cancel()
+            for writer in [each for writers in agents.open for each in writers]:
+                writer.transport.abort()
+
+
+class Replica:
+    """One metrics API; its log is kept."""
+
+    def __init__(self, session, folder, port, ports, addresses):
+        self._session = session
+        self._log = folder / f"replica-{port}.log"
+        self._url = f"http://127.0.0.1:{port}"
+        self._command = (
+            *(GPUSCALE, "metrics-api", f"--config={folder / 'rules.yaml'}", "--source=streams"),
+            *(f"--agent={each}" for each in addresses),
+            # Its own address is among them.
+            f"--peers={','.join(f'http://127.0.0.1:{each}' for each in ports)},{self._alias(ports)}",
+            *("--secure-port=0", f"--insecure-loopback-port={port}"),
+        )
+        self._process = None
+
+    @staticmethod
+    def _alias(ports):
+        """Return a second address of one of them."""
+        return f"http://localhost:{ports[0]}"
+
+    async def start(self):
+        with self._log.open("a") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdout=log, stderr=log
+            )
+
+    async def stop(self, number=signal.SIGTERM):
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+            await self._process.wait()
+
+    async def get(self, path, **params):
+        try:
+            async with self._session.get(self._url + path, params=params) as answer:
+                return await answer.text() if answer.status == 200 else ""
+        except aiohttp.ClientError:
+            return ""
+
+    async def samples(self, query):
+        """Return the samples of a range by pod; all of them were measured when they say."""
+        text = await self.get("/prometheus/api/v1/query", query=query)
+        result = json.loads(text)["data"]["result"] if text else []
+        found = {}
+        for series in result:
+            samples = [(round(at * 1000), int(float(value))) for at, value in series["values"]]
+            assert [at for at, _ in samples] == [value for _, value in samples]
+            assert series["metric"]["node"] == series["metric"]["pod"].replace("pod", "gpu")
+            found[series["metric"]["pod"]] = [at for at, _ in samples]
+        return found
+
+    async def number(self, query):
+        text = await self.get("/prometheus/api/v1/query", query=query)
+        result = json.loads(text)["data"]["result"] if text else []
+        return float(result[0]["value"][1]) if result else None
+
+    async def is_current(self, agents):
+        """Return whether values of all these agents were measured within three seconds."""
+        found = await self.samples(f"{METRIC}[3s]")
+        return set(found) == {f"pod-{number}" for number in agents}
+
+    async def metric(self, name):
+        text = await self.get("/metrics")
+        lines = [
+            line for line in text.splitlines() if line.startswith(f"gpuscale_metrics_api_{name} ")
+        ]
+        return float(lines[0].split()[-1]) if lines else None
+
+
+async def until(is_so, what, details=lambda: ""):
+    deadline = time.monotonic() + 60
+    while not await is_so():
+        assert time.monotonic() < deadline, f"not within a minute: {what}; {details()}"
+        await asyncio.sleep(0.2)
+
+
+async def test_three_replicas_share_agents_and_take_over(tmp_path):
+    (tmp_path / "rules.yaml").write_text(RULES)
+    agents_port, ports = unused_port(), [unused_port() for _ in range(3)]
+    everyone = range(AGENTS)
+    async with AsyncExitStack() as stack:
+        agents = await stack.enter_async_context(agents_on(agents_port))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        addresses = [f"{host}:{agents_port}" for host in agents.hosts]
+        replicas = [Replica(session, tmp_path, port, ports, addresses) for port in ports]
+        for replica in replicas:
+            stack.push_async_callback(replica.stop)
+            await replica.start()
+
+        def details():
+            return agents.connections
+
+        async def are_shared(shown, numbers=everyone):
+            once = [int(number in numbers) for number in everyone]
+            parts = [await replica.metric("peer_agents_own") for replica in shown]
+            return (
+                agents.connections == once
+                and None not in parts
+                and sum(parts) == AGENTS
+                and all([await replica.is_current(numbers) for replica in shown])
+            )
+
+        await until(lambda: are_shared(replicas), "each agent has one connection", details)
+        first, second, killed = replicas
+        remark = await first.get("/readyz", verbose="")
+        assert "2 of 2 other replicas answer" in remark
+        began_ms = time.time_ns() // 1_000_000
+
+        await killed.stop(signal.SIGKILL)
+        await until(lambda: are_shared(replicas[:2]), "the others take over", details)
+
+        await killed.start()
+        await until(lambda: are_shared(replicas), "it has its part again", details)
+
+        # All samples of all of this time are those that the agents sent, see `samples`.
+        now_ms = time.time_ns() // 1_000_000
+        for replica in (first, second):
+            found = await replica.samples(f"{METRIC}[2m]")
+            assert len(found) == AGENTS
+            for times in found.values():
+                assert times == sorted(set(times))
+                assert any(at > began_ms for at in times)
+                assert times[-1] <= now_ms
+        # No sample was refused on the way.
+        text = await first.get("/metrics")
+        refused = [line for line in text.splitlines() if "store_refused_samples_total{" in line]
+        assert refused
+        assert all(line.endswith(" 0") for line in refused), refused
+
+        # An agent that goes ends for all, and the others stay.
+        agents.stop(7)
+        left = [number for number in everyone if number != 7]
+
+        async def has_ended():
+            found = [
+                [await replica.number(f"count({METRIC})"), await replica.number("sum(up)")]
+                for replica in replicas
+            ]
+            return all(each == [len(left), len(left)] for each in found)
+
+        await until(has_ended, "the agent's series end everywhere", details)
+        assert await are_shared(replicas, left)

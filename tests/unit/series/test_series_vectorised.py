@@ -1,0 +1,194 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gpuscale.core.errors import QueryError, UncoveredError
+from gpuscale.series.budget import QueryTimeoutError
+from gpuscale.series.evaluate import LOOKBACK_MS, instant, range_covered, range_query
+from gpuscale.series.parse import parse_query
+from gpuscale.series.rows import QueryRange
+from gpuscale.series.store import SeriesStore
+from gpuscale.series.vectorised import samples
+from gpuscale.series.vectorised.errors import RowWiseError
+from gpuscale.series.vectorised.samples import QuerySamples
+from gpuscale.series.vectorised.sums import Sums, exact_cuts
+from gpuscale.series.vectorised.support import is_vectorised
+
+T = 1_700_000_000_000
+
+
+def columns(store, query, *times_ms):
+    covered = (
+        range_covered(*times_ms) if len(times_ms) == 3 else QueryRange(*times_ms, *times_ms, 0)
+    )
+    taken = QuerySamples(store, parse_query(query).root, covered, LOOKBACK_MS)
+    for _ in taken.fill():
+        pass
+    return taken
+
+
+def counters(count, scrapes=61):
+    store = SeriesStore(retention_ms=10**12)
+    refs = [store.ref({"__name__": "c", "pod": f"p{i % 7}", "gpu": str(i)}) for i in range(count)]
+    for scrape in range(scrapes):
+        store.append_many(
+            refs, [float(scrape * (i % 5)) for i in range(count)], T + 15_000 * scrape
+        )
+    return store, T + 15_000 * (scrapes - 1)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sum(rate(c[5m]))",
+        "avg by (pod) (c)",
+        "max without (gpu) (2 * -increase(c[2m]))",
+        "count(c > 30)",
+        "sum by (pod) (c) / sum(rate(c[1m]))",
+    ],
+)
+def test_series_taken_some_at_a_time_give_the_same(query, monkeypatch):
+    store, end_ms = counters(50)
+    times = end_ms - 300_000, end_ms, 15_000
+    expected = range_query(store, query, *times)
+    monkeypatch.setattr(samples, "SLICE_CELLS", 100)
+    taken = columns(store, query, *times)
+    assert all(each.is_gradual for each in taken.selections.values()) == ("/" not in query)
+    assert range_query(taken, query, *times) == expected
+    assert instant(columns(store, query, end_ms), query, end_ms) == instant(store, query, end_ms)
+
+
+def test_what_is_read_in_two_places_is_copied_ahead(monkeypatch):
+    monkeypatch.setattr(samples, "SLICE_CELLS", 100)
+    store, end_ms = counters(50)
+    (selection,) = columns(
+        store, "sum(c) + max(c)", end_ms - 300_000, end_ms, 15_000
+    ).selections.values()
+    assert not selection.is_gradual
+
+
+def test_a_sum_over_many_series_holds_few_samples_at_once(monkeypatch):
+    # 20 of the 61 samples of each of 1 000 series are in one window, and all in that of the whole query.
+    store, end_ms = counters(1_000)
+    times = end_ms - 600_000, end_ms, 15_000
+    monkeypatch.setattr(samples, "SLICE_CELLS", 5_000)
+    monkeypatch.setattr(samples, "MAX_SAMPLES", 12_000)
+    assert range_query(columns(store, "sum(rate(c[5m]))", *times), "sum(rate(c[5m]))", *times)
+    with pytest.raises(QueryError, match="too many samples"):
+        columns(store, "rate(c[5m])", *times)
+
+
+def test_what_is_remembered_of_label_sets_is_bounded(monkeypatch):
+    store, end_ms = counters(100)
+    monkeypatch.setattr(samples, "_AXES_BYTES", 300_000)
+    most = 0
+    for number in range(200):
+        one = f'sum by (pod, l{number}) (c{{gpu!="{number}"}})'
+        query = f"c / on (pod, l{number}) group_left () {one}"
+        instant(columns(store, query, end_ms), query, end_ms)
+        _, axes = samples._axes[store]
+        most = max(most, len(axes))
+    # Each of 100 label sets takes some hundred bytes, with what is made of it; 300 000 are reached in time.
+    assert 2 <= most <= 20
+
+
+def test_results_count_as_held(monkeypatch):
+    store, end_ms = counters(100, scrapes=2)
+    times = end_ms - 15_000, end_ms + 150_000, 1_000
+    taken = columns(store, "c", *times)
+    monkeypatch.setattr(samples, "MAX_SAMPLES", 20_000)
+    with pytest.raises(QueryError, match="too many samples"):
+        range_query(taken, "c", *times)
+
+
+@pytest.mark.parametrize(
+    "query", ["sum(rate(c[5m]))", "rate(c[5m])", "stddev(c)", "ln(c)", "holt_winters(c[5m],.5,.5)"]
+)
+def test_a_deadline_ends_the_evaluation(query):
+    store, end_ms = counters(300)
+    times = end_ms - 300_000, end_ms, 15_000
+    asked = []
+
+    def check():
+        asked.append(None)
+        if len(asked) == 3:
+            raise QueryTimeoutError("query timed out in expression evaluation")
+
+    with pytest.raises(QueryTimeoutError):
+        range_query(columns(store, query, *times), query, *times, check=check)
+    assert len(asked) == 3
+
+
+def test_what_has_been_dropped_is_left_to_the_rows():
+    store, end_ms = counters(3)
+    (series, *_) = store.select(parse_query("c").root.matchers)
+    series.cut(end_ms - 100_000)
+    for query in ("rate(c[5m])", "c offset 4m"):
+        with pytest.raises(RowWiseError):
+            instant(columns(store, query, end_ms), query, end_ms)
+        with pytest.raises(UncoveredError):
+            instant(store, query, end_ms)
+    assert len(instant(columns(store, "c", end_ms), "c", end_ms).samples) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("c", True),
+        ("topk(3, sum by (pod) (rate(c[5m])))", True),
+        ("histogram_quantile(0.9, c)", True),
+        ("1 + scalar(c)", True),
+        ("1 + 1", False),
+        ("vector(1)", False),
+        ("c[5m]", False),
+        ("max_over_time(c[5m:1m])", False),
+        ('"a"', False),
+    ],
+)
+def test_queries_that_numpy_is_of_use_for(query, expected):
+    assert is_vectorised(parse_query(query).root) == expected
+
+
+def test_sums_are_rounded_once():
+    numbers = np.array([1e16, 1.0, -1e16, 1e-20, 3.0, 0.1, 0.2, -0.3, 1e200, -1e200])
+    total = Sums((1,))
+    for cut in exact_cuts(numbers, len(numbers)):
+        total.add(np.array([cut.sum()]))
+    # 4 + 1e-20 + the error of 0.1 + 0.2 - 0.3 in binary, 2.7755575615628914e-17: all below half an ulp of 4.
+    assert total.rounded()[0] == 4.0
+
+
+def test_sums_that_may_overflow_are_left_to_the_rows():
+    with pytest.raises(RowWiseError):
+        list(exact_cuts(np.array([1e308, 1e308]), 2))
+
+
+def test_no_part_that_others_need_imports_numpy():
+    program = """
+import sys
+sys.modules["numpy"] = None
+import asyncio
+from gpuscale.series.parse import parse_query
+from gpuscale.series.evaluate import instant
+from gpuscale.series.rows import QueryRange
+from gpuscale.series.store import SeriesStore
+from gpuscale.sources.query_pool import QueryPool
+import gpuscale.promapi.app, gpuscale.sources.embedded, gpuscale.sim
+
+store = SeriesStore()
+for i in range(5000):
+    store.append({"__name__": "c", "i": str(i)}, 1000, 1.0)
+
+async def asked():
+    query = parse_query("sum(c)")
+    work = lambda samples, check: instant(samples, query, 1000, check=check)
+    return await QueryPool().evaluate(store, query, QueryRange(1000, 1000, 0), work)
+
+print(asyncio.run(asked()).samples[0].value)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "5000.0\n"
