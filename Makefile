@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image cluster-tools test-cluster test-gpu proto bench soak soak-live clean
+.PHONY: help run test check image cluster-tools test-cluster test-gpu proto reference bench soak soak-live clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -79,6 +79,10 @@ soak: $(VENV)/.dev ## 8 hours of virtual time for the store: flat memory, no wro
 
 soak-live: $(VENV)/.dev ## half an hour of real time for the collector, over HTTP (SOAK="--minutes 5": shorter)
 	@$(BIN)/python benchmarks/soak_live.py $(SOAK)
+
+reference: $(VENV)/.dev ## write the pages that are made from the code: docs/metrics.md, docs/alerts.md
+	@$(BIN)/python tools/metrics_reference.py > docs/metrics.md
+	@$(BIN)/python tools/alerts_reference.py > docs/alerts.md
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.reference import main, nvml_call_of, reference_markdown
 from gpuscale.exporter.own_metrics import METRICS
 from gpuscale.gpu import ack
 from gpuscale.gpu.amd.families import amd_family_meanings
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.nvml.plan import READABLE
+from metrics_reference import main, nvml_call_of, reference_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
@@ -28,7 +28,7 @@ def row_of(name):
 
 
 def test_the_page_is_current():
-    fix = "python -m gpuscale.cli.reference > docs/metrics.md"
+    fix = "make reference"
     assert PAGE.read_text() == reference_markdown(), f"out of date: run {fix}"
 
 
@@ -101,4 +101,4 @@ def test_the_page_says_that_amd_was_not_run_on_hardware():
 
 def test_the_last_line_says_how_to_write_the_page():
     last = reference_markdown().splitlines()[-1]
-    assert "`python -m gpuscale.cli.reference > docs/metrics.md`" in last
+    assert "`make reference`" in last

@@ -1,6 +1,6 @@
 """The page about alerts, made of the alerts themselves.
 
-`python -m gpuscale.install.alerts.reference > docs/alerts.md` writes the page.
+`make reference` writes the page: `python tools/alerts_reference.py > docs/alerts.md`.
 """
 
 import sys
@@ -51,7 +51,7 @@ _HEAD = """| alert | severity | fires after | needs |
 | --- | --- | --- | --- |
 """
 _END = """
-This page is generated: `python -m gpuscale.install.alerts.reference > docs/alerts.md` writes it anew.
+This page is generated: `make reference` writes it again.
 """
 
 

@@ -1,6 +1,6 @@
 """The metric reference, made of the tables that the code reads with.
 
-`python -m gpuscale.cli.reference > docs/metrics.md` writes the page.
+`make reference` writes the page: `python tools/metrics_reference.py > docs/metrics.md`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,9 +84,7 @@ calls MB is MiB. `GPU_TEMP` above is the junction sensor, or the edge sensor whe
 `MEMORY_TEMP` is the hottest of the memory's sensors. Power, energy and temperatures of exactly 0 count as
 absent: partitions and missing sensors answer so.
 """
-_LAST_LINE = (
-    "This page is generated: `python -m gpuscale.cli.reference > docs/metrics.md` writes it anew."
-)
+_LAST_LINE = "This page is generated: `make reference` writes it again."
 
 
 @dataclass(frozen=True, slots=True)
