@@ -263,7 +263,9 @@ async def test_agents_are_come_to_with_certificates(tmp_path):
             assert values(collector) == {}
     finally:
         await agent.stop()
-    with pytest.raises(UsageError, match="none: can't go to node agents with it"):
+    with pytest.raises(
+        UsageError, match=r"none, .*client\.key: can't be used to reach node agents: "
+    ):
         FeedCollector(replace(settings, agent_ca_file=tmp_path / "none"), CLOCK)
 
 

@@ -120,7 +120,7 @@ async def test_an_unknown_ca_is_not_trusted(prometheus):
 
 async def test_what_cant_be_used_is_told(prometheus):
     nothing = prometheus.folder / "nothing"
-    with pytest.raises(UsageError, match=f"{nothing}: can't go to Prometheus with it: "):
+    with pytest.raises(UsageError, match=f"{nothing}: can't be used to reach Prometheus: "):
         make_source(SourceSettings("https://p", ca_file=nothing))
     program = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "x"}
     path = prometheus.kubeconfig(exec=program)

@@ -7,7 +7,7 @@ from gpuscale.core.errors import UsageError
 from gpuscale.kube.api import Credentials, kubeconfig_credentials, service_account_credentials
 from gpuscale.kube.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.metricsapi.settings import SourceSettings
-from gpuscale.sources.access import TlsFiles, tls_of_files
+from gpuscale.sources.access import TlsFiles, tls_to
 from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
 
 
@@ -38,7 +38,11 @@ def make_source(settings: SourceSettings) -> PrometheusSource:
         )
     except ValueError as error:
         raise UsageError(f"--prometheus-url: {error}") from error
-    tls = _files(settings) if read is None else TlsFiles(lambda: read().tls, paths)
+    tls = (
+        tls_to("Prometheus", settings.ca_file, settings.client_files)
+        if read is None
+        else TlsFiles(lambda: read().tls, paths)
+    )
     return PrometheusSource(found, tls)
 
 
@@ -52,13 +56,3 @@ def _credentials(
     if path is not None:
         return (lambda: kubeconfig_credentials(path)), (path,)
     return None, ()
-
-
-def _files(settings: SourceSettings) -> TlsFiles | None:
-    if settings.ca_file is None and settings.client_files is None:
-        return None
-    try:
-        return tls_of_files(settings.ca_file, settings.client_files)
-    except (OSError, ValueError) as error:
-        where = settings.ca_file or "the client certificate"
-        raise UsageError(f"{where}: can't go to Prometheus with it: {error}") from error

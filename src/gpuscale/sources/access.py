@@ -174,5 +174,36 @@ def tls_of_files(
             context.load_cert_chain(*pair)
         return context
 
-    paths = [path for path in (ca_file, *(pair or ())) if path is not None]
-    return TlsFiles(make, paths)
+    return TlsFiles(make, _given(ca_file, pair))
+
+
+def tls_to(
+    destination: str,
+    ca_file: Path | None,
+    pair: tuple[Path, Path] | None,
+    *,
+    verifies: bool = True,
+) -> TlsFiles | None:
+    """Return the TLS that a destination's settings ask for; None where they leave it to the system.
+
+    Args:
+        destination: in words, for the error.
+        ca_file: as for `tls_of_files`.
+        pair: as for `tls_of_files`.
+        verifies: as for `tls_of_files`.
+
+    Raises:
+        UsageError: a file can't be used.
+    """
+    files = _given(ca_file, pair)
+    if not files and verifies:
+        return None
+    try:
+        return tls_of_files(ca_file, pair, verifies=verifies)
+    except (OSError, ValueError) as error:
+        where = ", ".join(map(str, files)) or "the system's CAs"
+        raise UsageError(f"{where}: can't be used to reach {destination}: {error}") from error
+
+
+def _given(ca_file: Path | None, pair: tuple[Path, Path] | None) -> list[Path]:
+    return [path for path in (ca_file, *(pair or ())) if path is not None]

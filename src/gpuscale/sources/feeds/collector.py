@@ -7,13 +7,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from gpuscale.core.clock import Clock
-from gpuscale.core.errors import UsageError
 from gpuscale.kube.connection import KubeConnection
 from gpuscale.kube.reflect import Reflector, ReflectorState
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.wanted import SeriesFilter
-from gpuscale.sources.access import Access, SecretFile, TlsFiles, tls_of_files
+from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.sources.feeds.scraper import Scraper
 from gpuscale.sources.feeds.settings import FeedSettings
@@ -266,16 +265,5 @@ def agent_access(settings: FeedSettings) -> Access:
         token=None if token is None else SecretFile(token),
         username=settings.agent_username,
         password=None if password is None else SecretFile(password),
-        tls=_agent_tls(settings),
+        tls=tls_to("node agents", settings.agent_ca_file, settings.agent_client_files),
     )
-
-
-def _agent_tls(settings: FeedSettings) -> TlsFiles | None:
-    ca_file, client_files = settings.agent_ca_file, settings.agent_client_files
-    if ca_file is None and client_files is None:
-        return None
-    try:
-        return tls_of_files(ca_file, client_files)
-    except (OSError, ValueError) as error:
-        where = ca_file or "the client certificate"
-        raise UsageError(f"{where}: can't go to node agents with it: {error}") from error

@@ -22,12 +22,12 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.clock import Clock
-from gpuscale.core.errors import GpuscaleError, UsageError
+from gpuscale.core.errors import GpuscaleError
 from gpuscale.series.compression import snappy_block
 from gpuscale.series.remote_write.message import LabelEncoder, WriteMessage, pieces, value_rows
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.tail import Batch, Tail
-from gpuscale.sources.access import Access, SecretFile, TlsFiles, tls_of_files
+from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.remote_write.settings import Endpoint
 from gpuscale.sources.remote_write.state import SendState
@@ -273,17 +273,10 @@ def endpoint_access(endpoint: Endpoint) -> Access:
         None if token is None else SecretFile(token),
         endpoint.username,
         None if password is None else SecretFile(password),
-        _tls(endpoint),
+        tls_to(
+            endpoint.shown_url,
+            endpoint.ca_file,
+            endpoint.client_files,
+            verifies=endpoint.verifies,
+        ),
     )
-
-
-def _tls(endpoint: Endpoint) -> TlsFiles | None:
-    if endpoint.ca_file is None and endpoint.client_files is None and endpoint.verifies:
-        return None
-    try:
-        return tls_of_files(endpoint.ca_file, endpoint.client_files, verifies=endpoint.verifies)
-    except (OSError, ValueError) as error:
-        where = endpoint.ca_file or endpoint.client_files or endpoint.url
-        raise UsageError(
-            f"{where}: can't write to {endpoint.shown_url} with it: {error}"
-        ) from error

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 import aiohttp
 from yarl import URL
 
-from gpuscale.core.errors import GpuscaleError, UsageError
+from gpuscale.core.errors import GpuscaleError
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.series.rules.alerting import Alert, AlertingRule
 from gpuscale.series.rules.templates import table_link
-from gpuscale.sources.access import Access, SecretFile, TlsFiles, tls_of_files
+from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.ruler.settings import AlertmanagerSettings, alerts_url
 
@@ -178,18 +178,8 @@ def _access(settings: AlertmanagerSettings) -> Access:
         token=None if token is None else SecretFile(token),
         username=settings.username,
         password=None if password is None else SecretFile(password),
-        tls=_tls(settings),
+        tls=tls_to("an Alertmanager", settings.ca_file, settings.client_files),
     )
-
-
-def _tls(settings: AlertmanagerSettings) -> TlsFiles | None:
-    if settings.ca_file is None and settings.client_files is None:
-        return None
-    try:
-        return tls_of_files(settings.ca_file, settings.client_files)
-    except (OSError, ValueError) as error:
-        where = settings.ca_file or "the client certificate"
-        raise UsageError(f"{where}: can't go to an Alertmanager with it: {error}") from error
 
 
 def _time(time_ms: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from yarl import URL
 
 from gpuscale.core.errors import UsageError
-from gpuscale.sources.access import Access, SecretFile, tls_of_files
+from gpuscale.sources.access import Access, SecretFile, tls_to
 
 PATH = "/peers/stream"
 
@@ -47,9 +47,8 @@ def peer_access(settings: PeerSettings) -> Access:
     Raises:
         UsageError: a certificate that can't be used.
     """
-    token, ca_file = settings.token_file, settings.ca_file
-    try:
-        tls = None if ca_file is None else tls_of_files(ca_file, None)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{ca_file}: can't reach other replicas with it: {error}") from error
-    return Access(token=None if token is None else SecretFile(token), tls=tls)
+    token = settings.token_file
+    return Access(
+        token=None if token is None else SecretFile(token),
+        tls=tls_to("other replicas", settings.ca_file, None),
+    )
