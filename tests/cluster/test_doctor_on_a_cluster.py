@@ -16,7 +16,6 @@ from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError, UpstreamError
 from gpuscale.doctor.diagnose import diagnose
 from gpuscale.doctor.gather import Gatherer, GatherSettings
-from gpuscale.doctor.report import text_lines
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.certificates import make_certificate
 from gpuscale.install.render import Inputs, manifest, render
@@ -38,6 +37,7 @@ from gpuscale.testing.cluster.metrics_apis import prometheus_adapter
 from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.podresources import PodResources
 from gpuscale.testing.prometheus import serve
+from gpuscale.views.findings import chain_lines as text_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
 from stacked import Stacked
@@ -153,7 +153,7 @@ class Cluster(Stacked):
 
         def look():
             findings = self.report(**more).findings
-            return next((f for f in findings if f.check.id == check and about in f.about), None)
+            return next((f for f in findings if f.check.id == check and about in f.where), None)
 
         return wait_until(look, f"the doctor to name {check}", LIMIT_S)
 
@@ -640,7 +640,7 @@ TROUBLES = [
 def test_each_trouble_is_named_with_its_fix(cluster, trouble, check, evidence, fix):
     with trouble(cluster):
         finding = cluster.named(check)
-    assert evidence in f"{finding.about} {finding.evidence}"
+    assert evidence in f"{finding.where} {finding.evidence}"
     assert fix in f"{finding.fix.say} {finding.fix.command}"
 
 
@@ -664,7 +664,7 @@ def test_what_may_not_be_read_is_told_with_the_right_that_it_takes(cluster):
     finally:
         cluster.plane.kubectl("delete", *binding)
         cluster.plane.kubectl("delete", *role)
-    hidden = {finding.about: finding for finding in found if finding.check.id == "cannot-see"}
+    hidden = {finding.where: finding for finding in found if finding.check.id == "cannot-see"}
     assert {"pods", "hpas", "apiservices"} <= hidden.keys()
     assert "nodes" not in hidden
     assert "--resource=horizontalpodautoscalers.autoscaling" in hidden["hpas"].fix.command

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.doctor.checks import CHECKS
+from gpuscale.doctor.checks.prometheus import service_in
 from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.findings import CHECKS
 from gpuscale.doctor.kinds import KINDS
-from gpuscale.doctor.prometheus_checks import service_in
-from gpuscale.doctor.report import document, text_lines
 from gpuscale.doctor.snapshot import AgentLook, Look, PrometheusLook, Snapshot
 from gpuscale.exposition.parse import parse_text
+from gpuscale.views.findings import chain_document as document
+from gpuscale.views.findings import chain_lines as text_lines
 
 GPU = "nvidia.com/gpu"
 KEYS = (

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.lint.findings import CHECKS
+from gpuscale.lint.checks import CHECKS
 from gpuscale.lint.lint import lint
-from gpuscale.lint.report import document, text_lines
+from gpuscale.views.findings import lint_document as document
+from gpuscale.views.findings import lint_lines as text_lines
 
 WORDS = st.sampled_from(
     [

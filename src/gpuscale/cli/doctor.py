@@ -14,8 +14,9 @@ from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.doctor.findings import Finding, Report
+    from gpuscale.core.findings import ChainReport
     from gpuscale.doctor.gather import GatherSettings
+    from gpuscale.doctor.judges import ClusterFinding
     from gpuscale.kube.settings import KubeSettings
 
 
@@ -96,9 +97,9 @@ def doctor(
     if fix and not yes and not sys.stdin.isatty():
         raise UsageError("--fix: expected a terminal to ask at, or --yes")
     check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
+    from gpuscale.core.findings import Severity
     from gpuscale.doctor.gather import GatherSettings
-    from gpuscale.doctor.pulse_watch import PulseSettings
-    from gpuscale.lint.findings import Severity
+    from gpuscale.doctor.pulse.watch import PulseSettings
 
     settings = GatherSettings(namespace, _address(prometheus_url), _agents(agent or ()))
     cluster = cluster_settings(kubeconfig, context)
@@ -120,7 +121,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Report":
+async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "ChainReport":
     from gpuscale.core.clock import WallClock
     from gpuscale.doctor.diagnose import diagnose
     from gpuscale.doctor.gather import Gatherer
@@ -133,8 +134,8 @@ async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Repo
 
 
 def _repaired(
-    cluster: "KubeSettings", report: "Report", output: Output, *, asks: bool
-) -> "list[Finding]":
+    cluster: "KubeSettings", report: "ChainReport", output: Output, *, asks: bool
+) -> "list[ClusterFinding]":
     """Return the findings whose fix was applied; each is told at once, for the next answer may be Ctrl-C.
 
     Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
@@ -146,7 +147,7 @@ def _repaired(
     for finding in repairable(report.findings):
         if asks and not _ask(finding):
             continue
-        name = f"[{finding.check.id}] {finding.about}"
+        name = f"[{finding.check.id}] {finding.where}"
         try:
             asyncio.run(_repair(cluster, finding))
         except ApiStatusError as error:
@@ -158,7 +159,7 @@ def _repaired(
     return done
 
 
-async def _repair(cluster: "KubeSettings", finding: "Finding") -> None:
+async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
     from gpuscale.doctor.repair import repair
     from gpuscale.kube.writing import WritingClient
 
@@ -166,24 +167,26 @@ async def _repair(cluster: "KubeSettings", finding: "Finding") -> None:
         await repair(client, finding)
 
 
-def _print_text(report: "Report") -> None:
-    from gpuscale.doctor.report import text_lines
+def _print_text(report: "ChainReport") -> None:
+    from gpuscale.views.findings import chain_lines
 
-    for line in text_lines(report):
+    for line in chain_lines(report):
         print(printable(line))
 
 
-def _print_document(report: "Report", fixed: "Sequence[Finding]", output: Output) -> None:
-    from gpuscale.doctor.report import document
+def _print_document(
+    report: "ChainReport", fixed: "Sequence[ClusterFinding]", output: Output
+) -> None:
+    from gpuscale.views.findings import chain_document
 
-    told = [{"id": each.check.id, "about": each.about} for each in fixed]
-    print_document({**document(report), "fixed": told}, output)
+    told = [{"id": each.check.id, "about": each.where} for each in fixed]
+    print_document({**chain_document(report), "fixed": told}, output)
 
 
-def _ask(finding: "Finding") -> bool:
+def _ask(finding: "ClusterFinding") -> bool:
     """Return whether somebody at the terminal agrees; the report may go elsewhere."""
     sys.stdout.flush()
-    question = f"[{finding.check.id}] {finding.about}: {finding.fix.say}"
+    question = f"[{finding.check.id}] {finding.where}: {finding.fix.say}"
     print(printable(question), file=sys.stderr)
     print(printable(f"  {finding.fix.command}"), file=sys.stderr)
     return typer.confirm("Do it?", default=False, err=True)

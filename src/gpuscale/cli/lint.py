@@ -37,13 +37,13 @@ def lint(
     Example:  gpuscale lint rules.yaml hpa.yaml
     """
     from gpuscale.cli.linted import linted
-    from gpuscale.lint.report import document, text_lines
+    from gpuscale.views.findings import lint_document, lint_lines
 
     report = linted(files)
     if output is Output.TEXT:
-        for line in text_lines(report, lists_all=verbose):
+        for line in lint_lines(report, lists_all=verbose):
             print(printable(line))
     else:
-        print_document(document(report), output)
+        print_document(lint_document(report), output)
     if report.fails(strict=strict):
         raise typer.Exit(1)

@@ -9,10 +9,10 @@ from gpuscale.cli.texts import STDIN, read_text, shown_name
 from gpuscale.core.documents import Document, Path, load_documents
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
 from gpuscale.core.models import API_VERSION
-from gpuscale.lint.findings import Report
+from gpuscale.lint.findings import LintReport
 from gpuscale.lint.inputs import is_block
 from gpuscale.lint.lint import lint, together
-from gpuscale.lint.problems import refused
+from gpuscale.lint.problems import REFUSED_SCENARIO, REFUSED_VALUES, refused
 
 Text = tuple[str, str]
 """Name and content of a file."""
@@ -31,7 +31,7 @@ _KEEPS_LABELS = {
 """How a scenario's `honorLabels` is said in an object."""
 
 
-def linted(names: Sequence[str]) -> Report:
+def linted(names: Sequence[str]) -> LintReport:
     """Return what lint finds in files; a values file's rules count for manifests beside it.
 
     Several values files, and scenarios, are looked at one by one.
@@ -103,7 +103,7 @@ def _kind_of(document: Document) -> str | None:
     return kind if kind in {"Values", "Scenario"} else None
 
 
-def _nothing(texts: Sequence[Text], report: Report) -> Iterator[Problem]:
+def _nothing(texts: Sequence[Text], report: LintReport) -> Iterator[Problem]:
     objects = len(report.passed_over)
     found = "no rule, HPA, ScaledObject, Values or Scenario"
     if objects:
@@ -115,7 +115,7 @@ def _nothing(texts: Sequence[Text], report: Report) -> Iterator[Problem]:
 # Values files
 
 
-def _of_values(given: Text, beside: Sequence[Text]) -> Report:
+def _of_values(given: Text, beside: Sequence[Text]) -> LintReport:
     from gpuscale.install.linted import lint_values
     from gpuscale.install.values import parse_values
 
@@ -123,19 +123,19 @@ def _of_values(given: Text, beside: Sequence[Text]) -> Report:
     try:
         values = parse_values(text, name)
     except ConfigError as error:
-        told = [refused("refused-values", each, "render refuses it") for each in error.problems]
+        told = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
         alone = lint(beside) if beside else _EMPTY
         return together([replace(_EMPTY, findings=tuple(told), values=1, files=1), alone], [name])
     return lint_values(values, text, name, beside)
 
 
-_EMPTY = Report((), (), files=0, rules=0, autoscalers=0)
+_EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 
 
 # Scenarios
 
 
-def _of_scenario(given: Text) -> Report:
+def _of_scenario(given: Text) -> LintReport:
     from gpuscale.cli.scenarios import read_beside
     from gpuscale.sim.setup import load_setup
 
@@ -148,7 +148,7 @@ def _of_scenario(given: Text) -> Report:
         faults = error.problems
     # What is wrong in the files that it names, lint itself tells, with what else there is.
     own = [each for each in faults if each.source == name]
-    told = [refused("refused-scenario", each, "simulate refuses it") for each in own]
+    told = [refused(REFUSED_SCENARIO, each, "simulate refuses it") for each in own]
     refusal = replace(_EMPTY, findings=tuple(told), scenarios=1, files=1)
     texts = list(_named_texts(given, folder))
     objects = [_KEEPS_LABELS] if _keeps_labels(given) else []

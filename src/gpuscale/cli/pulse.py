@@ -10,8 +10,8 @@ from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.doctor.gather import GatherSettings
-    from gpuscale.doctor.pulse import Pulse
-    from gpuscale.doctor.pulse_watch import PulseSettings
+    from gpuscale.doctor.pulse.hops import Pulse
+    from gpuscale.doctor.pulse.watch import PulseSettings
     from gpuscale.kube.settings import KubeSettings
 
 
@@ -45,7 +45,7 @@ def run_pulse(
         UsageError: there is no such HPA, or more than one to choose from.
         UnavailableError: the HPA can't scale up now.
     """
-    from gpuscale.doctor.pulse_report import pulse_document, pulse_lines
+    from gpuscale.doctor.pulse.report import pulse_document, pulse_lines
 
     found = asyncio.run(_pulse(server, around, settings))
     if output is not Output.TEXT:
@@ -62,7 +62,7 @@ async def _pulse(
 ) -> "Pulse":
     from gpuscale.core.clock import WallClock
     from gpuscale.doctor.gather import Gatherer
-    from gpuscale.doctor.pulse_watch import PulseWatch, choose
+    from gpuscale.doctor.pulse.watch import PulseWatch, choose
     from gpuscale.kube.api import ApiClient
 
     clock = WallClock()

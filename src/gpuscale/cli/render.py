@@ -83,10 +83,10 @@ def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
     Raises:
         ConfigError: it is wrong, or asks for what lint says can't work.
     """
+    from gpuscale.core.findings import Severity
     from gpuscale.install.linted import lint_values
     from gpuscale.install.notes import notes
     from gpuscale.install.values import parse_values
-    from gpuscale.lint.findings import Severity
     from gpuscale.lint.problems import problems_of_errors
 
     values = parse_values(text, source)
@@ -94,7 +94,7 @@ def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
     if errors := problems_of_errors(report):
         raise ConfigError(*errors)
     warnings = [
-        f"{each.place}: warning: {each.what} {each.fix}"
+        f"{each.where}: warning: {each.what} {each.fix.say}"
         for each in report.findings
         if each.check.severity is Severity.WARNING
     ]

@@ -10,8 +10,8 @@ from typing import Any
 
 from gpuscale.core.errors import ConfigError, GpuscaleError
 from gpuscale.doctor import facts
-from gpuscale.doctor.api_checks import HPA_ACCOUNT, group_of
 from gpuscale.doctor.at_once import at_once
+from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot, Value
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
 from gpuscale.kube.api import ApiClient

@@ -2,10 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from typing import get_args
 
-from gpuscale.doctor.findings import CHECKS, Finding, Fix
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.install.parts import agent, metrics_api
 from gpuscale.install.providers import NodeLabel, gpu_node_labels
@@ -32,16 +31,6 @@ _SERVERS = (
 _PLUGINS = re.compile(
     r"k8s-device-plugin|nvidia-device-plugin|nvidia-gpu-device-plugin|gpu-operator"
 )
-
-
-def found(check: str, about: str, what: str, evidence: str, fix: Fix) -> Finding:
-    """Return the finding of a check."""
-    return Finding(CHECKS[check], about, what, evidence, fix)
-
-
-def counted(things: Sized, word: str) -> str:
-    """Return how many there are, in words; the plural takes an s."""
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
 
 
 # Names

@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 
-from gpuscale.doctor.findings import Change, Finding
+from gpuscale.core.findings import Change
+from gpuscale.doctor.judges import ClusterFinding
 from gpuscale.kube.errors import ApiStatusError
 from gpuscale.kube.writing import CONFLICT, WritingClient
 
 
-def repairable(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
     """Return the findings whose fix may be done without a thought, each fix once."""
-    found: dict[tuple[Change, ...] | str, Finding] = {}
+    found: dict[tuple[Change, ...] | str, ClusterFinding] = {}
     for finding in findings:
         if finding.fix.changes:
             found.setdefault(finding.fix.command, finding)
     return tuple(found.values())
 
 
-async def repair(client: WritingClient, finding: Finding) -> None:
+async def repair(client: WritingClient, finding: ClusterFinding) -> None:
     """Apply the fix of a finding.
 
     Raises:

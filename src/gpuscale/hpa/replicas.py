@@ -11,6 +11,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuscale.core.counts import counted
 from gpuscale.hpa.arithmetic import ceil_replicas, truncated_quotient
 from gpuscale.hpa.failures import UncomputableError
 from gpuscale.hpa.pods import PodGroups, Sample, group_pods
@@ -18,7 +19,7 @@ from gpuscale.hpa.requests import calculate_requests
 from gpuscale.hpa.tolerances import Tolerances
 from gpuscale.hpa.types import ControllerSettings, PodInfo
 from gpuscale.hpa.utilization import metric_usage_ratio, resource_utilization_ratio
-from gpuscale.hpa.wording import counted, shown_number, shown_ratio
+from gpuscale.hpa.wording import shown_number, shown_ratio
 
 
 @dataclass(frozen=True, slots=True)

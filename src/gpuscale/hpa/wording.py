@@ -1,4 +1,4 @@
-"""Numbers and counts as the sentences of an explanation write them."""
+"""Numbers as the sentences of an explanation write them."""
 
 import math
 
@@ -13,8 +13,3 @@ def shown_number(milli: int) -> str:
 def shown_ratio(ratio: float) -> str:
     """Return a ratio to three places."""
     return f"{round(ratio, 3):g}" if math.isfinite(ratio) else "undefined"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 pod` or `3 pods`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -11,7 +11,7 @@ from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.parts.common import Object
 from gpuscale.install.render import Inputs, needs_certificate, render
 from gpuscale.install.values import Values
-from gpuscale.lint.findings import Place, Report
+from gpuscale.lint.findings import LintReport, Place
 from gpuscale.lint.inputs import is_block, object_name
 from gpuscale.lint.lint import lint
 
@@ -39,7 +39,7 @@ _NOT_OF_VALUES = "exporter-pod"
 
 def lint_values(
     values: Values, text: str, source: str, beside: Sequence[tuple[str, str]] = ()
-) -> Report:
+) -> LintReport:
     """Return what lint finds in what values would be rendered to.
 
     Args:
@@ -55,7 +55,7 @@ def lint_values(
 
 def lint_rendered(
     objects: Sequence[Object], text: str, source: str, beside: Sequence[tuple[str, str]] = ()
-) -> Report:
+) -> LintReport:
     """Return what lint finds in the objects that were rendered from a values file.
 
     Args:
@@ -81,9 +81,9 @@ def lint_rendered(
     found = [
         each
         for each in report.findings
-        if each.check.id != _NOT_OF_VALUES or each.place.file not in scales
+        if each.check.id != _NOT_OF_VALUES or each.where.file not in scales
     ]
-    there = (replace(each, place=moved(each.place)) for each in found)
+    there = (replace(each, where=moved(each.where)) for each in found)
     own = {object_name(each) for each in objects}
     passed = tuple(each for each in report.passed_over if each.place.file not in own)
     return replace(

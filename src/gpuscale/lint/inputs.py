@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from gpuscale.core.documents import Document, Path, dotted, load_documents
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.lint.findings import CHECKS, Finding, PassedOver, Place
-from gpuscale.lint.problems import refused
+from gpuscale.lint.findings import LintFinding, PassedOver, Place
+from gpuscale.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
 from gpuscale.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.objects.fields import Fields, shown
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
@@ -80,7 +80,7 @@ class Inputs:
     """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
     refused: Counter[str] = field(default_factory=Counter)
     """How many objects of a kind can't be read."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LintFinding] = field(default_factory=list)
     passed_over: list[PassedOver] = field(default_factory=list)
 
 
@@ -185,7 +185,7 @@ def _read_object(inputs: Inputs, document: Document) -> None:
         found = _object(document)
     except ConfigError as error:
         who = "the API server would refuse the object"
-        inputs.findings += [refused("refused-manifest", each, who) for each in error.problems]
+        inputs.findings += [refused(REFUSED_MANIFEST, each, who) for each in error.problems]
         inputs.refused[str(kind)] += 1
         return
     if isinstance(found, ScaledObject):
@@ -196,12 +196,11 @@ def _read_object(inputs: Inputs, document: Document) -> None:
         inputs.deployments.append(found)
 
 
-def _unknown_fields(document: Document) -> Iterator[Finding]:
+def _unknown_fields(document: Document) -> Iterator[LintFinding]:
     data = document.data if isinstance(document.data, dict) else {}
     for each in unknown_fields(data):
         meant = f"Did you mean {each.meant}?" if each.meant else ""
-        yield Finding(
-            CHECKS["unknown-field"],
+        yield UNKNOWN_FIELD.found(
             place_in(document, each.path),
             f"{data['apiVersion']} has no such field: kubectl refuses the object, and through other "
             "clients the field is lost.",

@@ -2,41 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.lint.findings import Finding, Report
-from gpuscale.lint.hpa_checks import hpa_findings
+from gpuscale.lint.checks import JUDGES
+from gpuscale.lint.findings import LintFinding, LintReport
 from gpuscale.lint.inputs import read_inputs
-from gpuscale.lint.pair_checks import pair_findings
-from gpuscale.lint.rule_checks import rule_findings, unused_sum_findings
-from gpuscale.lint.scaled_objects import scaled_object_findings
+from gpuscale.lint.judges import FileJudge
 
 
-def lint(texts: Sequence[tuple[str, str]], objects: Sequence[Mapping[str, object]] = ()) -> Report:
+def lint(
+    texts: Sequence[tuple[str, str]],
+    objects: Sequence[Mapping[str, object]] = (),
+    judges: Sequence[FileJudge] = JUDGES,
+) -> LintReport:
     """Return what is found in files and objects, which are held against each other.
 
     Args:
         texts: file name and text of each: rule files in any form, and manifests.
         objects: Kubernetes objects that no file holds, such as rendered ones. The place of a finding
             in one names it instead of a file: `HorizontalPodAutoscaler prod/bert`.
+        judges: what looks at them.
 
     Raises:
         ConfigError: a file is neither, or no YAML; with every such fault.
     """
     inputs = read_inputs(texts, objects)
-    pairs, used = pair_findings(inputs)
-    found = [
-        *inputs.findings,
-        *rule_findings(inputs),
-        *unused_sum_findings(inputs, used),
-        *hpa_findings(inputs),
-        *scaled_object_findings(inputs),
-        *pairs,
-    ]
+    found = [each for judge in judges for each in judge.judge(inputs)]
     order = {source: position for position, (source, _) in enumerate(texts)}
 
-    def place(finding: Finding) -> tuple[int, int]:
-        return order.get(finding.place.file, len(order)), finding.place.line or 0
+    def place(finding: LintFinding) -> tuple[int, int]:
+        return order.get(finding.where.file, len(order)), finding.where.line or 0
 
-    return Report(
+    return LintReport(
         findings=tuple(sorted(dict.fromkeys(found), key=place)),
         passed_over=tuple(inputs.passed_over),
         files=len(texts),
@@ -46,7 +41,7 @@ def lint(texts: Sequence[tuple[str, str]], objects: Sequence[Mapping[str, object
     )
 
 
-def together(reports: Sequence[Report], sources: Sequence[str]) -> Report:
+def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintReport:
     """Return several reports as one.
 
     Args:
@@ -55,11 +50,11 @@ def together(reports: Sequence[Report], sources: Sequence[str]) -> Report:
     """
     order = {source: position for position, source in enumerate(sources)}
 
-    def place(finding: Finding) -> tuple[int, int]:
-        return order.get(finding.place.file, len(order)), finding.place.line or 0
+    def place(finding: LintFinding) -> tuple[int, int]:
+        return order.get(finding.where.file, len(order)), finding.where.line or 0
 
     found = dict.fromkeys(each for report in reports for each in report.findings)
-    return Report(
+    return LintReport(
         findings=tuple(sorted(found, key=place)),
         passed_over=tuple(each for report in reports for each in report.passed_over),
         files=sum(each.files for each in reports),

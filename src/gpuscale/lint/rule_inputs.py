@@ -5,9 +5,21 @@ from dataclasses import dataclass
 
 from gpuscale.core.documents import Document, Path, dotted
 from gpuscale.core.errors import ConfigError
+from gpuscale.core.findings import Check
 from gpuscale.core.spelling import closest
-from gpuscale.lint.findings import CHECKS, Finding, Place
-from gpuscale.lint.problems import place_of, refused, sentence
+from gpuscale.lint.findings import LintFinding, Place
+from gpuscale.lint.problems import (
+    CUSTOM_RESOURCE,
+    EMPTY_GROUP,
+    NO_QUERY,
+    NOT_READ,
+    QUERY_NOT_PROMQL,
+    REFUSED_RULES,
+    SECOND_LABEL,
+    place_of,
+    refused,
+    sentence,
+)
 from gpuscale.sources.preset import preset_config
 from gpuscale.sources.resources import KUBERNETES, ResourceType, UnknownResourceError
 from gpuscale.sources.rules import AdapterConfig, Rule, load_rules
@@ -48,7 +60,7 @@ class RuleReading:
 
     rules: tuple[PlacedRule, ...] = ()
     external_rules: tuple[PlacedRule, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LintFinding, ...] = ()
     is_refused: bool = False
     """Whether the file can't be used, so that there are no rules."""
 
@@ -72,7 +84,7 @@ def read_rules(document: Document, text: str) -> RuleReading:
         config = load_rules(text, document.source, KUBERNETES.extended(*unknown.values()))
     except ConfigError as error:
         who = "prometheus-adapter would refuse the whole file"
-        told = (refused("refused-rules", problem, who) for problem in error.problems)
+        told = (refused(REFUSED_RULES, problem, who) for problem in error.problems)
         return RuleReading(findings=tuple(told), is_refused=True)
     custom = (_custom_resource(document, path, type_) for path, type_ in unknown.items())
     paths = _RulePaths(document)
@@ -124,13 +136,11 @@ def _is_known(name: str, group: str) -> bool:
     return True
 
 
-def _custom_resource(document: Document, path: Path, type_: ResourceType) -> Finding:
-    return Finding(
-        CHECKS["custom-resource"],
+def _custom_resource(document: Document, path: Path, type_: ResourceType) -> LintFinding:
+    return CUSTOM_RESOURCE.found(
         Place(document.source, document.line(path), dotted(path)),
         f"Kubernetes has no resource {type_.name} of its own: the cluster has to have it.",
         "prometheus-adapter does not start with a resource that it can't find.",
-        "See that its CustomResourceDefinition is installed first.",
     )
 
 
@@ -175,24 +185,21 @@ def _at(data: object, path: Path) -> object:
     return data
 
 
-def _warnings(config: AdapterConfig, document: Document) -> Iterator[Finding]:
+def _warnings(config: AdapterConfig, document: Document) -> Iterator[LintFinding]:
     """Return what reading the rules warned of; one check each, told by the field it is about."""
     given = {dotted(path) for path in document.lines}
     for problem in config.warnings:
-        check, fix = _check_of_warning(problem.field or "", given)
         found = f"found {problem.found}; " if problem.found else ""
         what = sentence(f"{found}{problem.expected}")
-        yield Finding(CHECKS[check], place_of(problem), what, "", problem.fix or fix)
+        check = _check_of_warning(problem.field or "", given)
+        yield check.found(place_of(problem), what, "", problem.fix or None)
 
 
-def _check_of_warning(field: str, given: set[str]) -> tuple[str, str]:
+def _check_of_warning(field: str, given: set[str]) -> Check:
     if field.endswith(".name.as"):
-        return "empty-group", "Put the number of the group into braces."
+        return EMPTY_GROUP
     if ".overrides." in field:
-        return "second-label", "Leave one of the labels out, or write a rule for each."
-    if field.endswith(".metricsQuery") and field in given:
-        return "query-not-promql", "Correct the query, or the template around it."
+        return SECOND_LABEL
     if field.endswith(".metricsQuery"):
-        fix = "Write one, such as avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)."
-        return "no-query", fix
-    return "not-read", "Leave it out, if nothing else reads the file."
+        return QUERY_NOT_PROMQL if field in given else NO_QUERY
+    return NOT_READ

@@ -8,8 +8,8 @@ pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage).
 from typing import NamedTuple
 
 from gpuscale.core.errors import NotFoundError
-from gpuscale.doctor.api_checks import HPA_ACCOUNT
 from gpuscale.doctor.autoscalers import controller_may_read, metric_attributes
+from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT
 from gpuscale.hpa.conditions import SCALING_ACTIVE
 from gpuscale.hpa.observed import metric_label
 from gpuscale.hpa.queries import is_namespace, metric_path

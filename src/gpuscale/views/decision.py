@@ -7,8 +7,8 @@ from gpuscale.hpa.answers import current_milli, deciding_event
 from gpuscale.hpa.comparison import Difference, differences
 from gpuscale.hpa.conditions import could_decide
 from gpuscale.hpa.documents import DecisionRequest
-from gpuscale.hpa.findings import Finding, findings
 from gpuscale.hpa.names import metric_text
+from gpuscale.hpa.notes import DecisionNote, decision_notes
 from gpuscale.hpa.observed import metric_label
 from gpuscale.hpa.reported import ReportedStatus
 from gpuscale.hpa.types import Condition, Decision, MetricStatus
@@ -36,7 +36,7 @@ def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[Lin
         yield Line("")
         yield from _table([_HEADINGS, *(_row(request.hpa, m) for m in decision.metrics)])
     yield from _section("Why", _explanation(request, decision))
-    yield from _section("What shaped it", _finding_texts(findings(request, decision)))
+    yield from _section("What shaped it", _note_texts(decision_notes(request, decision)))
     yield from _section("Conditions", _aligned(map(_condition_row, decision.conditions)))
     event = deciding_event(decision)
     if event is not None:
@@ -103,10 +103,10 @@ def _explanation(request: DecisionRequest, decision: Decision) -> Iterator[str]:
         yield shortened
 
 
-def _finding_texts(found: Iterable[Finding]) -> Iterator[str]:
-    for finding in found:
-        yield f"{finding.rule}: {finding.effect}"
-        yield f"  -> {finding.remedy}"
+def _note_texts(notes: Iterable[DecisionNote]) -> Iterator[str]:
+    for note in notes:
+        yield f"{note.rule}: {note.effect}"
+        yield f"  -> {note.remedy}"
 
 
 def _status_texts(status: ReportedStatus, found: Sequence[Difference]) -> Iterator[str]:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuscale.core.documents import Document
+from gpuscale.doctor.checks import CHECKS
 from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.findings import CHECKS, HOPS, LINT
-from gpuscale.doctor.report import document, text_lines
+from gpuscale.doctor.judges import HOPS, LINT
 from gpuscale.doctor.snapshot import (
     AgentLook,
     HpaLook,
@@ -23,6 +23,8 @@ from gpuscale.doctor.snapshot import (
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.metricsapi.certificates import make_ca
 from gpuscale.objects.manifests import read_manifest
+from gpuscale.views.findings import chain_document as document
+from gpuscale.views.findings import chain_lines as text_lines
 
 NOW_MS = 1_790_000_000_000
 GPU = "nvidia.com/gpu"

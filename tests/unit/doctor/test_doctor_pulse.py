@@ -6,9 +6,9 @@ import pytest
 
 from gpuscale.core.documents import Document
 from gpuscale.core.errors import UsageError
-from gpuscale.doctor.pulse import HOPS, Hop, HopTime, LoadCount, Observer, Pulse, Sight, Stage
-from gpuscale.doctor.pulse_report import fix_for, pulse_document, pulse_lines
-from gpuscale.doctor.pulse_watch import busy_percents, choose
+from gpuscale.doctor.pulse.hops import HOPS, Hop, HopTime, LoadCount, Observer, Pulse, Sight, Stage
+from gpuscale.doctor.pulse.report import fix_for, pulse_document, pulse_lines
+from gpuscale.doctor.pulse.watch import busy_percents, choose
 from gpuscale.doctor.snapshot import AgentLook, HpaLook, Snapshot
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.objects.manifests import read_manifest

@@ -46,7 +46,7 @@ def report_of(text):
 
 
 def places(report):
-    return [(f.check.id, f.place.file, f.place.line, f.place.field) for f in report.findings]
+    return [(f.check.id, f.where.file, f.where.line, f.where.field) for f in report.findings]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.lint.findings import CHECKS, Severity
+from gpuscale.core.findings import Severity
+from gpuscale.lint.checks import CHECKS
 from gpuscale.lint.lint import lint
-from gpuscale.lint.report import document, text_lines
 from gpuscale.sources.preset import preset_text
+from gpuscale.views.findings import lint_document as document
+from gpuscale.views.findings import lint_lines as text_lines
 
 NAMED = """\
 - seriesQuery: DCGM_FI_DEV_GPU_UTIL{}
@@ -770,7 +772,7 @@ def test_rules_inside_a_config_map_are_read_with_their_lines():
     )
     (finding,) = linted({"map.yaml": text}).findings
     # Five lines of the ConfigMap, `rules:`, and the fourth line of the rule.
-    assert (finding.check.id, finding.place.line) == ("sum-of-percentages", 10)
+    assert (finding.check.id, finding.where.line) == ("sum-of-percentages", 10)
 
 
 def test_the_items_of_a_list_are_read():
@@ -778,8 +780,8 @@ def test_the_items_of_a_list_are_read():
     item = "".join(f"  {line}\n" for line in one.splitlines())
     text = "apiVersion: v1\nkind: List\nitems:\n- " + item[2:]
     (finding,) = linted({"list.yaml": text, "rules.yaml": NAMED}).findings
-    assert (finding.check.id, finding.place.line) == ("ignored-target-type", 11)
-    assert finding.place.field == "spec.metrics[0].pods.target.type"
+    assert (finding.check.id, finding.where.line) == ("ignored-target-type", 11)
+    assert finding.where.field == "spec.metrics[0].pods.target.type"
 
 
 def test_metrics_in_the_annotation_of_v1_are_read():
@@ -796,8 +798,8 @@ spec:
   maxReplicas: 10
 """
     (finding,) = linted({"hpa.yaml": text, "rules.yaml": NAMED}).findings
-    assert (finding.check.id, finding.place.line) == ("unknown-metric", 6)
-    assert finding.place.field == "metadata.annotations.autoscaling.alpha.kubernetes.io/metrics"
+    assert (finding.check.id, finding.where.line) == ("unknown-metric", 6)
+    assert finding.where.field == "metadata.annotations.autoscaling.alpha.kubernetes.io/metrics"
 
 
 def test_what_nothing_is_known_of_passes_by_and_is_named():

@@ -40,7 +40,7 @@ from gpuscale.objects.pods import PodPhase
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DecisionNote:
     """A rule that shaped a decision."""
 
     rule: str
@@ -50,7 +50,7 @@ class Finding:
     """What to change, or how to find out more."""
 
 
-def findings(request: DecisionRequest, decision: Decision) -> tuple[Finding, ...]:
+def decision_notes(request: DecisionRequest, decision: Decision) -> tuple[DecisionNote, ...]:
     """Return the rules that shaped a decision, in the order in which they are applied."""
     if not decision.metrics:
         return (_without_metrics(request, decision),)
@@ -69,7 +69,7 @@ def findings(request: DecisionRequest, decision: Decision) -> tuple[Finding, ...
 # Decided without a look at metrics
 
 
-def _without_metrics(request: DecisionRequest, decision: Decision) -> Finding:
+def _without_metrics(request: DecisionRequest, decision: Decision) -> DecisionNote:
     if request.scale_error:
         return _no_scale(request)
     if decision.rescale:
@@ -78,7 +78,7 @@ def _without_metrics(request: DecisionRequest, decision: Decision) -> Finding:
         return _pause(request)
     if len(request.selecting_hpas) > 1:
         return _ambiguous(request)
-    return Finding(
+    return DecisionNote(
         "selector",
         "The HPA does not know which pods are its target's.",
         "Correct the selector in the status of the target's scale; "
@@ -86,9 +86,9 @@ def _without_metrics(request: DecisionRequest, decision: Decision) -> Finding:
     )
 
 
-def _no_scale(request: DecisionRequest) -> Finding:
+def _no_scale(request: DecisionRequest) -> DecisionNote:
     target = request.hpa.target
-    return Finding(
+    return DecisionNote(
         "scale",
         "Without its target's scale the HPA looks at nothing else.",
         f"See that spec.scaleTargetRef names a {target.kind} that is there, with its apiVersion, and "
@@ -96,27 +96,27 @@ def _no_scale(request: DecisionRequest) -> Finding:
     )
 
 
-def _ambiguous(request: DecisionRequest) -> Finding:
+def _ambiguous(request: DecisionRequest) -> DecisionNote:
     own = request.hpa.metadata.key
     others = ", ".join(key for key in request.selecting_hpas if key != own)
-    return Finding(
+    return DecisionNote(
         "ambiguous selector",
         f"Pods of this HPA's target are also pods of the target of {others}; that stops each of the HPAs.",
         "Keep one HPA for each target, and give targets selectors that find no pod of another.",
     )
 
 
-def _repair(request: DecisionRequest) -> Finding:
+def _repair(request: DecisionRequest) -> DecisionNote:
     above = request.scale.spec_replicas > request.hpa.max_replicas
     bound = "spec.maxReplicas" if above else "spec.minReplicas"
-    return Finding(
+    return DecisionNote(
         bound.removeprefix("spec."),
         "A count outside the bounds is set to the bound before anything else is looked at.",
         f"{'Raise' if above else 'Lower'} {bound} of the HPA if the count was meant.",
     )
 
 
-def _pause(request: DecisionRequest) -> Finding:
+def _pause(request: DecisionRequest) -> DecisionNote:
     command = scale_command(request.hpa.target, request.hpa.metadata.namespace, 1)
     if request.hpa.min_replicas == 0:
         effect = (
@@ -124,20 +124,20 @@ def _pause(request: DecisionRequest) -> Finding:
         )
     else:
         effect = "An HPA leaves a target with 0 replicas alone."
-    return Finding("pause", effect, f"Start it by hand: {command}")
+    return DecisionNote("pause", effect, f"Start it by hand: {command}")
 
 
 # Metrics that failed
 
 
-def _failed_metrics(request: DecisionRequest, decision: Decision) -> Iterator[Finding]:
+def _failed_metrics(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     effect = _failure_effect(decision)
     for status in decision.metrics:
         if status.error is None:
             continue
         spec = request.hpa.metrics[status.index]
         observation = request.observations[status.index]
-        yield Finding(
+        yield DecisionNote(
             f"failed metric {metric_label(spec)}",
             effect,
             _failure_remedy(request, spec, observation, status.error),
@@ -182,7 +182,7 @@ def _is_empty(observation: Observation) -> bool:
 # Pods that are not counted
 
 
-def _uncounted_pods(request: DecisionRequest, decision: Decision) -> Iterator[Finding]:
+def _uncounted_pods(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     for index, spec in enumerate(request.hpa.metrics):
         if isinstance(spec, ObjectMetric | ExternalMetric):
             yield from _pods_that_are_not_ready(request, decision, index)
@@ -192,12 +192,12 @@ def _uncounted_pods(request: DecisionRequest, decision: Decision) -> Iterator[Fi
 
 def _pods_without_a_sample(
     request: DecisionRequest, decision: Decision, index: int
-) -> Iterator[Finding]:
+) -> Iterator[DecisionNote]:
     measured = _measured_pods(request.pods, request.observations[index])
     asked = _asked_if(decision, index, replace(request, pods=measured))
     if asked is not None:
         command = pods_command(request.hpa.metadata.namespace, request.scale.selector)
-        yield Finding(
+        yield DecisionNote(
             "pods without a sample",
             "Pods that are not ready or have no sample damp the change; "
             f"without them the metrics would ask for {asked}.",
@@ -227,13 +227,13 @@ def _sampled(observation: Observation) -> set[str]:
 
 def _pods_that_are_not_ready(
     request: DecisionRequest, decision: Decision, index: int
-) -> Iterator[Finding]:
+) -> Iterator[DecisionNote]:
     ready = tuple(
         replace(pod, phase=PodPhase.RUNNING, ready=ReadyCondition.TRUE) for pod in request.pods
     )
     asked = _asked_if(decision, index, replace(request, pods=ready))
     if asked is not None:
-        yield Finding(
+        yield DecisionNote(
             "ready pods",
             "A Value target multiplies only the pods that run and are ready; "
             f"with all of them ready the metrics would ask for {asked}.",
@@ -264,7 +264,7 @@ def _highest(statuses: Sequence[MetricStatus]) -> int:
 # The dead band
 
 
-def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[Finding]:
+def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     exact = _without_tolerance(request.hpa)
     settings = replace(request.settings, tolerance=0.0)
     asked = _asked(decide_request(replace(request, hpa=exact, settings=settings)))
@@ -274,7 +274,7 @@ def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[Finding
     is_up = asked > _asked(decision)
     direction = "scaleUp" if is_up else "scaleDown"
     ratio = tolerances.scale_up if is_up else tolerances.scale_down
-    yield Finding(
+    yield DecisionNote(
         "tolerance",
         f"A ratio from {tolerances} counts as on target; without that the metrics would ask "
         f"for {asked}.",
@@ -298,7 +298,7 @@ def _without_tolerance(hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
 # Stabilization
 
 
-def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Finding]:
+def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     reason = _reason(decision, ABLE_TO_SCALE)
     if reason not in {"ScaleUpStabilized", "ScaleDownStabilized"}:
         return
@@ -313,7 +313,7 @@ def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Fin
         else ""
     )
     most = "at most " if request.unknown else ""  # what the memory really holds may be older
-    yield Finding(
+    yield DecisionNote(
         "stabilization",
         f"The metrics ask for {asked}; the {kept} count of the last {window} holds.{first}",
         f"Wait: if they go on asking for {asked}, it holds for {most}another {wait}. A shorter "
@@ -343,17 +343,17 @@ def _wait_ms(request: DecisionRequest, asked: int, window_s: int, *, is_up: bool
 # Rates and bounds
 
 
-def _limits(request: DecisionRequest, decision: Decision) -> Iterator[Finding]:
+def _limits(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     hpa = request.hpa
     match _reason(decision, SCALING_LIMITED):
         case "TooManyReplicas":
-            yield Finding(
+            yield DecisionNote(
                 "maxReplicas",
                 f"The count is cut to spec.maxReplicas, {hpa.max_replicas}.",
                 "Raise spec.maxReplicas, and see that the nodes have room for more pods.",
             )
         case "TooFewReplicas":
-            yield Finding(
+            yield DecisionNote(
                 "minReplicas",
                 f"The count is raised to spec.minReplicas, {hpa.min_replicas}.",
                 _lower_min(hpa),
@@ -373,23 +373,23 @@ def _lower_min(hpa: HorizontalPodAutoscaler) -> str:
     return "Lower spec.minReplicas."
 
 
-def _up_limit(hpa: HorizontalPodAutoscaler, decision: Decision) -> Finding:
+def _up_limit(hpa: HorizontalPodAutoscaler, decision: Decision) -> DecisionNote:
     if hpa.behavior is not None:
         return _policy_limit("scaleUp", hpa.behavior.scale_up, decision)
-    return Finding(
+    return DecisionNote(
         "scale-up limit",
         "In one sync an HPA without spec.behavior at most doubles the count, or goes to 4.",
         "Wait: the next sync goes on from there. spec.behavior.scaleUp.policies sets another rate.",
     )
 
 
-def _policy_limit(direction: str, rules: ScalingRules, decision: Decision) -> Finding:
+def _policy_limit(direction: str, rules: ScalingRules, decision: Decision) -> DecisionNote:
     field = f"spec.behavior.{direction}"
     if rules.select_policy is SelectPolicy.DISABLED:
-        return Finding(
+        return DecisionNote(
             "selectPolicy", f"{field}.selectPolicy is Disabled.", "Set it to Max or Min."
         )
-    return Finding(
+    return DecisionNote(
         "policies",
         f"{field}.policies let the count go no further than {decision.desired_replicas} now.",
         "Wait until earlier changes are older than the policies' periods, or let them allow more.",

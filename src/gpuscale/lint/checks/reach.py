@@ -4,7 +4,22 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.core.findings import Checks, Severity
+from gpuscale.lint.findings import LintFinding, Place
+
+REACH_CHECKS = Checks()
+UNREACHABLE_TARGET = REACH_CHECKS.add(
+    "unreachable-target",
+    Severity.ERROR,
+    "A target that the metric can't get far enough above.",
+    "Choose a target below what the metric can be.",
+)
+CAPPED_REPLICAS = REACH_CHECKS.add(
+    "capped-replicas",
+    Severity.WARNING,
+    "A target with which the metric can't ask for `maxReplicas`.",
+    "Use type: Value, which multiplies the count, or a Pods metric.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +47,7 @@ class Aim:
     """What to do where value / target can't get to the highest count."""
 
 
-def reach_findings(aim: Aim) -> Iterator[Finding]:
+def reach_findings(aim: Aim) -> Iterator[LintFinding]:
     """Return what is wrong with a target that its metric can't get far enough above."""
     if not math.isfinite(aim.target) or not math.isfinite(aim.high / aim.target):
         return
@@ -40,8 +55,7 @@ def reach_findings(aim: Aim) -> Iterator[Finding]:
     if aim.high / (aim.target * start) <= 1 + aim.tolerance:
         yield _unreachable(aim, start)
     elif aim.is_divided and (most := math.ceil(aim.high / aim.target)) < aim.most:
-        yield Finding(
-            CHECKS["capped-replicas"],
+        yield CAPPED_REPLICAS.found(
             aim.place,
             f"The metric never asks for more than {most} replicas: it is at most {aim.high:g}, and an "
             f"averageValue target asks for value / {aim.target:g}, whatever the count is now.",
@@ -50,7 +64,7 @@ def reach_findings(aim: Aim) -> Iterator[Finding]:
         )
 
 
-def _unreachable(aim: Aim, start: int) -> Finding:
+def _unreachable(aim: Aim, start: int) -> LintFinding:
     high, target = aim.high, aim.target
     each = f" over {start} replicas" if start > 1 else ""
     if target * start > high:
@@ -67,4 +81,4 @@ def _unreachable(aim: Aim, start: int) -> Finding:
             f"The metric is a ratio: write {aim.as_ratio} for {target:g} %, or multiply the query by "
             "100."
         )
-    return Finding(CHECKS["unreachable-target"], aim.place, what, aim.evidence, fix)
+    return UNREACHABLE_TARGET.found(aim.place, what, aim.evidence, fix)

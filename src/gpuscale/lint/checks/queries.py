@@ -3,10 +3,31 @@
 from collections.abc import Iterator
 
 from gpuscale.core.durations import format_duration
-from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.core.findings import Checks, Severity
+from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.promql_facts import Read, divides_vectors, reads
 from gpuscale.lint.series_facts import facts_of
 from gpuscale.series.tree import Node
+
+QUERY_CHECKS = Checks()
+RATE_OF_GAUGE = QUERY_CHECKS.add(
+    "rate-of-gauge",
+    Severity.WARNING,
+    "`rate` of a series that goes up and down by itself.",
+    "Leave rate() out; for a mean over time use avg_over_time(), for a change delta().",
+)
+COUNTER_WITHOUT_RATE = QUERY_CHECKS.add(
+    "counter-without-rate",
+    Severity.WARNING,
+    "A counter as it is, which only ever grows.",
+    "Put it into rate(...[5m]).",
+)
+SHORT_RATE_WINDOW = QUERY_CHECKS.add(
+    "short-rate-window",
+    Severity.NOTE,
+    "A range that may hold fewer than two samples.",
+    "Take four scrape intervals, such as [2m] at 30 s.",
+)
 
 SHORTEST_WINDOW_MS = 60_000
 """Two scrapes at the 30 s that many exporters are scraped at; Prometheus' own default needs 2 min."""
@@ -16,7 +37,7 @@ _ANY_COUNTER_GOES = frozenset(
 )
 
 
-def query_findings(node: Node, place: Place, query: str) -> Iterator[Finding]:
+def query_findings(node: Node, place: Place, query: str) -> Iterator[LintFinding]:
     """Return what is wrong with a query by the kinds of its series, each series once.
 
     Args:
@@ -31,13 +52,12 @@ def query_findings(node: Node, place: Place, query: str) -> Iterator[Finding]:
             yield _short(read, place)
 
 
-def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iterator[Finding]:
+def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iterator[LintFinding]:
     known = facts_of(read.series) if read.series is not None else None
     if known is None:
         return
     if known.kind == "gauge" and read.function in _OF_COUNTERS:
-        yield Finding(
-            CHECKS["rate-of-gauge"],
+        yield RATE_OF_GAUGE.found(
             place,
             f"{read.function}() of {read.series}, which is a gauge: "
             "each fall of the value counts as a restart.",
@@ -46,22 +66,18 @@ def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iter
             "for a change delta().",
         )
     elif known.kind == "counter" and grows and read.function not in _ANY_COUNTER_GOES:
-        yield Finding(
-            CHECKS["counter-without-rate"],
+        yield COUNTER_WITHOUT_RATE.found(
             place,
             f"{read.series} is a counter and is read as it is: it only grows, "
             "so that an HPA ends at maxReplicas and stays there.",
             query,
-            "Put it into rate(...[5m]).",
         )
 
 
-def _short(read: Read, place: Place) -> Finding:
+def _short(read: Read, place: Place) -> LintFinding:
     window = format_duration(read.range_ms or 0)
-    return Finding(
-        CHECKS["short-rate-window"],
+    return SHORT_RATE_WINDOW.found(
         place,
         f"{read.function}() over {window} needs two samples in {window}.",
         "Prometheus scrapes every minute by default, with kube-prometheus-stack every 30 s.",
-        "Take four scrape intervals, such as [2m] at 30 s.",
     )

@@ -14,11 +14,11 @@ from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.doctor import facts
 from gpuscale.doctor.agents import AgentReader
-from gpuscale.doctor.api_checks import group_of
 from gpuscale.doctor.autoscalers import custom_path
-from gpuscale.doctor.pulse import Hop, Observer, Pulse, Sight, Stage, stuck_hop
-from gpuscale.doctor.pulse_load import Load
-from gpuscale.doctor.pulse_report import fix_for
+from gpuscale.doctor.checks.metrics_api import group_of
+from gpuscale.doctor.pulse.hops import Hop, Observer, Pulse, Sight, Stage, stuck_hop
+from gpuscale.doctor.pulse.load import Load
+from gpuscale.doctor.pulse.report import fix_for
 from gpuscale.doctor.snapshot import AgentLook, HpaLook, Look, Snapshot
 from gpuscale.hpa.queries import metric_path, scale_path
 from gpuscale.kube.connection import KubeConnection

@@ -4,7 +4,7 @@ import pytest
 
 from gpuscale.core.documents import load_documents
 from gpuscale.hpa.documents import decide_request, read_decision
-from gpuscale.hpa.findings import findings
+from gpuscale.hpa.notes import decision_notes
 from gpuscale.hpa.observed import metric_label
 from gpuscale.hpa.queries import metric_command, scale_command
 
@@ -57,7 +57,7 @@ def text_of(
 def found(text):
     (document,) = load_documents(text, "why.yaml")
     request = read_decision(document)
-    return [(f.rule, f.effect, f.remedy) for f in findings(request, decide_request(request))]
+    return [(f.rule, f.effect, f.remedy) for f in decision_notes(request, decide_request(request))]
 
 
 def queue(number):

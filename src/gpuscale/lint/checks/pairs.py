@@ -2,19 +2,43 @@
 
 from collections.abc import Iterator
 
-from gpuscale.lint.answer_checks import answer_findings
-from gpuscale.lint.answering import AskedMetric, answer_of
-from gpuscale.lint.findings import CHECKS, Finding
+from gpuscale.core.findings import Checks, Severity
+from gpuscale.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
+from gpuscale.lint.checks.answers import ANSWER_CHECKS, answer_findings
+from gpuscale.lint.checks.reach import REACH_CHECKS
+from gpuscale.lint.checks.rules import unused_sum_findings
+from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import Inputs, PlacedHpa
+from gpuscale.lint.judges import FileJudge
 from gpuscale.lint.series_facts import is_of_gpu
 from gpuscale.lint.serving import servings
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric
 
+_CHECKS = Checks(
+    including=(
+        ANSWERING_CHECKS,
+        ANSWER_CHECKS,
+        REACH_CHECKS,
+    )
+)
+NO_RULES = _CHECKS.add(
+    "no-rules",
+    Severity.NOTE,
+    "Autoscalers without a rule file to hold them against.",
+    "Name the rule file too, where there is one.",
+)
+CANNOT_WAKE = _CHECKS.add(
+    "cannot-wake",
+    Severity.WARNING,
+    "Scaling from zero on what only running pods can show.",
+    "Add a metric of the load itself, such as the length of a queue.",
+)
 
-def pair_findings(inputs: Inputs) -> tuple[list[Finding], set[str]]:
-    """Return what is wrong, and the origins of the rules that an autoscaler asks for."""
-    found: list[Finding] = []
+
+def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
+    """Return what is wrong, and sums of percentages in rules that no autoscaler asks for."""
+    found: list[LintFinding] = []
     used: set[str] = set()
     asked = [metric for placed in inputs.hpas for metric in placed_metrics(placed)]
     for metric in asked:
@@ -25,23 +49,21 @@ def pair_findings(inputs: Inputs) -> tuple[list[Finding], set[str]]:
             if answered is not None:
                 used.add(answered.serving.rule.origin)
                 found.extend(answer_findings(inputs, answered))
+    yield from unused_sum_findings(inputs, used)
+    yield from found
     for placed in inputs.hpas:
-        found.extend(_waking(inputs, placed))
-    return found, used
+        yield from _waking(inputs, placed)
 
 
-def _no_rules(metric: PlacedMetric) -> Finding:
-    return Finding(
-        CHECKS["no-rules"],
+def _no_rules(metric: PlacedMetric) -> LintFinding:
+    return NO_RULES.found(
         metric.name,
         "There is no rule file among the files: metrics are held against gpuscale's preset, and one "
         "that it does not know may be there all the same.",
-        "",
-        "Name the rule file too, where there is one.",
     )
 
 
-def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[Finding]:
+def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
     if placed.hpa.min_replicas != 0:
         return
     wakers = [
@@ -51,12 +73,10 @@ def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[Finding]:
     ]
     behind = [_series_behind(inputs, each) for each in wakers]
     if wakers and all(series is not None and is_of_gpu(series) for series in behind):
-        yield Finding(
-            CHECKS["cannot-wake"],
+        yield CANNOT_WAKE.found(
             placed.place("spec", "minReplicas"),
             "From 0 replicas nothing wakes the target: without a pod no GPU is at work.",
             f"The metrics come from {', '.join(series or '' for series in behind)}.",
-            "Add a metric of the load itself, such as the length of a queue.",
         )
 
 
@@ -66,3 +86,6 @@ def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
         return None
     rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
     return next((each.series for each in servings(rules, spec.name)), None)
+
+
+JUDGE = FileJudge(_CHECKS, pair_findings)

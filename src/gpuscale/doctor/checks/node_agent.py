@@ -3,14 +3,91 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from gpuscale.core.counts import counted
+from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts
-from gpuscale.doctor.facts import UTILIZATION, found
-from gpuscale.doctor.findings import Finding, Fix
-from gpuscale.doctor.node_checks import tolerate
+from gpuscale.doctor.checks.nodes import tolerate
+from gpuscale.doctor.facts import UTILIZATION
+from gpuscale.doctor.judges import AGENT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.families import Family
 from gpuscale.objects.fields import Fields
 from gpuscale.scheduling.taints import untolerated
+
+_CHECKS = Checks(AGENT)
+NO_NODE_AGENT = _CHECKS.add(
+    "no-node-agent",
+    Severity.ERROR,
+    "Neither a node agent nor dcgm-exporter.",
+    "Install the node agent; gpuscale init writes the values file.",
+)
+NODE_WITHOUT_AGENT = _CHECKS.add(
+    "node-without-agent",
+    Severity.ERROR,
+    "A GPU node whose GPUs nobody measures.",
+    "Give the node a label that the DaemonSet's affinity asks for.",
+)
+AGENT_NOT_READY = _CHECKS.add(
+    "agent-not-ready",
+    Severity.ERROR,
+    "An agent that is not ready.",
+    "See what it says.",
+)
+PROBE_TOO_EARLY = _CHECKS.add(
+    "probe-too-early",
+    Severity.WARNING,
+    "An agent that its liveness probe kills while it starts.",
+    "Give it a startupProbe, which waits for as long as starting takes.",
+)
+AGENT_UNREACHABLE = _CHECKS.add(
+    "agent-unreachable",
+    Severity.WARNING,
+    "An agent whose metrics can't be read from here.",
+    "Allow the request, or forward its port and name it with --agent.",
+)
+DRIVER_UNREADABLE = _CHECKS.add(
+    "driver-unreadable",
+    Severity.ERROR,
+    "An agent that can read no GPU: no driver, or no access.",
+    "Its /readyz says why: no driver, or no access to it (agent.deviceAccess, agent.runtimeClass).",
+)
+GPU_UNREADABLE = _CHECKS.add(
+    "gpu-unreadable",
+    Severity.ERROR,
+    "One GPU that can't be read.",
+    "Look for XID errors; a lost GPU takes a reboot.",
+)
+FEWER_GPUS_READ = _CHECKS.add(
+    "fewer-gpus-read",
+    Severity.WARNING,
+    "An agent that sees fewer GPUs than its node gives.",
+    "Give it all GPUs: NVIDIA_VISIBLE_DEVICES=all.",
+)
+OLD_READING = _CHECKS.add(
+    "old-reading",
+    Severity.WARNING,
+    "Readings that are older than a minute.",
+    "Lower its --collect-interval, or see why collecting hangs.",
+)
+NO_GPU_UTIL = _CHECKS.add(
+    "no-gpu-util",
+    Severity.ERROR,
+    "GPUs without DCGM_FI_DEV_GPU_UTIL, which is off or is MIG's lack.",
+    "Add its row to the counters file; a MIG instance has none: scale on DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
+)
+ATTRIBUTION_LOST = _CHECKS.add(
+    "attribution-lost",
+    Severity.ERROR,
+    "An agent that can't tell which pods have its GPUs.",
+    "Mount the kubelet's folder pod-resources (agent.podResourcesPath), as root.",
+)
+NO_POD_LABELS = _CHECKS.add(
+    "no-pod-labels",
+    Severity.ERROR,
+    "GPUs are in use, and their series name no pod.",
+    "Run the agent with --kubernetes (agent.attribution: allocations); "
+    "dcgm-exporter with DCGM_EXPORTER_KUBERNETES=true.",
+)
 
 MAX_READING_AGE_S = 60
 """dcgm-exporter reads every 30 s by default."""
@@ -21,18 +98,17 @@ _KILLED = (137, 143)
 """Exit codes of a process that got SIGKILL or SIGTERM."""
 
 
-def agent_findings(snapshot: Snapshot) -> Iterator[Finding]:
+def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong with the agents and their readings."""
     nodes = facts.gpu_nodes(snapshot)
     pods = facts.agent_pods(snapshot)
     if nodes and not pods and not facts.agent_sets(snapshot) and not snapshot.hides("pods"):
-        yield found(
-            "no-node-agent",
+        yield NO_NODE_AGENT.found(
             "daemonsets",
             "Nobody measures the GPUs.",
-            f"{facts.counted(nodes, 'GPU node')}; neither gpuscale's node agent nor dcgm-exporter",
+            f"{counted(len(nodes), 'GPU node')}; neither gpuscale's node agent nor dcgm-exporter",
             Fix(
-                "Install the node agent; gpuscale init writes the values file.",
+                NO_NODE_AGENT.fix,
                 f"gpuscale init && {_INSTALL}",
             ),
         )
@@ -46,42 +122,42 @@ def agent_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _answers(snapshot, look, users.get(look.node, []))
 
 
-def _on_node(snapshot: Snapshot, node: Fields, pods: tuple[Fields, ...]) -> Iterator[Finding]:
+def _on_node(
+    snapshot: Snapshot, node: Fields, pods: tuple[Fields, ...]
+) -> Iterator[ClusterFinding]:
     name = facts.name(node)
     here = [pod for pod in pods if facts.spec_of(pod).node_name == name]
     if not here:
         yield _missing(snapshot, node)
     for pod in here:
         if not facts.is_ready(pod):
-            yield found(
-                "agent-not-ready",
+            yield AGENT_NOT_READY.found(
                 f"pod/{facts.full_name(pod)}",
                 f"The agent on node {name} is not ready.",
                 f"{pod.child('status').text('phase')}; {_state(pod)}",
                 Fix(
-                    "See what it says.",
+                    AGENT_NOT_READY.fix,
                     f"kubectl logs -n {facts.namespace(pod)} {facts.name(pod)}",
                 ),
             )
 
 
-def _missing(snapshot: Snapshot, node: Fields) -> Finding:
+def _missing(snapshot: Snapshot, node: Fields) -> ClusterFinding:
     about, what = f"node/{facts.name(node)}", "No agent measures the node's GPUs."
     for body in facts.agent_sets(snapshot):
         taint = untolerated(facts.taints(node), facts.template_of(body).tolerations)
         if taint is not None:
             evidence = f"DaemonSet {facts.full_name(body)} does not tolerate its taint {taint}"
-            return found(
-                "node-without-agent", about, what, evidence, tolerate("daemonset", body, taint)
+            return NODE_WITHOUT_AGENT.found(
+                about, what, evidence, tolerate("daemonset", body, taint)
             )
     sets = ", ".join(facts.full_name(body) for body in facts.agent_sets(snapshot))
-    return found(
-        "node-without-agent",
+    return NODE_WITHOUT_AGENT.found(
         about,
         what,
         f"no pod of DaemonSet {sets} is on it; labels: {', '.join(sorted(facts.labels(node)))}",
         Fix(
-            "Give the node a label that the DaemonSet's affinity asks for.",
+            NODE_WITHOUT_AGENT.fix,
             f"kubectl get daemonset -A -o yaml; kubectl label node {facts.name(node)} KEY=VALUE",
         ),
     )
@@ -100,7 +176,7 @@ def _restarts(pod: Fields) -> int:
     return sum(each.integer("restartCount") or 0 for each in statuses)
 
 
-def _probe(pod: Fields) -> Iterator[Finding]:
+def _probe(pod: Fields) -> Iterator[ClusterFinding]:
     containers = {each.text("name"): each for each in pod.child("spec").items("containers")}
     for status in pod.child("status").items("containerStatuses"):
         name = status.text("name")
@@ -117,15 +193,14 @@ def _probe(pod: Fields) -> Iterator[Finding]:
         kind, owner = facts.owner_kind(pod)
         containers_patch = [{"name": name, "startupProbe": startup}]
         patch = {"spec": {"template": {"spec": {"containers": containers_patch}}}}
-        yield found(
-            "probe-too-early",
+        yield PROBE_TOO_EARLY.found(
             f"pod/{facts.full_name(pod)}",
             f"Its liveness probe kills container {name} before it has started.",
             f"{status.integer('restartCount')} restarts, last exit code "
             f"{ended.integer('exitCode')}; first probe after "
             f"{probe.integer('initialDelaySeconds', 0)} s, and no startupProbe",
             Fix(
-                "Give it a startupProbe, which waits for as long as starting takes.",
+                PROBE_TOO_EARLY.fix,
                 facts.quoted(
                     *("kubectl", "patch", kind.lower(), owner, "-n", facts.namespace(pod)),
                     *("-p", json.dumps(patch)),
@@ -147,11 +222,10 @@ def _gpu_users(snapshot: Snapshot) -> dict[str, list[str]]:
     return users
 
 
-def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[Finding]:
+def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[ClusterFinding]:
     about = f"pod/{look.pod}"
     if look.fault:
-        yield found(
-            "agent-unreachable",
+        yield AGENT_UNREACHABLE.found(
             about,
             "The agent's metrics can't be read from here, so nothing is told of its readings.",
             look.fault,
@@ -159,14 +233,12 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
         )
         return
     if _one(look, "collect_up") == 0:
-        yield found(
-            "driver-unreadable",
+        yield DRIVER_UNREADABLE.found(
             about,
             f"The agent on node {look.node} can read no GPU.",
             f"{_OWN}collect_up 0",
             Fix(
-                "Its /readyz says why: no driver, or no access to it (agent.deviceAccess, "
-                "agent.runtimeClass).",
+                DRIVER_UNREADABLE.fix,
                 f"kubectl get --raw '/api/v1/namespaces/{_namespace(look)}/pods/"
                 f"{_pod(look)}:{look.port}/proxy/readyz?verbose'",
             ),
@@ -207,41 +279,37 @@ def _one(look: AgentLook, metric: str) -> float | None:
     return family.samples[0].value if family is not None and family.samples else None
 
 
-def _dark_gpus(look: AgentLook) -> Iterator[Finding]:
+def _dark_gpus(look: AgentLook) -> Iterator[ClusterFinding]:
     family = look.families.get(f"{_OWN}gpu_up", Family("", "", "", ()))
     dark = [dict(each.labels) for each in family.samples if each.value == 0]
     for gpu in dark:
         who = gpu.get("UUID") or gpu.get("gpu", "")
-        yield found(
-            "gpu-unreadable",
+        yield GPU_UNREADABLE.found(
             f"pod/{look.pod}",
             f"GPU {who} of node {look.node} can't be read.",
             f"{_OWN}gpu_up 0",
-            Fix(
-                "Look for XID errors; a lost GPU takes a reboot.", "nvidia-smi -q; dmesg | grep Xid"
-            ),
+            Fix(GPU_UNREADABLE.fix, "nvidia-smi -q; dmesg | grep Xid"),
         )
 
 
-def _age(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+def _age(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
     newest = _one(look, "newest_reading_timestamp_seconds")
     if newest is None:
         return
     age_s = snapshot.now_ms / 1000 - newest
     if age_s > MAX_READING_AGE_S:
-        yield found(
-            "old-reading",
+        yield OLD_READING.found(
             f"pod/{look.pod}",
             f"The readings of node {look.node} are {age_s:.0f} s old.",
             f"{_OWN}newest_reading_timestamp_seconds {newest:.3f}",
             Fix(
-                "Lower its --collect-interval, or see why collecting hangs.",
+                OLD_READING.fix,
                 f"kubectl logs -n {_namespace(look)} {_pod(look)}",
             ),
         )
 
 
-def _utilization(look: AgentLook) -> Iterator[Finding]:
+def _utilization(look: AgentLook) -> Iterator[ClusterFinding]:
     if UTILIZATION in look.families and look.families[UTILIZATION].samples:
         return
     names = sorted(name for name in look.families if name.startswith("DCGM_"))
@@ -263,8 +331,7 @@ def _utilization(look: AgentLook) -> Iterator[Finding]:
             "Scale on DCGM_FI_PROF_GR_ENGINE_ACTIVE, a ratio: a MIG instance has no utilization.",
             "gpuscale schema values  # signal: graphics-engine",
         )
-    yield found(
-        "no-gpu-util",
+    yield NO_GPU_UTIL.found(
         f"pod/{look.pod}",
         f"The agent on node {look.node} serves no {UTILIZATION}.",
         f"it serves {_some(names)}",
@@ -272,12 +339,11 @@ def _utilization(look: AgentLook) -> Iterator[Finding]:
     )
 
 
-def _no_agent(look: AgentLook) -> Iterator[Finding]:
+def _no_agent(look: AgentLook) -> Iterator[ClusterFinding]:
     """Return that something else answers, or dcgm-exporter without a GPU; our own agent says why itself."""
     if any(name.startswith(_OWN) for name in look.families):
         return
-    yield found(
-        "no-gpu-util",
+    yield NO_GPU_UTIL.found(
         f"pod/{look.pod}",
         f"The agent on node {look.node} serves no series of GPUs at all.",
         f"port {look.port} serves {_some(sorted(look.families)) or 'nothing'}",
@@ -293,15 +359,14 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
 
 
-def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[Finding]:
+def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[ClusterFinding]:
     if _one(look, "attribution_up") == 0:
-        yield found(
-            "attribution-lost",
+        yield ATTRIBUTION_LOST.found(
             f"pod/{look.pod}",
             f"The agent on node {look.node} can't tell which pods have its GPUs.",
             f"{_OWN}attribution_up 0",
             Fix(
-                "Mount the kubelet's folder pod-resources (agent.podResourcesPath), as root.",
+                ATTRIBUTION_LOST.fix,
                 f"kubectl logs -n {_namespace(look)} {_pod(look)}",
             ),
         )
@@ -311,15 +376,13 @@ def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterat
         return
     named = [each for each in family.samples if any(dict(each.labels).get(k) for k in _POD_LABELS)]
     if not named and not _are_shared(snapshot, look):
-        yield found(
-            "no-pod-labels",
+        yield NO_POD_LABELS.found(
             f"pod/{look.pod}",
             f"GPUs of node {look.node} are in use, and their series name no pod.",
             f"{', '.join(users[:3])} have GPUs; {UTILIZATION} has labels "
             f"{', '.join(name for name, _ in family.samples[0].labels)}",
             Fix(
-                "Run the agent with --kubernetes (agent.attribution: allocations); "
-                "dcgm-exporter with DCGM_EXPORTER_KUBERNETES=true.",
+                NO_POD_LABELS.fix,
                 _INSTALL,
             ),
         )
@@ -330,7 +393,7 @@ def _are_shared(snapshot: Snapshot, look: AgentLook) -> bool:
     return any(facts.shares_gpus(node) for node in nodes)
 
 
-def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
+def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
     family = look.families.get(UTILIZATION)
     node = next((one for one in snapshot.all("nodes") if facts.name(one) == look.node), None)
     if family is None or node is None or facts.shares_gpus(node):
@@ -338,10 +401,12 @@ def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[Finding]:
     read = len({dict(each.labels).get("UUID") for each in family.samples})
     gives = facts.capacity(node)
     if 0 < read < gives:
-        yield found(
-            "fewer-gpus-read",
+        yield FEWER_GPUS_READ.found(
             f"pod/{look.pod}",
             f"The agent reads {read} of the {gives} GPUs of node {look.node}.",
             f"{UTILIZATION} has {read} UUIDs; the node has {gives} of {facts.GPU}",
-            Fix("Give it all GPUs: NVIDIA_VISIBLE_DEVICES=all.", _INSTALL),
+            Fix(FEWER_GPUS_READ.fix, _INSTALL),
         )
+
+
+JUDGE = ClusterJudge(_CHECKS, agent_findings)

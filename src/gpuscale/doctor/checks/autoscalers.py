@@ -2,21 +2,78 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuscale.core.documents import dump_documents
 from gpuscale.core.errors import ConfigError
+from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts
-from gpuscale.doctor.facts import found
-from gpuscale.doctor.findings import AUTOSCALER, LINT, Check, Finding, Fix
+from gpuscale.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
 from gpuscale.install.signals import SIGNALS
 from gpuscale.kube.reading import fields_of
-from gpuscale.lint.findings import Severity
 from gpuscale.lint.lint import lint
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ContainerResourceMetric, PodsMetric, ResourceMetric
+
+_CHECKS = Checks(AUTOSCALER)
+OLD_API_VERSION = _CHECKS.add(
+    "old-api-version",
+    Severity.ERROR,
+    "An HPA whose manifest the cluster refuses from now on.",
+    "Write the manifest anew as autoscaling/v2; metricName becomes metric.name, and "
+    "targetAverageValue becomes target.averageValue.",
+)
+NO_SCALE_TARGET = _CHECKS.add(
+    "no-scale-target",
+    Severity.ERROR,
+    "An HPA of something that is not there.",
+    "Correct scaleTargetRef, or make what it names.",
+)
+NO_GPU_REQUEST = _CHECKS.add(
+    "no-gpu-request",
+    Severity.WARNING,
+    "Scaled by a GPU metric, and no container asks for a GPU.",
+    "Give the container a limit: only so a GPU is known to be the pod's.",
+)
+NO_VALUE = _CHECKS.add(
+    "no-value",
+    Severity.ERROR,
+    "A metric without a value; told hop by hop where gpuscale serves it.",
+    "See which rule gives the metric, and of which series and labels.",
+)
+PODS_WITHOUT_VALUE = _CHECKS.add(
+    "pods-without-value",
+    Severity.WARNING,
+    "Some ready pods have no value.",
+    "See which hop loses them; the node agent of their nodes is the first to look at.",
+)
+OLD_VALUE = _CHECKS.add(
+    "old-value",
+    Severity.WARNING,
+    "A value that was measured more than two minutes ago.",
+    "See which hop is late.",
+)
+NOT_SCALING = _CHECKS.add(
+    "not-scaling",
+    Severity.WARNING,
+    "A condition of the HPA that says it can't scale.",
+    "Set right what else is found here; it looks again every 15 s.",
+)
+AT_MAX = _CHECKS.add(
+    "at-max",
+    Severity.WARNING,
+    "More replicas are wanted than maxReplicas.",
+    "Raise maxReplicas, as far as quota and node pools go.",
+)
+MIN_IS_MAX = _CHECKS.add(
+    "min-is-max",
+    Severity.WARNING,
+    "minReplicas is maxReplicas, so nothing scales.",
+    "Raise maxReplicas.",
+)
 
 MAX_VALUE_AGE_MS = 120_000
 """dcgm-exporter's 30 s, a scrape's and a rule's period, twice."""
@@ -27,7 +84,7 @@ _ADDED_META = ("managedFields", "resourceVersion", "uid", "generation", "creatio
 _NEEDS_RULES = frozenset({"unknown-metric", "misspelled-metric", "metric-not-for-resource"})
 
 
-def hpa_findings(snapshot: Snapshot) -> Iterator[Finding]:
+def hpa_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong with autoscalers and what they are told."""
     for look in snapshot.hpas:
         yield from _version(snapshot, look)
@@ -39,7 +96,7 @@ def hpa_findings(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _lint(snapshot)
 
 
-def _version(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
+def _version(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
     body = fields_of(dict(look.body))
     metadata = body.child("metadata")
     used = [each.text("apiVersion") for each in metadata.items("managedFields")]
@@ -49,14 +106,12 @@ def _version(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
         if not is_hpas or not snapshot.hpa_versions or version in snapshot.hpa_versions:
             continue
         place = f"-n {look.namespace} {look.hpa.metadata.name}"
-        yield found(
-            "old-api-version",
+        yield OLD_API_VERSION.found(
             look.about,
             f"Its manifest is {version}, which this cluster refuses: it can't be applied again.",
             f"it serves {', '.join(snapshot.hpa_versions)}",
             Fix(
-                "Write the manifest anew as autoscaling/v2; metricName becomes metric.name, and "
-                "targetAverageValue becomes target.averageValue.",
+                OLD_API_VERSION.fix,
                 f"kubectl get hpa.v2.autoscaling {place} -o yaml",
             ),
         )
@@ -70,16 +125,15 @@ def _applied_version(text: str) -> str:
     return str(manifest.get("apiVersion", "")) if isinstance(manifest, dict) else ""
 
 
-def _target(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
+def _target(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
     target = look.hpa.target
     if look.target_is_absent:
-        yield found(
-            "no-scale-target",
+        yield NO_SCALE_TARGET.found(
             look.about,
             f"There is no {target.kind} {look.namespace}/{target.name} to scale.",
             look.target_fault,
             Fix(
-                "Correct scaleTargetRef, or make what it names.",
+                NO_SCALE_TARGET.fix,
                 f"kubectl edit hpa -n {look.namespace} {look.hpa.metadata.name}",
             ),
         )
@@ -88,13 +142,12 @@ def _target(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
         return
     for metric in look.metrics:
         if isinstance(metric.spec, PodsMetric) and metric.spec.name in _GPU_METRICS:
-            yield found(
-                "no-gpu-request",
+            yield NO_GPU_REQUEST.found(
                 look.about,
                 f"It is scaled by {metric.spec.name}, and no container of it asks for a GPU.",
                 f"{target.kind} {look.namespace}/{target.name} has no limit of {facts.GPU}",
                 Fix(
-                    "Give the container a limit: only so a GPU is known to be the pod's.",
+                    NO_GPU_REQUEST.fix,
                     f"kubectl set resources -n {look.namespace} {target.kind.lower()} "
                     f"{target.name} --limits={facts.GPU}=1",
                 ),
@@ -104,25 +157,24 @@ def _target(snapshot: Snapshot, look: HpaLook) -> Iterator[Finding]:
 # Values
 
 
-def _value(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iterator[Finding]:
+def _value(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iterator[ClusterFinding]:
     if isinstance(metric.spec, ResourceMetric | ContainerResourceMetric) or not look.selector:
         return
     name = metric.spec.name
     if not metric.values:
         said, fix = _explained(metric)
-        yield found("no-value", look.about, f"Its metric {name} has no value.", said, fix)
+        yield NO_VALUE.found(look.about, f"Its metric {name} has no value.", said, fix)
         return
     yield from _pods_without(snapshot, look, metric)
     oldest = min(value.measured_ms for value in metric.values)
     age_ms = snapshot.now_ms - oldest
     if age_ms > MAX_VALUE_AGE_MS:
-        yield found(
-            "old-value",
+        yield OLD_VALUE.found(
             look.about,
             f"Its metric {name} was measured {age_ms // 1000} s ago.",
             metric.command,
             Fix(
-                "See which hop is late.",
+                OLD_VALUE.fix,
                 f"gpuscale metrics-api why 'pods/{look.namespace}/*' {name}",
             ),
         )
@@ -140,20 +192,21 @@ def _explained(metric: MetricLook) -> tuple[str, Fix]:
     return said, Fix(fix, metric.command)
 
 
-def _pods_without(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iterator[Finding]:
+def _pods_without(
+    snapshot: Snapshot, look: HpaLook, metric: MetricLook
+) -> Iterator[ClusterFinding]:
     if not isinstance(metric.spec, PodsMetric):
         return
     valued = {value.of for value in metric.values}
     ready = [pod for pod in facts.pods_of(snapshot, look) if facts.is_ready(pod)]
     without = [facts.name(pod) for pod in ready if facts.name(pod) not in valued]
     if without:
-        yield found(
-            "pods-without-value",
+        yield PODS_WITHOUT_VALUE.found(
             look.about,
             f"{len(without)} of {len(ready)} ready pods have no value of {metric.spec.name}.",
             ", ".join(without[:5]),
             Fix(
-                "See which hop loses them; the node agent of their nodes is the first to look at.",
+                PODS_WITHOUT_VALUE.fix,
                 f"gpuscale metrics-api why pods/{look.namespace}/{without[0]} {metric.spec.name}",
             ),
         )
@@ -162,20 +215,19 @@ def _pods_without(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iter
 # What the HPA says of itself
 
 
-def _conditions(look: HpaLook) -> Iterator[Finding]:
+def _conditions(look: HpaLook) -> Iterator[ClusterFinding]:
     for kind in (ABLE_TO_SCALE, SCALING_ACTIVE):
         condition = _condition(look, kind)
         if condition is None or condition.text("status") != "False":
             continue
         if condition.text("reason") == "ScalingDisabled":
             continue
-        yield found(
-            "not-scaling",
+        yield NOT_SCALING.found(
             look.about,
             f"{kind} is False: {condition.text('reason')}.",
             condition.text("message"),
             Fix(
-                "Set right what else is found here; it looks again every 15 s.",
+                NOT_SCALING.fix,
                 f"kubectl describe hpa -n {look.namespace} {look.hpa.metadata.name}",
             ),
         )
@@ -186,34 +238,32 @@ def _condition(look: HpaLook, kind: str) -> Fields | None:
     return next((each for each in listed if each.text("type") == kind), None)
 
 
-def _limits(look: HpaLook) -> Iterator[Finding]:
+def _limits(look: HpaLook) -> Iterator[ClusterFinding]:
     least, most = look.hpa.min_replicas, look.hpa.max_replicas
     place = f"-n {look.namespace} {look.hpa.metadata.name}"
     patch = f"""kubectl patch hpa {place} -p '{{"spec":{{"maxReplicas":{most + 1}}}}}'"""
     if least == most:
-        yield found(
-            "min-is-max",
+        yield MIN_IS_MAX.found(
             look.about,
             f"minReplicas and maxReplicas are both {most}, so nothing scales.",
             f"minReplicas: {least}, maxReplicas: {most}",
-            Fix("Raise maxReplicas.", patch),
+            Fix(MIN_IS_MAX.fix, patch),
         )
         return
     limited = _condition(look, SCALING_LIMITED)
     if limited is not None and limited.text("reason") == "TooManyReplicas":
-        yield found(
-            "at-max",
+        yield AT_MAX.found(
             look.about,
             f"More than its {most} replicas are wanted.",
             limited.text("message"),
-            Fix("Raise maxReplicas, as far as quota and node pools go.", patch),
+            Fix(AT_MAX.fix, patch),
         )
 
 
 # What lint says
 
 
-def _lint(snapshot: Snapshot) -> Iterator[Finding]:
+def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return lint's findings over the live objects; notes are left to `gpuscale lint`."""
     texts = [(look.about, _manifest(look.body)) for look in snapshot.hpas]
     if not texts:
@@ -226,13 +276,13 @@ def _lint(snapshot: Snapshot) -> Iterator[Finding]:
     except ConfigError:
         return  # Something that lint does not read, such as a rule file that its server refuses too.
     for each in report.findings:
-        if each.check.severity is Severity.NOTE or not each.place.file.startswith("hpa/"):
+        if each.check.severity is Severity.NOTE or not each.where.file.startswith("hpa/"):
             continue
         if not rules and each.check.id in _NEEDS_RULES:
             continue
-        check = Check(LINT + each.check.id, AUTOSCALER, each.check.severity, each.check.meaning)
-        evidence = "; ".join(filter(None, (each.place.field, *each.evidence.splitlines())))
-        yield Finding(check, each.place.file, each.what, evidence, Fix(each.fix))
+        check = replace(each.check, id=LINT + each.check.id, hop=AUTOSCALER)
+        evidence = "; ".join(filter(None, (each.where.field, *each.evidence.splitlines())))
+        yield check.found(each.where.file, each.what, evidence, each.fix)
 
 
 def _targets(snapshot: Snapshot) -> Iterator[Fields]:
@@ -252,3 +302,6 @@ def _manifest(body: Mapping[str, Any]) -> str:
     metadata = {key: each for key, each in body["metadata"].items() if key not in _ADDED_META}
     rest = {key: each for key, each in body.items() if key not in _ADDED}
     return dump_documents([{**rest, "metadata": metadata}])
+
+
+JUDGE = ClusterJudge(_CHECKS, hpa_findings)

@@ -6,27 +6,38 @@ Source: KEDA v2.17 pkg/scalers/prometheus_scaler.go (one row; what an empty answ
 from collections.abc import Iterator
 
 from gpuscale.core.errors import QueryError
+from gpuscale.core.findings import Checks, Severity
 from gpuscale.hpa.types import DEFAULT_SETTINGS
-from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.lint.checks.pairs import CANNOT_WAKE
+from gpuscale.lint.checks.queries import query_findings
+from gpuscale.lint.checks.reach import Aim, reach_findings
+from gpuscale.lint.checks.rules import gpu_name_findings
+from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.inputs import Inputs, PlacedScaledObject
-from gpuscale.lint.problems import sentence
+from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.lint.promql_facts import is_one_row, reads, values_of
-from gpuscale.lint.query_checks import query_findings
-from gpuscale.lint.reach import Aim, reach_findings
-from gpuscale.lint.rule_checks import gpu_name_findings
 from gpuscale.lint.series_facts import facts_of, is_of_gpu
 from gpuscale.objects.scaled_object import PROMETHEUS, Trigger
 from gpuscale.series.parse import parse_query
 from gpuscale.series.tree import Node
 
+_CHECKS = Checks()
+SEVERAL_ROWS = _CHECKS.add(
+    "several-rows",
+    Severity.WARNING,
+    "A KEDA query that may give more rows than the one that it takes.",
+    "Aggregate to one row, with avg(...), max(...) or sum(...).",
+)
 
-def scaled_object_findings(inputs: Inputs) -> Iterator[Finding]:
+
+def scaled_object_findings(inputs: Inputs) -> Iterator[LintFinding]:
     """Return what is wrong with the ScaledObjects of the files."""
     for each in inputs.scaled_objects:
         yield from _findings(each, inputs.recorded)
 
 
-def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[Finding]:
+def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFinding]:
     scaled = placed.scaled
     series: list[str | None] = []
     for index, trigger in enumerate(scaled.triggers):
@@ -38,8 +49,7 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[Findin
             node = parse_query(trigger.query).root
         except QueryError as error:
             series.append(None)
-            yield Finding(
-                CHECKS["query-not-promql"],
+            yield QUERY_NOT_PROMQL.found(
                 place,
                 sentence(str(error)),
                 trigger.query,
@@ -62,20 +72,18 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[Findin
         yield _never_wakes(placed, [str(each) for each in series])
 
 
-def _rows(trigger: Trigger, node: Node, place: Place) -> Iterator[Finding]:
+def _rows(trigger: Trigger, node: Node, place: Place) -> Iterator[LintFinding]:
     if not is_one_row(node):
-        yield Finding(
-            CHECKS["several-rows"],
+        yield SEVERAL_ROWS.found(
             place,
             "The query may give several rows; KEDA takes one alone and fails on more.",
             trigger.query,
-            "Aggregate to one row, with avg(...), max(...) or sum(...).",
         )
 
 
 def _reach(
     placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     values = values_of(node)
     if values is None or not values.is_bounded or values.high <= 0:
         return
@@ -99,12 +107,14 @@ def _reach(
     )
 
 
-def _never_wakes(placed: PlacedScaledObject, series: list[str]) -> Finding:
-    return Finding(
-        CHECKS["cannot-wake"],
+def _never_wakes(placed: PlacedScaledObject, series: list[str]) -> LintFinding:
+    return CANNOT_WAKE.found(
         placed.place("spec", "minReplicaCount"),
         "From 0 replicas nothing wakes the target: without a pod no GPU is at work.",
         f"The triggers read {', '.join(dict.fromkeys(series))}.",
         "Add a trigger on the load itself, such as the length of a queue, or write "
         "minReplicaCount: 1.",
     )
+
+
+JUDGE = FileJudge(_CHECKS, scaled_object_findings)

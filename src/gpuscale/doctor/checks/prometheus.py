@@ -5,19 +5,67 @@ from collections.abc import Iterator, Mapping
 
 from yarl import URL
 
+from gpuscale.core.counts import counted
+from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts
-from gpuscale.doctor.facts import UTILIZATION, found
-from gpuscale.doctor.findings import Finding, Fix
+from gpuscale.doctor.facts import UTILIZATION
+from gpuscale.doctor.judges import PROMETHEUS, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ObjectMetric, PodsMetric
+
+_CHECKS = Checks(PROMETHEUS)
+WRONG_PROMETHEUS_ADDRESS = _CHECKS.add(
+    "wrong-prometheus-address",
+    Severity.ERROR,
+    "A metrics server that is told of a Service or port that is not there.",
+    "Set --prometheus-url to a Service and port that are there.",
+)
+PROMETHEUS_UNREACHABLE = _CHECKS.add(
+    "prometheus-unreachable",
+    Severity.WARNING,
+    "A Prometheus that can't be asked from here.",
+    "Allow the request, or forward its port and name it with --prometheus-url.",
+)
+NO_SCRAPE_TARGET = _CHECKS.add(
+    "no-scrape-target",
+    Severity.ERROR,
+    "A Prometheus that does not scrape the agents.",
+    "Add a scrape job, or a ServiceMonitor with the label `release` that the operator's "
+    "Prometheus selects (prometheus.release).",
+)
+TARGET_DOWN = _CHECKS.add(
+    "target-down",
+    Severity.ERROR,
+    "An agent that Prometheus can't scrape.",
+    "Its page /targets says why; a NetworkPolicy that keeps it out is one reason.",
+)
+NO_SERIES = _CHECKS.add(
+    "no-series",
+    Severity.ERROR,
+    "Agents are scraped, and there are no GPU series.",
+    "See what an agent serves; a metricRelabeling may drop it.",
+)
+POD_IS_EXPORTED_POD = _CHECKS.add(
+    "pod-is-exported-pod",
+    Severity.ERROR,
+    "The workload's pod is in exported_pod, and pod is the agent's: honorLabels is off.",
+    "Set honorLabels: true where the agents are scraped, or map exported_pod in "
+    "the rules' resources.overrides.",
+)
+OLD_SERIES = _CHECKS.add(
+    "old-series",
+    Severity.WARNING,
+    "Series whose last sample is older than two minutes.",
+    "Lower the scrape interval, or see whether the target is still there.",
+)
 
 MAX_SERIES_AGE_S = 120
 _AGENT_WORDS = ("node-agent", "dcgm", "gpu")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def prometheus_findings(snapshot: Snapshot) -> Iterator[Finding]:
+def prometheus_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong between the agents and those who ask Prometheus."""
     yield from _addresses(snapshot)
     look = snapshot.prometheus
@@ -29,7 +77,7 @@ def prometheus_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _age(snapshot)
 
 
-def _unreachable(look: PrometheusLook) -> Finding:
+def _unreachable(look: PrometheusLook) -> ClusterFinding:
     forward = "gpuscale doctor --prometheus-url http://127.0.0.1:9090"
     service = service_in(look.address)
     if look.needs:
@@ -47,8 +95,7 @@ def _unreachable(look: PrometheusLook) -> Finding:
             f"kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}; "
             f"kubectl port-forward -n {namespace} svc/{name} 9090:{port}  # and: {forward}",
         )
-    return found(
-        "prometheus-unreachable",
+    return PROMETHEUS_UNREACHABLE.found(
         f"prometheus/{look.address}",
         "Prometheus can't be asked from here, so nothing is told of targets and series.",
         look.fault,
@@ -70,7 +117,7 @@ def service_in(address: str) -> tuple[str, str, int] | None:
             return None
 
 
-def _addresses(snapshot: Snapshot) -> Iterator[Finding]:
+def _addresses(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     services = {
         (facts.namespace(each), facts.name(each)): each for each in snapshot.all("services")
     }
@@ -93,8 +140,7 @@ def _addresses(snapshot: Snapshot) -> Iterator[Finding]:
             else f"Service {namespace}/{name} has port {', '.join(map(str, ports))}"
         )
         known = [*_prometheuses(services, same=service)]
-        yield found(
-            "wrong-prometheus-address",
+        yield WRONG_PROMETHEUS_ADDRESS.found(
             f"deployment/{facts.full_name(body)}",
             "The metrics server asks for its values where no Prometheus is.",
             evidence,
@@ -141,49 +187,45 @@ def _agents_targets(snapshot: Snapshot) -> list[Row]:
     return [(labels, value) for labels, value in snapshot.prometheus.targets if is_agents(labels)]
 
 
-def _scraping(snapshot: Snapshot) -> Iterator[Finding]:
+def _scraping(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     look = snapshot.prometheus
     about = f"prometheus/{look.address}"
     targets = _agents_targets(snapshot)
     if not targets and not look.usage and facts.agent_pods(snapshot):
-        yield found(
-            "no-scrape-target",
+        yield NO_SCRAPE_TARGET.found(
             about,
             "Prometheus does not scrape the agents.",
-            f"{facts.counted(look.targets, 'target')}, none of them an agent",
+            f"{counted(len(look.targets), 'target')}, none of them an agent",
             Fix(
-                "Add a scrape job, or a ServiceMonitor with the label `release` that the operator's "
-                "Prometheus selects (prometheus.release).",
+                NO_SCRAPE_TARGET.fix,
                 "gpuscale install values.yaml",
             ),
         )
     for labels, value in targets:
         if value == 0:
-            yield found(
-                "target-down",
+            yield TARGET_DOWN.found(
                 about,
                 f"Prometheus can't scrape the agent at {labels.get('instance', '')}.",
                 ", ".join(f"{key}={text}" for key, text in sorted(labels.items())),
                 Fix(
-                    "Its page /targets says why; a NetworkPolicy that keeps it out is one reason.",
+                    TARGET_DOWN.fix,
                     "kubectl get networkpolicy -A",
                 ),
             )
     if any(value == 1 for _, value in targets) and not look.usage:
         names = ", ".join(labels.get("__name__", "") for labels, _ in look.names[:5])
-        yield found(
-            "no-series",
+        yield NO_SERIES.found(
             about,
             f"The agents are scraped, and there are no series {UTILIZATION}.",
             f"there are {names}" if names else "there are no series DCGM_*",
             Fix(
-                "See what an agent serves; a metricRelabeling may drop it.",
+                NO_SERIES.fix,
                 "kubectl get servicemonitor -A -o yaml",
             ),
         )
 
 
-def _labels(snapshot: Snapshot) -> Iterator[Finding]:
+def _labels(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     renamed = [labels for labels, _ in snapshot.prometheus.usage if labels.get("exported_pod")]
     blind = [
         look
@@ -194,8 +236,7 @@ def _labels(snapshot: Snapshot) -> Iterator[Finding]:
     if not renamed or not blind:
         return
     first = renamed[0]
-    yield found(
-        "pod-is-exported-pod",
+    yield POD_IS_EXPORTED_POD.found(
         f"prometheus/{snapshot.prometheus.address}",
         "The label pod is the agent's own; that of the workload is exported_pod, and rules for "
         "pod find nothing.",
@@ -227,19 +268,21 @@ def _honor_labels(snapshot: Snapshot) -> Fix:
     return Fix(say, "honor_labels: true")
 
 
-def _age(snapshot: Snapshot) -> Iterator[Finding]:
+def _age(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     old = [
         (age_s, labels) for labels, age_s in snapshot.prometheus.usage if age_s > MAX_SERIES_AGE_S
     ]
     if old:
         age_s, labels = max(old, key=lambda each: each[0])
-        yield found(
-            "old-series",
+        yield OLD_SERIES.found(
             f"prometheus/{snapshot.prometheus.address}",
             f"{len(old)} series of {UTILIZATION} are older than {MAX_SERIES_AGE_S} s.",
             f"{age_s:.0f} s: {', '.join(f'{k}={v}' for k, v in sorted(labels.items()))}",
             Fix(
-                "Lower the scrape interval, or see whether the target is still there.",
+                OLD_SERIES.fix,
                 "kubectl get servicemonitor -A -o yaml",
             ),
         )
+
+
+JUDGE = ClusterJudge(_CHECKS, prometheus_findings)

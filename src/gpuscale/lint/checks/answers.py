@@ -2,25 +2,46 @@
 
 from collections.abc import Iterator
 
+from gpuscale.core.findings import Checks, Severity
 from gpuscale.hpa.tolerances import tolerances_for_hpa
 from gpuscale.hpa.types import DEFAULT_SETTINGS
-from gpuscale.lint.answering import Answered, AskedMetric
-from gpuscale.lint.findings import CHECKS, Finding
-from gpuscale.lint.hpa_checks import described_resource
+from gpuscale.lint.checks.answering import Answered, AskedMetric
+from gpuscale.lint.checks.hpas import described_resource
+from gpuscale.lint.checks.queries import query_findings
+from gpuscale.lint.checks.reach import Aim, reach_findings
+from gpuscale.lint.checks.rules import sum_finding
+from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.inputs import Inputs, PlacedHpa
 from gpuscale.lint.promql_facts import is_one_row, summed_share, values_of
-from gpuscale.lint.query_checks import query_findings
-from gpuscale.lint.reach import Aim, reach_findings
-from gpuscale.lint.rule_checks import sum_finding
 from gpuscale.lint.series_facts import facts_of
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric, TargetType
 from gpuscale.scheduling.resources import gpu_count
 from gpuscale.sources.resources import KUBERNETES, PODS
 
+ANSWER_CHECKS = Checks()
+EXTERNAL_ROWS_SUMMED = ANSWER_CHECKS.add(
+    "external-rows-summed",
+    Severity.WARNING,
+    "Rows of an external metric that make no sense as a sum.",
+    "Aggregate to one row, such as avg(<<.Series>>{<<.LabelMatchers>>}), or use an averageValue target.",
+)
+EXPORTER_POD = ANSWER_CHECKS.add(
+    "exporter-pod",
+    Severity.NOTE,
+    "A `pod` label that may be the exporter's own pod.",
+    "Scrape with honorLabels: true, or map exported_pod and exported_namespace.",
+)
+SCRAPE_JOB_LABEL = ANSWER_CHECKS.add(
+    "scrape-job-label",
+    Severity.WARNING,
+    "The scrape job's name, taken for a Kubernetes Job's.",
+    "Map the label that names the Job, such as job_name, in an override of its own.",
+)
+
 _JOBS = KUBERNETES.find("jobs")
 
 
-def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[Finding]:
+def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     """Return what is wrong with a metric that a rule answers: its labels, rows and target."""
     if not answered.serving.certain:
         yield from query_findings(
@@ -32,32 +53,28 @@ def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[Finding]:
     yield from _reach(answered)
 
 
-def _labels(inputs: Inputs, answered: Answered) -> Iterator[Finding]:
+def _labels(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     rule = answered.serving.rule
     spec = answered.spec
     is_pod_label = isinstance(spec, PodsMetric) and rule.labels.label_for(PODS) == "pod"
     if is_pod_label and answered.series.startswith("DCGM_FI_") and not inputs.honors_labels:
-        yield Finding(
-            CHECKS["exporter-pod"],
+        yield EXPORTER_POD.found(
             answered.metric.name,
             f"The label pod of {answered.series} is the exporter's own pod, unless the exporter is "
             "scraped with honorLabels: true.",
             f"{answered.serving.placed.place()} takes it for the pod that uses the GPU.",
-            "Scrape with honorLabels: true, or map exported_pod and exported_namespace.",
         )
     is_job = isinstance(spec, ObjectMetric) and described_resource(spec) == _JOBS
     if is_job and rule.labels.label_for(_JOBS) == "job":
-        yield Finding(
-            CHECKS["scrape-job-label"],
+        yield SCRAPE_JOB_LABEL.found(
             answered.metric.described,
             "The label job is the name of Prometheus' scrape job on most series, "
             "not that of a Kubernetes Job.",
             f"{answered.serving.placed.place()} takes it for the Job.",
-            "Map the label that names the Job, such as job_name, in an override of its own.",
         )
 
 
-def _sum(inputs: Inputs, answered: Answered) -> Iterator[Finding]:
+def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     share = summed_share(answered.node)
     target = _target(answered.spec)
     if share is None or target is None or target > share:
@@ -84,7 +101,7 @@ def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
     return None
 
 
-def _rows(answered: Answered) -> Iterator[Finding]:
+def _rows(answered: Answered) -> Iterator[LintFinding]:
     spec = answered.spec
     if not isinstance(spec, ExternalMetric) or _is_average(spec) or is_one_row(answered.node):
         return
@@ -92,18 +109,15 @@ def _rows(answered: Answered) -> Iterator[Finding]:
     target = _target(spec)
     if values is None or not values.is_bounded or target is None or target > values.high:
         return
-    yield Finding(
-        CHECKS["external-rows-summed"],
+    yield EXTERNAL_ROWS_SUMMED.found(
         answered.metric.name,
         f"The controller adds up all rows of an external metric, and a row of this one is up to "
         f"{values.high:g}: with more rows a target of {target:g} is passed without any load.",
         _evidence(answered),
-        "Aggregate to one row, such as avg(<<.Series>>{<<.LabelMatchers>>}), or use an "
-        "averageValue target.",
     )
 
 
-def _reach(answered: Answered) -> Iterator[Finding]:
+def _reach(answered: Answered) -> Iterator[LintFinding]:
     values, target = values_of(answered.node), _target(answered.spec)
     if values is None or not values.is_bounded or values.high <= 0 or not target:
         return

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpuscale.doctor.api_checks import group_of
+from gpuscale.doctor.checks.metrics_api import group_of
 from gpuscale.doctor.facts import quoted
-from gpuscale.doctor.pulse import Hop, HopTime, Pulse
+from gpuscale.doctor.pulse.hops import Hop, HopTime, Pulse
 from gpuscale.doctor.snapshot import HpaLook
 from gpuscale.hpa.queries import metric_command
 

@@ -12,13 +12,70 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
+from gpuscale.core.counts import counted
+from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.doctor import facts
-from gpuscale.doctor.facts import found
-from gpuscale.doctor.findings import Change, Finding, Fix
+from gpuscale.doctor.judges import API, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
+
+_CHECKS = Checks(API)
+NO_METRICS_API = _CHECKS.add(
+    "no-metrics-api",
+    Severity.ERROR,
+    "HPAs ask for an API that nobody serves.",
+    "Install the metrics API.",
+)
+API_UNAVAILABLE = _CHECKS.add(
+    "api-unavailable",
+    Severity.ERROR,
+    "An APIService that is not available.",
+    "See what the server says; a NetworkPolicy or a firewall may keep it off.",
+)
+API_CERTIFICATE = _CHECKS.add(
+    "api-certificate",
+    Severity.ERROR,
+    "A server whose certificate the API server does not trust.",
+    "Give the APIService the CA of its server's certificate.",
+)
+API_CERTIFICATE_ENDS = _CHECKS.add(
+    "api-certificate-ends",
+    Severity.WARNING,
+    "A caBundle that ends within two weeks, or has ended.",
+    "Make new certificates.",
+)
+API_NOT_VERIFIED = _CHECKS.add(
+    "api-not-verified",
+    Severity.NOTE,
+    "An APIService that takes any certificate.",
+    "Give the APIService the CA of its server's certificate.",
+)
+API_OF_SOMEBODY_ELSE = _CHECKS.add(
+    "api-of-somebody-else",
+    Severity.ERROR,
+    "The custom metrics API is another's beside gpuscale's.",
+    "Take it over, with the way back kept.",
+)
+KEDA_CONFLICT = _CHECKS.add(
+    "keda-conflict",
+    Severity.ERROR,
+    "KEDA's ScaledObjects, with external metrics served by another.",
+    "Give the group back to KEDA (metricsApi.external: false, or no externalRules).",
+)
+API_WITHOUT_METRICS = _CHECKS.add(
+    "api-without-metrics",
+    Severity.ERROR,
+    "A metrics API that serves no metric: no rules, or no series.",
+    "Give it rules, and see that its --prometheus-url is right and Prometheus has series.",
+)
+HPA_NOT_ALLOWED = _CHECKS.add(
+    "hpa-not-allowed",
+    Severity.ERROR,
+    "The HPA controller may not read a metric.",
+    "Allow its account to read metrics.",
+)
 
 _SOON = timedelta(days=14)
 _INSTALL = "gpuscale install values.yaml"
@@ -37,7 +94,7 @@ _UNAVAILABLE = {
 }
 
 
-def api_findings(snapshot: Snapshot) -> Iterator[Finding]:
+def api_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong between the API server and who serves metrics."""
     yield from _missing(snapshot)
     for body in snapshot.all("apiservices"):
@@ -75,23 +132,22 @@ def _asking(snapshot: Snapshot, group: str) -> tuple[HpaLook, ...]:
     )
 
 
-def _missing(snapshot: Snapshot) -> Iterator[Finding]:
+def _missing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     if snapshot.hides("apiservices"):
         return
     for group in (CUSTOM_GROUP, EXTERNAL_GROUP):
         asking = _asking(snapshot, group)
         if asking and not _services(snapshot, group):
             option = "" if group == CUSTOM_GROUP else "; metricsApi.external: true"
-            yield found(
-                "no-metrics-api",
+            yield NO_METRICS_API.found(
                 f"apiservice/{group}",
-                f"Nobody serves {group}, which {facts.counted(asking, 'HPA')} asked for.",
+                f"Nobody serves {group}, which {counted(len(asking), 'HPA')} asked for.",
                 f"{asking[0].about} is one of them",
                 Fix(f"Install the metrics API{option}.", _INSTALL),
             )
 
 
-def _availability(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
+def _availability(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
     name = facts.name(body)
     for each in body.child("status").items("conditions"):
         if each.text("type") != "Available" or each.text("status") == "True":
@@ -99,8 +155,7 @@ def _availability(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
         reason, message = each.text("reason"), each.text("message")
         evidence = f"{reason}: {message}"
         if "x509" in message or "certificate" in message:
-            yield found(
-                "api-certificate",
+            yield API_CERTIFICATE.found(
                 f"apiservice/{name}",
                 f"The API server does not trust the certificate of {facts.server_of(body)}.",
                 evidence,
@@ -112,8 +167,7 @@ def _availability(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
             continue
         usual = "See what the server says; a NetworkPolicy or a firewall may keep it off."
         service = facts.service_fields(body.child("spec").child("service"))
-        yield found(
-            "api-unavailable",
+        yield API_UNAVAILABLE.found(
             f"apiservice/{name}",
             f"{name} of {facts.server_of(body)} is not available, and HPAs on it are blind.",
             evidence,
@@ -143,11 +197,10 @@ def _bundle(snapshot: Snapshot, body: Fields) -> Fix:
     )
 
 
-def _trust(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
+def _trust(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
     name, spec = facts.name(body), body.child("spec")
     if spec.boolean("insecureSkipTLSVerify"):
-        yield found(
-            "api-not-verified",
+        yield API_NOT_VERIFIED.found(
             f"apiservice/{name}",
             "The API server takes any certificate from who answers for metrics.",
             "insecureSkipTLSVerify: true",
@@ -155,12 +208,11 @@ def _trust(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
         )
     ends = _end(spec.text("caBundle"))
     if ends is not None and ends < datetime.fromtimestamp(snapshot.now_ms / 1000, UTC) + _SOON:
-        yield found(
-            "api-certificate-ends",
+        yield API_CERTIFICATE_ENDS.found(
             f"apiservice/{name}",
             f"The CA that the API server knows {facts.server_of(body)} by ends at {ends:%Y-%m-%d}.",
             "caBundle",
-            Fix("Make new certificates.", _INSTALL),
+            Fix(API_CERTIFICATE_ENDS.fix, _INSTALL),
         )
 
 
@@ -172,44 +224,42 @@ def _end(bundle: str) -> datetime | None:
     return max(each.not_valid_after_utc for each in certificates)
 
 
-def _owner(snapshot: Snapshot) -> Iterator[Finding]:
+def _owner(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     if not facts.own_services(snapshot):
         return
     for body in _services(snapshot, CUSTOM_GROUP):
         server = facts.server_of(body)
         if server != "gpuscale":
-            yield found(
-                "api-of-somebody-else",
+            yield API_OF_SOMEBODY_ELSE.found(
                 f"apiservice/{facts.name(body)}",
                 f"It is served by {server}; gpuscale's metrics API is installed and asked nothing.",
                 f"service {facts.full_name(facts.service_fields(body.child('spec').child('service')))}",
                 Fix(
-                    "Take it over, with the way back kept.",
+                    API_OF_SOMEBODY_ELSE.fix,
                     f"{_INSTALL} --replace",
                 ),
             )
 
 
-def _keda(snapshot: Snapshot) -> Iterator[Finding]:
+def _keda(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     scaled = snapshot.all("scaledobjects")
     for body in _services(snapshot, EXTERNAL_GROUP):
         server = facts.server_of(body)
         if scaled and server != "KEDA":
             service = {"name": "keda-operator-metrics-apiserver", "namespace": "keda", "port": 443}
-            yield found(
-                "keda-conflict",
+            yield KEDA_CONFLICT.found(
                 f"apiservice/{facts.name(body)}",
-                f"KEDA can't answer for {facts.counted(scaled, 'ScaledObject')}: {server} serves the group.",
+                f"KEDA can't answer for {counted(len(scaled), 'ScaledObject')}: {server} serves the group.",
                 f"ScaledObject {facts.full_name(scaled[0])}; a cluster has one server per group",
                 Fix(
-                    "Give the group back to KEDA (metricsApi.external: false, or no externalRules).",
+                    KEDA_CONFLICT.fix,
                     f"kubectl patch apiservice {facts.name(body)} --type=merge "
                     f"-p '{json.dumps({'spec': {'service': service}})}'",
                 ),
             )
 
 
-def _empty(snapshot: Snapshot) -> Iterator[Finding]:
+def _empty(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for group, look in snapshot.served.items():
         asking, services = _asking(snapshot, group), _services(snapshot, group)
         are_up = any(facts.condition(body, "Available") == "True" for body in services)
@@ -219,20 +269,19 @@ def _empty(snapshot: Snapshot) -> Iterator[Finding]:
         yield _without_metrics(server, group, f"/apis/{group} lists no resources")
 
 
-def _without_metrics(server: str, name: str, evidence: str) -> Finding:
-    return found(
-        "api-without-metrics",
+def _without_metrics(server: str, name: str, evidence: str) -> ClusterFinding:
+    return API_WITHOUT_METRICS.found(
         f"apiservice/{name}",
         f"{server} answers, and serves no metric at all.",
         evidence,
         Fix(
-            "Give it rules, and see that its --prometheus-url is right and Prometheus has series.",
+            API_WITHOUT_METRICS.fix,
             "gpuscale lint rules.yaml",
         ),
     )
 
 
-def _rights(snapshot: Snapshot) -> Iterator[Finding]:
+def _rights(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     told: set[str] = set()
     for look in snapshot.hpas:
         for metric in look.metrics:
@@ -243,7 +292,7 @@ def _rights(snapshot: Snapshot) -> Iterator[Finding]:
             yield _denied(look, metric, group)
 
 
-def _denied(look: HpaLook, metric: MetricLook, group: str) -> Finding:
+def _denied(look: HpaLook, metric: MetricLook, group: str) -> ClusterFinding:
     namespace, name = HPA_ACCOUNT
     role = f"{_ROLE}-{group.partition('.')[0]}"
     meta = {"name": role}
@@ -251,13 +300,12 @@ def _denied(look: HpaLook, metric: MetricLook, group: str) -> Finding:
     reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     base = f"/apis/{_RBAC}/v1"
-    return found(
-        "hpa-not-allowed",
+    return HPA_NOT_ALLOWED.found(
         look.about,
         f"The HPA controller may not read {group}.",
         f"SubjectAccessReview: {metric.denied_why or 'no rule allows it'}",
         Fix(
-            "Allow its account to read metrics.",
+            HPA_NOT_ALLOWED.fix,
             f"kubectl create clusterrole {role} --verb=get,list --resource='*.{group}' && "
             f"kubectl create clusterrolebinding {role} --clusterrole={role} "
             f"--serviceaccount={namespace}:{name}",
@@ -271,3 +319,6 @@ def _denied(look: HpaLook, metric: MetricLook, group: str) -> Finding:
             ),
         ),
     )
+
+
+JUDGE = ClusterJudge(_CHECKS, api_findings)

@@ -8,14 +8,66 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from gpuscale.core.counts import counted
+from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.core.quantity import Quantity
 from gpuscale.doctor import facts
-from gpuscale.doctor.facts import found
-from gpuscale.doctor.findings import Finding, Fix
-from gpuscale.doctor.node_checks import adds_nodes, kept_off_by
+from gpuscale.doctor.checks.nodes import adds_nodes, kept_off_by
+from gpuscale.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
+
+_CHECKS = Checks(CAPACITY)
+QUOTA_FULL = _CHECKS.add(
+    "quota-full",
+    Severity.ERROR,
+    "A ResourceQuota whose GPUs are all used, and more are wanted.",
+    "Raise it, or lower maxReplicas.",
+)
+QUOTA_BELOW_MAX = _CHECKS.add(
+    "quota-below-max",
+    Severity.WARNING,
+    "A ResourceQuota with fewer GPUs than maxReplicas take.",
+    "Raise it, or lower maxReplicas.",
+)
+NO_NODE_AUTOSCALER = _CHECKS.add(
+    "no-node-autoscaler",
+    Severity.ERROR,
+    "Pods wait for GPUs, and nothing adds nodes.",
+    "Switch on the pool's autoscaling, or add nodes; see `nodePool`.",
+)
+TEMPLATE_WITHOUT_GPU = _CHECKS.add(
+    "template-without-gpu",
+    Severity.ERROR,
+    "A node autoscaler that knows of no GPU in its pools.",
+    "Tell it what a node of the pool would have. EKS: the tag on the Auto Scaling group; "
+    "others: a pool of a GPU type, with the provider's label.",
+)
+AUTOSCALER_UNHEALTHY = _CHECKS.add(
+    "autoscaler-unhealthy",
+    Severity.WARNING,
+    "Cluster Autoscaler says that it is not healthy.",
+    "See which pool it is, and whether the cloud has stock and quota.",
+)
+AUTOSCALER_STOPPED = _CHECKS.add(
+    "autoscaler-stopped",
+    Severity.ERROR,
+    "Cluster Autoscaler has written no status for 10 minutes.",
+    "See whether it runs, and what it says.",
+)
+NODE_POOL_LIMIT = _CHECKS.add(
+    "node-pool-limit",
+    Severity.ERROR,
+    "A Karpenter NodePool that is at its limit of GPUs.",
+    "Raise the limit.",
+)
+PODS_WAIT_LONG = _CHECKS.add(
+    "pods-wait-long",
+    Severity.WARNING,
+    "Pods that have waited for GPUs for over 15 minutes.",
+    "See what the node autoscaler says: no stock, the pool's maximum, or the quota of the cloud.",
+)
 
 MAX_WAIT_MS = 900_000
 """Cluster Autoscaler's --max-node-provision-time; an A100 node on AKS takes about 14 minutes."""
@@ -27,7 +79,7 @@ _NO_GPU = "Insufficient nvidia.com/gpu"
 _RENDER = "gpuscale render values.yaml"
 
 
-def capacity_findings(snapshot: Snapshot) -> Iterator[Finding]:
+def capacity_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what keeps replicas from getting GPUs."""
     yield from _quotas(snapshot)
     yield from _waiting(snapshot)
@@ -35,7 +87,7 @@ def capacity_findings(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _node_pools(snapshot)
 
 
-def _quotas(snapshot: Snapshot) -> Iterator[Finding]:
+def _quotas(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for quota in snapshot.all("resourcequotas"):
         hard = quota.child("status").quantities("hard") or quota.child("spec").quantities("hard")
         used = quota.child("status").quantities("used")
@@ -48,7 +100,9 @@ def _whole(amount: Quantity | None) -> int:
     return 0 if amount is None else amount.nano // 1_000_000_000
 
 
-def _quota(snapshot: Snapshot, quota: Fields, key: str, hard: int, used: int) -> Iterator[Finding]:
+def _quota(
+    snapshot: Snapshot, quota: Fields, key: str, hard: int, used: int
+) -> Iterator[ClusterFinding]:
     looks = [look for look in snapshot.hpas if look.namespace == facts.namespace(quota)]
     at_most = sum(look.hpa.max_replicas * _per_pod(snapshot, look) for look in looks)
     if at_most <= hard:
@@ -62,10 +116,10 @@ def _quota(snapshot: Snapshot, quota: Fields, key: str, hard: int, used: int) ->
     wanting = [look for look in looks if _wants_more(look)]
     if used >= hard and wanting:
         what = f"All {hard} GPUs of the quota are used, and {wanting[0].about} wants more."
-        yield found("quota-full", about, what, evidence, fix)
+        yield QUOTA_FULL.found(about, what, evidence, fix)
     else:
         what = f"The quota has {hard} GPUs, and the HPAs at maxReplicas take {at_most}."
-        yield found("quota-below-max", about, what, evidence, fix)
+        yield QUOTA_BELOW_MAX.found(about, what, evidence, fix)
 
 
 def _per_pod(snapshot: Snapshot, look: HpaLook) -> int:
@@ -78,7 +132,7 @@ def _wants_more(look: HpaLook) -> bool:
     return (status.integer("desiredReplicas") or 0) > (status.integer("currentReplicas") or 0)
 
 
-def _waiting(snapshot: Snapshot) -> Iterator[Finding]:
+def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     nodes = facts.gpu_nodes(snapshot)
     # One that the taints of all GPU nodes keep off is told of there; more nodes would not help it.
     waiting = [
@@ -98,27 +152,24 @@ def _waiting(snapshot: Snapshot) -> Iterator[Finding]:
         return
     long = [pod for pod in waiting if snapshot.now_ms - _since_ms(pod) > MAX_WAIT_MS]
     if long:
-        yield found(
-            "pods-wait-long",
+        yield PODS_WAIT_LONG.found(
             f"pod/{facts.full_name(long[0])}",
-            f"Waited for GPUs for over 15 minutes: {facts.counted(long, 'pod')}.",
+            f"Waited for GPUs for over 15 minutes: {counted(len(long), 'pod')}.",
             facts.why_waiting(long[0]),
             Fix(
-                "See what the node autoscaler says: no stock, the pool's maximum, or the quota of "
-                "the cloud.",
+                PODS_WAIT_LONG.fix,
                 f"kubectl describe pod -n {facts.namespace(long[0])} {facts.name(long[0])}",
             ),
         )
 
 
-def _alone(waiting: Sequence[Fields]) -> Finding:
-    return found(
-        "no-node-autoscaler",
+def _alone(waiting: Sequence[Fields]) -> ClusterFinding:
+    return NO_NODE_AUTOSCALER.found(
         f"pod/{facts.full_name(waiting[0])}",
-        f"Nothing adds nodes, and {facts.counted(waiting, 'pod')} can't start for want of GPUs.",
+        f"Nothing adds nodes, and {counted(len(waiting), 'pod')} can't start for want of GPUs.",
         f"{facts.why_waiting(waiting[0])}; neither ConfigMap kube-system/cluster-autoscaler-status "
         "nor a Karpenter NodePool",
-        Fix("Switch on the pool's autoscaling, or add nodes; see `nodePool`.", _RENDER),
+        Fix(NO_NODE_AUTOSCALER.fix, _RENDER),
     )
 
 
@@ -132,17 +183,15 @@ def _refused(snapshot: Snapshot) -> Fields | None:
     return None
 
 
-def _template(snapshot: Snapshot, event: Fields) -> Finding:
+def _template(snapshot: Snapshot, event: Fields) -> ClusterFinding:
     about = facts.service_fields(event.child("involvedObject"))
     nodes = len(facts.gpu_nodes(snapshot))
-    return found(
-        "template-without-gpu",
+    return TEMPLATE_WITHOUT_GPU.found(
         f"pod/{facts.full_name(about)}",
         "Cluster Autoscaler adds no node for it, as it knows of no GPU in any pool's template.",
         f"{event.text('message')}; {nodes} GPU nodes",
         Fix(
-            "Tell it what a node of the pool would have. EKS: the tag on the Auto Scaling group; "
-            "others: a pool of a GPU type, with the provider's label.",
+            TEMPLATE_WITHOUT_GPU.fix,
             "aws autoscaling create-or-update-tags --tags ResourceId=GROUP,"
             "ResourceType=auto-scaling-group,PropagateAtLaunch=true,"
             f"Key=k8s.io/cluster-autoscaler/node-template/resources/{facts.GPU},Value=1",
@@ -154,7 +203,7 @@ def _since_ms(pod: Fields) -> int:
     return pod.child("metadata").time_ms("creationTimestamp") or 0
 
 
-def _autoscaler_status(snapshot: Snapshot) -> Iterator[Finding]:
+def _autoscaler_status(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for body in snapshot.all("autoscaler-status"):
         yield from _silence(snapshot, body)
         text = body.child("data").text("status")
@@ -166,30 +215,28 @@ def _autoscaler_status(snapshot: Snapshot) -> Iterator[Finding]:
             and any(word in line for word in ("Unhealthy", "Backoff"))
         ]
         if ill:
-            yield found(
-                "autoscaler-unhealthy",
+            yield AUTOSCALER_UNHEALTHY.found(
                 f"configmap/{facts.full_name(body)}",
                 "Cluster Autoscaler says that it is not healthy, or waits after a failure.",
                 "; ".join(ill[:3]),
                 Fix(
-                    "See which pool it is, and whether the cloud has stock and quota.",
+                    AUTOSCALER_UNHEALTHY.fix,
                     f"kubectl get configmap -n {facts.namespace(body)} {facts.name(body)} -o yaml",
                 ),
             )
 
 
-def _silence(snapshot: Snapshot, body: Fields) -> Iterator[Finding]:
+def _silence(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
     text = body.child("metadata").labels("annotations").get(_UPDATED, "")
     written_ms = _go_time_ms(text)
     if written_ms is not None and snapshot.now_ms - written_ms > MAX_STATUS_AGE_MS:
-        yield found(
-            "autoscaler-stopped",
+        yield AUTOSCALER_STOPPED.found(
             f"configmap/{facts.full_name(body)}",
             f"Cluster Autoscaler has written no status for "
             f"{(snapshot.now_ms - written_ms) // 60_000} minutes.",
             f"{_UPDATED}: {text}",
             Fix(
-                "See whether it runs, and what it says.",
+                AUTOSCALER_STOPPED.fix,
                 "kubectl get pods -n kube-system -l app=cluster-autoscaler",
             ),
         )
@@ -207,7 +254,7 @@ def _go_time_ms(text: str) -> int | None:
     return round(moment.timestamp() * 1000)
 
 
-def _node_pools(snapshot: Snapshot) -> Iterator[Finding]:
+def _node_pools(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     waiting = facts.waiting_pods(snapshot)
     for pool in snapshot.all("nodepools"):
         limits = pool.child("spec").quantities("limits")
@@ -216,14 +263,16 @@ def _node_pools(snapshot: Snapshot) -> Iterator[Finding]:
             if not waiting or not facts.gpus({key: 1}) or _whole(has.get(key)) < _whole(most):
                 continue
             more = _whole(most) + len(waiting)
-            yield found(
-                "node-pool-limit",
+            yield NODE_POOL_LIMIT.found(
                 f"nodepool/{facts.name(pool)}",
-                f"Its limit of {_whole(most)} {key} is reached; {facts.counted(waiting, 'pod')} can't start.",
+                f"Its limit of {_whole(most)} {key} is reached; {counted(len(waiting), 'pod')} can't start.",
                 f"{facts.full_name(waiting[0])}: {facts.why_waiting(waiting[0])}",
                 Fix(
-                    "Raise the limit.",
+                    NODE_POOL_LIMIT.fix,
                     f"kubectl patch nodepool {facts.name(pool)} --type=merge "
                     f"""-p '{{"spec":{{"limits":{{"{key}":"{more}"}}}}}}'""",
                 ),
             )
+
+
+JUDGE = ClusterJudge(_CHECKS, capacity_findings)

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from gpuscale.core.counts import counted
+from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.doctor import facts
-from gpuscale.doctor.facts import found
-from gpuscale.doctor.findings import Change, Finding, Fix
+from gpuscale.doctor.judges import NODES, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.install.providers import OWN_LABEL
 from gpuscale.objects.fields import Fields
@@ -13,13 +14,75 @@ from gpuscale.objects.nodes import Taint
 from gpuscale.objects.pods import PodSpec
 from gpuscale.scheduling.taints import untolerated
 
+_CHECKS = Checks(NODES)
+NO_GPU_NODES = _CHECKS.add(
+    "no-gpu-nodes",
+    Severity.ERROR,
+    "Pods want GPUs, no node has one, and nothing adds nodes.",
+    "Add a pool of GPU nodes; gpuscale writes the provider's command from `nodePool`.",
+)
+GPU_NODE_NOT_READY = _CHECKS.add(
+    "gpu-node-not-ready",
+    Severity.WARNING,
+    "A node with GPUs that is not Ready.",
+    "Look at its kubelet, or let the pool replace it.",
+)
+GPU_NODE_UNLABELLED = _CHECKS.add(
+    "gpu-node-unlabelled",
+    Severity.WARNING,
+    "A node with GPUs and no label that tells so.",
+    "Label the node, and its pool for the nodes to come.",
+)
+ACCELERATOR_LABEL_MISSING = _CHECKS.add(
+    "accelerator-label-missing",
+    Severity.WARNING,
+    "No label by which Cluster Autoscaler knows that GPUs are still to come, so it buys twice.",
+    "Label the pool, so that its nodes are born with the label.",
+)
+NO_DEVICE_PLUGIN = _CHECKS.add(
+    "no-device-plugin",
+    Severity.ERROR,
+    "A GPU node without a device plugin, and so without GPUs.",
+    "Set devicePlugin.enabled in the values and install again, or use the provider's.",
+)
+DEVICE_PLUGIN_TAINT = _CHECKS.add(
+    "device-plugin-taint",
+    Severity.ERROR,
+    "A taint that keeps the device plugin off a GPU node.",
+    "Give its pods a toleration for the taint.",
+)
+DEVICE_PLUGIN_NOT_READY = _CHECKS.add(
+    "device-plugin-not-ready",
+    Severity.ERROR,
+    "A device plugin that does not run on its node.",
+    "See what the plugin says.",
+)
+NO_ALLOCATABLE_GPU = _CHECKS.add(
+    "no-allocatable-gpu",
+    Severity.ERROR,
+    "A device plugin that finds no GPU: the driver is missing.",
+    "See what the plugin says.",
+)
+GPUS_UNHEALTHY = _CHECKS.add(
+    "gpus-unhealthy",
+    Severity.WARNING,
+    "Fewer GPUs to allocate than the node has.",
+    "See which GPU is ill and why.",
+)
+TAINT_NOT_TOLERATED = _CHECKS.add(
+    "taint-not-tolerated",
+    Severity.ERROR,
+    "A workload that no GPU node takes, for their taints.",
+    "Give its pods a toleration for the taint.",
+)
+
 _EKS_LABEL = "k8s.amazonaws.com/accelerator"
 _EKS_GROUP = "eks.amazonaws.com/nodegroup"
 _AKS_LABEL = "kubernetes.azure.com/accelerator"
 _AKS_POOL = "kubernetes.azure.com/agentpool"
 
 
-def node_findings(snapshot: Snapshot) -> Iterator[Finding]:
+def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong with GPU nodes, and with who may use them."""
     nodes = facts.gpu_nodes(snapshot)
     yield from _no_nodes(snapshot, nodes)
@@ -59,23 +122,22 @@ def tolerate(kind: str, body: Fields, taint: Taint) -> Fix:
     return Fix(f"Give its pods a toleration for {taint}.", command)
 
 
-def _no_nodes(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[Finding]:
+def _no_nodes(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFinding]:
     waiting = facts.waiting_pods(snapshot)
     if nodes or not waiting or adds_nodes(snapshot) or snapshot.hides("nodes"):
         return
-    yield found(
-        "no-gpu-nodes",
+    yield NO_GPU_NODES.found(
         "nodes",
-        f"No node has a GPU, and {facts.counted(waiting, 'pod')} can't start for want of one.",
+        f"No node has a GPU, and {counted(len(waiting), 'pod')} can't start for want of one.",
         f"{facts.full_name(waiting[0])}: {facts.why_waiting(waiting[0])}",
         Fix(
-            "Add a pool of GPU nodes; gpuscale writes the provider's command from `nodePool`.",
+            NO_GPU_NODES.fix,
             "gpuscale render values.yaml",
         ),
     )
 
 
-def _readiness(node: Fields) -> Iterator[Finding]:
+def _readiness(node: Fields) -> Iterator[ClusterFinding]:
     if facts.is_ready(node):
         return
     name = facts.name(node)
@@ -84,26 +146,24 @@ def _readiness(node: Fields) -> Iterator[Finding]:
         for one in node.child("status").items("conditions")
         if one.text("type") == "Ready"
     )
-    yield found(
-        "gpu-node-not-ready",
+    yield GPU_NODE_NOT_READY.found(
         f"node/{name}",
         "The node is not Ready, so its GPUs are of no use.",
         next(reasons, "it has no condition Ready"),
-        Fix("Look at its kubelet, or let the pool replace it.", f"kubectl describe node {name}"),
+        Fix(GPU_NODE_NOT_READY.fix, f"kubectl describe node {name}"),
     )
 
 
-def _labels(snapshot: Snapshot, node: Fields) -> Iterator[Finding]:
+def _labels(snapshot: Snapshot, node: Fields) -> Iterator[ClusterFinding]:
     name, given = facts.name(node), facts.labels(node)
     if not facts.has_gpu_label(node):
         body = {"metadata": {"labels": {OWN_LABEL: "true"}}}
-        yield found(
-            "gpu-node-unlabelled",
+        yield GPU_NODE_UNLABELLED.found(
             f"node/{name}",
             "The node has GPUs and no label that tells so, and the node agent passes it over.",
             f"{facts.capacity(node)} GPUs; labels: {', '.join(sorted(given)) or 'none'}",
             Fix(
-                "Label the node, and its pool for the nodes to come.",
+                GPU_NODE_UNLABELLED.fix,
                 f"kubectl label node {name} {OWN_LABEL}=true",
                 (Change(f"/api/v1/nodes/{name}", body),),
             ),
@@ -112,8 +172,7 @@ def _labels(snapshot: Snapshot, node: Fields) -> Iterator[Finding]:
         return
     for group, label in ((_EKS_GROUP, _EKS_LABEL), (_AKS_POOL, _AKS_LABEL)):
         if group in given and label not in given:
-            yield found(
-                "accelerator-label-missing",
+            yield ACCELERATOR_LABEL_MISSING.found(
                 f"node/{name}",
                 "Cluster Autoscaler takes the node for ready before its GPUs are, and buys again.",
                 f"{group}={given[group]}, and no label {label}",
@@ -124,59 +183,54 @@ def _labels(snapshot: Snapshot, node: Fields) -> Iterator[Finding]:
             )
 
 
-def _allocatable(snapshot: Snapshot, node: Fields) -> Iterator[Finding]:
+def _allocatable(snapshot: Snapshot, node: Fields) -> Iterator[ClusterFinding]:
     name = facts.name(node)
     has, gives = facts.capacity(node), facts.allocatable(node)
     if gives > 0:
         if gives < has:
-            yield found(
-                "gpus-unhealthy",
+            yield GPUS_UNHEALTHY.found(
                 f"node/{name}",
                 f"{has - gives} of {has} GPUs can't be allocated.",
                 f"capacity {has}, allocatable {gives}",
-                Fix("See which GPU is ill and why.", f"kubectl describe node {name}"),
+                Fix(GPUS_UNHEALTHY.fix, f"kubectl describe node {name}"),
             )
         return
     yield _why_none(snapshot, node, f"capacity {has}, allocatable {gives}")
 
 
-def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> Finding:
+def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> ClusterFinding:
     name = facts.name(node)
     about = f"node/{name}"
     here = [pod for pod in facts.plugin_pods(snapshot) if facts.spec_of(pod).node_name == name]
     if here and facts.is_ready(here[0]):
-        return found(
-            "no-allocatable-gpu",
+        return NO_ALLOCATABLE_GPU.found(
             about,
             "The device plugin runs and reports no GPU: driver or container runtime is missing.",
             amounts,
-            Fix("See what the plugin says.", _logs(here[0])),
+            Fix(NO_ALLOCATABLE_GPU.fix, _logs(here[0])),
         )
     if here:
-        return found(
-            "device-plugin-not-ready",
+        return DEVICE_PLUGIN_NOT_READY.found(
             about,
             "The device plugin is not ready on the node.",
             f"{facts.full_name(here[0])} is {here[0].child('status').text('phase')}; {amounts}",
-            Fix("See what the plugin says.", _logs(here[0])),
+            Fix(DEVICE_PLUGIN_NOT_READY.fix, _logs(here[0])),
         )
     for body in facts.plugin_sets(snapshot):
         taint = untolerated(facts.taints(node), facts.template_of(body).tolerations)
         if taint is not None:
-            return found(
-                "device-plugin-taint",
+            return DEVICE_PLUGIN_TAINT.found(
                 about,
                 f"The device plugin does not tolerate the node's taint {taint}.",
                 f"DaemonSet {facts.full_name(body)}; {amounts}",
                 tolerate("daemonset", body, taint),
             )
-    return found(
-        "no-device-plugin",
+    return NO_DEVICE_PLUGIN.found(
         about,
         "No device plugin runs on the node, so Kubernetes knows of none of its GPUs.",
         amounts,
         Fix(
-            "Set devicePlugin.enabled in the values and install again, or use the provider's.",
+            NO_DEVICE_PLUGIN.fix,
             "gpuscale install values.yaml",
         ),
     )
@@ -186,26 +240,24 @@ def _logs(pod: Fields) -> str:
     return f"kubectl logs -n {facts.namespace(pod)} {facts.name(pod)}"
 
 
-def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[Finding]:
+def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFinding]:
     if not nodes:
         return
     for kind, plural in (("deployment", "deployments"), ("statefulset", "statefulsets")):
         for body in snapshot.all(plural):
             taint = kept_off_by(facts.template_of(body), nodes)
             if taint is not None:
-                yield found(
-                    "taint-not-tolerated",
+                yield TAINT_NOT_TOLERATED.found(
                     f"{kind}/{facts.full_name(body)}",
                     f"It wants GPUs, and no GPU node takes its pods, for the taint {taint}.",
-                    f"{facts.counted(nodes, 'GPU node')}, all with taints that it does not tolerate",
+                    f"{counted(len(nodes), 'GPU node')}, all with taints that it does not tolerate",
                     tolerate(kind, body, taint),
                 )
     for pod in facts.waiting_pods(snapshot):
         kind, name = facts.owner_kind(pod)
         taint = kept_off_by(facts.spec_of(pod), nodes)
         if taint is not None and kind in ("Pod", "Job"):
-            yield found(
-                "taint-not-tolerated",
+            yield TAINT_NOT_TOLERATED.found(
                 f"{kind.lower()}/{facts.namespace(pod)}/{name}",
                 f"It wants GPUs, and no GPU node takes it, for the taint {taint}.",
                 facts.why_waiting(pod),
@@ -228,3 +280,6 @@ def kept_off_by(spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
         return None
     barred = [untolerated(facts.taints(node), spec.tolerations) for node in nodes]
     return barred[-1] if all(barred) else None
+
+
+JUDGE = ClusterJudge(_CHECKS, node_findings)

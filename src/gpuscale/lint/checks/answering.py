@@ -4,13 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError
+from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.spelling import closest
-from gpuscale.lint.findings import CHECKS, Finding
-from gpuscale.lint.hpa_checks import described_resource
+from gpuscale.lint.checks.hpas import described_resource
+from gpuscale.lint.checks.rules import (
+    GROUPED,
+    IMPOSSIBLE_LABEL,
+    NO_GROUP_BY,
+    gpu_name_findings,
+    resources_without_rows,
+)
+from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.hpa_places import PlacedMetric
 from gpuscale.lint.inputs import Inputs
 from gpuscale.lint.promql_facts import contradiction
-from gpuscale.lint.rule_checks import GROUPED, gpu_name_findings, resources_without_rows
 from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.lint.series_facts import (
     closest_series,
@@ -32,6 +39,26 @@ from gpuscale.series.tree import Node
 from gpuscale.sources.backwards import api_names, maps
 from gpuscale.sources.resources import PODS, ResourceType
 
+ANSWERING_CHECKS = Checks()
+UNKNOWN_METRIC = ANSWERING_CHECKS.add(
+    "unknown-metric",
+    Severity.ERROR,
+    "A metric that no rule names.",
+    "Correct the name, or add a rule that gives the metric.",
+)
+MISSPELLED_METRIC = ANSWERING_CHECKS.add(
+    "misspelled-metric",
+    Severity.WARNING,
+    "A metric that only rules for any series can give, and that is nearly another.",
+    "Ask for the known name, if that is what is meant.",
+)
+METRIC_NOT_FOR_RESOURCE = ANSWERING_CHECKS.add(
+    "metric-not-for-resource",
+    Severity.ERROR,
+    "A metric that is there, but not for such objects.",
+    "Map the label that names such objects, or ask for a metric that is there for them.",
+)
+
 _SHOWN = 5
 AskedMetric = PodsMetric | ObjectMetric | ExternalMetric
 """What rules answer; the others are for the resource metrics API."""
@@ -49,7 +76,7 @@ class Answered:
 
 
 def answer_of(
-    inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, found: list[Finding]
+    inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, found: list[LintFinding]
 ) -> Answered | None:
     """Return which rule answers a metric with which query, and note in `found` why none does."""
     resource = _resource(spec)
@@ -120,7 +147,7 @@ def _node(
 
 def _unknown(
     inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, rules: Sequence[PlacedRule]
-) -> Finding:
+) -> LintFinding:
     named = _named(rules)
     others = _named(inputs.rules if rules is inputs.external_rules else inputs.external_rules)
     close = closest(spec.name, named, cutoff=0.6)
@@ -135,8 +162,7 @@ def _unknown(
         evidence = f"{others[spec.name]} gives it as {_article(other)} metric."
         fix = f"Use {'an External' if other == 'external' else 'a Pods or Object'} metric."
     kind = "external" if isinstance(spec, ExternalMetric) else "custom"
-    return Finding(
-        CHECKS["unknown-metric"],
+    return UNKNOWN_METRIC.found(
         metric.name,
         f"No rule gives {_article(kind)} metric {spec.name!r}.",
         evidence,
@@ -155,9 +181,8 @@ def _named(rules: Sequence[PlacedRule]) -> dict[str, str]:
 
 def _not_for(
     metric: PlacedMetric, spec: AskedMetric, resource: ResourceType, may: Sequence[Serving]
-) -> Finding:
-    return Finding(
-        CHECKS["metric-not-for-resource"],
+) -> LintFinding:
+    return METRIC_NOT_FOR_RESOURCE.found(
         metric.name,
         f"The metric {spec.name!r} is not there for {resource.name}.",
         _why_not_for(may[0].placed, resource),
@@ -181,7 +206,7 @@ def _why_not_for(placed: PlacedRule, resource: ResourceType) -> str:
 
 def _doubtful(
     inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, series: str
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """Tell of a name that only rules for series of any name can give, where it is hardly a series."""
     if series in inputs.recorded:
         return
@@ -192,8 +217,7 @@ def _doubtful(
         return
     close = closest(spec.name, _named(inputs.rules), cutoff=0.85) or closest_series(series)
     if close is not None:
-        yield Finding(
-            CHECKS["misspelled-metric"],
+        yield MISSPELLED_METRIC.found(
             metric.name,
             f"No rule names {spec.name!r}; it is there only if Prometheus has a series {series}.",
             f"{close} is known.",
@@ -201,13 +225,12 @@ def _doubtful(
         )
 
 
-def _contradicted(answered: Answered) -> Iterator[Finding]:
+def _contradicted(answered: Answered) -> Iterator[LintFinding]:
     metric, placed = answered.metric, answered.serving.placed
     for select in selectors(answered.node):
         pair = contradiction(select.matchers)
         if pair is not None:
-            yield Finding(
-                CHECKS["impossible-label"],
+            yield IMPOSSIBLE_LABEL.found(
                 metric.selector if answered.spec.selector else metric.name,
                 f"The query can't match a series: it asks for {pair[0]} and {pair[1]}.",
                 f"{placed.place('metricsQuery')}: {placed.text('metricsQuery')}",
@@ -218,13 +241,12 @@ def _contradicted(answered: Answered) -> Iterator[Finding]:
 
 def _ungrouped(
     metric: PlacedMetric, spec: AskedMetric, serving: Serving, resource: ResourceType | None
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """Tell of a query that has rows for some resources, and none for the one that is asked for."""
     if resource is None or resource not in resources_without_rows(serving.rule):
         return
     label = serving.rule.labels.label_for(resource)
-    yield Finding(
-        CHECKS["no-group-by"],
+    yield NO_GROUP_BY.found(
         metric.name,
         f"The rows of the query don't carry the label {label}, so that {spec.name!r} has no value "
         f"for {resource.name}.",

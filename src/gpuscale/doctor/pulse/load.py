@@ -9,7 +9,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.doctor.pulse import LoadCount
+from gpuscale.doctor.pulse.hops import LoadCount
 from gpuscale.sources.http import HttpSession
 
 MOST_AT_ONCE = 16

@@ -6,10 +6,12 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go and metrics/
 
 from collections.abc import Iterator
 
+from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.quantity import Quantity
-from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import Inputs, PlacedHpa
+from gpuscale.lint.judges import FileJudge
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,
     ExternalMetric,
@@ -22,11 +24,73 @@ from gpuscale.objects.hpa import (
 from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.sources.resources import KUBERNETES, NAMESPACES, ResourceType, UnknownResourceError
 
+_CHECKS = Checks()
+IMPOSSIBLE_SELECTOR = _CHECKS.add(
+    "impossible-selector",
+    Severity.ERROR,
+    "A metric selector that no series can match.",
+    "Name the label as Prometheus has it.",
+)
+CLUSTER_SCOPED_OBJECT = _CHECKS.add(
+    "cluster-scoped-object",
+    Severity.ERROR,
+    "An object without a namespace, which an HPA can't ask for.",
+    "Use an External metric with a selector, or a metric of an object in the namespace.",
+)
+NAMESPACE_NAME_IGNORED = _CHECKS.add(
+    "namespace-name-ignored",
+    Severity.WARNING,
+    "A Namespace other than the HPA's own.",
+    "Name the namespace of the HPA, or use an External metric with a selector.",
+)
+IGNORED_TARGET_TYPE = _CHECKS.add(
+    "ignored-target-type",
+    Severity.WARNING,
+    "`target.type` names another field than the one that counts.",
+    "Write the type of the field that counts.",
+)
+CONTRADICTING_TARGET_TYPE = _CHECKS.add(
+    "contradicting-target-type",
+    Severity.ERROR,
+    "`target.type` names a field that is not set.",
+    "Write type: Value with value, or type: AverageValue with averageValue.",
+)
+IGNORED_TARGET_FIELD = _CHECKS.add(
+    "ignored-target-field",
+    Severity.WARNING,
+    "A field of the target that the controller does not look at.",
+    "Leave the field out.",
+)
+GPU_RESOURCE_METRIC = _CHECKS.add(
+    "gpu-resource-metric",
+    Severity.ERROR,
+    "A Resource metric on GPUs, which nobody measures.",
+    "Use a Pods metric such as DCGM_FI_DEV_GPU_UTIL, with a rule that serves it.",
+)
+REMOVED_API_VERSION = _CHECKS.add(
+    "removed-api-version",
+    Severity.ERROR,
+    "An API version that Kubernetes no longer serves.",
+    "Write autoscaling/v2.",
+)
+SCALE_TO_ZERO_GATE = _CHECKS.add(
+    "scale-to-zero-gate",
+    Severity.NOTE,
+    "`minReplicas: 0`, which takes a feature gate.",
+    "Turn it on in kube-apiserver and kube-controller-manager, or take minReplicas 1.",
+)
+TWO_HPAS = _CHECKS.add(
+    "two-hpas",
+    Severity.ERROR,
+    "Two autoscalers of one target.",
+    "Put the metrics of both into one HPA; the highest count wins.",
+)
+
 _REMOVED = {"v2beta1": "1.25", "v2beta2": "1.26"}
 _GPU_GROUPS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
 
 
-def hpa_findings(inputs: Inputs) -> Iterator[Finding]:
+def hpa_findings(inputs: Inputs) -> Iterator[LintFinding]:
     """Return what is wrong with the autoscalers of the files."""
     for placed in inputs.hpas:
         yield from _version(placed)
@@ -45,7 +109,7 @@ def described_resource(spec: ObjectMetric) -> ResourceType | None:
         return None
 
 
-def _version(placed: PlacedHpa) -> Iterator[Finding]:
+def _version(placed: PlacedHpa) -> Iterator[LintFinding]:
     removed = _REMOVED.get(placed.version)
     if removed is None:
         return
@@ -55,8 +119,7 @@ def _version(placed: PlacedHpa) -> Iterator[Finding]:
             "metricName becomes metric.name, and targetAverageValue becomes target: "
             "{type: AverageValue, averageValue: ...}"
         )
-    yield Finding(
-        CHECKS["removed-api-version"],
+    yield REMOVED_API_VERSION.found(
         placed.place("apiVersion"),
         f"Kubernetes {removed} and later do not serve autoscaling/{placed.version}.",
         "",
@@ -64,18 +127,16 @@ def _version(placed: PlacedHpa) -> Iterator[Finding]:
     )
 
 
-def _scale_to_zero(placed: PlacedHpa) -> Iterator[Finding]:
+def _scale_to_zero(placed: PlacedHpa) -> Iterator[LintFinding]:
     if placed.hpa.min_replicas == 0:
-        yield Finding(
-            CHECKS["scale-to-zero-gate"],
+        yield SCALE_TO_ZERO_GATE.found(
             placed.place("spec", "minReplicas"),
             "minReplicas 0 is taken only with the feature gate HPAScaleToZero.",
             "The gate is off by default up to Kubernetes 1.36.",
-            "Turn it on in kube-apiserver and kube-controller-manager, or take minReplicas 1.",
         )
 
 
-def _one_target(inputs: Inputs) -> Iterator[Finding]:
+def _one_target(inputs: Inputs) -> Iterator[LintFinding]:
     """Return where an object has two autoscalers; HPAs come first, whichever file they are in."""
     first: dict[tuple[str, str, str], tuple[str, Place]] = {}
     for about, place, key in _claims(inputs):
@@ -83,12 +144,10 @@ def _one_target(inputs: Inputs) -> Iterator[Finding]:
         if other == about:
             continue
         _, kind, name = key
-        yield Finding(
-            CHECKS["two-hpas"],
+        yield TWO_HPAS.found(
             place,
             f"{kind} {name} has another HPA already: neither scales it (AmbiguousSelector).",
             f"{where}: {other}",
-            "Put the metrics of both into one HPA; the highest count wins.",
         )
 
 
@@ -105,7 +164,7 @@ def _claims(inputs: Inputs) -> Iterator[tuple[str, Place, tuple[str, str, str]]]
         yield f"ScaledObject {meta.key}, of which KEDA makes an HPA", place, key
 
 
-def _metric_findings(metric: PlacedMetric) -> Iterator[Finding]:
+def _metric_findings(metric: PlacedMetric) -> Iterator[LintFinding]:
     match metric.spec:
         case PodsMetric(target=target):
             yield from _pods_target(metric, target)
@@ -124,7 +183,7 @@ def _metric_findings(metric: PlacedMetric) -> Iterator[Finding]:
 # Targets
 
 
-def _pods_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Finding]:
+def _pods_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[LintFinding]:
     if target.type is not TargetType.AVERAGE_VALUE:
         yield _ignored_type(
             metric,
@@ -137,25 +196,23 @@ def _pods_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Finding
     yield from _ignored_fields(metric, target, "averageValue")
 
 
-def _object_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Finding]:
+def _object_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[LintFinding]:
     wanted = {TargetType.VALUE: "value", TargetType.AVERAGE_VALUE: "averageValue"}
     field = wanted.get(target.type)
     if field is not None and _fields(target)[field] is not None:
         yield from _ignored_fields(metric, target, field)
         return
     given = " and ".join(name for name, value in _fields(target).items() if value is not None)
-    yield Finding(
-        CHECKS["contradicting-target-type"],
+    yield CONTRADICTING_TARGET_TYPE.found(
         metric.target_type,
         f"type: {target.type.value} with {given}: for an Object metric the type says which field "
         "counts, and that one is not set.",
         "The API server takes it, and each sync ends with: invalid object metric source: neither "
         "a value target nor an average value target was set",
-        "Write type: Value with value, or type: AverageValue with averageValue.",
     )
 
 
-def _external_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Finding]:
+def _external_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[LintFinding]:
     field = "value" if target.average_value is None else "averageValue"
     named = TargetType.VALUE if field == "value" else TargetType.AVERAGE_VALUE
     if target.type is not named:
@@ -170,14 +227,11 @@ def _external_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Fin
 
 def _resource_target(
     metric: PlacedMetric, spec: ResourceMetric | ContainerResourceMetric
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     if spec.name.startswith(_GPU_GROUPS):
-        yield Finding(
-            CHECKS["gpu-resource-metric"],
+        yield GPU_RESOURCE_METRIC.found(
             metric.name,
             f"Nobody measures {spec.name}: the resource metrics API has cpu and memory.",
-            "",
-            "Use a Pods metric such as DCGM_FI_DEV_GPU_UTIL, with a rule that serves it.",
         )
     target = spec.target
     field = "averageUtilization" if target.average_utilization is not None else "averageValue"
@@ -192,9 +246,8 @@ def _resource_target(
     yield from _ignored_fields(metric, target, field)
 
 
-def _ignored_type(metric: PlacedMetric, type_: TargetType, why: str, fix: str) -> Finding:
-    return Finding(
-        CHECKS["ignored-target-type"],
+def _ignored_type(metric: PlacedMetric, type_: TargetType, why: str, fix: str) -> LintFinding:
+    return IGNORED_TARGET_TYPE.found(
         metric.target_type,
         f"type: {type_.value} has no effect: {why}",
         "",
@@ -202,11 +255,12 @@ def _ignored_type(metric: PlacedMetric, type_: TargetType, why: str, fix: str) -
     )
 
 
-def _ignored_fields(metric: PlacedMetric, target: MetricTarget, counts: str) -> Iterator[Finding]:
+def _ignored_fields(
+    metric: PlacedMetric, target: MetricTarget, counts: str
+) -> Iterator[LintFinding]:
     for field, value in _fields(target).items():
         if value is not None and field != counts:
-            yield Finding(
-                CHECKS["ignored-target-field"],
+            yield IGNORED_TARGET_FIELD.found(
                 metric.target(field),
                 f"{field} has no effect: the controller looks at {counts}.",
                 "",
@@ -225,24 +279,21 @@ def _fields(target: MetricTarget) -> dict[str, Quantity | int | None]:
 # What is asked for
 
 
-def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[Finding]:
+def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[LintFinding]:
     resource = described_resource(spec)
     if resource is None or resource.namespaced:
         return
     described = spec.described_object
     namespace = metric.placed.hpa.metadata.namespace
     if resource != NAMESPACES:
-        yield Finding(
-            CHECKS["cluster-scoped-object"],
+        yield CLUSTER_SCOPED_OBJECT.found(
             metric.described,
             f"An HPA can't read a metric of a {described.kind}: it asks in its own namespace, "
             f"{namespace}, and a {described.kind} is in none.",
             f"It asks for /namespaces/{namespace}/{resource.name}/{described.name}/{spec.name}.",
-            "Use an External metric with a selector, or a metric of an object in the namespace.",
         )
     elif described.name != namespace:
-        yield Finding(
-            CHECKS["namespace-name-ignored"],
+        yield NAMESPACE_NAME_IGNORED.found(
             metric.described,
             f"The name {described.name} has no effect: the controller asks for the metric of the "
             f"HPA's own namespace, {namespace}.",
@@ -251,26 +302,26 @@ def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[Finding]:
         )
 
 
-def _selector(metric: PlacedMetric, selector: Selector | None) -> Iterator[Finding]:
+def _selector(metric: PlacedMetric, selector: Selector | None) -> Iterator[LintFinding]:
     for requirement in selector.requirements if selector is not None else ():
         if "/" in requirement.key or "." in requirement.key or "-" in requirement.key:
-            yield Finding(
-                CHECKS["impossible-selector"],
+            yield IMPOSSIBLE_SELECTOR.found(
                 metric.selector,
                 f"No series has a label {requirement.key!r}: Prometheus' label names are letters, "
                 "digits and underscores.",
                 f"{requirement}",
-                "Name the label as Prometheus has it.",
             )
             continue
         try:
             parse_selector(str(requirement))
         except ValueError as error:
-            yield Finding(
-                CHECKS["impossible-selector"],
+            yield IMPOSSIBLE_SELECTOR.found(
                 metric.selector,
                 f"The controller can't ask with this selector: {error}.",
                 f"{requirement}",
                 "Give the series a label whose values Kubernetes takes, with a recording rule or a "
                 "relabelling, or put the condition into metricsQuery.",
             )
+
+
+JUDGE = FileJudge(_CHECKS, hpa_findings)

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.gotemplate import TemplateError
 from gpuscale.core.gotemplate.render import Data
-from gpuscale.lint.findings import CHECKS, Finding, Place
+from gpuscale.lint.checks.queries import QUERY_CHECKS, query_findings
+from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.inputs import Inputs
+from gpuscale.lint.judges import FileJudge
 from gpuscale.lint.promql_facts import calls, carries, contradiction, summed_share
-from gpuscale.lint.query_checks import query_findings
 from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.lint.series_facts import closest_series, is_unknown_gpu_name, recorded_from
 from gpuscale.lint.serving import (
@@ -28,6 +30,62 @@ from gpuscale.sources.resource_labels import NoLabelError
 from gpuscale.sources.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
 from gpuscale.sources.rules import Rule
 
+_CHECKS = Checks(including=(QUERY_CHECKS,))
+UNQUOTED_NAME = _CHECKS.add(
+    "unquoted-name",
+    Severity.WARNING,
+    "A value of `.LabelValuesByName` outside of quotes: requests write PromQL.",
+    "Use <<.LabelMatchers>>, or put the value into double quotes.",
+)
+NO_NAMESPACE_LABEL = _CHECKS.add(
+    "no-namespace-label",
+    Severity.ERROR,
+    "A rule for objects in namespaces that maps no label to them.",
+    "Map the label of the namespace, such as namespace: {resource: namespace}.",
+)
+NO_GROUP_BY = _CHECKS.add(
+    "no-group-by",
+    Severity.ERROR,
+    "A query whose rows don't carry the label of the object.",
+    "Group by it: by (<<.GroupBy>>).",
+)
+IMPOSSIBLE_LABEL = _CHECKS.add(
+    "impossible-label",
+    Severity.ERROR,
+    "A label that no series can have, or not with such a value.",
+    "Leave one of the two conditions out, or map the label as Prometheus has it.",
+)
+SHADOWED_RULE = _CHECKS.add(
+    "shadowed-rule",
+    Severity.WARNING,
+    "Two rules that give one metric; the last has it.",
+    "Give one of them another name with name.as, or leave it out.",
+)
+SUM_OF_PERCENTAGES = _CHECKS.add(
+    "sum-of-percentages",
+    Severity.WARNING,
+    "A sum over several GPUs of what is a percentage or a ratio.",
+    "Take avg or max instead of sum, or choose the target for the sum.",
+)
+NAN_WITHOUT_TRAFFIC = _CHECKS.add(
+    "nan-without-traffic",
+    Severity.NOTE,
+    "A quantile of a histogram: NaN, and so absent, without traffic.",
+    "Say `nan: zero` in the rule where it should scale in; prometheus-adapter does not know the key.",
+)
+UNKNOWN_GPU_SERIES = _CHECKS.add(
+    "unknown-gpu-series",
+    Severity.WARNING,
+    "A name that looks like a GPU metric's and is none.",
+    "Use the nearest name; docs/metrics.md has those that there are.",
+)
+RECORDED_GPU_SERIES = _CHECKS.add(
+    "recorded-gpu-series",
+    Severity.NOTE,
+    "A GPU series that only a recording rule can make.",
+    "Let Prometheus record it; a PrometheusRule among the files counts as that.",
+)
+
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = "some_series"
 """Stands for the name of a series that the rule leaves open."""
@@ -39,7 +97,7 @@ GROUPED = "by (<<.GroupBy>>)"
 """What a query has to end with for its rows to belong to objects."""
 
 
-def rule_findings(inputs: Inputs) -> Iterator[Finding]:
+def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
     """Return what is wrong with the rules of the user's files."""
     for placed in (*inputs.rules, *inputs.external_rules):
         if placed.document is None:
@@ -54,7 +112,9 @@ def rule_findings(inputs: Inputs) -> Iterator[Finding]:
     yield from _shadowed(inputs.external_rules, external=True)
 
 
-def sum_finding(place: Place, placed: PlacedRule, series: str, share: float, why: str) -> Finding:
+def sum_finding(
+    place: Place, placed: PlacedRule, series: str, share: float, why: str
+) -> LintFinding:
     """Return the finding about a sum of percentages.
 
     Args:
@@ -64,12 +124,10 @@ def sum_finding(place: Place, placed: PlacedRule, series: str, share: float, why
         share: the most that one row brings.
         why: what is known of the number of rows.
     """
-    return Finding(
-        CHECKS["sum-of-percentages"],
+    return SUM_OF_PERCENTAGES.found(
         place,
         f"The query sums {series}, of which one GPU alone gives up to {share:g}: {why}.",
         _query_evidence(placed),
-        "Take avg or max instead of sum, or choose the target for the sum.",
     )
 
 
@@ -81,7 +139,7 @@ def _query_evidence(placed: PlacedRule) -> str:
 # Labels
 
 
-def _label_findings(placed: PlacedRule) -> Iterator[Finding]:
+def _label_findings(placed: PlacedRule) -> Iterator[LintFinding]:
     pair = contradiction(selector_of_series(placed.rule))
     if pair is not None:
         yield _impossible(
@@ -95,7 +153,9 @@ def _label_findings(placed: PlacedRule) -> Iterator[Finding]:
         yield from _override_findings(placed, label, resource)
 
 
-def _override_findings(placed: PlacedRule, label: str, resource: ResourceType) -> Iterator[Finding]:
+def _override_findings(
+    placed: PlacedRule, label: str, resource: ResourceType
+) -> Iterator[LintFinding]:
     place = placed.place("resources", "overrides", label)
     if not _LABEL.fullmatch(label):
         yield _impossible(
@@ -116,22 +176,21 @@ def _override_findings(placed: PlacedRule, label: str, resource: ResourceType) -
         )
 
 
-def _impossible(place: Place, what: str, evidence: str, fix: str) -> Finding:
-    return Finding(CHECKS["impossible-label"], place, what, evidence, fix)
+def _impossible(place: Place, what: str, evidence: str, fix: str) -> LintFinding:
+    return IMPOSSIBLE_LABEL.found(place, what, evidence, fix)
 
 
 def _both(pair: tuple[Matcher, Matcher]) -> str:
     return f"{pair[0]} and {pair[1]}"
 
 
-def _namespace_findings(placed: PlacedRule) -> Iterator[Finding]:
+def _namespace_findings(placed: PlacedRule) -> Iterator[LintFinding]:
     rule = placed.rule
     if has_namespaces(rule):
         return
     if rule.external:
         if rule.namespaced:
-            yield Finding(
-                CHECKS["no-namespace-label"],
+            yield NO_NAMESPACE_LABEL.found(
                 placed.place("resources"),
                 "No label stands for the namespace, and every request for the metric asks for one.",
                 "Each request ends with the error 500.",
@@ -142,27 +201,24 @@ def _namespace_findings(placed: PlacedRule) -> Iterator[Finding]:
     inside = [each for each in mapped_resources(rule) if each.namespaced]
     if inside:
         names = ", ".join(each.name for each in inside)
-        yield Finding(
-            CHECKS["no-namespace-label"],
+        yield NO_NAMESPACE_LABEL.found(
             placed.place("resources", "overrides"),
             f"No label stands for the namespace, and every request for {names} asks for one.",
             "Each request ends with the error 404.",
-            "Map the label of the namespace, such as namespace: {resource: namespace}.",
         )
 
 
 # Grouping
 
 
-def _grouping_findings(placed: PlacedRule) -> Iterator[Finding]:
+def _grouping_findings(placed: PlacedRule) -> Iterator[LintFinding]:
     """Return that a query has no rows for any resource; one that has for some is judged by who asks."""
     rule = placed.rule
     without = resources_without_rows(rule)
     if not rule.external and without and not _resources_with_rows(rule):
         named = [each for each in without if each != NAMESPACES] or without
         labels = ", ".join(rule.labels.label_for(each) for each in named)
-        yield Finding(
-            CHECKS["no-group-by"],
+        yield NO_GROUP_BY.found(
             placed.place("metricsQuery"),
             f"The rows of the query don't carry the label {labels}, so that none of them "
             "belongs to an object.",
@@ -199,20 +255,19 @@ def _some_series(rule: Rule) -> str:
 # Names
 
 
-def _name_findings(placed: PlacedRule, recorded: set[str]) -> Iterator[Finding]:
+def _name_findings(placed: PlacedRule, recorded: set[str]) -> Iterator[LintFinding]:
     for series in sorted(named_series(placed.rule) or ()):
         if series not in recorded:
             yield from gpu_name_findings(series, placed.place("seriesQuery"))
 
 
-def gpu_name_findings(series: str, place: Place) -> Iterator[Finding]:
+def gpu_name_findings(series: str, place: Place) -> Iterator[LintFinding]:
     """Return what is to be said of a series whose name looks like a GPU metric's and is none."""
     if not is_unknown_gpu_name(series):
         return
     field = recorded_from(series)
     if field is not None:
-        yield Finding(
-            CHECKS["recorded-gpu-series"],
+        yield RECORDED_GPU_SERIES.found(
             place,
             f"No exporter serves {series}: a recording rule has to make it.",
             f"{field} is what exporters serve.",
@@ -221,8 +276,7 @@ def gpu_name_findings(series: str, place: Place) -> Iterator[Finding]:
         )
         return
     close = closest_series(series)
-    yield Finding(
-        CHECKS["unknown-gpu-series"],
+    yield UNKNOWN_GPU_SERIES.found(
         place,
         f"No exporter that is known serves {series}.",
         f"{close} is the nearest name." if close else "",
@@ -233,7 +287,7 @@ def gpu_name_findings(series: str, place: Place) -> Iterator[Finding]:
 # Queries of known series
 
 
-def _query_findings(placed: PlacedRule) -> Iterator[Finding]:
+def _query_findings(placed: PlacedRule) -> Iterator[LintFinding]:
     rule = placed.rule
     place = placed.place("metricsQuery")
     for series, _ in api_names(placed.rule)[:1]:
@@ -241,14 +295,11 @@ def _query_findings(placed: PlacedRule) -> Iterator[Finding]:
         if node is not None:
             yield from query_findings(node, place, placed.text("metricsQuery"))
             if not rule.nan_is_zero and calls(node, "histogram_quantile"):
-                yield Finding(
-                    CHECKS["nan-without-traffic"],
+                yield NAN_WITHOUT_TRAFFIC.found(
                     place,
                     "Without traffic the quantile is NaN, which is no value here: the HPA keeps its "
                     "replicas. prometheus-adapter answers 0, and the HPA scales in.",
                     placed.text("metricsQuery"),
-                    "Say `nan: zero` in the rule where it should scale in; prometheus-adapter does not "
-                    "know the key.",
                 )
 
 
@@ -259,7 +310,7 @@ def _filled(rule: Rule, series: str) -> Node | None:
     return custom_node(rule, series, asked, _NAMESPACE, Selector())
 
 
-def _unquoted_findings(placed: PlacedRule) -> Iterator[Finding]:
+def _unquoted_findings(placed: PlacedRule) -> Iterator[LintFinding]:
     """Return that a template puts what a request says into the query itself, beside its strings."""
     labels = []
     for resource in KUBERNETES.types:
@@ -277,17 +328,15 @@ def _unquoted_findings(placed: PlacedRule) -> Iterator[Finding]:
     except TemplateError:
         return
     if _NAME in _STRING.sub("", text):
-        yield Finding(
-            CHECKS["unquoted-name"],
+        yield UNQUOTED_NAME.found(
             placed.place("metricsQuery"),
             "The query takes a value of .LabelValuesByName outside of quotes, where it is PromQL: "
             "with the name of an object or of a namespace, a request writes a part of the query.",
             _query_evidence(placed),
-            "Use <<.LabelMatchers>>, or put the value into double quotes.",
         )
 
 
-def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[Finding]:
+def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[LintFinding]:
     """Return sums of percentages in rules that no autoscaler of the files asks for.
 
     Args:
@@ -308,7 +357,7 @@ def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[Finding]:
 # Rules over rules
 
 
-def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[Finding]:
+def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[LintFinding]:
     """Return rules that are never taken; one for another label is, where series have only that."""
     last: dict[tuple[str, str, str], PlacedRule] = {}
     for placed in reversed(rules):
@@ -323,13 +372,11 @@ def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[Findin
                 yield _hidden(placed, other, name)
 
 
-def _hidden(placed: PlacedRule, other: PlacedRule, name: str) -> Finding:
-    return Finding(
-        CHECKS["shadowed-rule"],
+def _hidden(placed: PlacedRule, other: PlacedRule, name: str) -> LintFinding:
+    return SHADOWED_RULE.found(
         placed.place("seriesQuery"),
         f"A later rule gives the metric {name!r} too, and the last one has it.",
         f"{other.place()}: {other.rule.series_query}",
-        "Give one of them another name with name.as, or leave it out.",
     )
 
 
@@ -342,3 +389,6 @@ def _listed(rule: Rule, *, external: bool) -> list[tuple[str, str]]:
         for each in mapped_resources(rule)
         if each != NAMESPACES
     ]
+
+
+JUDGE = FileJudge(_CHECKS, rule_findings)

@@ -1,0 +1,25 @@
+"""Every judge of a cluster, a module for each hop of the chain, with its checks beside it."""
+
+from gpuscale.core.findings import checks_by_id
+from gpuscale.doctor.checks import (
+    access,
+    autoscalers,
+    capacity,
+    metrics_api,
+    node_agent,
+    nodes,
+    prometheus,
+)
+
+JUDGES = (
+    access.JUDGE,
+    nodes.JUDGE,
+    node_agent.JUDGE,
+    prometheus.JUDGE,
+    metrics_api.JUDGE,
+    autoscalers.JUDGE,
+    capacity.JUDGE,
+)
+"""In the order of the chain."""
+CHECKS = checks_by_id(JUDGES)
+"""Every check by its id, in the order in which the docs list them."""

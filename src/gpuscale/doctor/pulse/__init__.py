@@ -1,0 +1,1 @@
+"""The pulse: the time that each hop takes from load to a ready pod."""
