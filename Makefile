@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image cluster-tools test-cluster test-gpu proto reference bench soak soak-live clean
+.PHONY: help run test check image cluster-tools test-cluster test-gpu proto reference house bench soak soak-live clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -84,6 +84,9 @@ reference: $(VENV)/.dev ## write the pages that are made from the code: docs/met
 	@$(BIN)/python tools/metrics_reference.py > docs/metrics.md
 	@$(BIN)/python tools/alerts_reference.py > docs/alerts.md
 	@$(BIN)/python tools/check_tables.py
+
+house: $(VENV)/.dev ## the figures of the code: sizes, names, prose, what starting each server costs
+	@$(BIN)/python tools/house.py --servers
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
