@@ -17,9 +17,9 @@ from gpuscale.hpa import (
     ExternalValues,
     FetchError,
     HpaState,
+    MetricValue,
     ObjectValue,
     PodInfo,
-    PodValue,
     PodValues,
     Scale,
     decide,
@@ -243,7 +243,7 @@ def test_the_guides_hpa_goes_from_one_to_two_at_23_of_20(plane, metrics, workloa
     plane.apply(manifest)
     # ceil(1 x 23 / 20) = 2. The second pod has no value: (23 + 0) / 2 would turn it around, so 2 stays.
     real = theirs(plane, workload, 2)
-    agree(real, ours(manifest, 2, lambda names: PodValues((PodValue(names[0], 23_000),))))
+    agree(real, ours(manifest, 2, lambda names: PodValues((MetricValue(names[0], 23_000),))))
     assert real.conditions["ScalingActive"] == (
         "True",
         "ValidMetricFound",

@@ -8,17 +8,16 @@ from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import NotFoundError
 from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.objects.hpa import CrossVersionObjectReference
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.series.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.metrics_client import (
-    ExternalReading,
-    MetricsClient,
-    ObjectReading,
-    PodReading,
-)
+from gpuscale.sources.metrics_client import HttpMetricsClient
 from gpuscale.sources.rules import load_rules
 
+SERVICE = CrossVersionObjectReference("Service", "web", "v1")
+NAMESPACE = CrossVersionObjectReference("Namespace", "any", "v1")
 NOW_MS = 1_700_000_000_000
 RULES = """
 rules:
@@ -56,33 +55,34 @@ async def url():
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 async def test_readings_carry_value_and_time_of_measurement(url, version):
-    async with MetricsClient(url, version=version) as client:
+    async with HttpMetricsClient(url, version=version) as client:
         pods = await client.pod_values("ml", "app=web", "gpu_util", parse_selector("app in (x,y)"))
-        service = await client.object_value("ml", "services", "web", "gpu_util")
-        namespace = await client.object_value("ml", "namespaces", "any", "gpu_util")
-    assert pods == [
-        PodReading("web-0", 10_500, NOW_MS, 60),
-        PodReading("web-1", 20_000, NOW_MS, 60),
-    ]
+        service = await client.object_value("ml", SERVICE, "gpu_util", None)
+        namespace = await client.object_value("ml", NAMESPACE, "gpu_util", None)
+    assert pods == (
+        MetricValue("web-0", 10_500, NOW_MS, 60_000),
+        MetricValue("web-1", 20_000, NOW_MS, 60_000),
+    )
     # The mean of 10.5 and 20 is 15.25.
-    assert service == namespace == ObjectReading(15_250, NOW_MS)
+    assert service == MetricValue("web", 15_250, NOW_MS)
+    assert namespace == MetricValue("ml", 15_250, NOW_MS)
 
 
 async def test_external_readings_are_one_per_row(url):
-    async with MetricsClient(url) as client:
-        every = await client.external_values("ml", "depth")
+    async with HttpMetricsClient(url) as client:
+        every = await client.external_values("ml", "depth", None)
         one = await client.external_values("ml", "depth", parse_selector("q=b"))
-    assert every == [
-        ExternalReading({"q": "a"}, 3_000, NOW_MS),
-        ExternalReading({"q": "b"}, 4_000, NOW_MS),
-    ]
+    assert every == (
+        ExternalValue({"q": "a"}, 3_000, NOW_MS),
+        ExternalValue({"q": "b"}, 4_000, NOW_MS),
+    )
     assert one == every[1:]
 
 
 async def test_what_an_hpa_would_show_in_its_conditions(url):
-    async with MetricsClient(url) as client:
+    async with HttpMetricsClient(url) as client:
         with pytest.raises(NotFoundError) as unknown:
-            await client.pod_values("ml", "app=web", "none")
+            await client.pod_values("ml", "app=web", "none", None)
         empty = await client.pod_values("ml", "app=web", "gpu_util", parse_selector("app=none"))
     assert str(unknown.value) == "the server could not find the metric none for pods"
-    assert empty == []
+    assert empty == ()

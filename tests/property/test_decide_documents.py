@@ -19,10 +19,10 @@ from gpuscale.hpa import (
     ExternalValues,
     FetchError,
     HpaState,
+    MetricValue,
     ObjectValue,
     PodInfo,
     PodUsage,
-    PodValue,
     PodValues,
     ReadyCondition,
     Recommendation,
@@ -118,7 +118,7 @@ def pod_answers(draw):
     written = [
         {"pod": pod, "value": f"{n}m", "age": seconds(age)} for pod, (n, age) in drawn.items()
     ]
-    values = (PodValue(pod, n, NOW_MS - age) for pod, (n, age) in drawn.items())
+    values = (MetricValue(pod, n, NOW_MS - age) for pod, (n, age) in drawn.items())
     return {"pods": written}, PodValues(tuple(values))
 
 
@@ -135,8 +135,7 @@ def usage_answers(draw):
         for pod, (n, age, window) in drawn.items()
     ]
     usages = (
-        PodUsage(pod, {"c": n}, NOW_MS - age, window / 1000)
-        for pod, (n, age, window) in drawn.items()
+        PodUsage(pod, {"c": n}, NOW_MS - age, window) for pod, (n, age, window) in drawn.items()
     )
     return {"pods": written}, ContainerUsages(tuple(usages))
 

@@ -11,10 +11,10 @@ from gpuscale.hpa import (
     ExternalValues,
     FetchError,
     HpaState,
+    MetricValue,
     ObjectValue,
     PodInfo,
     PodUsage,
-    PodValue,
     PodValues,
     ReadyCondition,
     Recommendation,
@@ -92,7 +92,7 @@ pods = st.lists(
 )
 names = st.integers(0, 20).map("p{}".format)
 pod_values = st.builds(
-    PodValues, st.lists(st.builds(PodValue, names, values, times), max_size=8).map(tuple)
+    PodValues, st.lists(st.builds(MetricValue, names, values, times), max_size=8).map(tuple)
 )
 usages = st.builds(
     ContainerUsages,
@@ -235,7 +235,7 @@ def test_more_load_never_asks_for_fewer_replicas(spec, target_milli, loads, more
     raised = data.draw(st.integers(0, len(loads) - 1))
 
     def proposed(milli):
-        samples = tuple(PodValue(f"p{i}", value) for i, value in enumerate(milli))
+        samples = tuple(MetricValue(f"p{i}", value) for i, value in enumerate(milli))
         decision = decide(hpa, scale, found, (PodValues(samples),), HpaState(), NOW_MS)
         return decision.metrics[0].proposed_replicas, decision.desired_replicas
 

@@ -5,25 +5,36 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go (request
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from gpuscale.core.errors import ConfigError, GpuscaleError
 from gpuscale.doctor import facts
 from gpuscale.doctor.at_once import at_once
 from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
-from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot, Value
+from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
 from gpuscale.kube.api import ApiClient
 from gpuscale.kube.errors import ApiStatusError
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.metricsapi.why.page import PARAMETER
-from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec, ObjectMetric
+from gpuscale.objects.hpa import (
+    ExternalMetric,
+    HorizontalPodAutoscaler,
+    MetricSpec,
+    ObjectMetric,
+)
 from gpuscale.objects.manifests import read_stored_hpa
+from gpuscale.objects.metric_values import (
+    ExternalValue,
+    MetricValue,
+    items_of,
+    read_external_values,
+    read_object_value,
+    read_pod_values,
+)
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _NOT_FOUND = 404
-_MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def custom_path(seen: Snapshot) -> str:
@@ -81,7 +92,7 @@ class HpaReader:
         allowed, denied_why = await controller_may_read(self._client, spec, namespace)
         path, params = metric_path(spec, namespace, selector, self._custom)
         try:
-            values = _values(await self._client.get(path, params))
+            values = _values(spec, await self._client.get(path, params))
             fault = ""
         except GpuscaleError as error:
             values, fault = (), str(error)
@@ -144,14 +155,18 @@ def metric_attributes(spec: MetricSpec) -> dict[str, str]:
     return {"group": group, "version": "v1beta2", "verb": "get", **attributes}
 
 
-def _values(answer: Mapping[str, Any]) -> tuple[Value, ...]:
+def _values(
+    spec: MetricSpec, answer: Mapping[str, object]
+) -> tuple[MetricValue | ExternalValue, ...]:
+    """Return what the controller reads of an answer; nothing where it can't."""
     try:
-        return tuple(
-            Value(
-                str((each.get("describedObject") or {}).get("name", "")),
-                round(datetime.fromisoformat(str(each["timestamp"])).timestamp() * 1000),
-            )
-            for each in answer.get("items") or ()
-        )
-    except _MALFORMED:
+        items = items_of(answer)
+        match spec:
+            case ExternalMetric():
+                return read_external_values(items)
+            case ObjectMetric():
+                return (read_object_value(items),)
+            case _:
+                return read_pod_values(items)
+    except ValueError:
         return ()

@@ -9,6 +9,7 @@ from gpuscale.install.parts import agent
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +65,13 @@ class PrometheusLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """One item of a metrics API's answer."""
-
-    of: str
-    """The object's name; empty for an external metric."""
-    measured_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class MetricLook:
     """What the API server answers to an HPA's question."""
 
     spec: MetricSpec
     command: str
     """That asks the same."""
-    values: Sequence[Value] = ()
+    values: Sequence[MetricValue | ExternalValue] = ()
     fault: str = ""
     """Why there is no answer."""
     explanation: Mapping[str, Any] | None = None

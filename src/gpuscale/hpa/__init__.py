@@ -21,13 +21,13 @@ from gpuscale.hpa.types import (
     Outcome,
     PodInfo,
     PodUsage,
-    PodValue,
     PodValues,
     ReadyCondition,
     Recommendation,
     Scale,
     ScaleEvent,
 )
+from gpuscale.objects.metric_values import MetricValue
 
 __all__ = [
     "Condition",
@@ -40,12 +40,12 @@ __all__ = [
     "FetchError",
     "HpaState",
     "MetricStatus",
+    "MetricValue",
     "ObjectValue",
     "Observation",
     "Outcome",
     "PodInfo",
     "PodUsage",
-    "PodValue",
     "PodValues",
     "ReadyCondition",
     "Recommendation",

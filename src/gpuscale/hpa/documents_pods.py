@@ -130,7 +130,7 @@ def unknown_samples(
     for spec, observation in zip(hpa.metrics, observations, strict=False):
         if not isinstance(observation, PodValues | ContainerUsages):
             continue
-        others = [sample.pod for sample in observation.samples if sample.pod not in known]
+        others = [pod for pod in observation.pods if pod not in known]
         if others:
             notes.append(
                 f"{metric_label(spec)} has samples of pods that are not the target's, "

@@ -116,7 +116,7 @@ def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, Sample
         raise _mismatch(spec, observation)
     if not observation.samples:
         raise UncomputableError(f"{prefix}no metrics returned from custom metrics API")
-    return {value.pod: sample_of(value, value.value_milli) for value in observation.samples}
+    return {value.object_name: sample_of(value, value.value_milli) for value in observation.samples}
 
 
 def _object_replicas(

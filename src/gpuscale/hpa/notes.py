@@ -217,10 +217,8 @@ def _measured_pods(pods: Sequence[PodInfo], observation: Observation) -> tuple[P
 
 def _sampled(observation: Observation) -> set[str]:
     match observation:
-        case PodValues():
-            return {value.pod for value in observation.samples}
-        case ContainerUsages():
-            return {usage.pod for usage in observation.samples}
+        case PodValues() | ContainerUsages():
+            return set(observation.pods)
         case _:
             return set()
 

@@ -18,7 +18,6 @@ from gpuscale.hpa.types import (
     ObjectValue,
     Observation,
     PodUsage,
-    PodValue,
     PodValues,
 )
 from gpuscale.objects.fields import Fields
@@ -30,11 +29,10 @@ from gpuscale.objects.hpa import (
     PodsMetric,
     ResourceMetric,
 )
+from gpuscale.objects.metric_values import DEFAULT_WINDOW_MS, MetricValue
 from gpuscale.objects.selectors import Selector
 
 _ANSWERS = ("pods", "value", "samples", "error")
-_DEFAULT_WINDOW_S = 60.0
-"""What the controller assumes of an answer that names no window."""
 _UNREADABLE = FetchError("")
 """Stands for an entry with a fault until the whole document is refused."""
 
@@ -147,13 +145,13 @@ def note_repeated(items: Sequence[Fields], key: str) -> None:
         seen.add(name if isinstance(name, str) else None)
 
 
-def _pod_value(item: Fields) -> PodValue:
+def _pod_value(item: Fields) -> MetricValue:
     note_unknown(item, "pod", "value", "age", "window")
-    return PodValue(
-        pod=item.text("pod", required=True),
+    return MetricValue(
+        object_name=item.text("pod", required=True),
         value_milli=value_milli(item, "value"),
-        timestamp_ms=measured_ms(item),
-        window_s=_window_s(item),
+        measured_ms=measured_ms(item),
+        window_ms=_window_ms(item),
     )
 
 
@@ -164,8 +162,8 @@ def _pod_usage(item: Fields) -> PodUsage:
     return PodUsage(
         pod=item.text("pod", required=True),
         containers=usages,
-        timestamp_ms=measured_ms(item),
-        window_s=_window_s(item),
+        measured_ms=measured_ms(item),
+        window_ms=_window_ms(item),
     )
 
 
@@ -174,6 +172,6 @@ def _usage_milli(containers: Fields, name: str) -> int | None:
     return value_milli(containers, name) if name in containers else None
 
 
-def _window_s(item: Fields) -> float:
+def _window_ms(item: Fields) -> int:
     window_ms = span_ms(item, "window")
-    return _DEFAULT_WINDOW_S if window_ms is None else window_ms / 1000
+    return DEFAULT_WINDOW_MS if window_ms is None else window_ms

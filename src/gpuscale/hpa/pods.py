@@ -13,9 +13,9 @@ from gpuscale.hpa.types import (
     ControllerSettings,
     PodInfo,
     PodUsage,
-    PodValue,
     ReadyCondition,
 )
+from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus
 
 CPU = "cpu"
@@ -29,8 +29,8 @@ class Sample:
     """A pod's value of one metric."""
 
     value_milli: int
-    timestamp_ms: int
-    window_s: float
+    measured_ms: int
+    window_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ def _ready_condition(status: PodStatus) -> ReadyCondition:
     return ReadyCondition.UNKNOWN if has_changed else ReadyCondition.ABSENT
 
 
-def sample_of(value: PodValue | PodUsage, value_milli: int) -> Sample:
+def sample_of(value: MetricValue | PodUsage, value_milli: int) -> Sample:
     """Return a sample with the times of an answer."""
-    return Sample(value_milli, value.timestamp_ms, value.window_s)
+    return Sample(value_milli, value.measured_ms, value.window_ms)
 
 
 def group_pods(
@@ -116,7 +116,7 @@ def _is_unready(pod: PodInfo, sample: Sample, settings: ControllerSettings, now_
     changed_ms = _LONG_AGO_MS if pod.ready_transition_ms is None else pod.ready_transition_ms
     is_false = pod.ready is ReadyCondition.FALSE
     if pod.start_ms + settings.cpu_initialization_period_s * 1000 > now_ms:
-        return is_false or sample.timestamp_ms < changed_ms + sample.window_s * 1000
+        return is_false or sample.measured_ms < changed_ms + sample.window_ms
     never_ready = pod.start_ms + settings.initial_readiness_delay_s * 1000 > changed_ms
     return is_false and never_ready
 

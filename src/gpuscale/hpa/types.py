@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gpuscale.core.quantity import Quantity
+from gpuscale.objects.metric_values import DEFAULT_WINDOW_MS, MetricValue
 from gpuscale.objects.pods import PodPhase
 
 
@@ -59,30 +60,25 @@ class PodInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class PodValue:
-    """The value of a Pods metric for one pod."""
-
-    pod: str
-    value_milli: int
-    timestamp_ms: int = 0
-    window_s: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
 class PodUsage:
     """What each container of one pod used of the resource; None where it reports none of it."""
 
     pod: str
     containers: Mapping[str, int | None]
-    timestamp_ms: int = 0
-    window_s: float = 60.0
+    measured_ms: int = 0
+    window_ms: int = DEFAULT_WINDOW_MS
 
 
 @dataclass(frozen=True, slots=True)
 class PodValues:
     """The answer for a Pods metric. No samples at all is a failure, not zero."""
 
-    samples: tuple[PodValue, ...]
+    samples: tuple[MetricValue, ...]
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """Return the names of the pods that have a sample."""
+        return tuple(sample.object_name for sample in self.samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ class ObjectValue:
     """The answer for an Object metric."""
 
     value_milli: int
-    timestamp_ms: int = 0
+    measured_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,7 @@ class ExternalValues:
     """The answer for an External metric, one value per series. None at all is a failure, not zero."""
 
     values_milli: tuple[int, ...]
-    timestamp_ms: int = 0
+    measured_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +102,11 @@ class ContainerUsages:
     """The answer for a Resource or ContainerResource metric."""
 
     samples: tuple[PodUsage, ...]
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """Return the names of the pods that have a sample."""
+        return tuple(sample.pod for sample in self.samples)
 
 
 @dataclass(frozen=True, slots=True)

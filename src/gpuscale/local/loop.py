@@ -46,11 +46,10 @@ from gpuscale.sim.setup import Setup
 from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
-from gpuscale.sources.metrics_client import MetricsClient
+from gpuscale.sources.metrics_client import HttpMetricsClient
 from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.remote_write.settings import Endpoint
-from gpuscale.sources.resources import KUBERNETES
 from gpuscale.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.sources.ruler.report import ruler_families
 from gpuscale.sources.ruler.ruler import Ruler
@@ -181,7 +180,7 @@ class LiveLoop:
         try:
             await self._agents.follow_nodes()
             on_ready()
-            async with HttpSession() as session, MetricsClient(self.url) as client:
+            async with HttpSession() as session, HttpMetricsClient(self.url) as client:
                 await self._run_tasks(session, client, stop)
         finally:
             await self._agents.stop()
@@ -189,9 +188,9 @@ class LiveLoop:
             await runner.cleanup()
 
     async def _run_tasks(
-        self, session: HttpSession, client: MetricsClient, stop: asyncio.Event
+        self, session: HttpSession, client: HttpMetricsClient, stop: asyncio.Event
     ) -> None:
-        hpas = LiveHpas(self._present, self._controller, client, KUBERNETES)
+        hpas = LiveHpas(self._present, self._controller, client)
         pipeline = self._setup.pipeline
         paces: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
             ("scraper", pipeline.scrape_interval, lambda: self._scraper.scrape_all(session)),

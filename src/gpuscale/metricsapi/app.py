@@ -52,7 +52,7 @@ from gpuscale.metricsapi.statuses import (
 from gpuscale.metricsapi.usage import UsageProvider
 from gpuscale.metricsapi.usage_answers import UsageAnswers
 from gpuscale.metricsapi.why.page import asks_why, why_response
-from gpuscale.sources.plan import ExternalValue, MetricValue
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 
 _COMPRESS_FROM_BYTES = 128 * 1024
 """Where the Kubernetes API server begins to compress."""

@@ -18,9 +18,9 @@ from gpuscale import __version__
 from gpuscale.core.quantity import milli_text
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, versions_of
 from gpuscale.metricsapi.paths import CustomTarget
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Operator, Requirement, Selector
 from gpuscale.sources.catalogue import Catalogue
-from gpuscale.sources.plan import ExternalValue, MetricValue
 from gpuscale.sources.resources import ResourceType
 
 Body = dict[str, object]

@@ -22,19 +22,13 @@ from gpuscale.core.errors import (
 from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.metricsapi.paths import ALL, CustomTarget, ExternalTarget
 from gpuscale.metricsapi.why.shared import Parts
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.values import Value
 from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
 from gpuscale.sources.directory import ObjectDirectory
 from gpuscale.sources.freshness import AgeLimit
-from gpuscale.sources.plan import (
-    CustomPlan,
-    ExternalValue,
-    FetchError,
-    MetricNotFoundError,
-    MetricValue,
-    plan_external,
-)
+from gpuscale.sources.plan import CustomPlan, FetchError, MetricNotFoundError, plan_external
 from gpuscale.sources.plans import Plans
 from gpuscale.sources.questions import Questions, Sharing
 from gpuscale.sources.resources import (

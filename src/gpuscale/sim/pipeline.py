@@ -4,40 +4,26 @@ The node agents' text is rendered, parsed, labelled, stored, recorded, discovere
 the servers do it; only the sockets between the hops are missing.
 """
 
-from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.core.errors import QueryError
 from gpuscale.core.streams import stream
 from gpuscale.exposition.write import render_text, six_decimals
 from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.gpu.styles import agent_families
-from gpuscale.hpa.types import (
-    ExternalValues,
-    FetchError,
-    ObjectValue,
-    Observation,
-    PodValue,
-    PodValues,
-)
-from gpuscale.objects.hpa import (
-    ExternalMetric,
-    HorizontalPodAutoscaler,
-    MetricSpec,
-    ObjectMetric,
-    PodsMetric,
-)
-from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.hpa.client import observe
+from gpuscale.hpa.types import Observation
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.series.scrape import ScrapeTarget
 from gpuscale.series.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.directory import ClusterDirectory
 from gpuscale.sim.engine import Stage
+from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
 from gpuscale.sim.needs import UTILIZATION, needs_of
 from gpuscale.sim.site import Site
 from gpuscale.sim.world import World
 from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.plan import plan_custom, plan_external
-from gpuscale.sources.resources import KUBERNETES
 
 FIRST_LOOK_MS = 1_000
 """When every hop looks once as it starts, before it falls into its own pace."""
@@ -104,18 +90,15 @@ class VirtualPipeline:
         self._needs = needs_of(world.setup)
         self._counters = self._needs.counters(world.setup.counters)
         self._targets: dict[str, ScrapeTarget] = {}
-        self._mapper = KUBERNETES
-        self._directory = ClusterDirectory(world.cluster)
         self._source = EmbeddedSource(self.store)
-        self._catalogue = Catalogue()
+        self._client = VirtualMetricsClient(ClusterDirectory(world.cluster), self._source)
         self._schedule()
 
     def observe(self, hpa: HorizontalPodAutoscaler, now_ms: int) -> tuple[Observation, ...]:
         """Return what the metrics API would answer for each metric of an HPA."""
-        pods = parse_selector(self._controller.target(hpa).scale.selector)
-        return tuple(
-            self._observe(hpa.metadata.namespace, spec, pods, now_ms) for spec in hpa.metrics
-        )
+        self._client.now_ms = now_ms
+        selector = self._controller.target(hpa).scale.selector
+        return immediately(observe(self._client, hpa, selector))
 
     def _schedule(self) -> None:
         engine, start = self._world.engine, self._world.start_ms
@@ -180,58 +163,10 @@ class VirtualPipeline:
         since_ms = now_ms - self._setup.pipeline.relist_interval
         config = self._setup.rules
         answers = {query: self._series(query, since_ms) for query in config.series_queries()}
-        self._catalogue = Catalogue.build(config, answers, self._catalogue)
+        self._client.catalogue = Catalogue.build(config, answers, self._client.catalogue)
 
     def _series(self, query: str, since_ms: int) -> SeriesAnswer:
         try:
             return self._source.series_now(query, since_ms)
         except QueryError as error:
             return QueryFailure(str(error))
-
-    def _observe(
-        self, namespace: str, spec: MetricSpec, pods: Selector, now_ms: int
-    ) -> Observation:
-        try:
-            match spec:
-                case PodsMetric():
-                    return self._pods(namespace, spec, pods, now_ms)
-                case ObjectMetric():
-                    return self._object(namespace, spec, now_ms)
-                case ExternalMetric():
-                    return self._external(namespace, spec, now_ms)
-                case _:
-                    return FetchError("no metrics returned from resource metrics API")
-        except GpuscaleError as error:
-            return FetchError(str(error))
-
-    def _pods(self, namespace: str, spec: PodsMetric, pods: Selector, now_ms: int) -> Observation:
-        names = self._directory.names(self._mapper.find("pods"), namespace, pods)
-        metric_selector = spec.selector or Selector()
-        plan = plan_custom(
-            self._catalogue, self._mapper, "pods", namespace, names, spec.name, metric_selector
-        )
-        values = plan.answer(self._source.query_now(plan.promql, now_ms))
-        samples = tuple(PodValue(v.object_name, v.value_milli, v.measured_ms) for v in values)
-        return PodValues(samples)
-
-    def _object(self, namespace: str, spec: ObjectMetric, now_ms: int) -> Observation:
-        described = spec.described_object
-        resource = self._mapper.find_kind(described.kind, described.api_version)
-        scope = namespace if resource.namespaced else None
-        plan = plan_custom(
-            self._catalogue,
-            self._mapper,
-            resource.name,
-            scope,
-            (described.name,),
-            spec.name,
-            spec.selector or Selector(),
-        )
-        value = plan.answer_one(self._source.query_now(plan.promql, now_ms))
-        return ObjectValue(value.value_milli, value.measured_ms)
-
-    def _external(self, namespace: str, spec: ExternalMetric, now_ms: int) -> Observation:
-        plan = plan_external(self._catalogue, namespace, spec.name, spec.selector or Selector())
-        values = plan.answer(self._source.query_now(plan.promql, now_ms), now_ms)
-        measured = min((value.measured_ms for value in values), default=now_ms)
-        return ExternalValues(tuple(value.value_milli for value in values), measured)

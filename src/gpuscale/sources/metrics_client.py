@@ -7,69 +7,57 @@ pkg/client/custom_metrics (versioned_client.go) and external_metrics (client.go)
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import quote, quote_plus
 
 import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import NotFoundError, UnavailableError, UpstreamError
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.objects.hpa import CrossVersionObjectReference
+from gpuscale.objects.metric_values import (
+    ExternalValue,
+    MetricValue,
+    items_of,
+    read_external_values,
+    read_object_value,
+    read_pod_values,
+)
 from gpuscale.objects.selectors import Selector
 from gpuscale.sources.http import HttpSession
+from gpuscale.sources.resources import KUBERNETES, ResourceMapper
 
 _CUSTOM = "custom.metrics.k8s.io"
 _EXTERNAL = "external.metrics.k8s.io"
-_DEFAULT_WINDOW_SECONDS = 60
 _ACCEPT = "application/vnd.kubernetes.protobuf, */*"
 """What kube-controller-manager asks with; JSON comes back."""
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class PodReading:
-    """A custom metric of one pod."""
-
-    pod: str
-    value_milli: int
-    timestamp_ms: int
-    window_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectReading:
-    """A custom metric of one object."""
-
-    value_milli: int
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalReading:
-    """One value of an external metric."""
-
-    labels: Mapping[str, str]
-    value_milli: int
-    timestamp_ms: int
-
-
-class MetricsClient:
-    """Reads a metrics API over HTTP. Use it in `async with`, or `close` it.
+class HttpMetricsClient:
+    """A `hpa.client.MetricsClient` over HTTP. Use it in `async with`, or `close` it.
 
     Args:
         base_url: where `/apis` is.
         version: of the custom metrics API; an HPA controller takes the one its cluster prefers.
         timeout_s: for a whole request.
+        mapper: knows the resource of a described object's kind.
     """
 
-    def __init__(self, base_url: str, version: str = "v1beta2", timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        version: str = "v1beta2",
+        timeout_s: float = 30.0,
+        mapper: ResourceMapper = KUBERNETES,
+    ) -> None:
         self.base_url = base_url
         self.version = version
         self._http = HttpSession(timeout_s)
+        self._mapper = mapper
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,7 +71,7 @@ class MetricsClient:
 
     async def pod_values(
         self, namespace: str, selector: str, metric: str, metric_selector: Selector | None = None
-    ) -> list[PodReading]:
+    ) -> tuple[MetricValue, ...]:
         """Return the metric of the pods that the selector text selects; a pod without one is left out.
 
         Raises:
@@ -95,22 +83,20 @@ class MetricsClient:
         items = await self._items(
             path, {"labelSelector": selector, **_metric_selector(metric_selector)}
         )
-        return _read(items, _pod_reading)
+        return _read(read_pod_values, items)
 
     async def object_value(
         self,
         namespace: str,
-        group_resource: str,
-        name: str,
+        described: CrossVersionObjectReference,
         metric: str,
         metric_selector: Selector | None = None,
-    ) -> ObjectReading:
+    ) -> MetricValue:
         """Return the metric of one object.
 
         Args:
-            namespace: the HPA's. For the resource `namespaces` it is also the object, whatever `name` says.
-            group_resource: `services`, `deployments.apps`.
-            name: the object's.
+            namespace: the HPA's. It is also the object where that is a Namespace, whatever its name says.
+            described: the object.
             metric: the metric's.
             metric_selector: conditions on the labels of the series.
 
@@ -119,21 +105,15 @@ class MetricsClient:
             UnavailableError: no answer.
             UpstreamError: an error for an answer.
         """
-        of_namespace = group_resource == "namespaces"
-        place = "metrics" if of_namespace else f"{_segment(group_resource)}/{_segment(name)}"
+        resource = self._mapper.find_kind(described.kind, described.api_version).name
+        of_namespace = resource == "namespaces"
+        place = "metrics" if of_namespace else f"{_segment(resource)}/{_segment(described.name)}"
         path = f"{self._custom_path(namespace)}/{place}/{_segment(metric)}"
-        items = await self._items(path, _metric_selector(metric_selector))
-        if len(items) != 1:
-            reason = (
-                f"the custom metrics API server returned {len(items)} results "
-                "when we asked for exactly one"
-            )
-            raise UpstreamError(reason)
-        return _read(items, _object_reading)[0]
+        return _read(read_object_value, await self._items(path, _metric_selector(metric_selector)))
 
     async def external_values(
         self, namespace: str, metric: str, selector: Selector | None = None
-    ) -> list[ExternalReading]:
+    ) -> tuple[ExternalValue, ...]:
         """Return every value of an external metric; an HPA adds them up.
 
         Raises:
@@ -143,17 +123,19 @@ class MetricsClient:
         """
         path = f"/apis/{_EXTERNAL}/v1beta1/namespaces/{_segment(namespace)}/{_segment(metric)}"
         items = await self._items(path, {"labelSelector": str(selector or "")})
-        return _read(items, _external_reading)
+        return _read(read_external_values, items)
+
+    async def resource_usages(self, _namespace: str, _selector: str, _resource: str) -> NoReturn:
+        """Raise: the loop's metrics API serves no resource metrics."""
+        raise NotFoundError("no metrics returned from resource metrics API")
 
     def _custom_path(self, namespace: str) -> str:
         return f"/apis/{_CUSTOM}/{self.version}/namespaces/{_segment(namespace)}"
 
-    async def _items(self, path: str, parameters: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        answer = await self._get(path, parameters)
-        items = answer.get("items")
-        if not isinstance(items, list):
-            raise UpstreamError("the answer is no list of metrics")
-        return items
+    async def _items(
+        self, path: str, parameters: Mapping[str, str]
+    ) -> tuple[Mapping[str, object], ...]:
+        return _read(items_of, await self._get(path, parameters))
 
     async def _get(self, path: str, parameters: Mapping[str, str]) -> Mapping[str, Any]:
         query = "&".join(f"{key}={quote_plus(text)}" for key, text in parameters.items() if text)
@@ -190,35 +172,8 @@ def _metric_selector(selector: Selector | None) -> dict[str, str]:
     return {"metricLabelSelector": str(selector)} if selector else {}
 
 
-def _read(items: Sequence[Mapping[str, Any]], reader: Callable[[Mapping[str, Any]], T]) -> list[T]:
+def _read(reader: Callable[[S], T], answer: S) -> T:
     try:
-        return [reader(item) for item in items]
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UpstreamError(f"an item can't be read: {error!r}") from error
-
-
-def _pod_reading(item: Mapping[str, Any]) -> PodReading:
-    window = item.get("windowSeconds", item.get("window"))
-    return PodReading(
-        pod=str(item["describedObject"]["name"]),
-        value_milli=_milli(item),
-        timestamp_ms=_timestamp_ms(item),
-        window_seconds=_DEFAULT_WINDOW_SECONDS if window is None else int(window),
-    )
-
-
-def _object_reading(item: Mapping[str, Any]) -> ObjectReading:
-    return ObjectReading(_milli(item), _timestamp_ms(item))
-
-
-def _external_reading(item: Mapping[str, Any]) -> ExternalReading:
-    labels = dict(item.get("metricLabels") or {})
-    return ExternalReading(labels, _milli(item), _timestamp_ms(item))
-
-
-def _milli(item: Mapping[str, Any]) -> int:
-    return parse_quantity(item["value"]).milli_value()
-
-
-def _timestamp_ms(item: Mapping[str, Any]) -> int:
-    return round(datetime.fromisoformat(str(item["timestamp"])).timestamp() * 1000)
+        return reader(answer)
+    except ValueError as error:
+        raise UpstreamError(str(error)) from error

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError, QueryError, UpstreamError
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.sources.catalogue import Catalogue, Entry
@@ -47,25 +48,6 @@ class UnexpectedResultError(UpstreamError):
 
     def __init__(self) -> None:
         super().__init__("encountered an unexpected query result type")
-
-
-@dataclass(frozen=True, slots=True)
-class MetricValue:
-    """A custom metric of one object."""
-
-    object_name: str
-    value_milli: int
-    measured_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalValue:
-    """One value of an external metric."""
-
-    labels: Mapping[str, str] | None
-    """None for a scalar."""
-    value_milli: int
-    measured_ms: int
 
 
 @dataclass(frozen=True, slots=True)

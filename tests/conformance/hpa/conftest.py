@@ -12,9 +12,9 @@ from gpuscale.hpa import (
     Decision,
     ExternalValues,
     HpaState,
+    MetricValue,
     PodInfo,
     PodUsage,
-    PodValue,
     PodValues,
     ReadyCondition,
     Scale,
@@ -108,7 +108,7 @@ class Given:
         """Return samples of p0, p1, ...; None leaves a pod without one."""
         return PodValues(
             tuple(
-                PodValue(f"p{i}", round(value * 1000), self.now_ms)
+                MetricValue(f"p{i}", round(value * 1000), self.now_ms)
                 for i, value in enumerate(values)
                 if value is not None
             )
@@ -118,7 +118,7 @@ class Given:
         """Return usages of p0, p1, ...; None leaves a pod without one."""
         return ContainerUsages(
             tuple(
-                PodUsage(f"p{i}", {"main": value}, self.now_ms, window_s)
+                PodUsage(f"p{i}", {"main": value}, self.now_ms, round(window_s * 1000))
                 for i, value in enumerate(values_milli)
                 if value is not None
             )

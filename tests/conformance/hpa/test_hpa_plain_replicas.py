@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpuscale.hpa import ControllerSettings, PodValue, PodValues
+from gpuscale.hpa import ControllerSettings, MetricValue, PodValues
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,14 @@ def test_plain_replicas(given, case):
 
 def test_sample_of_an_unknown_pod_counts_in_the_average_but_not_as_a_pod(given):
     # (20 + 60) / 2 = 40, / 20 = 2, * 1 known pod = 2
-    samples = (PodValue("p0", 20_000), PodValue("gone", 60_000))
+    samples = (MetricValue("p0", 20_000), MetricValue("gone", 60_000))
     proposal = given.proposal(given.pods_metric(20), PodValues(samples), spec=1)
     assert proposal == 2
 
 
 def test_sample_of_an_unknown_pod_counts_in_the_enlarged_set(given):
     # missing p1 on scale-up: (30 + 90 + 0) / 3 = 40, / 20 = 2, * 3 entries = 6
-    samples = (PodValue("p0", 30_000), PodValue("gone", 90_000))
+    samples = (MetricValue("p0", 30_000), MetricValue("gone", 90_000))
     proposal = given.proposal(given.pods_metric(20), PodValues(samples), spec=2)
     assert proposal == 6
 

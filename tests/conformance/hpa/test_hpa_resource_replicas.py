@@ -153,8 +153,8 @@ def test_cpu_readiness(given, case):
     other = given.pods("ready ready", cpu="1")[1]
     usages = ContainerUsages(
         (
-            PodUsage("p0", {"main": 900}, round(now_ms - case.sample_age_s * 1000), 60.0),
-            PodUsage("p1", {"main": 100}, now_ms, 60.0),
+            PodUsage("p0", {"main": 900}, round(now_ms - case.sample_age_s * 1000), 60_000),
+            PodUsage("p1", {"main": 100}, now_ms, 60_000),
         )
     )
     hpa = given.hpa(given.resource(50))

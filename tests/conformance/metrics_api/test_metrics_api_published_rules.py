@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.values import Vector
 from gpuscale.sources.catalogue import Catalogue, needed_metric_names
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.plan import MetricValue, plan_custom
+from gpuscale.sources.plan import plan_custom
 from gpuscale.sources.resources import KUBERNETES
 from gpuscale.sources.rules import load_rules
 

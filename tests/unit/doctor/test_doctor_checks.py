@@ -18,11 +18,11 @@ from gpuscale.doctor.snapshot import (
     MetricLook,
     PrometheusLook,
     Snapshot,
-    Value,
 )
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.metricsapi.certificates import make_ca
 from gpuscale.objects.manifests import read_manifest
+from gpuscale.objects.metric_values import MetricValue
 from gpuscale.views.findings import chain_document as document
 from gpuscale.views.findings import chain_lines as text_lines
 
@@ -117,7 +117,7 @@ def hpa_body(name="web", metric=UTIL, target="60", least=1, most=2, status=None,
     }
 
 
-YOUNG = (Value("web-1", NOW_MS - 5_000),)
+YOUNG = (MetricValue("web-1", 1000, NOW_MS - 5_000),)
 
 
 def look(body=None, values=YOUNG, **more):
@@ -510,7 +510,7 @@ CASES = [
     ),
     (
         "old-value",
-        {"hpas": (look(values=(Value("web-1", NOW_MS - 120_001),)),)},
+        {"hpas": (look(values=(MetricValue("web-1", 1000, NOW_MS - 120_001),)),)},
         "gpuscale metrics-api why",
     ),
     (
@@ -616,7 +616,8 @@ def test_every_check_has_a_case_and_every_hop_a_check():
             {"prometheus": replace(PROMETHEUS, usage=RENAMED.usage)}, id="renamed-and-mapped"
         ),
         pytest.param(
-            {"hpas": (look(values=(Value("web-1", NOW_MS - 120_000),)),)}, id="just-young-enough"
+            {"hpas": (look(values=(MetricValue("web-1", 1000, NOW_MS - 120_000),)),)},
+            id="just-young-enough",
         ),
         pytest.param({"autoscaler-status": written(599)}, id="autoscaler-writes"),
         pytest.param({"prometheus": PrometheusLook()}, id="without-a-prometheus"),

@@ -7,9 +7,9 @@ from gpuscale.core.errors import ConfigError
 from gpuscale.hpa import (
     Condition,
     ControllerSettings,
+    MetricValue,
     ObjectValue,
     PodUsage,
-    PodValue,
     ReadyCondition,
     Recommendation,
     Scale,
@@ -74,7 +74,7 @@ def test_defaults():
     assert request.scale == Scale(1, 2, "app=x")
     assert (pod.phase, pod.deleted, pod.ready) == (PodPhase.RUNNING, False, ReadyCondition.ABSENT)
     assert (pod.start_ms, pod.ready_transition_ms, pod.containers) == (None, None, ())
-    assert values.samples == (PodValue("p0", 23_000, NOW_MS, 60.0),)
+    assert values.samples == (MetricValue("p0", 23_000, NOW_MS, 60_000),)
     assert request.settings == ControllerSettings()
     assert request.state.recommendations == ()
     assert request.is_first_sync
@@ -130,7 +130,7 @@ def test_ready_may_lack_its_quotation_marks(text, ready):
 def test_ages_are_exact_in_milliseconds(age, milliseconds):
     observed = f"  observed: [{{pods: [{{pod: p0, value: 1, age: {age}, window: 0.5}}]}}]\n"
     (values,) = read(text_of(observed=observed)).observations
-    assert values.samples == (PodValue("p0", 1000, NOW_MS - milliseconds, 0.5),)
+    assert values.samples == (MetricValue("p0", 1000, NOW_MS - milliseconds, 500),)
 
 
 def test_history_and_configuration():
@@ -171,7 +171,7 @@ def test_only_the_condition_that_a_decision_depends_on_is_taken_from_the_status(
 def test_resource_usage_may_lack_a_container():
     observed = "  observed: [{pods: [{pod: p0, containers: {c: 300m, d: }, age: 5, window: 15}]}]\n"
     (usages,) = read(text_of(hpa=with_metric(CPU), observed=observed)).observations
-    assert usages.samples == (PodUsage("p0", {"c": 300, "d": None}, NOW_MS - 5000, 15.0),)
+    assert usages.samples == (PodUsage("p0", {"c": 300, "d": None}, NOW_MS - 5000, 15_000),)
 
 
 def test_object_and_external_values():

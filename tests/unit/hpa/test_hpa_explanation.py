@@ -8,8 +8,8 @@ from gpuscale.hpa import (
     ExternalValues,
     FetchError,
     HpaState,
+    MetricValue,
     PodInfo,
-    PodValue,
     PodValues,
     Scale,
     decide,
@@ -54,7 +54,7 @@ def pods(count: int) -> tuple[PodInfo, ...]:
 
 
 def values(*numbers: float) -> PodValues:
-    return PodValues(tuple(PodValue(f"p{i}", round(n * 1000)) for i, n in enumerate(numbers)))
+    return PodValues(tuple(MetricValue(f"p{i}", round(n * 1000)) for i, n in enumerate(numbers)))
 
 
 def test_scale_up():

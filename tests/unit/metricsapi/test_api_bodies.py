@@ -6,8 +6,8 @@ import pytest
 
 from gpuscale.metricsapi.bodies import custom_list, external_list, selector_body, timestamp
 from gpuscale.metricsapi.paths import CustomTarget
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.sources.plan import ExternalValue, MetricValue
 from gpuscale.sources.resources import KUBERNETES
 
 # 2026-01-02T03:04:05Z is 20455 days and 11045 seconds after the epoch.

@@ -9,9 +9,10 @@ from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError, Us
 from gpuscale.metricsapi.errors import ListError
 from gpuscale.metricsapi.paths import CustomTarget, ExternalTarget
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.series.values import Scalar, Vector, VectorSample
-from gpuscale.sources.plan import FetchError, MetricNotFoundError, MetricValue
+from gpuscale.sources.plan import FetchError, MetricNotFoundError
 from gpuscale.sources.resources import KUBERNETES, ResourceType
 from gpuscale.sources.rules import AdapterConfig, load_rules
 

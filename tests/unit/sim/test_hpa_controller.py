@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.hpa.types import FetchError, PodValue, PodValues
+from gpuscale.hpa.types import FetchError, MetricValue, PodValues
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.setup import load_setup
 from gpuscale.sim.world import World
@@ -51,7 +51,7 @@ def events(made, kind):
 
 def value(made, number):
     pods = [key.partition("/")[2] for key in made.cluster.pods if key.startswith("default/web")]
-    return [PodValues(tuple(PodValue(pod, number * 1000, 60_000) for pod in pods))]
+    return [PodValues(tuple(MetricValue(pod, number * 1000, 60_000) for pod in pods))]
 
 
 def test_a_decision_is_written_and_told():

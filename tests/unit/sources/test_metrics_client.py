@@ -7,14 +7,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
 from gpuscale.core.errors import NotFoundError, UnavailableError, UpstreamError
+from gpuscale.objects.hpa import CrossVersionObjectReference
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.sources.metrics_client import (
-    ExternalReading,
-    MetricsClient,
-    ObjectReading,
-    PodReading,
-)
+from gpuscale.sources.metrics_client import HttpMetricsClient
 
+DEPLOYMENT = CrossVersionObjectReference("Deployment", "s", "apps/v1")
+NAMESPACE = CrossVersionObjectReference("Namespace", "other", "v1")
+SERVICE = CrossVersionObjectReference("Service", "s", "v1")
 CUSTOM = "/apis/custom.metrics.k8s.io"
 # 2026-01-02T03:04:05Z
 TIME_MS = (20_455 * 86_400 + 11_045) * 1000
@@ -55,7 +55,7 @@ def item(name: str, value: str, **more) -> dict[str, object]:
 
 async def test_pods_are_asked_for_as_the_controller_does(api):
     api.body = {"items": [item("p", "23500m"), item("q", "1", windowSeconds=30)]}
-    async with MetricsClient(api.url) as client:
+    async with HttpMetricsClient(api.url) as client:
         selector = parse_selector("gpu in (0,1),x!=y")
         found = await client.pod_values("n", "app=web,tier in (a,b)", "gpu_util", selector)
     assert api.paths == [
@@ -64,15 +64,18 @@ async def test_pods_are_asked_for_as_the_controller_does(api):
         "&metricLabelSelector=gpu+in+%280%2C1%29%2Cx%21%3Dy"
     ]
     assert api.accept == "application/vnd.kubernetes.protobuf, */*"
-    assert found == [PodReading("p", 23_500, TIME_MS, 60), PodReading("q", 1_000, TIME_MS, 30)]
+    assert found == (
+        MetricValue("p", 23_500, TIME_MS, 60_000),
+        MetricValue("q", 1_000, TIME_MS, 30_000),
+    )
 
 
 async def test_an_object_is_asked_for_by_its_resource(api):
     api.body = {"items": [item("s", "500m")]}
-    async with MetricsClient(api.url, version="v1beta1") as client:
-        found = await client.object_value("n", "deployments.apps", "s", "vllm:waiting")
-        await client.object_value("n", "namespaces", "other", "m", parse_selector("a=b"))
-    assert found == ObjectReading(500, TIME_MS)
+    async with HttpMetricsClient(api.url, version="v1beta1") as client:
+        found = await client.object_value("n", DEPLOYMENT, "vllm:waiting", None)
+        await client.object_value("n", NAMESPACE, "m", parse_selector("a=b"))
+    assert found == MetricValue("s", 500, TIME_MS)
     assert api.paths == [
         f"{CUSTOM}/v1beta1/namespaces/n/deployments.apps/s/vllm:waiting",
         f"{CUSTOM}/v1beta1/namespaces/n/metrics/m?metricLabelSelector=a%3Db",
@@ -82,23 +85,23 @@ async def test_an_object_is_asked_for_by_its_resource(api):
 async def test_external_values_keep_their_labels(api):
     value = {"timestamp": "2026-01-02T03:04:05Z", "value": "2k"}
     api.body = {"items": [{**value, "metricLabels": {"q": "a"}}, {**value, "metricLabels": None}]}
-    async with MetricsClient(api.url) as client:
+    async with HttpMetricsClient(api.url) as client:
         found = await client.external_values("n", "depth", parse_selector("q=a"))
     assert api.paths == [
         "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/depth?labelSelector=q%3Da"
     ]
-    assert found == [
-        ExternalReading({"q": "a"}, 2_000_000, TIME_MS),
-        ExternalReading({}, 2_000_000, TIME_MS),
-    ]
+    assert found == (
+        ExternalValue({"q": "a"}, 2_000_000, TIME_MS),
+        ExternalValue({}, 2_000_000, TIME_MS),
+    )
 
 
 async def test_no_items_are_none_and_an_object_must_have_one(api):
-    async with MetricsClient(api.url) as client:
-        assert await client.pod_values("n", "a=b", "m") == []
-        assert await client.external_values("n", "m") == []
+    async with HttpMetricsClient(api.url) as client:
+        assert await client.pod_values("n", "a=b", "m", None) == ()
+        assert await client.external_values("n", "m", None) == ()
         with pytest.raises(UpstreamError) as single:
-            await client.object_value("n", "services", "s", "m")
+            await client.object_value("n", SERVICE, "m", None)
     assert str(single.value) == (
         "the custom metrics API server returned 0 results when we asked for exactly one"
     )
@@ -127,7 +130,7 @@ async def test_no_items_are_none_and_an_object_must_have_one(api):
             "an error on the server (503) has prevented the request",
         ),
         (200, {}, UpstreamError, "the answer is no list of metrics"),
-        (200, {"items": [{}]}, UpstreamError, "an item can't be read: KeyError('describedObject')"),
+        (200, {"items": [{}]}, UpstreamError, "the answer has an item without a name"),
         (
             200,
             {"items": [item("p", "lots")]},
@@ -138,14 +141,14 @@ async def test_no_items_are_none_and_an_object_must_have_one(api):
 )
 async def test_faults_keep_their_reason(api, status, body, kind, reason):
     api.status, api.body = status, body
-    async with MetricsClient(api.url) as client:
+    async with HttpMetricsClient(api.url) as client:
         with pytest.raises(kind) as caught:
-            await client.pod_values("n", "a=b", "m")
+            await client.pod_values("n", "a=b", "m", None)
     text = str(caught.value)
     assert reason is None or text == reason
 
 
 async def test_a_server_that_is_not_there_is_unavailable():
-    async with MetricsClient(f"http://127.0.0.1:{unused_port()}") as client:
+    async with HttpMetricsClient(f"http://127.0.0.1:{unused_port()}") as client:
         with pytest.raises(UnavailableError, match="Cannot connect to host"):
-            await client.external_values("n", "m")
+            await client.external_values("n", "m", None)

@@ -4,14 +4,13 @@ import math
 
 import pytest
 
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.series.values import Matrix, Scalar, StringValue, Vector, VectorSample
 from gpuscale.sources.catalogue import Catalogue
 from gpuscale.sources.plan import (
-    ExternalValue,
     FetchError,
     MetricNotFoundError,
-    MetricValue,
     UnexpectedResultError,
     plan_custom,
     plan_external,

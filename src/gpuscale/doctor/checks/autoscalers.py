@@ -17,6 +17,7 @@ from gpuscale.kube.reading import fields_of
 from gpuscale.lint.lint import lint
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ContainerResourceMetric, PodsMetric, ResourceMetric
+from gpuscale.objects.metric_values import MetricValue
 
 _CHECKS = Checks(AUTOSCALER)
 OLD_API_VERSION = _CHECKS.add(
@@ -197,7 +198,7 @@ def _pods_without(
 ) -> Iterator[ClusterFinding]:
     if not isinstance(metric.spec, PodsMetric):
         return
-    valued = {value.of for value in metric.values}
+    valued = {value.object_name for value in metric.values if isinstance(value, MetricValue)}
     ready = [pod for pod in facts.pods_of(snapshot, look) if facts.is_ready(pod)]
     without = [facts.name(pod) for pod in ready if facts.name(pod) not in valued]
     if without:

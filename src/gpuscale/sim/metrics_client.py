@@ -1,0 +1,89 @@
+"""The metrics API in virtual time: the servers' plans and queries, answered from the store."""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from gpuscale.core.errors import BugError, NotFoundError
+from gpuscale.objects.hpa import CrossVersionObjectReference
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.sim.directory import ClusterDirectory
+from gpuscale.sources.catalogue import Catalogue
+from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.sources.plan import plan_custom, plan_external
+from gpuscale.sources.resources import KUBERNETES
+
+T = TypeVar("T")
+
+
+class VirtualMetricsClient:
+    """A `hpa.client.MetricsClient` that never waits.
+
+    Args:
+        directory: which objects there are.
+        source: answers queries.
+    """
+
+    def __init__(self, directory: ClusterDirectory, source: EmbeddedSource) -> None:
+        self.catalogue = Catalogue()
+        """The series found at the latest look."""
+        self.now_ms = 0
+        """When queries are evaluated."""
+        self._directory = directory
+        self._source = source
+
+    async def pod_values(
+        self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
+    ) -> Sequence[MetricValue]:
+        """Return a metric of the selected pods; a pod without one is left out."""
+        pods = parse_selector(selector)
+        names = self._directory.names(KUBERNETES.find("pods"), namespace, pods)
+        chosen = metric_selector or Selector()
+        plan = plan_custom(self.catalogue, KUBERNETES, "pods", namespace, names, metric, chosen)
+        return plan.answer(self._source.query_now(plan.promql, self.now_ms))
+
+    async def object_value(
+        self,
+        namespace: str,
+        described: CrossVersionObjectReference,
+        metric: str,
+        metric_selector: Selector | None,
+    ) -> MetricValue:
+        """Return a metric of one object."""
+        resource = KUBERNETES.find_kind(described.kind, described.api_version)
+        plan = plan_custom(
+            self.catalogue,
+            KUBERNETES,
+            resource.name,
+            namespace if resource.namespaced else None,
+            (described.name,),
+            metric,
+            metric_selector or Selector(),
+        )
+        return plan.answer_one(self._source.query_now(plan.promql, self.now_ms))
+
+    async def external_values(
+        self, namespace: str, metric: str, selector: Selector | None
+    ) -> Sequence[ExternalValue]:
+        """Return every value of an external metric."""
+        plan = plan_external(self.catalogue, namespace, metric, selector or Selector())
+        return plan.answer(self._source.query_now(plan.promql, self.now_ms), self.now_ms)
+
+    async def resource_usages(self, _namespace: str, _selector: str, _resource: str) -> NoReturn:
+        """Raise: a simulation has no resource metrics."""
+        raise NotFoundError("no metrics returned from resource metrics API")
+
+
+def immediately(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that has nothing to wait for.
+
+    Raises:
+        BugError: it waits.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as result:
+        value: T = result.value
+        return value
+    coroutine.close()
+    raise BugError("something waits in virtual time")
