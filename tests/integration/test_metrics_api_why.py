@@ -89,7 +89,7 @@ def failed_hop(document):
         ),
         ("pods/ml/web-0", "requests_total", "rule", "A series of this name is there, and no rule"),
         ("pods/ml/web-0", "DCGM_FI_DEV_SM_CLOCK", "series", "the series query takes none of them"),
-        ("services/ml/web", "DCGM_FI_DEV_FB_USED", "labels", "No label of the series stands for"),
+        ("services/ml/web", "DCGM_FI_DEV_FB_USED", "labels", "No label of the series names"),
         ("pods/ml/*", "DCGM_FI_DEV_FB_USED", "objects", "It is not known which objects there are"),
         ("pods/ml/web-0", "DCGM_FI_DEV_GPU_UTIL", "query", 'None of 1 series has namespace="ml"'),
         ("pods/ml/web-0", "requests_per_second", "query", "and the query makes no row of them"),

@@ -85,7 +85,7 @@ def add_routes(
         app: not started yet.
         provider: answers.
         checks: of the health paths, beside those of the provider.
-        answered: told of every answer that holds values.
+        answered: called with every answer that holds values.
         usage: answers for `metrics.k8s.io`; None does not serve it.
         sees_reasons: of failed checks.
     """
@@ -169,7 +169,7 @@ class _Api:
         return status_response(request, NO_ROUTE)
 
     async def health(self, request: web.Request) -> web.Response:
-        """Answer a health path. Failing discovery is told, but does not fail it: what is known is served."""
+        """Answer a health path. Failing discovery is reported but passes: what is known is served."""
         endpoint = request.path.strip("/")
         excluded = frozenset(request.query.getall("exclude", []))
         verbose = "verbose" in request.query

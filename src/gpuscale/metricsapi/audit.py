@@ -4,7 +4,7 @@ Events are of the level Metadata and the stage ResponseComplete. Lines are writt
 time: a slow disk or reader holds up no request. What does not fit into the batch meanwhile is counted.
 
 Source: k8s.io/apiserver v0.30.0 pkg/apis/audit/v1 (types.go), pkg/audit (request.go), plugin/pkg/audit/log.
-Known differences: health paths are left out, as a policy would; ten old files are kept unless told otherwise,
+Known differences: health paths are left out, as a policy would; ten old files are kept by default,
 where upstream keeps all.
 """
 

@@ -33,7 +33,7 @@ class Authorizer:
 
     Args:
         reviews: asks the API server; None refuses whatever is not allowed by itself.
-        always_allowed: paths that need no permission; a `*` at the end stands for any rest.
+        always_allowed: paths that need no permission; a `*` at the end matches any rest.
     """
 
     def __init__(self, reviews: AccessReviewer | None, always_allowed: Sequence[str]) -> None:

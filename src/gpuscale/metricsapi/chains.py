@@ -39,7 +39,7 @@ class UntrustedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What was found out about some certificates, which are told apart by the connection they came on."""
+    """What was found out about some certificates, which are distinguished by the connection they came on."""
 
     until_s: float
     subject: Subject | None

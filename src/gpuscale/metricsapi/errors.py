@@ -4,7 +4,7 @@ from gpuscale.core.errors import NotFoundError, UnavailableError
 
 
 class ListError(UnavailableError):
-    """It is not known which objects `*` stands for; the cause is for the log only."""
+    """It is not known which objects `*` selects; the cause is for the log only."""
 
     def __init__(self) -> None:
         super().__init__("unable to list matching resources")

@@ -555,7 +555,7 @@ _AUTHORIZATION = (
     ),
     _list(
         "authorization-always-allow-paths",
-        "Paths that need no permission; a * at the end stands for any rest.",
+        "Paths that need no permission; a * at the end matches any rest.",
         "/healthz,/readyz,/livez",
     ),
 )

@@ -54,7 +54,7 @@ class RuleBook:
 
     @property
     def state(self) -> RuleState:
-        """Return how the files do, taken together: a fault of any is told."""
+        """Return how the files do, taken together: a fault of any is reported."""
         states = self._files.states.values()
         faults = [state.fault for state in states if state.fault is not None]
         good_ms = [state.good_ms for state in states if state.good_ms is not None]

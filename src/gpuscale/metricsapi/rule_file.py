@@ -81,7 +81,7 @@ class KeptRules(Generic[Content]):
         self.note(fault)
 
     def note(self, fault: str) -> None:
-        """Note why the content is not served; told once."""
+        """Note why the content is not served; logged once."""
         before = self.state
         if fault == before.fault:
             return
@@ -168,7 +168,7 @@ class RuleFiles:
         now_ms: for the states.
 
     Raises:
-        ConfigError: a file or folder can't be read, or has faults; all are told.
+        ConfigError: a file or folder can't be read, or has faults; all are reported.
     """
 
     def __init__(self, paths: Sequence[Path], mapper: ResourceMapper, now_ms: int) -> None:

@@ -146,7 +146,7 @@ class MetricsApiServer:
 
         Args:
             stop: ends it.
-            announce: told each address that is listened on.
+            announce: called with each address that is listened on.
             hurry: ends it without a delay.
 
         Raises:

@@ -1,4 +1,4 @@
-"""All that a metrics API server is told when it starts, from its flags."""
+"""The settings of a metrics API server, from its flags."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -596,7 +596,7 @@ class _Flags:
             raise UsageError(f"--{name}: {error}") from None
 
     def choice(self, name: str, *choices: str) -> str:
-        """Return one of the choices; an empty text, where it may be, stands for the first."""
+        """Return one of the choices; an empty text, where it may be, means the first."""
         text = self.text(name)
         if text not in choices:
             raise self._wrong(name, " or ".join(choice for choice in choices if choice))

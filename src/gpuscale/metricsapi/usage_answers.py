@@ -30,7 +30,7 @@ class UsageAnswers:
 
     Args:
         usage: what they use.
-        answered: told of every answer that holds values.
+        answered: called with every answer that holds values.
     """
 
     def __init__(self, usage: UsageProvider, answered: Callable[[Answer], None]) -> None:

@@ -56,14 +56,14 @@ class SecretFile:
 
 
 class TlsFiles:
-    """A TLS context out of files, made anew when one of them changes. Open connections keep theirs.
+    """A TLS context out of files, rebuilt when one of them changes. Open connections keep theirs.
 
     Args:
         make: reads the files.
         paths: of the files.
 
     Raises:
-        Exception: what `make` raises; later only the log tells of it.
+        Exception: what `make` raises; later it is only logged.
     """
 
     def __init__(self, make: Callable[[], ssl.SSLContext], paths: Sequence[Path]) -> None:

@@ -24,7 +24,7 @@ class Candidate:
     """A series that a rule may give a metric of."""
 
     series: str | None
-    """None where it can't be told which."""
+    """None where it is not clear which."""
     certain: bool
     """Whether the rule names the series; otherwise there may be none of that name."""
 

@@ -1,4 +1,4 @@
-"""Which objects there are: what `*` stands for in a request."""
+"""Which objects there are: what `*` selects in a request."""
 
 from typing import Protocol
 

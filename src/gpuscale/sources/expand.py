@@ -28,7 +28,7 @@ class Expansion:
 
 
 def compile_expansion(text: str, pattern: Pattern) -> Expansion:
-    """Return the expansion that `text` stands for with the groups of `pattern`.
+    """Return the expansion of `text` with the groups of `pattern`.
 
     A bare `$` takes the longest run of letters, digits and underscores, so `$1_rate` is the group called
     `1_rate`; `${1}_rate` is what such a text means. A `$` that refers to nothing legible stays as it is.

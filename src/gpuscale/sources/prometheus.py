@@ -23,7 +23,7 @@ from gpuscale.sources.http import HttpSession
 from gpuscale.sources.prometheus_json import MALFORMED, envelope, label_sets, value_of
 
 MAX_QUERY_CHARS = {"POST": 16_000, "GET": 7_000}
-"""VictoriaMetrics takes 16 KiB of query unless told otherwise, and many proxies 8 KiB of an address."""
+"""VictoriaMetrics takes 16 KiB of query by default, and many proxies 8 KiB of an address."""
 _JSON_STATUSES = {400, 422, 503}
 _RETRY_ERRORS = {"timeout", "canceled", "unavailable"}
 _MAX_QUERY_BYTES = 32 * 1024 * 1024

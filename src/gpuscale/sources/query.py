@@ -42,10 +42,10 @@ _COMPARISON = {
 
 
 class Labels(Protocol):
-    """Which label stands for a resource."""
+    """Which label names a resource."""
 
     def label_for(self, resource: ResourceType) -> str:
-        """Return the label that stands for a resource."""
+        """Return the label that names a resource."""
         ...
 
 
@@ -65,7 +65,7 @@ def custom_query(
     Where the joined names have more than `most_joined` characters, it asks for all objects.
 
     Raises:
-        NotFoundError: no label stands for the resource or its namespace.
+        NotFoundError: no label names the resource or its namespace.
         QueryError: the selector can't be expressed, or the template fails or gives nothing.
     """
     matchers, values = _selected(selector)
@@ -89,7 +89,7 @@ def external_query(
     """Return the query for an external metric; `namespace` is None where the rule is not namespaced.
 
     Raises:
-        NotFoundError: no label stands for the namespace.
+        NotFoundError: no label names the namespace.
         QueryError: the selector can't be expressed, or the template fails or gives nothing.
     """
     matchers, values = _selected(selector)

@@ -315,7 +315,7 @@ def _exact(plan: CustomPlan, names: Sequence[str]) -> str:
 
 
 def _joined(values: Sequence[Value | BaseException]) -> Value:
-    """Return the rows of all vectors; what is no vector stands for itself, and an error is raised."""
+    """Return the rows of all vectors; what is no vector is returned as it is, and an error is raised."""
     rows: list[VectorSample] = []
     for value in values:
         if isinstance(value, BaseException):

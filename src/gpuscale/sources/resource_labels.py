@@ -1,4 +1,4 @@
-"""A rule's `resources`: which label stands for which Kubernetes resource, in both directions.
+"""A rule's `resources`: which label names which Kubernetes resource, in both directions.
 
 Source: prometheus-adapter v0.12.0 pkg/naming (resource_converter.go, lbl_res.go). Where two labels stand
 for one resource, upstream asks for a random one of them; here it is the first in the file.
@@ -17,7 +17,7 @@ _MAX_REMEMBERED = 10_000
 
 
 class NoLabelError(NotFoundError):
-    """A rule says of no label that it stands for a resource."""
+    """A rule says of no label that it names a resource."""
 
     def __init__(self, resource: ResourceType) -> None:
         self.resource = resource
@@ -45,7 +45,7 @@ class LabelTemplate:
             raise TemplateError("must include at least <<.Resource>> in the label template")
 
     def label_for(self, resource: ResourceType) -> str:
-        """Return the label that stands for a resource."""
+        """Return the label that names a resource."""
         group = resource.group.replace(".", "_").replace("-", "_")
         return self._render(group, resource.singular)
 
@@ -79,7 +79,7 @@ class ResourceLabels:
             self._labels.setdefault(resource, label)
 
     def label_for(self, resource: ResourceType) -> str:
-        """Return the label that stands for a resource.
+        """Return the label that names a resource.
 
         Raises:
             NoLabelError: no override names it, and there is no template.
@@ -94,7 +94,7 @@ class ResourceLabels:
         return label
 
     def resource_for(self, label: str) -> ResourceType | None:
-        """Return the resource that a label stands for, or None."""
+        """Return the resource that a label names, or None."""
         if label not in self._resources:
             if len(self._resources) > _MAX_REMEMBERED:
                 self._resources = dict(self.overrides)

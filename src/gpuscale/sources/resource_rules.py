@@ -29,7 +29,7 @@ class ResourceRule:
         """Return the query for the containers of these pods.
 
         Raises:
-            NotFoundError: no label stands for pods or namespaces.
+            NotFoundError: no label names pods or namespaces.
             QueryError: the template fails or gives nothing.
         """
         group_by = (self.container_label,)
@@ -48,7 +48,7 @@ class ResourceRule:
         """Return the query for these nodes.
 
         Raises:
-            NotFoundError: no label stands for nodes.
+            NotFoundError: no label names nodes.
             QueryError: the template fails or gives nothing.
         """
         return custom_query(self.node_query, "", self.labels, NODES, None, names, _NO_SELECTOR)
@@ -61,4 +61,4 @@ class ResourceRules:
     cpu: ResourceRule
     memory: ResourceRule
     window_ms: int = 0
-    """Over how long CPU is measured; told to clients, not used in queries."""
+    """Over how long CPU is measured; reported to clients, not used in queries."""

@@ -20,7 +20,7 @@ class GroupResourceModel:
 
 @dataclass(frozen=True)
 class ResourcesModel:
-    """Which label stands for which resource."""
+    """Which label names which resource."""
 
     overrides: dict[str, GroupResourceModel] = field(default_factory=dict)
     template: str = ""

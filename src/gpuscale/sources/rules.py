@@ -5,7 +5,7 @@ Helm chart (`rules: {default, custom, external}`, where the chart's rules come f
 true unless it says otherwise, as in the chart); and a bare list of rules, as documentation often shows them.
 
 Source: prometheus-adapter v0.12.0 pkg/config (loader.go), pkg/naming (metric_namer.go). Upstream stops at
-the first fault; here all are told at once.
+the first fault; here all are reported at once.
 """
 
 import math
@@ -320,7 +320,7 @@ class _Compiler:
         try:
             labels.label_for(resource)
         except NoLabelError:
-            self.warn(path, f"no label stands for {resource.name}: their usage can't be asked for")
+            self.warn(path, f"no label names {resource.name}: their usage can't be asked for")
 
     def _check_series_query(self, text: str, path: Path) -> None:
         if not text.strip():
@@ -360,7 +360,7 @@ class _Compiler:
         for name in expansion.unknown:
             self.warn(
                 (*path, "as"),
-                f"{name!r} is no group of `matches` and stands for nothing; "
+                f"{name!r} is no group of `matches` and means nothing; "
                 "a number that is followed by letters needs braces, as in ${1}_rate",
             )
         return Naming(pattern, expansion)

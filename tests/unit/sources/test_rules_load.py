@@ -157,7 +157,7 @@ resourceRules:
 """
     assert warnings(text) == [
         "rules.yaml:3: resourceRules.cpu.nodeQuery: no query: nothing can be answered with it",
-        "rules.yaml:6: resourceRules.cpu.resources: no label stands for nodes: their usage can't "
+        "rules.yaml:6: resourceRules.cpu.resources: no label names nodes: their usage can't "
         "be asked for",
         "rules.yaml:7: resourceRules.memory.containerLabel: not given: the containers of a pod "
         "count as one without a name",
@@ -216,7 +216,7 @@ def test_the_charts_rules_have_no_warnings():
     [
         (
             "{seriesQuery: m, name: {matches: '^(.*)_total$', as: '$1_rate'}, metricsQuery: m}",
-            "rules.yaml:1: [0].name.as: '1_rate' is no group of `matches` and stands for nothing; "
+            "rules.yaml:1: [0].name.as: '1_rate' is no group of `matches` and means nothing; "
             "a number that is followed by letters needs braces, as in ${1}_rate",
         ),
         (

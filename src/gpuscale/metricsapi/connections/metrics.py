@@ -14,7 +14,7 @@ _LAG_EVERY_S = 0.5
 
 
 class LoopLag:
-    """Measures how late the event loop comes to what is due: each request waits as long."""
+    """Measures how late the event loop runs scheduled work: each request waits as long."""
 
     def __init__(self) -> None:
         self._lags = Histogram()
@@ -30,9 +30,7 @@ class LoopLag:
     def families(self) -> tuple[Family, ...]:
         """Return what was measured."""
         name = f"{PREFIX}_event_loop_lag_seconds"
-        return (
-            histograms(name, "How late the event loop comes to what is due.", {(): self._lags}),
-        )
+        return (histograms(name, "How late the event loop runs scheduled work.", {(): self._lags}),)
 
 
 def audit_families(log: AuditLog) -> tuple[Family, ...]:

@@ -236,7 +236,7 @@ class _Custom:
             return Finding(
                 "Matching series had samples before, and have none now.",
                 "See whether the exporter is still scraped. Prometheus takes samples of the last "
-                "5 minutes, unless it is told otherwise.",
+                "5 minutes by default.",
                 (f"{plain} gives nothing",),
             )
         return Finding(

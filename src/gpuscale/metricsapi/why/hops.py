@@ -16,7 +16,7 @@ class State(Enum):
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
-    """It can't be told, and does not matter where a value came in the end."""
+    """It is not known, and does not matter where a value came in the end."""
     ABSENT = "absent"
     """Nothing is there; that ends the way only where no value came in the end."""
     NOT_REACHED = "not reached"

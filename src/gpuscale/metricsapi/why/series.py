@@ -1,6 +1,6 @@
 """What of a series is there, and what of it a rule takes: looked up when somebody asks why.
 
-Label values of other namespaces are looked at and never told: who may read a metric in one namespace learns
+Label values of other namespaces are looked at and never shown: who may read a metric in one namespace learns
 no more of others than how many series there are.
 """
 
@@ -123,7 +123,7 @@ def why_no_match(
         found: the series.
         label: the rule's.
         wanted: values that are no secret: those that were asked for.
-        what: the resource that the label stands for.
+        what: the resource that the label names.
         others: label names that are known to mean something else.
     """
     if any(labels.get(label) in wanted for labels in found):

@@ -83,7 +83,7 @@ async def sample_ages(parts: Parts, plain: str, label: str) -> SampleAges:
     Args:
         parts: what requests are answered from.
         plain: a selector.
-        label: of the series, by whose values the times are told.
+        label: of the series, by whose values the times are reported.
     """
     try:
         value = (await parts.questions.query(f"timestamp({plain})", parts.now_ms)).value
@@ -141,7 +141,7 @@ async def tell_unserved(parts: Parts, asked: Asked, told: Explanation) -> Explan
 
 
 async def live_series(parts: Parts, entry: Entry, told: Explanation) -> LabelSets | None:
-    """Return the series that the rule takes now; None where none is there, which is told."""
+    """Return the series that the rule takes now; None where none is there, which is reported."""
     look = parts.look
     failure = parts.catalogue.failures.get(entry.rule.series_query)
     more = [f"the last discovery of it failed: {failure.reason}"] if failure is not None else []
@@ -233,7 +233,7 @@ def tell_scalar(told: Explanation, value: Scalar) -> Explanation:
 
 
 def row_of(sample: VectorSample, ages: SampleAges, belongs_to: str | None) -> Row:
-    """Return a row as it is told."""
+    """Return a row as it is shown."""
     return Row(sample.labels, f"{sample.value:g}", ages.of(sample, belongs_to or ""), belongs_to)
 
 

@@ -18,7 +18,7 @@ def why_path(whose: str, metric: str, selector: str = "", metric_selector: str =
 
     Args:
         whose: `pods/ml/web-0`, `services/ml/web`, `nodes/n1`, `namespaces/ml`, `external/ml`; a `*` for the
-            name stands for all.
+            name means all.
         metric: its name.
         selector: of objects, where it is about all of them.
         metric_selector: of series.

@@ -73,7 +73,7 @@ class Unserved:
         there = ", ".join(each.name for each in rule.labels.resources_of(sorted(shape.labels)))
         told.failed(
             "labels",
-            f"No label of the series stands for {resource.name}.",
+            f"No label of the series names {resource.name}.",
             _mapping_fix(rule, shape, resource),
             f"the series have {labels}",
             f"{rule.origin} finds {there or 'no resource'} among them",

@@ -19,7 +19,7 @@ _ROW_BYTES = 400
 """Of a row of an answer with two labels."""
 _WANTED_BYTES = 300
 _PERIOD_MS = 15_000
-"""From one time that an HPA controller asks for an HPA to the next, unless told otherwise."""
+"""From one time that an HPA controller asks for an HPA to the next, by default."""
 _LONGEST_PERIOD_MS = 300_000
 """What comes less often than this is not expected again."""
 _LATE_MS = 1000

@@ -55,7 +55,7 @@ class FeedCollector:
     ) -> None:
         self.store = SeriesStore(settings.retention_ms, settings.max_series, settings.max_samples)
         self.wanted = SeriesFilter()
-        """Tells which series are kept: all of them, until it is told otherwise."""
+        """Says which series are kept: all of them, until it gets a list."""
         self._settings = settings
         self._clock = clock
         self._agents_http = HttpSession(access=agent_access(settings), max_connections=0)

@@ -1,6 +1,6 @@
 """Follows one node agent's stream, for as long as the agent is there.
 
-A connection that breaks is made anew, after a wait that doubles up to ten seconds. For a short grace the
+A connection that breaks is opened again, after a wait that doubles up to ten seconds. For a short grace the
 agent's series stay as they are, with the times they were measured at; then they end. A connection that stays
 open in silence counts as broken: an agent sends a line with each collect, so three times its longest pause is
 long enough.

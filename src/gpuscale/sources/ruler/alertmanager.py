@@ -1,6 +1,6 @@
 """Alerts sent on to Alertmanagers, to all of them at once.
 
-What can't be sent is not kept for later: an alert that fires is due again after a minute, and its end is told
+What can't be sent is not kept for later: an alert that fires is due again after a minute, and its end is sent
 for 15 minutes. So an Alertmanager that comes back has all alerts soon, and none of them late.
 
 Source: prometheus notifier/notifier.go (v3.0.0), alertmanager api/v2/openapi.yaml (v0.27.0).
