@@ -11,6 +11,7 @@ import pytest
 from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload, detect
 from gpuscale.kube.settings import KubeSettings
 from gpuscale.kube.writing import WritingClient
+from gpuscale.providers.eks import EKS
 
 sys.path.insert(0, str(Path(__file__).parent))
 from upstream_kinds import upstream_kinds
@@ -172,7 +173,7 @@ def test_init_proposes_streams_where_there_is_no_prometheus_and_install_takes_th
 def test_all_parts_of_a_stack_are_found(plane, stack):
     assert found(plane) == Detected(
         is_known=True,
-        provider="eks",
+        provider=EKS,
         hpa_version="autoscaling/v2",
         prometheus=FoundPrometheus(
             is_operated=False, url=f"http://prometheus-server.{NAMESPACE}.svc:80"

@@ -10,6 +10,7 @@ from gpuscale.core.errors import ConfigError, Problem, UsageError
 if TYPE_CHECKING:
     from gpuscale.install.cluster.detect import Detected, FoundWorkload
     from gpuscale.install.propose import Answers
+    from gpuscale.providers import Provider
 
 _FLAGS = {
     "spec.scale[0].workload": "--workload",
@@ -45,11 +46,20 @@ def signals() -> Sequence[str]:
     return get_args(SignalName)
 
 
-def providers() -> Sequence[str]:
-    """Return the names of the providers."""
-    from gpuscale.install.values import Provider
+def read_provider(text: str) -> "Provider":
+    """Return the provider of a name.
 
-    return get_args(Provider)
+    Raises:
+        ValueError: there is none.
+        PluginError: the plug-in that has the name can't be used.
+    """
+    from gpuscale.cli.questions import unknown
+    from gpuscale.providers import NAMES, named
+
+    found = named(text)
+    if found is None:
+        raise unknown(text, NAMES)
+    return found
 
 
 def read_workload(text: str) -> "FoundWorkload":
@@ -99,11 +109,12 @@ def check_so_far(answers: "Answers", found: "Detected") -> None:
     """
     from gpuscale.install.cluster.detect import FoundWorkload
     from gpuscale.install.propose import DEFAULT_MAX_REPLICAS
+    from gpuscale.providers import DEFAULT
 
     likely = replace(
         answers,
         workload=answers.workload or FoundWorkload("Deployment", "default", "workload"),
-        provider=answers.provider or found.provider or "generic",
+        provider=answers.provider or found.provider or DEFAULT,
     )
     if answers.max_replicas is None and answers.min_replicas is not None:
         likely = replace(likely, max_replicas=max(DEFAULT_MAX_REPLICAS, answers.min_replicas))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gpuscale.cli.answers import checked_answers, providers, read_workload, signals
+from gpuscale.cli.answers import checked_answers, read_provider, read_workload, signals
 from gpuscale.cli.cluster import (
     PANEL,
     Context,
@@ -28,6 +28,8 @@ from gpuscale.cli.progress import working
 from gpuscale.cli.questions import one_of
 from gpuscale.cli.texts import Output, deprecated, print_document
 from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.providers import NAMES as PROVIDERS
+from gpuscale.providers import either
 
 if TYPE_CHECKING:
     from gpuscale.install.cluster.detect import Detected
@@ -71,7 +73,7 @@ def init(
     ] = None,
     provider: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="aks, eks, ack, gke or generic.", rich_help_panel=_PLACE),
+        typer.Option(metavar="NAME", help=f"{either(*PROVIDERS)}.", rich_help_panel=_PLACE),
     ] = None,
     image: Annotated[
         str | None,
@@ -214,7 +216,7 @@ def init(
         target=target,
         min_replicas=min_replicas,
         max_replicas=max_replicas,
-        provider=None if provider is None else _one_of("--provider", provider, providers()),
+        provider=None if provider is None else _read("--provider", read_provider, provider),
         autoscaler=None if autoscaler is None else autoscaler.value,
         namespace=namespace,
         image=None if image is None else _read("--image", _image, image),
@@ -346,7 +348,7 @@ def _complete(answers: "Answers", found: "Detected") -> "Answers":
     if workload is None:
         missing.append(f"--workload: expected what to scale{_seen(found)}")
     if answers.provider is None and found.provider is None:
-        missing.append(f"--provider: expected one of: {', '.join(providers())}")
+        missing.append(f"--provider: expected one of: {', '.join(PROVIDERS)}")
     if answers.image is None:
         missing.append(f"--image: expected an image that nodes can pull; {IMAGE_HINT}")
     if missing:

@@ -8,20 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuscale import __version__
-from gpuscale.cli.answers import check_so_far, providers, read_workload
+from gpuscale.cli.answers import check_so_far, read_provider, read_workload
 from gpuscale.cli.questions import Question, ask
 
 if TYPE_CHECKING:
     from gpuscale.install.cluster.detect import Detected, FoundWorkload
     from gpuscale.install.propose import Answers
 
-_PROVIDERS = {
-    "aks": "Azure Kubernetes Service",
-    "eks": "Amazon Elastic Kubernetes Service",
-    "ack": "Alibaba Cloud Container Service for Kubernetes",
-    "gke": "Google Kubernetes Engine",
-    "generic": "any other: kubeadm, k3s, kind, your own machines",
-}
 _SIGNALS = {
     "gpu-utilization": "how busy the GPUs are; the usual choice",
     "gpu-memory": "how much of the GPUs' memory is used",
@@ -97,11 +90,13 @@ def _named(workload: "FoundWorkload") -> str:
 
 
 def _provider(answers: "Answers", found: "Detected") -> "Answers":
+    from gpuscale.providers import DEFAULT, every
+
     if answers.provider is not None or found.provider is not None:
         return answers
-    choices = {name: _PROVIDERS[name] for name in providers()}
-    question = Question("Provider", "generic", ["Where the cluster runs"], choices)
-    return _asked(question, "provider", str, answers, found)
+    choices = {each.name: each.title for each in every()}
+    question = Question("Provider", DEFAULT.name, ["Where the cluster runs"], choices)
+    return _asked(question, "provider", read_provider, answers, found)
 
 
 def _autoscaler(answers: "Answers", found: "Detected") -> "Answers":

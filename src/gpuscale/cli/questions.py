@@ -85,9 +85,14 @@ def one_of(text: str, known: Sequence[str]) -> str:
     """
     if text in known:
         return text
+    raise unknown(text, known)
+
+
+def unknown(text: str, known: Sequence[str]) -> ValueError:
+    """Return the error for a text that is none of a few; with the one that may be meant."""
     near = closest(text, known, cutoff=0.6)
     hint = f"; did you mean {near}?" if near else ""
-    raise ValueError(f"found {text!r}, expected one of: {', '.join(known)}{hint}")
+    return ValueError(f"found {text!r}, expected one of: {', '.join(known)}{hint}")
 
 
 def _print(text: str, end: str = "\n") -> None:

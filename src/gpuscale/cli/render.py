@@ -125,7 +125,7 @@ def _print(objects: "tuple[Object, ...]", output: Output) -> None:
 def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> None:
     from gpuscale.install.boards.catalogue import board_files
     from gpuscale.install.parts.scraping import rule_texts
-    from gpuscale.install.pools.render import pool_files
+    from gpuscale.install.pools import pool_files
     from gpuscale.install.render import manifest
 
     texts = {

@@ -3,24 +3,19 @@
 import re
 import shlex
 from collections.abc import Iterator
-from typing import get_args
 
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.install.parts import agent, metrics_api
-from gpuscale.install.providers import NodeLabel, gpu_node_labels
-from gpuscale.install.values import Provider
 from gpuscale.kube.reading import read_node_record
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint, read_taint
 from gpuscale.objects.pods import PodSpec, read_pod_spec
 from gpuscale.objects.selectors import parse_selector
+from gpuscale.providers import every
 
 GPU = "nvidia.com/gpu"
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 _GPU_PREFIXES = (GPU, "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
-_LABELS: tuple[NodeLabel, ...] = tuple(
-    dict.fromkeys(label for provider in get_args(Provider) for label in gpu_node_labels(provider))
-)
 _SERVERS = (
     ("gpuscale", "gpuscale"),
     ("keda", "KEDA"),
@@ -97,10 +92,7 @@ def allocatable(node: Fields) -> int:
 def has_gpu_label(node: Fields) -> bool:
     """Return whether a label says that a node has GPUs."""
     given = labels(node)
-    return any(
-        label.key in given and (not label.values or given[label.key] in label.values)
-        for label in _LABELS
-    )
+    return any(label.is_on(given) for provider in every() for label in provider.gpu_node_labels())
 
 
 def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:

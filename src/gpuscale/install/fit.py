@@ -62,7 +62,10 @@ def _beside(values: Values, found: Detected) -> list[str]:
 def reasons(found: Detected) -> list[str]:
     """Return a line for each thing that was found and has a say in what is proposed."""
     facts = [
-        (found.provider, f"provider {found.provider}, by the nodes' ids"),
+        (
+            found.provider,
+            f"provider {found.provider.name if found.provider else ''}, by the nodes' ids",
+        ),
         (found.prometheus, f"Prometheus at {found.prometheus.url if found.prometheus else ''}"),
         (found.dcgm_exporter, f"dcgm-exporter: DaemonSet {found.dcgm_exporter} stays the source"),
         (found.device_plugin, f"device plugin: DaemonSet {found.device_plugin} stays"),

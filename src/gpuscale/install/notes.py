@@ -71,7 +71,7 @@ def _sharing(values: Values) -> list[str]:
             "what each pod uses"
         )
     pool = values.spec.node_pool
-    if pool is not None and values.spec.provider != "eks":
+    if pool is not None and not values.spec.provider.counts_shares:
         found.append(
             "node autoscalers know the GPUs of a node, not the shares that time-slicing makes of them: from "
             "zero nodes they may start one node per pod"
@@ -81,8 +81,9 @@ def _sharing(values: Values) -> list[str]:
 
 def _access(values: Values) -> list[str]:
     agent = values.spec.agent
-    if values.spec.provider == "gke" and agent.enabled and agent.device_access == "runtime":
-        return ["GKE's nodes have no NVIDIA runtime: the agent needs deviceAccess: host there"]
+    needs_host = values.spec.provider.needs_host
+    if needs_host and agent.enabled and agent.device_access == "runtime":
+        return [needs_host]
     if agent.enabled and agent.device_access == "host":
         return [
             "deviceAccess: host makes the agent privileged; it is for nodes without NVIDIA's runtime"

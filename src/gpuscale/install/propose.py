@@ -5,9 +5,9 @@ from typing import Any
 
 from gpuscale.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
 from gpuscale.install.image import parse_image
-from gpuscale.install.providers import DEFAULTS
 from gpuscale.install.signals import SIGNALS, Signal, SignalName
-from gpuscale.install.values import MetricSourceName, Provider
+from gpuscale.install.values import MetricSourceName
+from gpuscale.providers import Provider, taint_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
     provider = answers.provider or found.provider
     if answers.workload is None or provider is None:
         raise ValueError("found neither workload nor provider, expected both")
-    defaults = DEFAULTS[provider]
-    spec: dict[str, Any] = {"provider": provider}
+    spec: dict[str, Any] = {"provider": provider.name}
     if answers.namespace is not None:
         spec["namespace"] = answers.namespace
     if answers.image is not None:
@@ -65,10 +64,8 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
     if answers.is_image_present:
         spec.setdefault("image", {})["pullPolicy"] = "Never"
     spec["scale"] = [_scale(answers, answers.workload, found)]
-    key, _, rest = defaults.taint.partition("=")
-    value, _, effect = rest.partition(":")
-    spec["taint"] = {"key": key, "value": value, "effect": effect}
-    agent = _agent(answers, found, defaults.device_access)
+    spec["taint"] = taint_object(provider.taint)
+    agent = _agent(answers, found, provider.device_access)
     if agent:
         spec["agent"] = agent
     prometheus = _prometheus(answers, found)
@@ -77,7 +74,7 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
     api = _metrics_api(answers, found)
     if api:
         spec["metricsApi"] = api
-    if not defaults.has_device_plugin and found.device_plugin is None:
+    if not provider.has_device_plugin and found.device_plugin is None:
         spec["devicePlugin"] = {"enabled": True}
     head = {"apiVersion": "gpuscale.dev/v1alpha1", "kind": "Values"}
     return {**head, "spec": {**spec, **answers.more}}

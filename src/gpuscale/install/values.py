@@ -4,6 +4,7 @@ It is small on purpose: what to scale, on which signal, between which limits, on
 for each part. The same file is the values of the Helm chart. `gpuscale schema values` prints its JSON schema.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -18,11 +19,13 @@ from gpuscale.install.image import (
     checked_tag,
 )
 from gpuscale.install.signals import SIGNALS, SignalName
+from gpuscale.objects import nodes
 from gpuscale.objects.selectors import parse_selector
+from gpuscale.providers import BUILT_IN, Pool, either
+from gpuscale.providers.field import ProviderField, default_provider
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.sources.feeds.annotated_pods import exporters
 
-Provider = Literal["aks", "eks", "ack", "gke", "generic"]
 MetricSourceName = Literal["prometheus", "streams"]
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
 
@@ -320,7 +323,7 @@ class NodePool(Model):
 class ValuesSpec(Model):
     """All that an installation is made from."""
 
-    provider: Provider = "generic"
+    provider: ProviderField = default_provider()
     namespace: Label = "gpuscale"
     image: Image = Image()
     scale: tuple[Scale, ...] = ()
@@ -427,19 +430,39 @@ class ValuesSpec(Model):
     def _has_no_prometheus(self) -> bool:
         return self.prometheus.kind == "own" and not self.has_own_prometheus
 
-    def _pool_faults(self) -> list[str]:
+    def _pool_faults(self) -> Sequence[str]:
         pool = self.node_pool
         if pool is None:
             return []
-        if self.provider == "generic":
-            return ["found nodePool with provider generic, expected aks, eks, ack or gke"]
-        if pool.autoscaler == "karpenter" and self.provider not in ("aks", "eks"):
-            return [f"found karpenter on {self.provider}, expected aks or eks"]
-        if self.provider == "aks" and pool.resource_group is None:
-            return ["found nodePool on aks without resourceGroup, expected the cluster's"]
-        if self.provider == "ack" and not pool.networks:
-            return ["found nodePool on ack without networks, expected ids of VSwitches"]
-        return []
+        provider = self.provider
+        if provider.pool_files is None:
+            able = either(*(each.name for each in BUILT_IN if each.pool_files))
+            return [f"found nodePool with provider {provider.name}, expected {able}"]
+        if pool.autoscaler == "karpenter" and provider.karpenter is None:
+            able = either(*(each.name for each in BUILT_IN if each.karpenter))
+            return [f"found karpenter on {provider.name}, expected {able}"]
+        return provider.pool_faults(self.pool(pool))
+
+    def pool(self, pool: NodePool) -> Pool:
+        """Return a node pool as its provider makes it."""
+        return Pool(
+            name=pool.name,
+            cluster=pool.cluster,
+            region=pool.region,
+            resource_group=pool.resource_group,
+            zone=pool.zone,
+            networks=pool.networks,
+            instance_type=pool.instance_type,
+            gpu=pool.gpu,
+            gpus=pool.gpus,
+            min_nodes=pool.min_nodes,
+            max_nodes=pool.max_nodes,
+            spot=pool.spot,
+            disk_gib=pool.disk_gib,
+            taint=nodes.Taint(self.taint.key, self.taint.value, self.taint.effect),
+            slices=self.device_plugin.replicas,
+            has_own_plugin=self.device_plugin.enabled,
+        )
 
 
 class Values(Model):

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from gpuscale.core.models import Milliseconds, Model, PositiveDuration, parse_file
+from gpuscale.providers.field import ProviderField, default_provider
 
 
 class Metadata(Model):
@@ -102,7 +103,7 @@ class NodePoolSpec(Model):
     """A pool of equal GPU nodes."""
 
     name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)
-    provider: Literal["aks", "eks", "ack", "gke", "generic"] = "generic"
+    provider: ProviderField = default_provider()
     instance_type: str = ""
     gpu_model: str
     """A known model, such as `Tesla T4` or `l40s`, or one of `gpuModels`; gives memory, clocks and power."""

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuscale.cli.answers import check_so_far, checked_answers, providers, read_workload, signals
+from gpuscale.cli.answers import check_so_far, checked_answers, read_workload, signals
 from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.detect import Detected, FoundWorkload
 from gpuscale.install.propose import Answers
 from gpuscale.install.values import Values
+from gpuscale.providers import NAMES
+from gpuscale.providers.eks import EKS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "cluster"))
 from terminal import CTRL_C, CTRL_D, Terminal
@@ -22,7 +24,7 @@ GPUSCALE = Path(sys.executable).parent / "gpuscale"
 IMAGE = "registry.example/gpuscale:1"
 ENOUGH = ("--no-cluster", "--workload=vision-api", "--provider=eks", f"--image={IMAGE}")
 VISION = FoundWorkload("Deployment", "default", "vision-api")
-SAID = Answers(VISION, provider="eks", image=IMAGE)
+SAID = Answers(VISION, provider=EKS, image=IMAGE)
 
 
 def init(folder, *arguments):
@@ -150,7 +152,7 @@ def test_what_is_wrong_is_named_by_its_flag(said, flags, word):
 def test_the_help_names_every_signal_and_provider():
     done = subprocess.run([GPUSCALE, "init", "--help"], capture_output=True, text=True, check=True)
     words = {word.strip(",.") for word in done.stdout.split()}
-    assert {*signals(), *providers()} <= words
+    assert {*signals(), *NAMES} <= words
 
 
 def test_what_is_not_said_yet_stops_nobody():

@@ -9,6 +9,10 @@ from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWork
 from gpuscale.install.fit import fit, reasons
 from gpuscale.install.propose import Answers, proposed
 from gpuscale.install.values import Values
+from gpuscale.providers.aks import AKS
+from gpuscale.providers.eks import EKS
+from gpuscale.providers.generic import GENERIC
+from gpuscale.providers.gke import GKE
 
 VISION = FoundWorkload("Deployment", "default", "vision-api")
 OPERATED = FoundPrometheus(is_operated=True, url="http://p.m.svc:9090", release="kps")
@@ -52,14 +56,14 @@ def test_what_stands_beside_the_installation_is_told():
     ("answers", "found", "changed"),
     [
         pytest.param(
-            Answers(VISION, provider="aks"),
+            Answers(VISION, provider=AKS),
             Detected(),
             {"devicePlugin": {"enabled": True}, "taint": ("sku", "gpu")},
             id="AKS brings no device plugin",
         ),
         pytest.param(
             Answers(VISION),
-            Detected(provider="eks", prometheus=OPERATED, dcgm_exporter="m/dcgm-exporter"),
+            Detected(provider=EKS, prometheus=OPERATED, dcgm_exporter="m/dcgm-exporter"),
             {
                 "agent": {"enabled": False},
                 "prometheus": {"kind": "operator", "url": "http://p.m.svc:9090", "release": "kps"},
@@ -68,18 +72,18 @@ def test_what_stands_beside_the_installation_is_told():
         ),
         pytest.param(
             Answers(VISION, signal="gpu-share"),
-            Detected(provider="eks", prometheus=OPERATED, dcgm_exporter="m/dcgm-exporter"),
+            Detected(provider=EKS, prometheus=OPERATED, dcgm_exporter="m/dcgm-exporter"),
             {"agent": {"attribution": "processes"}},
             id="a signal that dcgm-exporter has not",
         ),
         pytest.param(
-            Answers(VISION, provider="gke"),
+            Answers(VISION, provider=GKE),
             Detected(),
             {"agent": {"deviceAccess": "host"}},
             id="GKE has no runtime",
         ),
         pytest.param(
-            Answers(VISION, provider="generic", prometheus_url="http://mine:9090"),
+            Answers(VISION, provider=GENERIC, prometheus_url="http://mine:9090"),
             Detected(device_plugin="kube-system/p"),
             {"prometheus": {"kind": "plain", "url": "http://mine:9090"}, "devicePlugin": None},
             id="said beats seen",
@@ -98,7 +102,7 @@ def test_what_is_proposed_fits_and_is_a_values_file(answers, found, changed):
 
 def test_every_finding_is_told():
     found = Detected(
-        provider="eks",
+        provider=EKS,
         prometheus=OPERATED,
         dcgm_exporter="a/b",
         device_plugin="c/d",
@@ -163,12 +167,12 @@ LABELS = "gpuscale.dev/rules=true"
     ],
 )
 def test_the_metrics_api_is_proposed_as_the_cluster_can_take_it(said, found, api):
-    data = proposed(Answers(VISION, provider="eks", **said), found)
+    data = proposed(Answers(VISION, provider=EKS, **said), found)
     assert data["spec"].get("metricsApi") == api
     Values.model_validate(data)
 
 
 def test_the_agent_stays_on_where_its_streams_are_wanted():
-    data = proposed(Answers(VISION, provider="eks", source="streams"), MONITORED)
+    data = proposed(Answers(VISION, provider=EKS, source="streams"), MONITORED)
     assert "agent" not in data["spec"]
     assert Values.model_validate(data).spec.has_streams

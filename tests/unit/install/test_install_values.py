@@ -19,7 +19,7 @@ def test_a_name_a_target_and_a_limit_are_enough():
     (scale,) = spec.scale
     assert (scale.workload.kind, scale.workload.namespace) == ("Deployment", "default")
     assert (scale.signal, scale.min_replicas, scale.autoscaler) == ("gpu-utilization", 1, "hpa")
-    assert (spec.provider, spec.prometheus.kind, spec.metrics_api.external) == (
+    assert (spec.provider.name, spec.prometheus.kind, spec.metrics_api.external) == (
         "generic",
         "own",
         False,

@@ -17,7 +17,9 @@ from gpuscale.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
+from gpuscale.providers import BUILT_IN
 
+_TEMPLATE_FIXES = [(each.name.upper(), each.template_fix) for each in BUILT_IN if each.template_fix]
 _CHECKS = Checks(CAPACITY)
 QUOTA_FULL = _CHECKS.add(
     "quota-full",
@@ -41,8 +43,9 @@ TEMPLATE_WITHOUT_GPU = _CHECKS.add(
     "template-without-gpu",
     Severity.ERROR,
     "A node autoscaler that knows of no GPU in its pools.",
-    "Tell it what a node of the pool would have. EKS: the tag on the Auto Scaling group; "
-    "others: a pool of a GPU type, with the provider's label.",
+    "Tell it what a node of the pool would have. "
+    + "".join(f"{name}: {fix.what}; " for name, fix in _TEMPLATE_FIXES)
+    + "others: a pool of a GPU type, with the provider's label.",
 )
 AUTOSCALER_UNHEALTHY = _CHECKS.add(
     "autoscaler-unhealthy",
@@ -192,9 +195,7 @@ def _template(snapshot: Snapshot, event: Fields) -> ClusterFinding:
         f"{event.text('message')}; {nodes} GPU nodes",
         Fix(
             TEMPLATE_WITHOUT_GPU.fix,
-            "aws autoscaling create-or-update-tags --tags ResourceId=GROUP,"
-            "ResourceType=auto-scaling-group,PropagateAtLaunch=true,"
-            f"Key=k8s.io/cluster-autoscaler/node-template/resources/{facts.GPU},Value=1",
+            "; ".join(fix.command for _, fix in _TEMPLATE_FIXES),
         ),
     )
 

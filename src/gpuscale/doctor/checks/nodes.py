@@ -8,10 +8,10 @@ from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.doctor import facts
 from gpuscale.doctor.judges import NODES, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
-from gpuscale.install.providers import OWN_LABEL
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint
 from gpuscale.objects.pods import PodSpec
+from gpuscale.providers import OWN_LABEL, every
 from gpuscale.scheduling.taints import untolerated
 
 _CHECKS = Checks(NODES)
@@ -75,11 +75,6 @@ TAINT_NOT_TOLERATED = _CHECKS.add(
     "A workload that no GPU node takes, for their taints.",
     "Give its pods a toleration for the taint.",
 )
-
-_EKS_LABEL = "k8s.amazonaws.com/accelerator"
-_EKS_GROUP = "eks.amazonaws.com/nodegroup"
-_AKS_LABEL = "kubernetes.azure.com/accelerator"
-_AKS_POOL = "kubernetes.azure.com/agentpool"
 
 
 def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -170,7 +165,8 @@ def _labels(snapshot: Snapshot, node: Fields) -> Iterator[ClusterFinding]:
         )
     if not snapshot.all("autoscaler-status"):
         return
-    for group, label in ((_EKS_GROUP, _EKS_LABEL), (_AKS_POOL, _AKS_LABEL)):
+    for accelerator in [each.accelerator for each in every() if each.accelerator]:
+        group, label = accelerator.pool_key, accelerator.key
         if group in given and label not in given:
             yield ACCELERATOR_LABEL_MISSING.found(
                 f"node/{name}",

@@ -8,7 +8,8 @@ from typing import Any, get_args
 from gpuscale.install.chart.fold import Combination, Dimension
 from gpuscale.install.chart.placeholders import V, mark, marked_values
 from gpuscale.install.signals import SignalName
-from gpuscale.install.values import HpaVersion, Provider, Values
+from gpuscale.install.values import HpaVersion, Values
+from gpuscale.providers import BUILT_IN
 
 _SCALE = "scale"
 
@@ -53,7 +54,9 @@ def _either(path: tuple[str, ...], condition: str, values: tuple[Any, ...]) -> O
     return Option(path, values, Dimension(_expression(path), (condition, f"not {condition}")))
 
 
-PROVIDER = _enum(("provider",), *get_args(Provider))
+PROVIDER = Option(
+    ("provider",), BUILT_IN, _enum(("provider",), *(each.name for each in BUILT_IN)).dimension
+)
 AGENT = _switch("agent", "enabled")
 ATTRIBUTION = _enum(("agent", "attribution"), "none", "allocations", "processes")
 ACCESS = _enum(("agent", "device_access"), "runtime", "host")

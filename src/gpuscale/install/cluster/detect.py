@@ -6,12 +6,11 @@ from typing import Any, get_args
 
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, kind_named
 from gpuscale.install.cluster.ownership import owner
-from gpuscale.install.values import HpaVersion, Provider
+from gpuscale.install.values import HpaVersion
 from gpuscale.kube.writing import WritingClient
+from gpuscale.providers import Provider, every
 from gpuscale.scheduling.resources import GPU_RESOURCES
 
-_PROVIDERS: dict[str, Provider] = {"azure": "aks", "aws": "eks", "gce": "gke", "alicloud": "ack"}
-"""By the scheme of a node's provider id."""
 TEAM_RULES = "gpuscale.dev/rules=true"
 """Labels that teams' ConfigMaps with rules have by custom."""
 _OPERATED = "operated-prometheus"
@@ -100,13 +99,13 @@ async def _items(
 
 
 def _provider(nodes: Sequence[Mapping[str, Any]]) -> Provider | None:
+    known = every()
     for node in nodes:
         identity = node["spec"].get("providerID", "")
-        scheme = identity.split("://", 1)[0] if "://" in identity else ""
-        if scheme in _PROVIDERS:
-            return _PROVIDERS[scheme]
-        if any(key.startswith("alibabacloud.com/") for key in node["metadata"].get("labels", {})):
-            return "ack"
+        labels = node["metadata"].get("labels", {})
+        for provider in known:
+            if provider.runs(identity, labels):
+                return provider
     return None
 
 

@@ -15,13 +15,10 @@ from gpuscale.install.parts.common import (
     service_account,
 )
 from gpuscale.install.parts.workloads import service, workload
-from gpuscale.install.providers import gpu_node_affinity
 from gpuscale.install.values import Values
 
 PART = "node-agent"
 PORT = 9400
-_HOST_DRIVER = "/home/kubernetes/bin/nvidia"
-"""Where GKE's installer puts the driver on a node."""
 _DRIVER = "/usr/local/nvidia"
 _SERVED_S = {"streams": 5, "prometheus": 30}
 """From an agent's readiness until its readings are served: a stream begins within a second or two, and a
@@ -62,7 +59,7 @@ def _pod_spec(values: Values) -> Object:
         "serviceAccountName": part_name(values, PART),
         "automountServiceAccountToken": False,
         **pull_secrets(values.spec.image),
-        "affinity": gpu_node_affinity(values.spec.provider),
+        "affinity": values.spec.provider.gpu_node_affinity(),
         # Readings are wanted of every GPU node, whatever keeps other pods off it.
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",
@@ -143,7 +140,8 @@ def _volumes(values: Values) -> list[Object]:
         folder = {"path": agent.pod_resources_path, "type": "Directory"}
         found.append({"name": "pod-resources", "hostPath": folder})
     if agent.device_access == "host":
-        found.append({"name": "driver", "hostPath": {"path": _HOST_DRIVER, "type": "Directory"}})
+        folder = {"path": values.spec.provider.host_driver, "type": "Directory"}
+        found.append({"name": "driver", "hostPath": folder})
     return found
 
 

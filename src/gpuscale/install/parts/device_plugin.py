@@ -3,7 +3,6 @@
 from gpuscale.core.documents import dump_documents
 from gpuscale.install.parts.common import Object, part_name, service_account
 from gpuscale.install.parts.workloads import config_map, workload
-from gpuscale.install.providers import gpu_node_affinity
 from gpuscale.install.values import Values
 
 PART = "device-plugin"
@@ -45,7 +44,7 @@ def _daemon_set(values: Values) -> Object:
     spec: Object = {
         "serviceAccountName": part_name(values, PART),
         "automountServiceAccountToken": False,
-        "affinity": gpu_node_affinity(values.spec.provider),
+        "affinity": values.spec.provider.gpu_node_affinity(),
         # A taint that it does not tolerate would leave the node without GPUs for ever.
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",

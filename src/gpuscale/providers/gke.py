@@ -3,8 +3,11 @@
 Source: GKE how-to pages; container-engine-accelerators.
 """
 
-from gpuscale.install.pools.files import PoolFile, command, pool_of, script
-from gpuscale.install.values import Values
+from collections.abc import Sequence
+
+from gpuscale.providers.files import PoolFile, command, script
+from gpuscale.providers.pool import Pool
+from gpuscale.providers.provider import NodeLabel, Provider
 
 _NOTES = (
     "Adds a GPU node pool to a GKE cluster.",
@@ -21,14 +24,12 @@ _PROFILE_NOTES = (
 )
 
 
-def gke_files(values: Values) -> list[PoolFile]:
+def _pool_files(pool: Pool) -> Sequence[PoolFile]:
     """Return the script that adds the pool, and the one that sets the autoscaler's profile."""
-    pool = pool_of(values)
-    plugin = values.spec.device_plugin
     accelerator = f"type={pool.gpu},count={pool.gpus},gpu-driver-version=latest"
-    if plugin.replicas > 1:
+    if pool.slices > 1:
         accelerator += (
-            f",gpu-sharing-strategy=time-sharing,max-shared-clients-per-gpu={plugin.replicas}"
+            f",gpu-sharing-strategy=time-sharing,max-shared-clients-per-gpu={pool.slices}"
         )
     create = command(
         ["gcloud container node-pools create", pool.name],
@@ -55,3 +56,15 @@ def gke_files(values: Values) -> list[PoolFile]:
         script("node-pool.sh", _NOTES, create),
         script("cluster-autoscaler.sh", _PROFILE_NOTES, update),
     ]
+
+
+GKE = Provider(
+    name="gke",
+    title="Google Kubernetes Engine",
+    node_labels=(NodeLabel("cloud.google.com/gke-accelerator"),),
+    has_device_plugin=True,
+    id_schemes=("gce",),
+    device_access="host",
+    needs_host="GKE's nodes have no NVIDIA runtime: the agent needs deviceAccess: host there",
+    pool_files=_pool_files,
+)

@@ -4,9 +4,12 @@ Source: Alibaba Cloud Container Service API (CreateClusterNodePool), node autosc
 """
 
 import json
+from collections.abc import Sequence
 
-from gpuscale.install.pools.files import PoolFile, command, pool_of, script, taint_object
-from gpuscale.install.values import Values
+from gpuscale.objects.nodes import Taint
+from gpuscale.providers.files import PoolFile, command, script, taint_object
+from gpuscale.providers.pool import Pool
+from gpuscale.providers.provider import NodeLabel, Provider
 
 _NOTES = (
     "Adds a GPU node pool to an ACK cluster, whose id is the first argument.",
@@ -19,10 +22,9 @@ _NOTES = (
 )
 
 
-def ack_files(values: Values) -> list[PoolFile]:
+def _pool_files(pool: Pool) -> Sequence[PoolFile]:
     """Return the body of the request, and the script that sends it."""
-    body = json.dumps(_body(values), indent=2) + "\n"
-    pool = pool_of(values)
+    body = json.dumps(_body(pool), indent=2) + "\n"
     call = command(
         ["aliyun cs POST", '"/clusters/${1:?id of the cluster}/nodepools"'],
         f"--region {pool.region}",
@@ -32,8 +34,7 @@ def ack_files(values: Values) -> list[PoolFile]:
     return [PoolFile("node-pool.json", body), script("node-pool.sh", _NOTES, call)]
 
 
-def _body(values: Values) -> dict[str, object]:
-    pool = pool_of(values)
+def _body(pool: Pool) -> dict[str, object]:
     return {
         "nodepool_info": {"name": pool.name, "type": "ess"},
         "scaling_group": {
@@ -53,7 +54,26 @@ def _body(values: Values) -> dict[str, object]:
         "kubernetes_config": {
             "runtime": "containerd",
             "labels": [{"key": "gpuscale.dev/pool", "value": pool.name}],
-            "taints": [taint_object(values)],
+            "taints": [taint_object(pool.taint)],
         },
         "management": {"enable": True},
     }
+
+
+def _pool_faults(pool: Pool) -> Sequence[str]:
+    if not pool.networks:
+        return ["found nodePool on ack without networks, expected ids of VSwitches"]
+    return ()
+
+
+ACK = Provider(
+    name="ack",
+    title="Alibaba Cloud Container Service for Kubernetes",
+    node_labels=(NodeLabel("aliyun.accelerator/nvidia_name"),),
+    has_device_plugin=True,
+    taint=Taint("scaler", "gpu"),
+    id_schemes=("alicloud",),
+    label_prefixes=("alibabacloud.com/",),
+    pool_files=_pool_files,
+    pool_faults=_pool_faults,
+)

@@ -1,10 +1,14 @@
-"""AKS: `az aks nodepool add`, and the one profile of the cluster's autoscaler.
+"""AKS: `az aks nodepool add`, the one profile of the cluster's autoscaler, and Karpenter's node class.
 
 Source: azure-aks-docs (use-nvidia-gpu, cluster-autoscaler), Azure/AKS issues 4472 and 4925.
 """
 
-from gpuscale.install.pools.files import PoolFile, command, pool_of, script, taint_text
-from gpuscale.install.values import Values
+from collections.abc import Sequence
+
+from gpuscale.objects.nodes import Taint
+from gpuscale.providers.files import PoolFile, command, script
+from gpuscale.providers.pool import Pool
+from gpuscale.providers.provider import AcceleratorLabel, Karpenter, NodeLabel, Provider
 
 _NOTES = (
     "Adds a GPU node pool to an AKS cluster; does nothing where it is there already.",
@@ -24,9 +28,8 @@ _PROFILE_NOTES = (
 )
 
 
-def aks_files(values: Values) -> list[PoolFile]:
+def _pool_files(pool: Pool) -> Sequence[PoolFile]:
     """Return the script that adds the pool, and the one that sets the autoscaler's profile."""
-    pool = pool_of(values)
     where = [
         f"--resource-group {pool.resource_group}",
         f"--cluster-name {pool.cluster}",
@@ -43,24 +46,23 @@ def aks_files(values: Values) -> list[PoolFile]:
         "--enable-cluster-autoscaler",
         f"--min-count {pool.min_nodes}",
         f"--max-count {pool.max_nodes}",
-        f"--node-taints {taint_text(values)}",
+        f"--node-taints {pool.taint}",
         f"--labels gpuscale.dev/pool={pool.name}",
         f"--node-osdisk-size {pool.disk_gib}",
         *([f"--zones {pool.zone}"] if pool.zone else []),
-        *_spot(values),
+        *_spot(pool),
     )
-    return [script("node-pool.sh", _NOTES, there, add), _profile(values)]
+    return [script("node-pool.sh", _NOTES, there, add), _profile(pool)]
 
 
-def _spot(values: Values) -> list[str]:
+def _spot(pool: Pool) -> list[str]:
     """Return the arguments of a pool of spot machines, to which AKS adds a taint of its own."""
-    if not pool_of(values).spot:
+    if not pool.spot:
         return []
     return ["--priority Spot", "--eviction-policy Delete", "--spot-max-price -1"]
 
 
-def _profile(values: Values) -> PoolFile:
-    pool = pool_of(values)
+def _profile(pool: Pool) -> PoolFile:
     update = command(
         ["az aks update"],
         f"--resource-group {pool.resource_group}",
@@ -68,3 +70,40 @@ def _profile(values: Values) -> PoolFile:
         "--cluster-autoscaler-profile expander=least-waste max-node-provision-time=25m",
     )
     return script("cluster-autoscaler.sh", _PROFILE_NOTES, update)
+
+
+def _pool_faults(pool: Pool) -> Sequence[str]:
+    if pool.resource_group is None:
+        return ["found nodePool on aks without resourceGroup, expected the cluster's"]
+    return ()
+
+
+def _node_class(pool: Pool) -> dict[str, object]:
+    return {
+        "apiVersion": "karpenter.azure.com/v1beta1",
+        "kind": "AKSNodeClass",
+        "metadata": {"name": pool.name},
+        "spec": {"imageFamily": "Ubuntu", "osDiskSizeGB": pool.disk_gib},
+    }
+
+
+ACCELERATOR = NodeLabel("kubernetes.azure.com/accelerator", ("nvidia",))
+KARPENTERS = NodeLabel("karpenter.azure.com/sku-gpu-manufacturer", ("nvidia",))
+AKS = Provider(
+    name="aks",
+    title="Azure Kubernetes Service",
+    node_labels=(ACCELERATOR, NodeLabel("accelerator", ("nvidia",)), KARPENTERS),
+    has_device_plugin=False,  # AKS installs the driver only
+    taint=Taint("sku", "gpu"),
+    id_schemes=("azure",),
+    pool_files=_pool_files,
+    pool_faults=_pool_faults,
+    karpenter=Karpenter(
+        _node_class,
+        notes=(
+            "Needs az aks update --node-provisioning-mode Auto, which pools with the cluster autoscaler in "
+            "the same cluster rule out.",
+        ),
+    ),
+    accelerator=AcceleratorLabel(ACCELERATOR.key, pool_key="kubernetes.azure.com/agentpool"),
+)

@@ -4,8 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.documents import dump_documents
-from gpuscale.install.values import NodePool, Values
+from gpuscale.objects.nodes import Taint
 
 _WIDTH = 110
 
@@ -16,18 +15,6 @@ class PoolFile:
 
     name: str
     text: str
-
-
-def pool_of(values: Values) -> NodePool:
-    """Return the node pool of values that have one.
-
-    Raises:
-        ValueError: they have none.
-    """
-    pool = values.spec.node_pool
-    if pool is None:
-        raise ValueError("found values without nodePool, expected one")
-    return pool
 
 
 def comments(paragraphs: Sequence[str]) -> str:
@@ -60,22 +47,12 @@ def script(name: str, notes: Sequence[str], *commands: str) -> PoolFile:
 
 def yaml_file(name: str, notes: Sequence[str], *documents: object) -> PoolFile:
     """Return YAML documents below comments."""
+    # Names and labels of providers are wanted far more often than files, and without PyYAML.
+    from gpuscale.core.documents import dump_documents
+
     return PoolFile(name, comments(notes) + dump_documents(documents))
 
 
-def taint_text(values: Values) -> str:
-    """Return the taint of GPU nodes as commands take it."""
-    taint = values.spec.taint
-    return f"{taint.key}={taint.value}:{taint.effect}"
-
-
-def taint_object(values: Values) -> dict[str, object]:
-    """Return the taint of GPU nodes as manifests have it."""
-    taint = values.spec.taint
+def taint_object(taint: Taint) -> dict[str, object]:
+    """Return a taint as manifests have it."""
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
-
-
-def shared_gpus(values: Values) -> int:
-    """Return how many `nvidia.com/gpu` a node of the pool will have once the device plugin runs."""
-    plugin = values.spec.device_plugin
-    return pool_of(values).gpus * (plugin.replicas if plugin.enabled else 1)

@@ -1,0 +1,86 @@
+"""Plug-ins: objects that other distributions offer as entry points.
+
+Looking for them reads the metadata of everything that is installed. So it is done only for a name that is not
+built in, or where all names are wanted.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+class PluginError(UsageError):
+    """A plug-in that is installed can't be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginGroup(Generic[T]):
+    """What plug-ins can add one thing to."""
+
+    name: str
+    """Of the entry points."""
+    expected: type[T]
+    """What each entry point refers to; an object of it has a `name`, which is the entry point's."""
+
+    def find(self, name: str) -> T | None:
+        """Return what a plug-in offers under a name; None where there is none.
+
+        Raises:
+            PluginError: it can't be loaded or is something else, or several have the name.
+        """
+        found = [each for each in _entry_points(self.name) if each.name == name]
+        if len(found) > 1:
+            where = " and ".join(sorted(map(_distribution, found)))
+            raise PluginError(
+                f"{self.name}: found {name!r} in {where}, expected one; uninstall the others"
+            )
+        return self._load(found[0]) if found else None
+
+    def every(self) -> tuple[T, ...]:
+        """Return what all plug-ins offer, by their names.
+
+        Raises:
+            PluginError: one can't be loaded or is something else, or several have a name.
+        """
+        names = sorted({each.name for each in _entry_points(self.name)})
+        return tuple(found for name in names if (found := self.find(name)) is not None)
+
+    def _load(self, entry: "EntryPoint") -> T:
+        who = (
+            f"plug-in {_distribution(entry)}, entry point {self.name}: {entry.name} = {entry.value}"
+        )
+        try:
+            loaded: Any = entry.load()
+        except Exception as error:
+            raise PluginError(f"{who}: can't be loaded: {type(error).__name__}: {error}") from error
+        if not isinstance(loaded, self.expected):
+            found = f"a {type(loaded).__name__}"
+            raise PluginError(f"{who}: found {found}, expected a {_qualified(self.expected)}")
+        named = getattr(loaded, "name", None)
+        if named != entry.name:
+            raise PluginError(f"{who}: found the name {named!r}, expected {entry.name!r}")
+        return loaded
+
+
+@lru_cache
+def _entry_points(group: str) -> "tuple[EntryPoint, ...]":
+    from importlib.metadata import entry_points  # 3 MiB with what it imports
+
+    return tuple(entry_points(group=group))
+
+
+def _distribution(entry: "EntryPoint") -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "(unknown)"
+
+
+def _qualified(kind: type) -> str:
+    """Return where a class is imported from: the public package, not the module inside it."""
+    package = ".".join(kind.__module__.split(".")[:2])
+    return f"{package}.{kind.__name__}"
