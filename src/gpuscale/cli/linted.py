@@ -136,6 +136,7 @@ _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 
 
 def _of_scenario(given: Text) -> LintReport:
+    from gpuscale.cli.plugins import load_policy
     from gpuscale.cli.scenarios import read_beside
     from gpuscale.sim.setup import load_setup
 
@@ -143,7 +144,7 @@ def _of_scenario(given: Text) -> LintReport:
     folder = FilePath() if name == shown_name(STDIN) else FilePath(name).parent
     faults: tuple[Problem, ...] = ()
     try:
-        load_setup(text, name, lambda file: read_beside(folder, file))
+        load_setup(text, name, lambda file: read_beside(folder, file), load_policy)
     except ConfigError as error:
         faults = error.problems
     # What is wrong in the files that it names, lint itself tells, with what else there is.

@@ -50,6 +50,7 @@ def find_setup(name: str) -> "Setup":
 
 
 def _find(name: str) -> "Setup":
+    from gpuscale.cli.plugins import load_policy
     from gpuscale.sim.setup import load_setup
 
     if name in shipped_names():
@@ -58,6 +59,7 @@ def _find(name: str) -> "Setup":
             _text(folder / "scenario.yaml"),
             f"{name}/scenario.yaml",
             lambda file: read_beside(folder, file),
+            load_policy,
         )
     path = Path(name)
     if not path.exists():
@@ -67,7 +69,7 @@ def _find(name: str) -> "Setup":
         text = _text(path)
     except NotFoundError as error:
         raise ConfigError(Problem(name, None, None, None, str(error))) from None
-    return load_setup(text, name, lambda file: read_beside(path.parent, file))
+    return load_setup(text, name, lambda file: read_beside(path.parent, file), load_policy)
 
 
 def _shipped() -> Traversable:

@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError, UnavailableError
+from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
+from gpuscale.hpa.policy import HpaPolicy
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.kube.writing import WritingClient
 from gpuscale.local.agents import NodeAgents
@@ -128,10 +129,16 @@ class Rehearsal:
             limit_s: ends it after so many seconds of the scenario.
 
         Raises:
-            UsageError: the cluster may not be used; nothing was created.
+            UsageError: the cluster may not be used, or the scenario names another replica policy than `hpa`;
+                nothing was created.
             UnavailableError: a part does not answer, or something could not be removed.
             UpstreamError: the API server refuses something.
         """
+        if self._setup.replica_policy is not HpaPolicy:
+            raise UsageError(
+                "spec.replicaPolicy: found a policy of a plug-in, expected hpa: "
+                "a rehearsal's replicas are the cluster's own HPA controller's"
+            )
         async with WritingClient(self._target.cluster) as client:
             check_named(self._target, client.server)
             check_reachable(self._target, client.server)

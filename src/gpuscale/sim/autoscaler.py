@@ -1,4 +1,4 @@
-"""The HPA controller of the simulated cluster: fetches nothing itself, decides through `hpa`, applies.
+"""The HPA controller of the simulated cluster: fetches nothing itself, asks a replica policy, applies.
 
 The caller brings one observation per metric, from the rules in virtual time or over HTTP when live.
 """
@@ -6,14 +6,13 @@ The caller brings one observation per metric, from the rules in virtual time or 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.hpa.decide import decide, succeeded
 from gpuscale.hpa.pods import pod_info
+from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest
 from gpuscale.hpa.selectors import hpas_selecting
 from gpuscale.hpa.types import (
     ControllerSettings,
     Decision,
     Event,
-    HpaState,
     Observation,
     PodInfo,
     Scale,
@@ -51,7 +50,8 @@ class HpaController:
         self.decisions: dict[str, Decision] = {}
         """HPA key to its latest decision."""
         self._world = world
-        self._states: dict[str, HpaState] = {}
+        self._policies: dict[str, ReplicaPolicy] = {}
+        """One for each HPA, by its key."""
         self._told: dict[str, str] = {}
         self._targets: dict[str, tuple[int, Target]] = {}
         """HPA key to what it scales, and the version of the cluster at which that was so."""
@@ -86,23 +86,22 @@ class HpaController:
         """Decide for one HPA and write the scale if it changes."""
         hpa = self._world.cluster.hpas[key]
         target = self.target(hpa)
-        state = self._states.get(key, HpaState())
-        decision = decide(
+        if key not in self._policies:
+            self._policies[key] = self._world.setup.replica_policy()
+        request = ReplicaRequest(
             hpa,
             target.scale,
             target.pods,
-            observations,
-            state,
+            tuple(observations),
             now_ms,
             self._settings,
-            selecting_hpas=self._selecting(hpa, target),
+            self._selecting(hpa, target),
         )
+        decision = self._policies[key].decide(request)
         self.decisions[key] = decision
         self._warn(hpa, decision, now_ms)
         if decision.rescale:
             self._apply(hpa, target, decision, now_ms)
-        else:
-            self._states[key] = decision.next_state
         return decision
 
     def _selecting(self, hpa: HorizontalPodAutoscaler, target: Target) -> tuple[str, ...]:
@@ -118,10 +117,8 @@ class HpaController:
         self, hpa: HorizontalPodAutoscaler, target: Target, decision: Decision, now_ms: int
     ) -> None:
         self._world.set_replicas(target.deployment, decision.desired_replicas)
-        outcome = succeeded(decision)
-        self._states[hpa.metadata.key] = outcome.state
-        if outcome.event is not None:
-            self._log(hpa, outcome.event, decision, now_ms)
+        if decision.event is not None:
+            self._log(hpa, decision.event, decision, now_ms)
 
     def _warn(self, hpa: HorizontalPodAutoscaler, decision: Decision, now_ms: int) -> None:
         """Log warnings when they are new; Kubernetes counts the repetitions instead of listing them."""

@@ -1,12 +1,14 @@
 """The provider and its node autoscaler: nodes that come after a while, and go when told to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuscale.core.errors import UsageError
 from gpuscale.core.streams import name_suffix
 from gpuscale.gpu.models import GpuModel
-from gpuscale.nodes.autoscale import AutoscalerState, PoolNode, autoscale
-from gpuscale.nodes.pools import AutoscalerSettings, NodePool, ScaleDown, ScaleUp
+from gpuscale.nodes.autoscale import PoolNode
+from gpuscale.nodes.policy import NodePolicy, NodeRequest
+from gpuscale.nodes.pools import Action, AutoscalerSettings, NodePool, ScaleDown, ScaleUp
 from gpuscale.objects.pods import Pod
 from gpuscale.scheduling.fit import NodeState
 from gpuscale.sim.cluster import FINISHED, Cluster
@@ -49,6 +51,7 @@ class Cloud:
         engine: calls back when a node is there.
         pools: in order of preference for growing.
         settings: the autoscaler's.
+        policy: decides which pools grow and which nodes go.
         unschedulable: the pods that fit nowhere.
         joined: told the name and pool of each new node.
         left: told the name of each node that went.
@@ -60,6 +63,7 @@ class Cloud:
         engine: Engine,
         pools: Sequence[CloudPool],
         settings: AutoscalerSettings,
+        policy: NodePolicy,
         *,
         unschedulable: Callable[[], list[Pod]],
         joined: Callable[[str, CloudPool], None],
@@ -73,7 +77,7 @@ class Cloud:
         self._unschedulable = unschedulable
         self._joined = joined
         self._left = left
-        self._state = AutoscalerState()
+        self._policy = policy
         self._pool_of: dict[str, str] = {}
         self._coming: dict[str, str] = {}
         self._named = 0
@@ -96,20 +100,34 @@ class Cloud:
 
     def scan(self, now_ms: int) -> None:
         """Let the node autoscaler look once."""
-        outcome = autoscale(
-            [item.pool for item in self.pools.values()],
-            self._nodes(),
-            self._unschedulable(),
-            self._state,
+        nodes = self._nodes()
+        request = NodeRequest(
+            tuple(item.pool for item in self.pools.values()),
+            tuple(nodes),
+            tuple(self._unschedulable()),
             now_ms,
             self._settings,
         )
-        self._state = outcome.state
-        for action in outcome.actions:
+        removable = {node.state.name: node.pool for node in nodes if node.empty}
+        for action in self._policy.scan(request):
+            self._check(action, removable)
             if isinstance(action, ScaleUp):
                 self._grow(action, now_ms)
             else:
                 self._shrink(action, now_ms)
+
+    def _check(self, action: Action, removable: Mapping[str, str]) -> None:
+        """Refuse what a pool can't do; a policy may be a user's."""
+        found = f"the node policy returned {action}, expected"
+        if action.pool not in self.pools:
+            raise UsageError(f"{found} one of the pools {', '.join(self.pools)}")
+        if isinstance(action, ScaleDown):
+            if removable.get(action.node) != action.pool:
+                raise UsageError(f"{found} an empty node of that pool")
+            return
+        size, most = self.sizes(action.pool)[1], self.pools[action.pool].pool.max_nodes
+        if action.from_nodes != size or not size < action.to_nodes <= most:
+            raise UsageError(f"{found} from_nodes {size} and to_nodes above it, at most {most}")
 
     def _nodes(self) -> list[PoolNode]:
         occupied = {

@@ -70,6 +70,8 @@ class TaintSpec(Model):
 class NodeAutoscaler(Model):
     """The Cluster Autoscaler's flags, with its defaults."""
 
+    policy: str = "cluster-autoscaler"
+    """What decides which pools grow and which nodes go: `cluster-autoscaler`, or a plug-in's."""
     scan_interval: PositiveDuration = 10_000
     unneeded_time: Milliseconds = 600_000
     delay_after_add: Milliseconds = 600_000
@@ -304,6 +306,8 @@ class ScenarioSpec(Model):
     counters: FileRef | None = None
     """A dcgm-exporter counters CSV; absent: the default list."""
     pipeline: Pipeline = Pipeline()
+    replica_policy: str = "hpa"
+    """What decides the replicas of each HPA's target: `hpa`, Kubernetes' algorithm, or a plug-in's."""
     node_autoscaler: NodeAutoscaler = NodeAutoscaler()
     gpu_models: tuple[GpuModelSpec, ...] = ()
     """Models that are described here; they go before known ones of the same name."""

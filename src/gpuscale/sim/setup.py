@@ -6,6 +6,7 @@ the disk.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from gpuscale.core.documents import Document, Path, load_documents
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
@@ -13,6 +14,8 @@ from gpuscale.core.quantity import Quantity, parse_quantity
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, Counter, load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import PCIE_4, GpuModel, expected_models, find_model
+from gpuscale.hpa.policy import HpaPolicy, ReplicaPolicyFactory
+from gpuscale.nodes.policy import ClusterAutoscaler, NodePolicyFactory
 from gpuscale.nodes.pools import AutoscalerSettings, NodePool
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.manifests import KubernetesObject, load_manifests
@@ -32,8 +35,13 @@ from gpuscale.sources.rules import AdapterConfig, default_config, load_rules
 
 _CHART_RULES = "rules: {default: true}\n"
 """The values with which the adapter's chart adds its default rules, and no others."""
+P = TypeVar("P")
 ReadFile = Callable[[str], str]
 """Returns the text of a file named in a scenario; raises NotFoundError with a reason."""
+LoadPolicy = Callable[[str, str], Callable[[], Any] | None]
+"""Returns what makes an installed policy, by entry-point group and name; None where there is none."""
+REPLICA_POLICIES: Mapping[str, ReplicaPolicyFactory] = {"hpa": HpaPolicy}
+NODE_POLICIES: Mapping[str, NodePolicyFactory] = {"cluster-autoscaler": ClusterAutoscaler}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,8 @@ class Setup:
     pipeline: spec.Pipeline
     scan_interval_ms: int
     autoscaler: AutoscalerSettings
+    replica_policy: ReplicaPolicyFactory
+    node_policy: NodePolicyFactory
     pools: tuple[CloudPool, ...]
     currency: str
     """Of all prices."""
@@ -89,24 +99,43 @@ class Setup:
     """The Kubernetes objects as their files have them, for an API server."""
 
 
-def load_setup(text: str, source: str, read: ReadFile) -> Setup:
+def no_policy(_group: str, _name: str) -> None:
+    """Return None: only the built-in policies are there."""
+
+
+def load_setup(
+    text: str, source: str, read: ReadFile, load_policy: LoadPolicy = no_policy
+) -> Setup:
     """Return what the scenario of a file stands for.
+
+    Args:
+        text: of the scenario.
+        source: what messages call it.
+        read: reads the files that it names.
+        load_policy: finds the policies that it names and that are not built in.
 
     Raises:
         ConfigError: the file, or one that it names, is wrong; with every fault found.
     """
     scenario = spec.parse_scenario(text, source)
-    return _Resolver(scenario, load_documents(text, source)[0], read).setup()
+    return _Resolver(scenario, load_documents(text, source)[0], read, load_policy).setup()
 
 
 class _Resolver:
     """Follows a scenario's references, collecting what is wrong."""
 
-    def __init__(self, scenario: spec.Scenario, document: Document, read: ReadFile) -> None:
+    def __init__(
+        self,
+        scenario: spec.Scenario,
+        document: Document,
+        read: ReadFile,
+        load_policy: LoadPolicy,
+    ) -> None:
         self._scenario = scenario
         self._spec = scenario.spec
         self._document = document
         self._read = read
+        self._load_policy = load_policy
         self._problems: list[Problem] = []
         self._manifests: list[Mapping[str, object]] = []
 
@@ -125,6 +154,18 @@ class _Resolver:
         runs = self._jobs(jobs) if has_objects else ()
         if has_objects:
             self._check_targets(hpas, deployments)
+        replica_policy = self._policy(
+            "gpuscale.replica_policies",
+            self._spec.replica_policy,
+            REPLICA_POLICIES,
+            ("replicaPolicy",),
+        )
+        node_policy = self._policy(
+            "gpuscale.node_policies",
+            self._spec.node_autoscaler.policy,
+            NODE_POLICIES,
+            ("nodeAutoscaler", "policy"),
+        )
         if self._problems:
             raise ConfigError(*self._problems)
         autoscaler = self._spec.node_autoscaler
@@ -139,6 +180,8 @@ class _Resolver:
                 unneeded_time_ms=autoscaler.unneeded_time,
                 delay_after_add_ms=autoscaler.delay_after_add,
             ),
+            replica_policy=replica_policy,
+            node_policy=node_policy,
             pools=pools,
             currency=currency,
             deployments=deployments,
@@ -172,6 +215,17 @@ class _Resolver:
         except NotFoundError as error:
             self._note(path, "a file that can be read", found=str(error))
             return None
+
+    def _policy(
+        self, group: str, name: str, built_in: Mapping[str, Callable[[], P]], path: Path
+    ) -> Callable[[], P]:
+        """Return what makes a policy, built in or of a plug-in."""
+        factory = built_in.get(name) or self._load_policy(group, name)
+        if factory is not None:
+            return factory
+        expected = f"{' or '.join(built_in)}, or the name of an installed entry point of {group}"
+        self._note(path, expected, found=repr(name))
+        return next(iter(built_in.values()))
 
     def _objects(self) -> list[KubernetesObject]:
         objects: list[KubernetesObject] = []

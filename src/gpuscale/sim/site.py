@@ -54,6 +54,7 @@ class Site(ABC):
             self.engine,
             setup.pools,
             setup.autoscaler,
+            setup.node_policy(),
             unschedulable=self.unschedulable,
             joined=self._node_joined,
             left=self._node_left,

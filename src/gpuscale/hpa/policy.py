@@ -1,0 +1,100 @@
+"""How many replicas: the seam that every replica autoscaler fits in, and the HPA's own policy.
+
+Whoever runs a policy fetches what is in a `ReplicaRequest`, asks `decide`, and applies the Decision. In
+virtual time and in the live loop that is `sim.autoscaler`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuscale.hpa.decide import decide, succeeded
+from gpuscale.hpa.types import (
+    DEFAULT_SETTINGS,
+    ControllerSettings,
+    Decision,
+    Event,
+    HpaState,
+    Observation,
+    PodInfo,
+    Scale,
+)
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRequest:
+    """What is known at one sync of one autoscaler."""
+
+    hpa: HorizontalPodAutoscaler
+    """Names the target, its bounds and its metrics."""
+    scale: Scale
+    pods: tuple[PodInfo, ...]
+    """Those that the scale's selector finds."""
+    observations: tuple[Observation, ...]
+    """One for each metric of the HPA, in its order."""
+    now_ms: int
+    """Milliseconds since the epoch."""
+    settings: ControllerSettings = DEFAULT_SETTINGS
+    selecting_hpas: tuple[str, ...] = ()
+    """Keys of the HPAs whose selectors find these pods, where they are several."""
+
+
+class ReplicaPolicy(Protocol):
+    """Decides the replicas of one target. Each HPA has an object of its own, which may remember."""
+
+    def decide(self, request: ReplicaRequest) -> Decision:
+        """Return what to do now; whoever asks writes the scale where it changes."""
+
+
+ReplicaPolicyFactory = Callable[[], ReplicaPolicy]
+"""Makes the policy of one HPA; a class is one."""
+
+
+class HpaPolicy:
+    """The algorithm of Kubernetes' HPA controller."""
+
+    def __init__(self) -> None:
+        self._state = HpaState()
+
+    def decide(self, request: ReplicaRequest) -> Decision:
+        """Return the controller's decision."""
+        decision = decide(
+            request.hpa,
+            request.scale,
+            request.pods,
+            request.observations,
+            self._state,
+            request.now_ms,
+            request.settings,
+            selecting_hpas=request.selecting_hpas,
+        )
+        self._state = succeeded(decision).state
+        return decision
+
+
+def resized(request: ReplicaRequest, replicas: int, reason: str) -> Decision:
+    """Return a decision for a number of replicas, for policies that have no HPA status to show.
+
+    Args:
+        request: what was asked.
+        replicas: wanted; the HPA's bounds are applied here.
+        reason: why, as its event says it.
+    """
+    current = request.scale.spec_replicas
+    least = 1 if request.hpa.min_replicas is None else request.hpa.min_replicas
+    wanted = min(max(replicas, least), request.hpa.max_replicas)
+    state = HpaState(desired_replicas=wanted)
+    is_changed = wanted != current
+    event = Event("Normal", "SuccessfulRescale", f"New size: {wanted}; reason: {reason}")
+    return Decision(
+        current_replicas=current,
+        desired_replicas=wanted,
+        reason=reason if is_changed else "",
+        event=event if is_changed else None,
+        warnings=(),
+        metrics=(),
+        explanation=(reason,),
+        next_state=state,
+        state_before_write=state,
+    )
