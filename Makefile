@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image cluster-tools test-cluster test-gpu proto reference house bench soak soak-live clean
+.PHONY: help run test check image cluster-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -64,6 +64,9 @@ cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fe
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
+
+test-scale: $(VENV)/.dev cluster-tools ## 200 HPAs of 2 000 pods on 500 nodes, on a real control plane
+	@GPUSCALE_SCALE_PODS=2000 $(BIN)/python -m pytest -n 0 -m cluster tests/cluster/test_scale.py
 
 test-gpu: $(VENV)/.dev ## the tests on a real NVIDIA GPU; writes benchmarks/results/gpu_*.json
 	@$(BIN)/python -m pytest -c tests/gpu/pytest.ini -p no:cacheprovider tests/gpu

@@ -1,4 +1,4 @@
-"""Looking at a cluster four times a second, in a thread, whatever happens to it."""
+"""Looking at a cluster again and again, in a thread, whatever happens to it."""
 
 import json
 import threading
@@ -12,12 +12,14 @@ class Watching:
     Args:
         plane: the control plane, looked at as its admin.
         look: asked for a sight again and again, with a connection to the API server.
+        every_s: from the end of a look to the next one.
     """
 
-    def __init__(self, plane, look):
+    def __init__(self, plane, look, every_s=0.25):
         self.seen = []
         self._plane = plane
         self._look = look
+        self._every_s = every_s
         self._context = plane.ssl_context()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch")
@@ -34,7 +36,7 @@ class Watching:
         return [seen for seen in tuple(self.seen) if seen.at >= at]
 
     def _run(self):
-        while not self._stop.wait(0.25):
+        while not self._stop.wait(self._every_s):
             connection = HTTPSConnection(
                 "127.0.0.1", self._plane.port, timeout=3.0, context=self._context
             )
