@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from gpuscale.cli import go_flags
 from gpuscale.cli.logs import PLAIN_LOG, JsonFormatter, set_up_log
-from gpuscale.exporter.flags import FLAGS, Flag
+from gpuscale.core.flags import Flag
+from gpuscale.exporter.flags import FLAGS
 
 if TYPE_CHECKING:
     from gpuscale.exporter.settings import ExporterSettings

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpuscale.cli import agent
 from gpuscale.cli.help import Command, wants_all
-from gpuscale.cli.parameters import parameter
-from gpuscale.exporter.flags import COMMON, GROUPS, Flag
+from gpuscale.cli.parameters import parameters
+from gpuscale.exporter.flags import COMMON, GROUPS
 
 
 class ExporterCommand(Command):
@@ -33,20 +33,4 @@ def exporter(**given: str | None) -> None:
     agent.run({name.replace("_", "-"): text for name, text in given.items() if text is not None})
 
 
-def _parameter(flag: Flag, group: str) -> inspect.Parameter:
-    names = [f"--{flag.name}"]
-    if flag.alias:
-        names.append(f"-{flag.alias}" if len(flag.alias) == 1 else f"--{flag.alias}")
-    return parameter(
-        flag,
-        names,
-        group,
-        "|".join(flag.choices),
-        note=f" Variable: {flag.env}.",
-        is_hidden=flag.name not in COMMON,
-    )
-
-
-exporter.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [_parameter(flag, group) for group, flags in GROUPS.items() for flag in flags]
-)
+exporter.__signature__ = inspect.Signature(parameters(GROUPS, COMMON))  # type: ignore[attr-defined]

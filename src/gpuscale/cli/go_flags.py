@@ -1,34 +1,11 @@
 """Flags from a table, given as Go's programs take them."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+
+from gpuscale.core.flags import Flag
 
 
-class GoFlag(Protocol):
-    """What each command's table says of a flag."""
-
-    @property
-    def name(self) -> str:
-        """Without the dashes."""
-
-    @property
-    def kind(self) -> str:
-        """`bool` for those that may stand alone."""
-
-    @property
-    def help(self) -> str:
-        """What it does."""
-
-    @property
-    def default(self) -> str:
-        """Empty for none."""
-
-    @property
-    def no_effect(self) -> str:
-        """Why the flag changes nothing here; empty for those that do."""
-
-
-def plain_arguments(args: Sequence[str], find: Callable[[str], GoFlag | None]) -> list[str]:
+def plain_arguments(args: Sequence[str], find: Callable[[str], Flag | None]) -> list[str]:
     """Return Go-style arguments as click reads them: long names, and a value for each flag.
 
     Args:
@@ -38,7 +15,7 @@ def plain_arguments(args: Sequence[str], find: Callable[[str], GoFlag | None]) -
     return [part for arg in args for part in _plain_argument(arg, find)]
 
 
-def _plain_argument(arg: str, find: Callable[[str], GoFlag | None]) -> list[str]:
+def _plain_argument(arg: str, find: Callable[[str], Flag | None]) -> list[str]:
     name, equals, value = arg.partition("=")
     flag = find(name)
     if flag is None:
@@ -48,9 +25,7 @@ def _plain_argument(arg: str, find: Callable[[str], GoFlag | None]) -> list[str]
     return [f"--{flag.name}", "true"] if flag.kind == "bool" else [f"--{flag.name}"]
 
 
-def given_flags(
-    plain: Sequence[str], find: Callable[[str], GoFlag | None]
-) -> dict[str, str] | None:
+def given_flags(plain: Sequence[str], find: Callable[[str], Flag | None]) -> dict[str, str] | None:
     """Return the texts of flags by name, of each the last; None where there is more than flags with values.
 
     Args:

@@ -11,9 +11,9 @@ import typer
 
 from gpuscale.cli import serving, why
 from gpuscale.cli.help import Command, Group, wants_all
-from gpuscale.cli.parameters import parameter
+from gpuscale.cli.parameters import parameters
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.flags import COMMON, GROUPS, Flag
+from gpuscale.metricsapi.flags import COMMON, GROUPS
 
 
 class MetricsApiGroup(Group):
@@ -49,17 +49,11 @@ def metrics_api(ctx: typer.Context, **given: str | list[str] | None) -> None:
     serving.run(texts)
 
 
-def _parameter(flag: Flag, group: str) -> inspect.Parameter:
-    names = [f"--{flag.name}", *([f"-{flag.alias}"] if flag.alias else [])]
-    kind: Any = list[str] | None if flag.repeats else str | None
-    return parameter(flag, names, group, kind=kind, is_hidden=flag.name not in COMMON)
-
-
 _CONTEXT = inspect.Parameter(
     "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
 )
 metrics_api.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [_CONTEXT, *(_parameter(flag, group) for group, flags in GROUPS.items() for flag in flags)]
+    [_CONTEXT, *parameters(GROUPS, COMMON)]
 )
 
 app = typer.Typer(cls=MetricsApiGroup, invoke_without_command=True)

@@ -18,7 +18,8 @@ from gpuscale.cli.parameters import parameter
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UpstreamError, UsageError
-from gpuscale.metricsapi.flags import GROUPS, Flag
+from gpuscale.core.flags import Flag
+from gpuscale.metricsapi.flags import GROUPS
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.why.asking import Document
@@ -112,8 +113,7 @@ def _option(
 
 
 def _flag(flag: Flag) -> inspect.Parameter:
-    kind: Any = list[str] | None if flag.repeats else str | None
-    return parameter(flag, [f"--{flag.name}"], "Follow the rules from here", kind=kind)
+    return parameter(flag, "Follow the rules from here")
 
 
 why.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -6,38 +6,17 @@ Source: NVIDIA dcgm-exporter 4.8.2 and later, pkg/cmd/app.go.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
-Kind = Literal["text", "bool", "duration", "list", "choice"]
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One setting of the node agent."""
-
-    name: str
-    """Without the dashes."""
-    env: str
-    help: str
-    kind: Kind = "text"
-    default: str = ""
-    alias: str = ""
-    """A shorter name, without the dashes."""
-    choices: tuple[str, ...] = ()
-    several: bool = False
-    """Whether several of the choices may be given, with commas between."""
-    no_effect: str = ""
-    """Why the flag changes nothing here; empty for those that do."""
+from gpuscale.core.flags import Flag
 
 
 def _bool(name: str, env: str, help_: str, alias: str = "", no_effect: str = "") -> Flag:
-    return Flag(name, env, help_, "bool", "false", alias, no_effect=no_effect)
+    return Flag(name, help_, "bool", "false", alias=alias, no_effect=no_effect, env=env)
 
 
 def _choice(name: str, env: str, help_: str, default: str, *choices: str) -> Flag:
-    return Flag(name, env, help_, "choice", default, choices=choices)
+    return Flag(name, help_, "choice", default, env=env, choices=choices)
 
 
 _NO_DCGM = "there is no DCGM behind this exporter"
@@ -47,10 +26,10 @@ _NO_SWITCHES = "NVSwitches and CPUs are not read, only GPUs"
 _WHAT = (
     Flag(
         "collectors",
-        "DCGM_EXPORTER_COLLECTORS",
         "Counters file (CSV); the built-in list where the default file is not there.",
         default="/etc/dcgm-exporter/default-counters.csv",
         alias="f",
+        env="DCGM_EXPORTER_COLLECTORS",
     ),
     _choice(
         "counters-mode",
@@ -62,86 +41,86 @@ _WHAT = (
     ),
     Flag(
         "configmap-data",
-        "DCGM_EXPORTER_CONFIGMAP_DATA",
         "NAMESPACE:NAME of a ConfigMap with counters.",
         default="none",
         alias="m",
         no_effect="mount the ConfigMap as a folder and name its file with --collectors: "
         "that needs no rights in the cluster, and edits take effect without a restart",
+        env="DCGM_EXPORTER_CONFIGMAP_DATA",
     ),
     Flag(
         "gpu",
-        "GPUSCALE_EXPORTER_GPU",
         "Where readings come from: nvml, amd, simulated[:MODEL[:COUNT]] or replay:FILE.",
         default="nvml",
+        env="GPUSCALE_EXPORTER_GPU",
     ),
     Flag(
         "devices",
-        "DCGM_EXPORTER_DEVICES_STR",
         "f: each GPU and its MIG instances; g[:0,1,3-5]: GPUs; i[:0,2]: instances; g…+i….",
         default="f",
         alias="d",
+        env="DCGM_EXPORTER_DEVICES_STR",
     ),
     Flag(
         "switch-devices",
-        "DCGM_EXPORTER_OTHER_DEVICES_STR",
         "NVSwitches to read.",
         default="f",
         alias="s",
         no_effect=_NO_SWITCHES,
+        env="DCGM_EXPORTER_OTHER_DEVICES_STR",
     ),
     Flag(
         "cpu-devices",
-        "DCGM_EXPORTER_CPU_DEVICES_STR",
         "CPUs to read.",
         default="f",
         alias="p",
         no_effect=_NO_SWITCHES,
+        env="DCGM_EXPORTER_CPU_DEVICES_STR",
     ),
     Flag(
         "collect-interval",
-        "DCGM_EXPORTER_INTERVAL",
         "Time between collects: milliseconds, or a duration such as 1s.",
         "duration",
         "30000",
-        "c",
+        alias="c",
+        env="DCGM_EXPORTER_INTERVAL",
     ),
     Flag(
         "stream-interval",
-        "GPUSCALE_EXPORTER_STREAM_INTERVAL",
         "Time between collects while the stream has subscribers; from 100 (ms) on.",
         "duration",
+        env="GPUSCALE_EXPORTER_STREAM_INTERVAL",
     ),
     Flag(
         "profiling-interval",
-        "GPUSCALE_EXPORTER_PROFILING_INTERVAL",
         "Time between readings of NVIDIA's profiling counters; 0: at every collect. Without it the graphics "
         "engine's activity, the costly one, is read once in as many seconds as the node has GPUs, and the "
         "others at every collect.",
         "duration",
+        env="GPUSCALE_EXPORTER_PROFILING_INTERVAL",
     ),
     Flag(
         "record",
-        "GPUSCALE_EXPORTER_RECORD",
         "Write every reading to this file, for --gpu replay:FILE.",
+        env="GPUSCALE_EXPORTER_RECORD",
     ),
     _bool(
         "fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "Simulated GPUs, the same as --gpu simulated."
     ),
     Flag(
         "remote-hostengine-info",
-        "DCGM_REMOTE_HOSTENGINE_INFO",
         "Address of a DCGM host engine.",
         default="localhost:5555",
         alias="r",
         no_effect=_NO_DCGM,
+        env="DCGM_REMOTE_HOSTENGINE_INFO",
     ),
     Flag(
         "config-file",
-        "DCGM_EXPORTER_CONFIG_FILE",
         "YAML configuration of dcgm-exporter 4.8.3 and later.",
         no_effect="it is not read; give its metrics as a CSV with --collectors, its interval with "
         "--collect-interval",
+        env="DCGM_EXPORTER_CONFIG_FILE",
     ),
 )
 
@@ -157,19 +136,19 @@ _HOW = (
     ),
     Flag(
         "style",
-        "GPUSCALE_EXPORTER_STYLE",
         "Series of dcgm-exporter (dcgm), of Alibaba's ACK (ack), or both (dcgm,ack).",
         "choice",
         "dcgm",
         choices=("dcgm", "ack", "both"),
         several=True,
+        env="GPUSCALE_EXPORTER_STYLE",
     ),
     Flag(
         "hostname-label",
-        "GPUSCALE_EXPORTER_HOSTNAME_LABEL",
         "Spelling of that label: Hostname, hostname or both; that of --names unless given.",
         "choice",
         choices=("Hostname", "hostname", "both"),
+        env="GPUSCALE_EXPORTER_HOSTNAME_LABEL",
     ),
     _bool("no-hostname", "DCGM_EXPORTER_NO_HOSTNAME", "Leave the host's name out.", "n"),
     _bool(
@@ -186,29 +165,29 @@ _HOW = (
     ),
     Flag(
         "xid-count-window-size",
-        "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
         "Window of DCGM_EXP_XID_ERRORS_COUNT.",
         "duration",
         "300000",
-        "x",
+        alias="x",
+        env="DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
     ),
     Flag(
         "clock-events-count-window-size",
-        "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
         "Window of DCGM_EXP_CLOCK_EVENTS_COUNT.",
         "duration",
         "300000",
+        env="DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
     ),
-    Flag("node-pool", "GPUSCALE_EXPORTER_NODE_POOL", "Value of ACK's label NodePoolId."),
+    Flag("node-pool", "Value of ACK's label NodePoolId.", env="GPUSCALE_EXPORTER_NODE_POOL"),
     Flag(
         "azure-cluster-id",
-        "GPUSCALE_EXPORTER_AZURE_CLUSTER_ID",
         "Resource id of the cluster in Azure, for /metrics/azure.",
+        env="GPUSCALE_EXPORTER_AZURE_CLUSTER_ID",
     ),
     Flag(
         "azure-cluster-name",
-        "GPUSCALE_EXPORTER_AZURE_CLUSTER_NAME",
         "Name of the cluster in Azure, for /metrics/azure.",
+        env="GPUSCALE_EXPORTER_AZURE_CLUSTER_NAME",
     ),
 )
 
@@ -216,12 +195,12 @@ _PODS = (
     _bool("kubernetes", "DCGM_EXPORTER_KUBERNETES", "Tie GPUs to pods.", "k"),
     Flag(
         "kubernetes-gpu-id-type",
-        "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",
         "How device plugins name GPUs.",
         "choice",
         "uid",
         choices=("uid", "device-name"),
         no_effect="every form of device id is understood",
+        env="DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",
     ),
     _bool(
         "kubernetes-enable-pod-labels",
@@ -235,9 +214,9 @@ _PODS = (
     ),
     Flag(
         "kubernetes-pod-label-allowlist-regex",
-        "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
         "Only pod labels that one of these matches, with commas between.",
         "list",
+        env="DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
     ),
     _bool(
         "kubernetes-virtual-gpus",
@@ -254,50 +233,54 @@ _PODS = (
     ),
     Flag(
         "nvidia-resource-names",
-        "NVIDIA_RESOURCE_NAMES",
         "More resources that are GPUs, with commas between.",
         "list",
+        env="NVIDIA_RESOURCE_NAMES",
     ),
     Flag(
         "pod-resources-kubelet-socket",
-        "DCGM_POD_RESOURCES_KUBELET_SOCKET",
         "Socket of the kubelet's pod-resources API.",
         default="/var/lib/kubelet/pod-resources/kubelet.sock",
+        env="DCGM_POD_RESOURCES_KUBELET_SOCKET",
     ),
     Flag(
         "proc-root",
-        "GPUSCALE_EXPORTER_PROC_ROOT",
         "Where the host's processes are seen.",
         default="/proc",
+        env="GPUSCALE_EXPORTER_PROC_ROOT",
     ),
     Flag(
         "container-labels",
-        "DCGM_EXPORTER_CONTAINER_LABELS",
         "Labels of containers from a Docker-compatible API.",
         no_effect="container runtimes are not asked; pod labels come from the API server",
+        env="DCGM_EXPORTER_CONTAINER_LABELS",
     ),
     Flag(
         "container-runtime-socket",
-        "DCGM_CONTAINER_RUNTIME_SOCKET",
         "Socket of that API.",
         no_effect="container runtimes are not asked",
+        env="DCGM_CONTAINER_RUNTIME_SOCKET",
     ),
     Flag(
         "hpc-job-mapping-dir",
-        "DCGM_HPC_JOB_MAPPING_DIR",
         "Folder with one file of job ids per GPU.",
         no_effect="jobs of batch systems are not told apart",
+        env="DCGM_HPC_JOB_MAPPING_DIR",
     ),
 )
 
 _SERVER = (
     Flag(
-        "address", "DCGM_EXPORTER_LISTEN", "[HOST]:PORT to listen on.", default=":9400", alias="a"
+        "address",
+        "[HOST]:PORT to listen on.",
+        default=":9400",
+        alias="a",
+        env="DCGM_EXPORTER_LISTEN",
     ),
     Flag(
         "web-config-file",
-        "DCGM_EXPORTER_WEB_CONFIG_FILE",
         "TLS and basic authentication, in the form of Prometheus' exporters.",
+        env="DCGM_EXPORTER_WEB_CONFIG_FILE",
     ),
     _bool(
         "web-systemd-socket",
@@ -306,19 +289,19 @@ _SERVER = (
     ),
     Flag(
         "web-read-timeout",
-        "DCGM_EXPORTER_WEB_READ_TIMEOUT",
         "Longest time to read a request.",
         "duration",
         "10s",
         no_effect="answers are ready before they are asked for",
+        env="DCGM_EXPORTER_WEB_READ_TIMEOUT",
     ),
     Flag(
         "web-write-timeout",
-        "DCGM_EXPORTER_WEB_WRITE_TIMEOUT",
         "Longest time to write an answer.",
         "duration",
         "10s",
         no_effect="answers are ready before they are asked for",
+        env="DCGM_EXPORTER_WEB_WRITE_TIMEOUT",
     ),
     _bool(
         "enable-exporter-metrics",
@@ -339,12 +322,12 @@ _SERVER = (
     ),
     Flag(
         "dcgm-log-level",
-        "DCGM_EXPORTER_DCGM_LOG_LEVEL",
         "Level of that log.",
         "choice",
         "NONE",
         choices=("NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB"),
         no_effect=_NO_DCGM,
+        env="DCGM_EXPORTER_DCGM_LOG_LEVEL",
     ),
     _bool(
         "disable-startup-validate",
@@ -360,34 +343,34 @@ _SERVER = (
     ),
     Flag(
         "gpu-bind-unbind-poll-interval",
-        "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",
         "How often to look for them.",
         "duration",
         "1s",
         no_effect="GPUs that come and go are always followed",
+        env="DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",
     ),
     _bool("dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", "Debug dumps.", no_effect=_NO_DUMPS),
     Flag(
         "dump-directory",
-        "DCGM_EXPORTER_DUMP_DIRECTORY",
         "Folder of the dumps.",
         default="/tmp/dcgm-exporter-debug",  # noqa: S108 - upstream's default, never written to
         no_effect=_NO_DUMPS,
+        env="DCGM_EXPORTER_DUMP_DIRECTORY",
     ),
     Flag(
         "dump-retention",
-        "DCGM_EXPORTER_DUMP_RETENTION",
         "Hours to keep dumps.",
         default="24",
         no_effect=_NO_DUMPS,
+        env="DCGM_EXPORTER_DUMP_RETENTION",
     ),
     Flag(
         "dump-compression",
-        "DCGM_EXPORTER_DUMP_COMPRESSION",
         "Pack the dumps.",
         "bool",
         "true",
         no_effect=_NO_DUMPS,
+        env="DCGM_EXPORTER_DUMP_COMPRESSION",
     ),
 )
 

@@ -1,17 +1,17 @@
 """What the node agent was asked to do: flags and environment to settings, with every fault told at once."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from gpuscale.core.durations import parse_duration_ms
-from gpuscale.core.errors import UsageError
+from gpuscale.core.flags import FlagReader
 from gpuscale.exporter.azure import AzureCluster
 from gpuscale.exporter.counters_file import Mode
 from gpuscale.exporter.devices import DeviceSelection, parse_devices
-from gpuscale.exporter.flags import FLAGS, Flag
+from gpuscale.exporter.flags import FLAGS
 from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import expected_models, find_model
@@ -24,9 +24,8 @@ MAX_SIMULATED_GPUS = 256
 DEFAULT_MODEL = "NVIDIA H200"
 DEFAULT_GPUS = 1
 
-_TRUE = ("1", "t", "true", "y", "yes", "on")
-_FALSE = ("0", "f", "false", "n", "no", "off")
-_Value = TypeVar("_Value")
+_WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no", "off"), False)}
+"""Booleans that dcgm-exporter's environment variables may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,121 +102,70 @@ def read_settings(
     Raises:
         UsageError: at least one value is wrong; all are told, one per line.
     """
-    asked = _Asked(given, environment)
-    settings = _settings(asked, hostname)
-    if asked.faults:
-        raise UsageError("\n".join(asked.faults))
+    texts = {name: [text] for name, text in given.items()}
+    flags = FlagReader(FLAGS, texts, environment, _WORDS)
+    settings = _settings(flags, hostname)
+    flags.finish()
     return settings
 
 
-class _Asked:
-    """Texts of flags and variables, converted one by one; faults are collected."""
-
-    def __init__(self, given: Mapping[str, str], environment: Mapping[str, str]) -> None:
-        self._given = given
-        self._environment = environment
-        self.faults: list[str] = []
-
-    def is_given(self, name: str) -> bool:
-        return name in self._given or bool(self._environment.get(FLAGS[name].env))
-
-    def variable(self, name: str) -> str:
-        return self._environment.get(name, "")
-
-    def text(self, name: str) -> str:
-        if name in self._given:
-            return self._given[name]
-        return self._environment.get(FLAGS[name].env) or FLAGS[name].default
-
-    def converted(self, name: str, convert: Callable[[str], _Value], fallback: _Value) -> _Value:
-        """Return a converted text; where it is wrong, note it and return the fallback."""
-        try:
-            return convert(self.text(name))
-        except ValueError as error:
-            self.faults.append(f"{self._where(name)}: {error}")
-            return fallback
-
-    def boolean(self, name: str) -> bool:
-        return self.converted(name, _boolean, fallback=False)
-
-    def duration_ms(self, name: str, at_least: int, at_most: int) -> int:
-        return self.converted(name, lambda text: _duration_ms(text, at_least, at_most), at_least)
-
-    def duration_ms_or_none(self, name: str, at_least: int, at_most: int) -> int | None:
-        return self.duration_ms(name, at_least, at_most) if self.text(name) else None
-
-    def list(self, name: str) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.text(name).split(",") if part.strip())
-
-    def choice(self, name: str) -> str:
-        flag = FLAGS[name]
-        return self.converted(name, lambda text: _choice(text, flag), flag.default)
-
-    def path(self, name: str) -> Path | None:
-        text = self.text(name)
-        return Path(text) if text else None
-
-    def _where(self, name: str) -> str:
-        return f"--{name}" if name in self._given else FLAGS[name].env
-
-
-def _settings(asked: _Asked, hostname: str) -> ExporterSettings:
-    is_kubernetes = asked.boolean("kubernetes")
-    host, port = asked.converted("address", _address, ("", 0))
+def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
+    is_kubernetes = flags.boolean("kubernetes")
+    host, port = flags.converted("address", _address, ("", 0))
     window_limits = (1, 24 * MAX_INTERVAL_MS)
-    gpu = _gpu_source(asked)
+    gpu = _gpu_source(flags)
     return ExporterSettings(
-        counters_file=Path(asked.text("collectors")),
-        is_counters_file_named=asked.is_given("collectors"),
-        counters_mode="add" if asked.choice("counters-mode") == "add" else "replace",
+        counters_file=Path(flags.text("collectors")),
+        is_counters_file_named=flags.is_given("collectors"),
+        counters_mode="add" if flags.choice("counters-mode") == "add" else "replace",
         gpu=gpu,
-        devices=asked.converted("devices", parse_devices, DeviceSelection()),
-        interval_ms=asked.duration_ms("collect-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS),
-        stream_interval_ms=asked.duration_ms_or_none(
-            "stream-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS
+        devices=flags.converted("devices", parse_devices, DeviceSelection()),
+        interval_ms=_interval_ms(flags, "collect-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS),
+        stream_interval_ms=_interval_ms_or_none(
+            flags, "stream-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS
         ),
-        profiling_interval_ms=asked.duration_ms_or_none("profiling-interval", 0, MAX_INTERVAL_MS),
-        record=asked.path("record"),
-        styles=asked.converted("style", _styles, frozenset[Style]()),
-        options=_family_options(asked, hostname, is_kubernetes=is_kubernetes),
-        xid_window_ms=asked.duration_ms("xid-count-window-size", *window_limits),
-        clock_window_ms=asked.duration_ms("clock-events-count-window-size", *window_limits),
+        profiling_interval_ms=_interval_ms_or_none(flags, "profiling-interval", 0, MAX_INTERVAL_MS),
+        record=flags.path("record"),
+        styles=flags.converted("style", _styles, frozenset[Style]()),
+        options=_family_options(flags, hostname, is_kubernetes=is_kubernetes),
+        xid_window_ms=_interval_ms(flags, "xid-count-window-size", *window_limits),
+        clock_window_ms=_interval_ms(flags, "clock-events-count-window-size", *window_limits),
         cluster=AzureCluster(
-            asked.text("azure-cluster-id"),
-            asked.text("azure-cluster-name"),
+            flags.text("azure-cluster-id"),
+            flags.text("azure-cluster-name"),
             "amd" if gpu.kind == "amd" else "nvidia",
         ),
-        pods=_pod_settings(asked) if is_kubernetes else None,
+        pods=_pod_settings(flags) if is_kubernetes else None,
         host=host,
         port=port,
-        is_socket_given=asked.boolean("web-systemd-socket"),
-        web_config_file=asked.path("web-config-file"),
-        is_debugging=asked.boolean("debug"),
-        log_format=asked.choice("log-format"),
-        notes=_notes(asked),
+        is_socket_given=flags.boolean("web-systemd-socket"),
+        web_config_file=flags.path("web-config-file"),
+        is_debugging=flags.boolean("debug"),
+        log_format=flags.choice("log-format"),
+        notes=_notes(flags),
     )
 
 
-def _gpu_source(asked: _Asked) -> GpuSource:
-    if asked.boolean("fake-gpus") and not asked.is_given("gpu"):
+def _gpu_source(flags: FlagReader) -> GpuSource:
+    if flags.boolean("fake-gpus") and not flags.is_given("gpu"):
         return GpuSource("simulated")
-    source = asked.converted("gpu", parse_gpu_source, GpuSource("simulated"))
-    return replace(source, is_named=asked.is_given("gpu"))
+    source = flags.converted("gpu", parse_gpu_source, GpuSource("simulated"))
+    return replace(source, is_named=flags.is_given("gpu"))
 
 
-def _family_options(asked: _Asked, hostname: str, *, is_kubernetes: bool) -> FamilyOptions:
-    node = (asked.variable("NODE_NAME") if is_kubernetes else "") or hostname
-    is_unnamed = asked.boolean("no-hostname")
+def _family_options(flags: FlagReader, hostname: str, *, is_kubernetes: bool) -> FamilyOptions:
+    node = (flags.variable("NODE_NAME") if is_kubernetes else "") or hostname
+    is_unnamed = flags.boolean("no-hostname")
     return FamilyOptions(
         hostname="" if is_unnamed else node,
-        hostname_labels=_HOSTNAME_LABELS[asked.choice("hostname-label")],
-        names=_NAMES[asked.choice("names")],
-        use_old_namespace=asked.boolean("use-old-namespace"),
-        pod_uid=asked.boolean("kubernetes-enable-pod-uid"),
-        pod_labels=asked.boolean("kubernetes-enable-pod-labels"),
-        replace_blanks_in_model_name=asked.boolean("replace-blanks-in-model-name"),
+        hostname_labels=_HOSTNAME_LABELS[flags.choice("hostname-label")],
+        names=_NAMES[flags.choice("names")],
+        use_old_namespace=flags.boolean("use-old-namespace"),
+        pod_uid=flags.boolean("kubernetes-enable-pod-uid"),
+        pod_labels=flags.boolean("kubernetes-enable-pod-labels"),
+        replace_blanks_in_model_name=flags.boolean("replace-blanks-in-model-name"),
         node_name=node,
-        node_pool=asked.text("node-pool"),
+        node_pool=flags.text("node-pool"),
     )
 
 
@@ -230,39 +178,35 @@ _HOSTNAME_LABELS: Mapping[str, tuple[str, ...] | None] = {
 }
 
 
-def _pod_settings(asked: _Asked) -> PodSettings:
-    has_labels = asked.boolean("kubernetes-enable-pod-labels")
-    patterns = asked.converted("kubernetes-pod-label-allowlist-regex", _patterns, tuple[str, ...]())
+def _pod_settings(flags: FlagReader) -> PodSettings:
+    has_labels = flags.boolean("kubernetes-enable-pod-labels")
+    patterns = flags.converted("kubernetes-pod-label-allowlist-regex", _patterns, tuple[str, ...]())
     return PodSettings(
-        socket=Path(asked.text("pod-resources-kubelet-socket").removeprefix("unix://")),
-        proc_root=Path(asked.text("proc-root")),
-        resource_names=asked.list("nvidia-resource-names"),
+        socket=Path(flags.text("pod-resources-kubelet-socket").removeprefix("unix://")),
+        proc_root=Path(flags.text("proc-root")),
+        resource_names=flags.items("nvidia-resource-names"),
         label_patterns=(patterns or (".*",)) if has_labels else (),
-        needs_api_server=has_labels or asked.boolean("kubernetes-enable-pod-uid"),
+        needs_api_server=has_labels or flags.boolean("kubernetes-enable-pod-uid"),
     )
 
 
-def _notes(asked: _Asked) -> tuple[str, ...]:
+def _notes(flags: FlagReader) -> tuple[str, ...]:
+    """Return the notes of flags that change nothing. A wrong value of one is a mistake all the same."""
     for flag in FLAGS.values():
-        if flag.no_effect and asked.is_given(flag.name):
-            _checked_anyway(asked, flag)
-    return tuple(
-        f"--{flag.name} changes nothing: {flag.no_effect}"
-        for flag in FLAGS.values()
-        if flag.no_effect and asked.is_given(flag.name) and not _is_off(asked, flag)
-    )
+        if flag.no_effect and flags.is_given(flag.name):
+            if flag.kind == "choice":
+                flags.choice(flag.name)
+            elif flag.kind == "duration":
+                _interval_ms(flags, flag.name, 0, 24 * MAX_INTERVAL_MS)
+    return flags.notes(skips_off=True)
 
 
-def _is_off(asked: _Asked, flag: Flag) -> bool:
-    return flag.kind == "bool" and not asked.boolean(flag.name)
+def _interval_ms_or_none(flags: FlagReader, name: str, at_least: int, at_most: int) -> int | None:
+    return _interval_ms(flags, name, at_least, at_most) if flags.text(name) else None
 
 
-def _checked_anyway(asked: _Asked, flag: Flag) -> None:
-    """Note a wrong value of a flag that changes nothing: it is a mistake all the same."""
-    if flag.kind == "choice":
-        asked.choice(flag.name)
-    elif flag.kind == "duration":
-        asked.duration_ms(flag.name, 0, 24 * MAX_INTERVAL_MS)
+def _interval_ms(flags: FlagReader, name: str, at_least: int, at_most: int) -> int:
+    return flags.converted(name, lambda text: _duration_ms(text, at_least, at_most), at_least)
 
 
 def parse_gpu_source(text: str) -> GpuSource:
@@ -298,14 +242,6 @@ def _simulated(rest: str) -> GpuSource:
     return GpuSource("simulated", known.name, count)
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise ValueError(f"found {text!r}, expected true or false")
-
-
 def _duration_ms(text: str, at_least: int, at_most: int) -> int:
     """Return milliseconds; a bare number is one of them, as upstream."""
     stripped = text.strip()
@@ -321,12 +257,6 @@ def _duration_ms(text: str, at_least: int, at_most: int) -> int:
     if not at_least <= milliseconds <= at_most:
         raise ValueError(f"found {text!r}, expected {at_least} to {at_most} milliseconds")
     return milliseconds
-
-
-def _choice(text: str, flag: Flag) -> str:
-    if text in flag.choices or text == flag.default:
-        return text
-    raise ValueError(f"found {text!r}, expected one of: {', '.join(flag.choices)}")
 
 
 def _styles(text: str) -> frozenset[Style]:

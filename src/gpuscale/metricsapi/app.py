@@ -40,7 +40,7 @@ from gpuscale.metricsapi.paths import (
     split_path,
 )
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.requests import TRUE, RequestError, is_watch, selector_of
+from gpuscale.metricsapi.requests import RequestError, is_true, is_watch, selector_of
 from gpuscale.metricsapi.statuses import (
     NO_ROUTE,
     Status,
@@ -345,5 +345,5 @@ def _json(
 def _wants_indent(request: web.Request) -> bool:
     wanted = request.query.get("pretty")
     if wanted:
-        return wanted in TRUE
+        return is_true(wanted)
     return request.headers.get("User-Agent", "").startswith(_BROWSERS)

@@ -6,30 +6,9 @@ Source: prometheus-adapter v0.12.0 cmd/adapter (adapter.go); custom-metrics-apis
 k8s.io/apiserver v0.30.0 pkg/server/options.
 """
 
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
-Kind = Literal["text", "bool", "duration", "int", "list"]
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One setting of the server."""
-
-    name: str
-    """Without the dashes."""
-    help: str
-    kind: Kind = "text"
-    default: str = ""
-    repeats: bool = False
-    """Whether it may be given several times; each adds to the ones before."""
-    alias: str = ""
-    """One letter."""
-    no_effect: str = ""
-    """Why the flag changes nothing here; empty for those that do."""
-    is_ours: bool = False
-    """Whether prometheus-adapter does not have it."""
+from gpuscale.core.flags import Flag
 
 
 def _bool(name: str, help_: str, default: str = "false", no_effect: str = "") -> Flag:

@@ -34,6 +34,7 @@ from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.health import ENDPOINTS
 from gpuscale.metricsapi.own_metrics import ServerMetrics
 from gpuscale.metricsapi.paths import is_text
+from gpuscale.metricsapi.requests import is_watch
 from gpuscale.metricsapi.statuses import (
     NO_ROUTE,
     TIMED_OUT,
@@ -45,7 +46,6 @@ from gpuscale.metricsapi.statuses import (
     internal_error,
 )
 
-_TRUE = {"1", "t", "true"}
 ASKS: ContextVar[User | None] = ContextVar("asks", default=None)
 """Who sent the request that is answered in this context; None where nobody has to say so."""
 _TIMEOUT_S = 60.0
@@ -243,9 +243,8 @@ def _audited(request: web.Request, code: int, received_s: float) -> audit.Reques
 
 
 def _attributes(request: web.Request) -> Attributes:
-    watches = request.query.get("watch", "").lower() in _TRUE
     path = request.rel_url.raw_path
-    attributes = attributes_of(request.method, path, request.path, watches=watches)
+    attributes = attributes_of(request.method, path, request.path, watches=is_watch(request))
     if fields := request.query.get("fieldSelector"):
         attributes = named_by_fields(attributes, fields)
     return attributes

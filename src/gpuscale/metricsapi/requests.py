@@ -3,13 +3,12 @@
 from aiohttp import web
 
 from gpuscale.core.byte_cache import remembered
+from gpuscale.core.go_bool import GO_BOOLS
 from gpuscale.metricsapi.statuses import Status, bad_request
 from gpuscale.objects.selectors import Selector, parse_selector
 
 MAX_SELECTOR = 6 * 1024
 """Characters of a label selector. An HPA's has a few dozen; a long one takes time here and at the source."""
-TRUE = {"1", "t", "T", "TRUE", "true", "True"}
-"""Go's spellings."""
 
 
 class RequestError(Exception):
@@ -36,9 +35,14 @@ def selector_of(request: web.Request, parameter: str) -> Selector:
         raise RequestError(bad_request(str(error))) from None
 
 
+def is_true(text: str) -> bool:
+    """Return whether a parameter is true; what Go can't read is false."""
+    return GO_BOOLS.get(text, False)
+
+
 _parsed = remembered("selectors", 2 * 1024 * 1024)(parse_selector)
 
 
 def is_watch(request: web.Request) -> bool:
     """Return whether a request asks for a watch."""
-    return request.query.get("watch") in TRUE
+    return is_true(request.query.get("watch", ""))

@@ -1,22 +1,21 @@
 """The settings of a metrics API server, from its flags."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpuscale.core.durations import parse_duration_ms
-from gpuscale.core.errors import UsageError
+from gpuscale.core.flags import FlagReader
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.metricsapi.audit import AUDIT_BACKUPS, AUDIT_MB, AuditSettings
 from gpuscale.metricsapi.connections.limits import ConnectionLimits
-from gpuscale.metricsapi.flags import FLAGS, Flag
+from gpuscale.metricsapi.flags import FLAGS
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.series.limits import RESOLUTION_MS, ScrapeLimits
-from gpuscale.sources.feeds.annotated_pods import Exporters, exporters
+from gpuscale.sources.feeds.annotated_pods import exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.sharing.settings import PeerSettings, peer_url
-from gpuscale.sources.feeds.targets import Target, static_agent, static_scrape
+from gpuscale.sources.feeds.targets import static_agent, static_scrape
 from gpuscale.sources.remote_write.settings import (
     LABEL_NAME,
     Endpoint,
@@ -31,8 +30,6 @@ from gpuscale.sources.ruler.settings import (
 )
 from gpuscale.sources.saving.settings import MIB, MIN_BYTES, SavingSettings
 
-_TRUE = {"1", "t", "true"}
-_FALSE = {"0", "f", "false"}
 _TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
 
 
@@ -177,12 +174,18 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         given: the texts of each flag that was given, by name without dashes.
 
     Raises:
-        UsageError: a value that can't be, or flags that don't go together.
+        UsageError: values that can't be, or flags that don't go together; all are reported, one per line.
     """
-    flags = _Flags(given)
+    flags = FlagReader(FLAGS, given)
+    settings = _settings(flags)
+    flags.finish()
+    return settings
+
+
+def _settings(flags: FlagReader) -> MetricsApiSettings:
     serving = _serving(flags)
     if not serving.secure_port and not serving.insecure_loopback_port:
-        raise UsageError(
+        flags.fault(
             "--secure-port: found 0, expected a port, or --insecure-loopback-port beside it"
         )
     return MetricsApiSettings(
@@ -198,33 +201,26 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
         feeds=_feeds(flags)
         if flags.choice("source", "prometheus", "streams") == "streams"
         else None,
-        serves_prometheus_api=flags.truth("serve-prometheus-api"),
+        serves_prometheus_api=flags.boolean("serve-prometheus-api"),
         ruler=_ruler(flags),
         freshness_ms=round(flags.seconds("value-freshness") * 1000),
-        widens_queries=flags.truth("widen-queries"),
+        widens_queries=flags.boolean("widen-queries"),
         max_value_age_s=flags.seconds("value-max-age") or None,
         max_object_age_s=flags.seconds("object-max-age") or float("inf"),
         audit=_audit(flags),
         verbosity=flags.number("v"),
-        prints_preset=flags.truth("print-preset"),
-        notes=tuple(
-            f"--{name} changes nothing: {FLAGS[name].no_effect}"
-            for name in given
-            if FLAGS[name].no_effect
-        ),
+        prints_preset=flags.boolean("print-preset"),
+        notes=flags.notes(),
     )
 
 
-def _rules(flags: "_Flags") -> RuleSettings:
+def _rules(flags: FlagReader) -> RuleSettings:
     paths = tuple(Path(text) for text in flags.every("config"))
     preset = flags.choice("preset", "auto", "on", "off")
     config_maps = flags.text("rules-configmaps")
     namespaces = flags.text("rules-namespaces")
-    for name, selector in (("rules-configmaps", config_maps), ("rules-namespaces", namespaces)):
-        try:
-            parse_selector(selector)
-        except ValueError as error:
-            raise UsageError(f"--{name}: {error}") from error
+    for name in ("rules-configmaps", "rules-namespaces"):
+        flags.converted(name, parse_selector, None)
     budget = RuleBudget(
         rules=flags.number("rules-max-per-namespace") or DEFAULT_BUDGET.rules,
         longest_range_ms=round(flags.seconds("rules-max-range") * 1000)
@@ -232,7 +228,7 @@ def _rules(flags: "_Flags") -> RuleSettings:
     )
     nothing_is_served = not paths and preset == "off" and not config_maps
     if nothing_is_served or "" in flags.every("config"):
-        raise UsageError("--config: found nothing, expected a rule file")
+        flags.fault("--config: found nothing, expected a rule file")
     return RuleSettings(
         paths,
         preset == "on" or (preset == "auto" and not paths),
@@ -243,11 +239,11 @@ def _rules(flags: "_Flags") -> RuleSettings:
     )
 
 
-def _source(flags: "_Flags") -> SourceSettings:
-    in_cluster = flags.truth("prometheus-auth-incluster")
+def _source(flags: FlagReader) -> SourceSettings:
+    in_cluster = flags.boolean("prometheus-auth-incluster")
     kubeconfig = flags.path("prometheus-auth-config")
     if in_cluster and kubeconfig is not None:
-        raise UsageError(
+        flags.fault(
             "--prometheus-auth-incluster and --prometheus-auth-config: found both, expected one"
         )
     ca_file = flags.path("prometheus-ca-file")
@@ -269,8 +265,8 @@ def _source(flags: "_Flags") -> SourceSettings:
     )
 
 
-def _feeds(flags: "_Flags") -> FeedSettings:
-    honor_labels = flags.truth("honor-labels")
+def _feeds(flags: FlagReader) -> FeedSettings:
+    honor_labels = flags.boolean("honor-labels")
     namespace, _, service = flags.text("agent-service").rpartition("/")
     ca_file = flags.path("agent-ca-file")
     client_files = flags.pair("agent-client-tls-cert-file", "agent-client-tls-key-file")
@@ -285,11 +281,11 @@ def _feeds(flags: "_Flags") -> FeedSettings:
     return FeedSettings(
         agents=agents,
         static=(
-            *(flags.target("agent", each, static_agent) for each in flags.every("agent")),
-            *(flags.target("scrape", each, static_scrape) for each in flags.every("scrape")),
+            *flags.each("agent", flags.every("agent"), static_agent),
+            *flags.each("scrape", flags.every("scrape"), static_scrape),
         ),
-        scrapes_pods=flags.truth("scrape-annotated-pods"),
-        exporters=tuple(map(_exporters, flags.items("exporter-pods"))),
+        scrapes_pods=flags.boolean("scrape-annotated-pods"),
+        exporters=flags.each("exporter-pods", flags.items("exporter-pods"), exporters),
         scrape_interval_s=flags.seconds("scrape-interval") or 5.0,
         honor_labels=honor_labels,
         agent_ca_file=ca_file,
@@ -308,7 +304,7 @@ def _feeds(flags: "_Flags") -> FeedSettings:
             label_value_chars=flags.number("scrape-label-value-length-limit"),
             body_bytes=flags.number("scrape-body-size-limit"),
         ),
-        keeps_all_series=flags.truth("keep-all-series"),
+        keeps_all_series=flags.boolean("keep-all-series"),
         resolution_ms=round(flags.seconds("stream-resolution") * 1000) or RESOLUTION_MS,
         saving=_saving(flags),
         remote_write=_remote_write(flags),
@@ -316,60 +312,56 @@ def _feeds(flags: "_Flags") -> FeedSettings:
     )
 
 
-def _peers(flags: "_Flags") -> PeerSettings | None:
+def _peers(flags: FlagReader) -> PeerSettings | None:
     texts = flags.items("peers")
     if not texts:
         for name in ("peers-ca-file", "peers-token-file", "peers-server-name"):
             if flags.text(name):
-                raise UsageError(f"--{name}: found it alone, expected --peers beside it")
+                flags.fault(f"--{name}: found it alone, expected --peers beside it")
         return None
-    try:
-        urls = tuple(map(peer_url, texts))
-    except UsageError as error:
-        raise UsageError(f"--peers: {error}") from None
+    urls = flags.each("peers", texts, peer_url)
     token_file = flags.path("peers-token-file")
     if token_file is not None and any(url.startswith("http:") for url in urls):
-        raise UsageError("--peers: found http beside --peers-token-file, expected https")
+        flags.fault("--peers: found http beside --peers-token-file, expected https")
     return PeerSettings(
         urls, flags.path("peers-ca-file"), token_file, flags.text("peers-server-name") or None
     )
 
 
-def _saving(flags: "_Flags") -> SavingSettings | None:
+def _saving(flags: FlagReader) -> SavingSettings | None:
     directory = flags.path("store-directory")
-    name = "store-directory-size-limit"
-    text = flags.text(name)
+    limit = flags.converted("store-directory-size-limit", _bytes, MIN_BYTES)
+    return None if directory is None else SavingSettings(directory, limit)
+
+
+def _bytes(text: str) -> int:
     try:
         limit = parse_quantity(text).value()
     except ValueError:
         limit = 0
     if limit < MIN_BYTES:
         expected = f"bytes such as 512Mi, {MIN_BYTES // MIB}Mi at least"
-        raise UsageError(f"--{name}: found {text!r}, expected {expected}")
-    return None if directory is None else SavingSettings(directory, limit)
+        raise ValueError(f"found {text!r}, expected {expected}")
+    return limit
 
 
-def _remote_write(flags: "_Flags") -> tuple[Endpoint, ...]:
+def _remote_write(flags: FlagReader) -> tuple[Endpoint, ...]:
     path = flags.path("remote-write-config")
     endpoints: list[Endpoint] = []
     if path is not None:
         from gpuscale.sources.remote_write.file import read_file
 
         endpoints += read_file(path)
-    for text in flags.every("remote-write-url"):
-        try:
-            endpoints.append(endpoint_of_url(text))
-        except UsageError as error:
-            raise UsageError(f"--remote-write-url: {error}") from None
-    labels = dict(_external_label(text) for text in flags.every("remote-write-label"))
+    name = "remote-write-url"
+    endpoints += flags.each(name, flags.every(name), endpoint_of_url)
+    name = "remote-write-label"
+    labels = dict(flags.each(name, flags.every(name), _external_label))
     if labels and path is None and not endpoints:
-        raise UsageError(
-            "--remote-write-label: found it alone, expected --remote-write-url beside it"
-        )
+        flags.fault("--remote-write-label: found it alone, expected --remote-write-url beside it")
     names = [endpoint.name or endpoint.shown_url for endpoint in endpoints]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(
+            flags.fault(
                 f"--remote-write-url: found {name} twice, expected different addresses, or names for them in "
                 "--remote-write-config"
             )
@@ -382,30 +374,26 @@ def _remote_write(flags: "_Flags") -> tuple[Endpoint, ...]:
 def _external_label(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not LABEL_NAME.fullmatch(name) or not value:
-        raise UsageError(f"--remote-write-label: found {text!r}, expected NAME=VALUE")
+        raise ValueError(f"found {text!r}, expected NAME=VALUE")
     return name, value
 
 
-def _ruler(flags: "_Flags") -> RulerSettings:
+def _ruler(flags: FlagReader) -> RulerSettings:
     paths = tuple(Path(text) for text in flags.every("prometheus-rules"))
     if Path() in paths:
-        raise UsageError("--prometheus-rules: found nothing, expected a rule file or a folder")
+        flags.fault("--prometheus-rules: found nothing, expected a rule file or a folder")
     if paths and flags.text("source") != "streams":
-        raise UsageError(
+        flags.fault(
             "--prometheus-rules: found it beside --source=prometheus, which evaluates its own rules; "
             "expected --source=streams"
         )
     interval_ms = round(flags.seconds("evaluation-interval") * 1000)
     urls = tuple(flags.every("alertmanager"))
     if urls and not paths:
-        raise UsageError(
+        flags.fault(
             "--alertmanager: found it alone, expected --prometheus-rules beside it, whose alerts are sent"
         )
-    for url in urls:
-        try:
-            alerts_url(url)
-        except UsageError as error:
-            raise UsageError(f"--alertmanager: {error}") from None
+    flags.each("alertmanager", urls, alerts_url)
     alertmanagers = AlertmanagerSettings(
         urls=urls,
         username=flags.text("alertmanager-username") or None,
@@ -421,28 +409,23 @@ def _ruler(flags: "_Flags") -> RulerSettings:
     )
 
 
-def _exporters(text: str) -> Exporters:
-    try:
-        return exporters(text)
-    except UsageError as error:
-        raise UsageError(f"--exporter-pods: {error}") from None
-
-
-def _serving(flags: "_Flags") -> ServingSettings:
+def _serving(flags: FlagReader) -> ServingSettings:
     return ServingSettings(
         host=flags.text("bind-address"),
         secure_port=flags.port("secure-port"),
         insecure_loopback_port=flags.port("insecure-loopback-port"),
         certificate=flags.pair("tls-cert-file", "tls-private-key-file"),
-        named_certificates=tuple(map(_named_pair, flags.every("tls-sni-cert-key"))),
+        named_certificates=flags.each(
+            "tls-sni-cert-key", flags.every("tls-sni-cert-key"), _named_pair
+        ),
         certificate_folder=Path(flags.text("cert-dir")),
         ca_bundle_file=flags.path("ca-bundle-file"),
         service_name=flags.text("service-name"),
         service_namespace=flags.text("service-namespace"),
         tls_min_version=flags.choice("tls-min-version", "VersionTLS12", "VersionTLS13", ""),
-        ciphers=_openssl_names(flags.items("tls-cipher-suites")),
-        shares_port=flags.truth("permit-port-sharing"),
-        shares_address=flags.truth("permit-address-sharing"),
+        ciphers=_ciphers(flags),
+        shares_port=flags.boolean("permit-port-sharing"),
+        shares_address=flags.boolean("permit-address-sharing"),
         shutdown_delay_s=flags.seconds("shutdown-delay-duration"),
         limits=ConnectionLimits(
             total=max(1, flags.number("max-connections")),
@@ -451,11 +434,11 @@ def _serving(flags: "_Flags") -> ServingSettings:
     )
 
 
-def _audit(flags: "_Flags") -> AuditSettings | None:
+def _audit(flags: FlagReader) -> AuditSettings | None:
     if not (path := flags.text("audit-log-path")):
         return None
     if not flags.port("secure-port"):
-        raise UsageError(
+        flags.fault(
             "--audit-log-path: found it with --secure-port=0, expected HTTPS: "
             "the loopback port does not ask who its clients are"
         )
@@ -472,13 +455,11 @@ def _named_pair(text: str) -> NamedPair:
     paths = [path.strip() for path in files.split(",")]
     names = tuple(name.strip() for name in listed.split(",")) if colon else ()
     if len(paths) != 2 or not all(paths) or not all(names):
-        raise UsageError(
-            f"--tls-sni-cert-key: found {text!r}, expected CERT,KEY or CERT,KEY:NAME,*.DOMAIN"
-        )
+        raise ValueError(f"found {text!r}, expected CERT,KEY or CERT,KEY:NAME,*.DOMAIN")
     return NamedPair(Path(paths[0]), Path(paths[1]), names)
 
 
-def _auth(flags: "_Flags") -> AuthSettings:
+def _auth(flags: FlagReader) -> AuthSettings:
     lister = flags.path("lister-kubeconfig")
     return AuthSettings(
         authentication_kubeconfig=flags.path("authentication-kubeconfig") or lister,
@@ -486,122 +467,40 @@ def _auth(flags: "_Flags") -> AuthSettings:
         token_ttl_s=flags.seconds("authentication-token-webhook-cache-ttl"),
         allowed_ttl_s=flags.seconds("authorization-webhook-cache-authorized-ttl"),
         denied_ttl_s=flags.seconds("authorization-webhook-cache-unauthorized-ttl"),
-        skips_lookup=flags.truth("authentication-skip-lookup"),
-        tolerates_lookup_failure=flags.truth("authentication-tolerate-lookup-failure"),
+        skips_lookup=flags.boolean("authentication-skip-lookup"),
+        tolerates_lookup_failure=flags.boolean("authentication-tolerate-lookup-failure"),
         client_ca_file=flags.path("client-ca-file"),
         proxy_ca_file=flags.path("requestheader-client-ca-file"),
         proxy_names=flags.items("requestheader-allowed-names"),
-        username_headers=flags.header_names("requestheader-username-headers"),
-        group_headers=flags.header_names("requestheader-group-headers"),
-        extra_prefixes=flags.header_names("requestheader-extra-headers-prefix"),
+        username_headers=_header_names(flags, "requestheader-username-headers"),
+        group_headers=_header_names(flags, "requestheader-group-headers"),
+        extra_prefixes=_header_names(flags, "requestheader-extra-headers-prefix"),
         always_allowed=flags.items("authorization-always-allow-paths"),
     )
 
 
-def _openssl_names(suites: Sequence[str]) -> tuple[str, ...]:
+def _header_names(flags: FlagReader, name: str) -> tuple[str, ...]:
+    texts = flags.every(name)
+    if flags.is_given(name) and not all(item.strip() for text in texts for item in text.split(",")):
+        flags.fault(f"--{name}: found {flags.text(name)!r}, expected names of headers")
+    return flags.items(name)
+
+
+def _ciphers(flags: FlagReader) -> tuple[str, ...]:
     """Return OpenSSL's names of suites that have Go's; those of TLS 1.3 are always on, as in Go."""
-    return tuple(_openssl_name(suite) for suite in suites if not suite.startswith(_TLS_1_3_SUITES))
+    name = "tls-cipher-suites"
+    suites = [suite for suite in flags.items(name) if not suite.startswith(_TLS_1_3_SUITES)]
+    return flags.each(name, suites, _openssl_name)
 
 
 def _openssl_name(suite: str) -> str:
     """Return `ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`."""
     exchange, found, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     if not suite.startswith("TLS_") or not found:
-        raise UsageError(
-            f"--tls-cipher-suites: found {suite!r}, expected names such as "
-            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+        raise ValueError(
+            f"found {suite!r}, expected names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
         )
     cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC", "")
     cipher = cipher.removesuffix("_SHA256") if cipher.startswith("CHACHA20") else cipher
     prefix = "" if exchange == "RSA" else f"{exchange}_"
     return f"{prefix}{cipher}".replace("_", "-")
-
-
-class _Flags:
-    """The values of flags, with their defaults, in the types that settings have."""
-
-    def __init__(self, given: Mapping[str, Sequence[str]]) -> None:
-        self._given = given
-
-    def every(self, name: str) -> Sequence[str]:
-        """Return all texts of a flag that may be given several times."""
-        default = FLAGS[name].default
-        return self._given.get(name) or ([default] if default else [])
-
-    def text(self, name: str) -> str:
-        """Return the last text."""
-        texts = self._given.get(name)
-        return texts[-1] if texts else FLAGS[name].default
-
-    def path(self, name: str) -> Path | None:
-        """Return a path; None where there is none."""
-        text = self.text(name)
-        return Path(text) if text else None
-
-    def pair(self, first: str, second: str) -> tuple[Path, Path] | None:
-        """Return two paths that only go together."""
-        one, other = self.path(first), self.path(second)
-        if (one is None) != (other is None):
-            given, missing = (first, second) if other is None else (second, first)
-            raise UsageError(f"--{given}: found it alone, expected --{missing} beside it")
-        return None if one is None or other is None else (one, other)
-
-    def items(self, name: str) -> tuple[str, ...]:
-        """Return the items of all texts, which commas separate."""
-        found = (item.strip() for text in self.every(name) for item in text.split(","))
-        return tuple(item for item in found if item)
-
-    def header_names(self, name: str) -> tuple[str, ...]:
-        """Return the names of headers."""
-        texts = self._given.get(name)
-        if texts is not None and not all(
-            item.strip() for text in texts for item in text.split(",")
-        ):
-            raise self._wrong(name, "names of headers")
-        return self.items(name)
-
-    def truth(self, name: str) -> bool:
-        """Return a boolean, in Go's spellings."""
-        text = self.text(name).lower()
-        if text not in _TRUE | _FALSE:
-            raise self._wrong(name, "true or false")
-        return text in _TRUE
-
-    def number(self, name: str) -> int:
-        """Return a whole number."""
-        text = self.text(name)
-        if not text.isascii() or not text.isdigit() or len(text) > 9:
-            raise self._wrong(name, "a whole number")
-        return int(text)
-
-    def port(self, name: str) -> int:
-        """Return a port; 0 is none."""
-        text = self.text(name)
-        if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65535:
-            raise self._wrong(name, "a port from 0 to 65535")
-        return int(text)
-
-    def seconds(self, name: str) -> float:
-        """Return a duration."""
-        try:
-            return parse_duration_ms(self.text(name)) / 1000
-        except ValueError:
-            raise self._wrong(name, "a duration such as 30s or 10m") from None
-
-    def target(self, name: str, text: str, make: Callable[[str], Target]) -> Target:
-        """Return the target of an address."""
-        try:
-            return make(text)
-        except UsageError as error:
-            raise UsageError(f"--{name}: {error}") from None
-
-    def choice(self, name: str, *choices: str) -> str:
-        """Return one of the choices; an empty text, where it may be, means the first."""
-        text = self.text(name)
-        if text not in choices:
-            raise self._wrong(name, " or ".join(choice for choice in choices if choice))
-        return text or choices[0]
-
-    def _wrong(self, name: str, expected: str) -> UsageError:
-        flag: Flag = FLAGS[name]
-        return UsageError(f"--{flag.name}: found {self.text(name)!r}, expected {expected}")

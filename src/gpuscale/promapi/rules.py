@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from gpuscale.core.go_bool import GO_BOOLS
 from gpuscale.promapi.axis import TimeAxis
 from gpuscale.promapi.errors import bad_data
 from gpuscale.promapi.parameters import Parameters
@@ -18,8 +19,6 @@ from gpuscale.sources.ruler.ruler import Ruler
 
 NEVER = "0001-01-01T00:00:00Z"
 """Go's zero time."""
-_TRUTHS = {**dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True)}
-_TRUTHS |= dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False)
 
 
 def rule_groups(ruler: Ruler | None, parameters: Parameters, axis: TimeAxis) -> dict[str, Any]:
@@ -94,11 +93,11 @@ def _truth(parameters: Parameters, name: str) -> bool:
     text = parameters.text(name)
     if not text:
         return False
-    if text not in _TRUTHS:
+    if text not in GO_BOOLS:
         raise bad_data(
             f'invalid parameter "{name}": error converting {name}: "{text}" is no truth value'
         )
-    return _TRUTHS[text]
+    return GO_BOOLS[text]
 
 
 def _group(

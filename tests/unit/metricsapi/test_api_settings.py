@@ -294,6 +294,15 @@ def test_values_that_cant_be_are_told(flags, message):
     assert str(caught.value) == message
 
 
+def test_all_faults_are_reported_together():
+    with pytest.raises(UsageError) as caught:
+        read_settings({**CONFIG, "secure-port": ["abc"], "v": ["xyz"], "alertmanager": ["ftp:x"]})
+    faults = str(caught.value).splitlines()
+    assert faults[0] == "--secure-port: found 'abc', expected a port from 0 to 65535"
+    assert faults[-1] == "--v: found 'xyz', expected a whole number"
+    assert [fault.partition(":")[0] for fault in faults[1:-1]] == ["--alertmanager"] * 2
+
+
 @pytest.mark.parametrize(
     ("given", "plain"),
     [
