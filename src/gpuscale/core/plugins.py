@@ -6,7 +6,7 @@ built in, or where all names are wanted.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gpuscale.core.errors import UsageError
 
@@ -35,13 +35,8 @@ class PluginGroup(Generic[T]):
         Raises:
             PluginError: it can't be loaded or is something else, or several have the name.
         """
-        found = [each for each in _entry_points(self.name) if each.name == name]
-        if len(found) > 1:
-            where = " and ".join(sorted(map(_distribution, found)))
-            raise PluginError(
-                f"{self.name}: found {name!r} in {where}, expected one; uninstall the others"
-            )
-        return self._load(found[0]) if found else None
+        entry = find_entry(self.name, name)
+        return None if entry is None else self._load(entry)
 
     def every(self) -> tuple[T, ...]:
         """Return what all plug-ins offer, by their names.
@@ -53,13 +48,7 @@ class PluginGroup(Generic[T]):
         return tuple(found for name in names if (found := self.find(name)) is not None)
 
     def _load(self, entry: "EntryPoint") -> T:
-        who = (
-            f"plug-in {_distribution(entry)}, entry point {self.name}: {entry.name} = {entry.value}"
-        )
-        try:
-            loaded: Any = entry.load()
-        except Exception as error:
-            raise PluginError(f"{who}: can't be loaded: {type(error).__name__}: {error}") from error
+        who, loaded = described(entry), load(entry)
         if not isinstance(loaded, self.expected):
             found = f"a {type(loaded).__name__}"
             raise PluginError(f"{who}: found {found}, expected a {_qualified(self.expected)}")
@@ -67,6 +56,38 @@ class PluginGroup(Generic[T]):
         if named != entry.name:
             raise PluginError(f"{who}: found the name {named!r}, expected {entry.name!r}")
         return loaded
+
+
+def find_entry(group: str, name: str) -> "EntryPoint | None":
+    """Return the entry point of a name; None where there is none.
+
+    Raises:
+        PluginError: several have the name.
+    """
+    found = [each for each in _entry_points(group) if each.name == name]
+    if len(found) > 1:
+        where = " and ".join(sorted(map(_distribution, found)))
+        raise PluginError(f"{group}: found {name!r} in {where}, expected one; uninstall the others")
+    return found[0] if found else None
+
+
+def load(entry: "EntryPoint") -> object:
+    """Return what an entry point refers to.
+
+    Raises:
+        PluginError: it can't be loaded.
+    """
+    try:
+        return entry.load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise PluginError(f"{described(entry)}: can't be loaded: {reason}") from error
+
+
+def described(entry: "EntryPoint") -> str:
+    """Return what messages call an entry point."""
+    where = f"entry point {entry.group}: {entry.name} = {entry.value}"
+    return f"plug-in {_distribution(entry)}, {where}"
 
 
 @lru_cache

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.cli.plugins import load_policy
+from gpuscale.core import plugins
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.nodes.pools import ScaleDown, ScaleUp
 from gpuscale.sim.setup import load_setup
@@ -110,6 +111,7 @@ def test_a_scenario_names_the_policies_of_a_plug_in(tmp_path, monkeypatch):
         "[gpuscale.node_policies]\nspare = spare_node:SpareNode\nbroken = nowhere:Policy\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    plugins._entry_points.cache_clear()
     text = SCENARIO + "  replicaPolicy: steady\n  nodeAutoscaler: {policy: spare}\n"
     run = simulate(setup(text))
     assert run["summary"]["hpas"]["web"]["rescales"] == 3
@@ -117,6 +119,7 @@ def test_a_scenario_names_the_policies_of_a_plug_in(tmp_path, monkeypatch):
     broken = SCENARIO + "  nodeAutoscaler: {policy: broken}\n"
     with pytest.raises(UsageError, match=r"entry point gpuscale\.node_policies: broken = nowhere"):
         setup(broken)
+    plugins._entry_points.cache_clear()
     for file in FOLDER.glob("*.py"):
         sys.modules.pop(file.stem, None)
 
