@@ -12,7 +12,6 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
 from http.client import HTTPException
 from pathlib import Path
 
@@ -23,20 +22,15 @@ from gpuscale.testing.cluster import ControlPlane, Settings, aggregated_api, wai
 from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fleet import (
-    ALL,
-    EVEN,
-    RULES,
-    Fleet,
-    Load,
-    between,
-    current_milli,
+from fleet import EVEN, RULES, Fleet, Load, between, current_milli, expected_milli
+from fleet_costs import cpu_s, peak_mib, percentile, processes, requests
+from fleet_objects import (
     delete_hpas,
     delete_odd_pods,
-    expected_milli,
     make_cluster,
     make_hpas,
     make_pods,
+    missing_replicas,
 )
 from fleet_values import InAgents, InPrometheus
 from watching import Watching, ask
@@ -77,8 +71,6 @@ AUDIT = {
 MOST_MIB = {"prometheus": 128, "streams": 257}
 """Of all processes of the server: what an installation requests for a replica, and what docs/metrics-api.md
 says of 500 nodes, which have more GPUs there."""
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 @pytest.fixture(scope="module")
@@ -280,68 +272,9 @@ def test_every_hpa_shows_the_right_value_all_the_time(
     assert peak["metrics-api"] <= MOST_MIB[values.name]
 
 
-def missing_replicas(plane):
-    """Return the numbers of the pods that a test before has deleted."""
-    there = plane.get("pods", "-n", "team-00", "-l", "app=app-000")["items"]
-    numbers = {int(pod["metadata"]["name"].rpartition("-")[2]) for pod in there}
-    return [replica for replica in ALL if replica not in numbers]
-
-
 def are_followed(plane, api, fleet):
     admin = plane.client_certificate("admin", ["system:masters"])
     with closing(api.connect(admin)) as connection:
         connection.request("GET", "/readyz?verbose")
         text = connection.getresponse().read().decode()
     return f"{fleet.nodes} of {fleet.nodes} targets answer" in text
-
-
-def requests(log, offset):
-    """Return code and duration in milliseconds of what the HPA controller asked, as the aggregator saw it."""
-    with log.open() as lines:
-        lines.seek(offset)
-        entries = [json.loads(line) for line in lines]
-    return [
-        (
-            each["responseStatus"]["code"],
-            1000 * (_time(each["stageTimestamp"]) - _time(each["requestReceivedTimestamp"])),
-        )
-        for each in entries
-        if "/metrics" not in each["requestURI"]
-    ]
-
-
-def _time(text):
-    return datetime.fromisoformat(text).timestamp()
-
-
-def percentile(asked, share):
-    return sorted(ms for _, ms in asked)[int(share * (len(asked) - 1))]
-
-
-def processes(plane, api, values):
-    """Return the processes by name, each with its children."""
-    pids = {name: child_pids(pid)[0] for name, pid in zip(PROGRAMS, plane.pids, strict=True)}
-    pids["metrics-api"] = api.pid
-    return pids if values.pid is None else {**pids, "prometheus": values.pid}
-
-
-def child_pids(pid):
-    """Return the processes that any thread of a process has started."""
-    return [
-        int(child)
-        for thread in Path(f"/proc/{pid}/task").iterdir()
-        for child in (thread / "children").read_text().split()
-    ]
-
-
-def cpu_s(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return own + sum(map(cpu_s, child_pids(pid)))
-
-
-def peak_mib(pid):
-    """Return the most memory that a process and its children had, each at its own time."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    (own,) = [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")]
-    return own + sum(map(peak_mib, child_pids(pid)))
