@@ -123,14 +123,19 @@ def doctor(
 
 async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "ChainReport":
     from gpuscale.core.clock import WallClock
+    from gpuscale.core.findings import with_plugins
+    from gpuscale.doctor.checks import JUDGES
     from gpuscale.doctor.diagnose import diagnose
     from gpuscale.doctor.gather import Gatherer
+    from gpuscale.doctor.judges import ClusterJudge
     from gpuscale.kube.api import ApiClient
     from gpuscale.kube.kubeconfig import cluster_name
 
+    judges = with_plugins(JUDGES, ClusterJudge)
     with working(f"looking at cluster {cluster_name(cluster)}") as report:
         async with ApiClient(cluster) as client:
-            return diagnose(await Gatherer(client, WallClock(), settings, report).snapshot())
+            snapshot = await Gatherer(client, WallClock(), settings, report).snapshot()
+    return diagnose(snapshot, judges)
 
 
 def _repaired(

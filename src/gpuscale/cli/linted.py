@@ -8,9 +8,12 @@ from pathlib import Path as FilePath
 from gpuscale.cli.texts import STDIN, read_text, shown_name
 from gpuscale.core.documents import Document, Path, load_documents
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
+from gpuscale.core.findings import with_plugins
 from gpuscale.core.models import API_VERSION
+from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintReport
 from gpuscale.lint.inputs import is_block
+from gpuscale.lint.judges import FileJudge
 from gpuscale.lint.lint import lint, together
 from gpuscale.lint.problems import REFUSED_SCENARIO, REFUSED_VALUES, refused
 
@@ -45,10 +48,11 @@ def linted(names: Sequence[str]) -> LintReport:
     values = [each for each in texts if kinds[each[0]] == "Values"]
     scenarios = [each for each in texts if kinds[each[0]] == "Scenario"]
     alone = len(values) == 1
-    reports = [_of_values(each, plain if alone else ()) for each in values]
+    judges = with_plugins(JUDGES, FileJudge)
+    reports = [_of_values(each, plain if alone else (), judges) for each in values]
     if plain and not alone:
-        reports.append(lint(plain))
-    reports += [_of_scenario(each) for each in scenarios]
+        reports.append(lint(plain, judges=judges))
+    reports += [_of_scenario(each, judges) for each in scenarios]
     report = together(reports, [name for name, _ in texts])
     if not report.has_checked:
         raise ConfigError(*_nothing(texts, report))
@@ -115,7 +119,7 @@ def _nothing(texts: Sequence[Text], report: LintReport) -> Iterator[Problem]:
 # Values files
 
 
-def _of_values(given: Text, beside: Sequence[Text]) -> LintReport:
+def _of_values(given: Text, beside: Sequence[Text], judges: Sequence[FileJudge]) -> LintReport:
     from gpuscale.install.linted import lint_values
     from gpuscale.install.values import parse_values
 
@@ -124,9 +128,9 @@ def _of_values(given: Text, beside: Sequence[Text]) -> LintReport:
         values = parse_values(text, name)
     except ConfigError as error:
         told = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
-        alone = lint(beside) if beside else _EMPTY
+        alone = lint(beside, judges=judges) if beside else _EMPTY
         return together([replace(_EMPTY, findings=tuple(told), values=1, files=1), alone], [name])
-    return lint_values(values, text, name, beside)
+    return lint_values(values, text, name, beside, judges)
 
 
 _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
@@ -135,7 +139,7 @@ _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 # Scenarios
 
 
-def _of_scenario(given: Text) -> LintReport:
+def _of_scenario(given: Text, judges: Sequence[FileJudge]) -> LintReport:
     from gpuscale.cli.plugins import load_policy
     from gpuscale.cli.scenarios import read_beside
     from gpuscale.sim.setup import load_setup
@@ -153,7 +157,7 @@ def _of_scenario(given: Text) -> LintReport:
     refusal = replace(_EMPTY, findings=tuple(told), scenarios=1, files=1)
     texts = list(_named_texts(given, folder))
     objects = [_KEEPS_LABELS] if _keeps_labels(given) else []
-    inside = lint(texts, objects) if texts else _EMPTY
+    inside = lint(texts, objects, judges) if texts else _EMPTY
     return together([refusal, inside], [name, *(each for each, _ in texts)])
 
 

@@ -6,11 +6,13 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from gpuscale.core.errors import BugError
+from gpuscale.core.plugins import PluginError, PluginGroup
 
 Where = TypeVar("Where")
 """What names the place of a finding: a line of a file, or an object of a cluster."""
 Subject = TypeVar("Subject")
 """What is judged."""
+AnyJudge = TypeVar("AnyJudge", bound="Judge[Any, Any]")
 
 
 class Severity(Enum):
@@ -145,6 +147,8 @@ class Checks:
 class Judge(Generic[Subject, Where]):
     """Code that looks for something, beside all that it can find."""
 
+    name: str
+    """A plug-in's is the name of its entry point."""
     checks: Checks
     judge: Callable[[Subject], Iterable[Finding[Where]]]
 
@@ -160,4 +164,21 @@ def checks_by_id(judges: Sequence[Judge[Any, Any]]) -> dict[str, Check]:
         if check.id in found:
             raise BugError(f"two checks have the id {check.id!r}")
         found[check.id] = check
+    return found
+
+
+_PLUGINS: PluginGroup[Judge[Any, Any]] = PluginGroup("gpuscale.checks", Judge)
+
+
+def with_plugins(judges: Sequence[AnyJudge], kind: type[AnyJudge]) -> tuple[AnyJudge, ...]:
+    """Return judges and those of the same kind that plug-ins offer.
+
+    Raises:
+        PluginError: a plug-in can't be used, or one of its checks has the id of another check.
+    """
+    found = (*judges, *(each for each in _PLUGINS.every() if isinstance(each, kind)))
+    try:
+        checks_by_id(found)
+    except BugError as error:
+        raise PluginError(f"{_PLUGINS.name}: {error}") from None
     return found

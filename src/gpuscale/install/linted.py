@@ -11,8 +11,10 @@ from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.parts.common import Object
 from gpuscale.install.render import Inputs, needs_certificate, render
 from gpuscale.install.values import Values
+from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintReport, Place
 from gpuscale.lint.inputs import is_block, object_name
+from gpuscale.lint.judges import FileJudge
 from gpuscale.lint.lint import lint
 
 _RULES: Path = ("spec", "metricsApi", "rules")
@@ -38,7 +40,11 @@ _NOT_OF_VALUES = "exporter-pod"
 
 
 def lint_values(
-    values: Values, text: str, source: str, beside: Sequence[tuple[str, str]] = ()
+    values: Values,
+    text: str,
+    source: str,
+    beside: Sequence[tuple[str, str]] = (),
+    judges: Sequence[FileJudge] = JUDGES,
 ) -> LintReport:
     """Return what lint finds in what values would be rendered to.
 
@@ -47,14 +53,19 @@ def lint_values(
         text: of the values file.
         source: its name, for the places of findings.
         beside: name and text of rule files and manifests that it is held against.
+        judges: what looks at it.
     """
     # Lint looks at no Secret and no APIService, so that none has to be made for it.
     certificate = ServingCertificate("", "", "") if needs_certificate(values) else None
-    return lint_rendered(render(values, Inputs(certificate)), text, source, beside)
+    return lint_rendered(render(values, Inputs(certificate)), text, source, beside, judges)
 
 
 def lint_rendered(
-    objects: Sequence[Object], text: str, source: str, beside: Sequence[tuple[str, str]] = ()
+    objects: Sequence[Object],
+    text: str,
+    source: str,
+    beside: Sequence[tuple[str, str]] = (),
+    judges: Sequence[FileJudge] = JUDGES,
 ) -> LintReport:
     """Return what lint finds in the objects that were rendered from a values file.
 
@@ -63,6 +74,7 @@ def lint_rendered(
         text: of the values file.
         source: its name, for the places of findings.
         beside: name and text of rule files and manifests that these are held against.
+        judges: what looks at them.
     """
     (values,) = load_documents(text, source)
     scales = {
@@ -77,7 +89,7 @@ def lint_rendered(
             return _in_rules(place, values, text)
         return place
 
-    report = lint(beside, objects)
+    report = lint(beside, objects, judges)
     found = [
         each
         for each in report.findings

@@ -31,4 +31,4 @@ def access_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             )
 
 
-JUDGE = ClusterJudge(_CHECKS, access_findings)
+JUDGE = ClusterJudge("access", _CHECKS, access_findings)

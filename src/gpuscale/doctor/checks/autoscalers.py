@@ -305,4 +305,4 @@ def _manifest(body: Mapping[str, Any]) -> str:
     return dump_documents([{**rest, "metadata": metadata}])
 
 
-JUDGE = ClusterJudge(_CHECKS, hpa_findings)
+JUDGE = ClusterJudge("autoscalers", _CHECKS, hpa_findings)

@@ -276,4 +276,4 @@ def _node_pools(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             )
 
 
-JUDGE = ClusterJudge(_CHECKS, capacity_findings)
+JUDGE = ClusterJudge("capacity", _CHECKS, capacity_findings)

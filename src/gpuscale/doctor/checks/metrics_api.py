@@ -321,4 +321,4 @@ def _denied(look: HpaLook, metric: MetricLook, group: str) -> ClusterFinding:
     )
 
 
-JUDGE = ClusterJudge(_CHECKS, api_findings)
+JUDGE = ClusterJudge("metrics-api", _CHECKS, api_findings)

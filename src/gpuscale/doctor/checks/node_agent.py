@@ -409,4 +409,4 @@ def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
         )
 
 
-JUDGE = ClusterJudge(_CHECKS, agent_findings)
+JUDGE = ClusterJudge("node-agent", _CHECKS, agent_findings)

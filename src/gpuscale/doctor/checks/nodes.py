@@ -278,4 +278,4 @@ def kept_off_by(spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
     return barred[-1] if all(barred) else None
 
 
-JUDGE = ClusterJudge(_CHECKS, node_findings)
+JUDGE = ClusterJudge("nodes", _CHECKS, node_findings)

@@ -285,4 +285,4 @@ def _age(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         )
 
 
-JUDGE = ClusterJudge(_CHECKS, prometheus_findings)
+JUDGE = ClusterJudge("prometheus", _CHECKS, prometheus_findings)

@@ -3,4 +3,4 @@
 from gpuscale.lint.judges import FileJudge
 from gpuscale.lint.problems import FILE_CHECKS
 
-JUDGE = FileJudge(FILE_CHECKS, lambda inputs: inputs.findings)
+JUDGE = FileJudge("files", FILE_CHECKS, lambda inputs: inputs.findings)

@@ -324,4 +324,4 @@ def _selector(metric: PlacedMetric, selector: Selector | None) -> Iterator[LintF
             )
 
 
-JUDGE = FileJudge(_CHECKS, hpa_findings)
+JUDGE = FileJudge("hpas", _CHECKS, hpa_findings)

@@ -88,4 +88,4 @@ def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
     return next((each.series for each in servings(rules, spec.name)), None)
 
 
-JUDGE = FileJudge(_CHECKS, pair_findings)
+JUDGE = FileJudge("pairs", _CHECKS, pair_findings)

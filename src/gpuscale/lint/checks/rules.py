@@ -391,4 +391,4 @@ def _listed(rule: Rule, *, external: bool) -> list[tuple[str, str]]:
     ]
 
 
-JUDGE = FileJudge(_CHECKS, rule_findings)
+JUDGE = FileJudge("rules", _CHECKS, rule_findings)

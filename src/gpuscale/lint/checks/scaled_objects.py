@@ -117,4 +117,4 @@ def _never_wakes(placed: PlacedScaledObject, series: list[str]) -> LintFinding:
     )
 
 
-JUDGE = FileJudge(_CHECKS, scaled_object_findings)
+JUDGE = FileJudge("scaled-objects", _CHECKS, scaled_object_findings)
