@@ -83,9 +83,10 @@ soak: $(VENV)/.dev ## 8 hours of virtual time for the store: flat memory, no wro
 soak-live: $(VENV)/.dev ## half an hour of real time for the collector, over HTTP (SOAK="--minutes 5": shorter)
 	@$(BIN)/python benchmarks/soak_live.py $(SOAK)
 
-reference: $(VENV)/.dev ## write the pages that are made from the code: docs/metrics.md, docs/alerts.md, tables of checks
+reference: $(VENV)/.dev ## write the pages that are made from the code: docs/metrics.md, docs/alerts.md, docs/api.md, tables of checks
 	@$(BIN)/python tools/metrics_reference.py > docs/metrics.md
 	@$(BIN)/python tools/alerts_reference.py > docs/alerts.md
+	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/check_tables.py
 
 house: $(VENV)/.dev ## the figures of the code: sizes, names, prose, what starting each server costs

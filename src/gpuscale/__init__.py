@@ -1,3 +1,46 @@
-"""gpuscale scales GPU workloads on Kubernetes by what their GPUs really do."""
+"""gpuscale scales GPU workloads on Kubernetes by what their GPUs really do.
+
+The promised Python API is the errors here and the modules that docs/api.md names: `gpuscale.hpa`,
+`gpuscale.manifests`, `gpuscale.readings`, `gpuscale.store` and `gpuscale.testing`. All else is private:
+it may change with any release.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuscale.core.errors import (
+        BugError,
+        ConfigError,
+        GpuscaleError,
+        NotFoundError,
+        Problem,
+        QueryError,
+        UnavailableError,
+        UpstreamError,
+        UsageError,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BugError",
+    "ConfigError",
+    "GpuscaleError",
+    "NotFoundError",
+    "Problem",
+    "QueryError",
+    "UnavailableError",
+    "UpstreamError",
+    "UsageError",
+    "__version__",
+]
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        # Every process imports this module, so it loads nothing before it is asked for.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from gpuscale.core import errors
+
+        return getattr(errors, name)

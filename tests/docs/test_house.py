@@ -1,7 +1,8 @@
 """The figures of tools/house.py, on a tree whose figures can be counted by hand."""
 
-import house
 import pytest
+
+import house
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 
 from gpuscale.gpu.nvml.library import Answer, Handle, load_library
 
+__all__ = ["FakeGpu", "FakeInstance", "FakeNvml", "FakeProcess"]
+
 Number = int | float
 Scripted = Number | Callable[[int], Number]
 """A number, or what gives it for a time in microseconds since the epoch."""

@@ -16,6 +16,8 @@ import grpc
 
 from gpuscale.attribution.proto import podresources_pb2 as pb
 
+__all__ = ["PodResources"]
+
 _THREADS = 2
 
 

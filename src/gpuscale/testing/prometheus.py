@@ -27,6 +27,8 @@ from gpuscale.promapi.body import query_body
 from gpuscale.promapi.shapes import query_result
 from gpuscale.series.values import Value
 
+__all__ = ["Prometheus", "serve"]
+
 Sample = tuple[Mapping[str, str], int, float]
 """Labels with the metric's name under `__name__`, milliseconds since the epoch, and a value."""
 
