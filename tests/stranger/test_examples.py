@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pages
 
+pytestmark = pytest.mark.timeout(900)  # of the installation, most of it
 EXAMPLES = sorted((pages.ROOT / "examples").glob("*.py"))
 TOOLS = Path(sys.executable).parent
 
