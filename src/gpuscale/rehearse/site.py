@@ -49,7 +49,6 @@ class RehearsalSite(Site):
     """
 
     def __init__(self, setup: Setup, now_ms: int) -> None:
-        super().__init__(setup, now_ms)
         self.orders: deque[Order] = deque()
         """What is to be done on the API server, oldest first."""
         self.stuck: set[str] = set()
@@ -57,6 +56,7 @@ class RehearsalSite(Site):
         self.figures: dict[str, HpaFigures] = {}
         """HPA key to what its status shows."""
         self.has_begun = False
+        super().__init__(setup, now_ms, control_plane=ClusterControlPlane)
 
     def begin(self, start_ms: int) -> None:
         """Let the scenario's second 0 be at `start_ms`; what came up before is there from then on."""
@@ -87,31 +87,40 @@ class RehearsalSite(Site):
             for key, item in self.cluster.deployments.items()
         )
 
+    def _stuck_of(self, deployment: str) -> int:
+        item = self.cluster.deployments[deployment]
+        found = self.cluster.selected(item.metadata.namespace, item.selector)
+        return sum(1 for pod in found if pod.metadata.key in self.stuck)
+
+
+class ClusterControlPlane:
+    """Kubernetes' own controllers; what they have to know is ordered at the API server."""
+
+    def __init__(self, site: RehearsalSite) -> None:
+        self._site = site
+
     def touch(self) -> None:
         """Do nothing: Kubernetes' controllers look by themselves."""
 
     def unschedulable(self) -> list[Pod]:
         """Return the pods that the scheduler found no node for, oldest first."""
-        return [pod for pod in self.cluster.unscheduled() if pod.metadata.key in self.stuck]
+        stuck = self._site.stuck
+        return [pod for pod in self._site.cluster.unscheduled() if pod.metadata.key in stuck]
 
     def node_joined(self, name: str, pool: CloudPool) -> None:
         """Have the Node created."""
-        self.orders.append(AddNode(name, pool))
+        self._site.orders.append(AddNode(name, pool))
 
     def node_left(self, name: str) -> None:
         """Have the Node deleted; what ran on it is gone."""
-        for key in self.processes.keys() - self.cluster.pods.keys():
-            del self.processes[key]
-        self.orders.append(RemoveNode(name))
+        site = self._site
+        for key in site.processes.keys() - site.cluster.pods.keys():
+            del site.processes[key]
+        site.orders.append(RemoveNode(name))
 
     def submit(self, setup: JobSetup) -> None:
         """Have the Job created."""
-        self.orders.append(CreateJob(setup))
-
-    def _stuck_of(self, deployment: str) -> int:
-        item = self.cluster.deployments[deployment]
-        found = self.cluster.selected(item.metadata.namespace, item.selector)
-        return sum(1 for pod in found if pod.metadata.key in self.stuck)
+        self._site.orders.append(CreateJob(setup))
 
 
 STOP_S = STOP_MS / 1000

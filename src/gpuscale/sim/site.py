@@ -4,8 +4,9 @@ Nodes, their GPUs, the cloud that makes them, and the services whose requests ke
 pods, places and starts them is not in here: in `sim.world` it is the simulator, in a rehearsal Kubernetes.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol, Self
 
 from gpuscale.core.durations import format_duration
 from gpuscale.objects.meta import ObjectMeta, OwnerReference
@@ -25,16 +26,43 @@ _LOAD_STEP_MS = 1_000
 """How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""
 
 
-class Site(ABC):
+class ControlPlane(Protocol):
+    """Whoever controls the pods of a cluster: simulated controllers, or a real API server."""
+
+    def touch(self) -> None:
+        """Have the controllers and the scheduler look, where they don't do that by themselves."""
+
+    def unschedulable(self) -> list[Pod]:
+        """Return the pods that were tried and fit nowhere, oldest first."""
+
+    def node_joined(self, name: str, pool: CloudPool) -> None:
+        """Take in a node that is there."""
+
+    def node_left(self, name: str) -> None:
+        """Forget a node that went."""
+
+    def submit(self, setup: JobSetup) -> None:
+        """Create a Job; what its pods will do is known already."""
+
+
+class Site:
     """A cluster's machines, from the time that they are there; the scenario starts with `begin`.
 
     Args:
         setup: what there is.
         start_ms: milliseconds since the epoch.
         fields: the GPU fields that anyone looks at; None is all.
+        control_plane: makes what controls the pods of this site; it gets the site before any node is there.
     """
 
-    def __init__(self, setup: Setup, start_ms: int, fields: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        start_ms: int,
+        fields: frozenset[str] | None = None,
+        *,
+        control_plane: Callable[[Self], ControlPlane],
+    ) -> None:
         self.setup = setup
         self.start_ms = start_ms
         """The scenario's second 0."""
@@ -49,13 +77,14 @@ class Site(ABC):
         self.scale_outs = ScaleOuts()
         self.prometheus_rules = setup.prometheus_rules.fresh()
         self.cluster.on_ready = self._pod_ready
+        self.control_plane = control_plane(self)
         self.cloud = Cloud(
             self.cluster,
             self.engine,
             setup.pools,
             setup.autoscaler,
             setup.node_policy(),
-            unschedulable=self.unschedulable,
+            unschedulable=self.control_plane.unschedulable,
             joined=self._node_joined,
             left=self._node_left,
         )
@@ -65,28 +94,6 @@ class Site(ABC):
         self._busy_gpu_ms = 0.0
         self._worked_ms = start_ms
         self._create_objects()
-
-    # What whoever controls the cluster does
-
-    @abstractmethod
-    def touch(self) -> None:
-        """Have the controllers and the scheduler look, where they don't do that by themselves."""
-
-    @abstractmethod
-    def unschedulable(self) -> list[Pod]:
-        """Return the pods that were tried and fit nowhere, oldest first."""
-
-    @abstractmethod
-    def node_joined(self, name: str, pool: CloudPool) -> None:
-        """Hear that a node is there."""
-
-    @abstractmethod
-    def node_left(self, name: str) -> None:
-        """Hear that a node went."""
-
-    @abstractmethod
-    def submit(self, setup: JobSetup) -> None:
-        """Create a Job; what its pods will do is known already."""
 
     # What others look at
 
@@ -147,7 +154,7 @@ class Site(ABC):
         self.cluster.deployments[deployment] = replace(item, replicas=replicas)
         self.cluster.version += 1
         self.scale_outs.resized(deployment, item.replicas, replicas, self.engine.now_ms)
-        self.touch()
+        self.control_plane.touch()
 
     def set_rate(self, deployment: str, rate: float | None) -> None:
         """Have this many requests per second come, or (None) as many as the scenario says."""
@@ -242,7 +249,7 @@ class Site(ABC):
             self._lifecycles[owner] = setup.lifecycle
             self.gpus.work[owner] = PodWork(setup.memory_mib, None, setup.utilization_ratio)
             self.cluster.jobs[meta.key] = setup.job
-            self.submit(setup)
+            self.control_plane.submit(setup)
 
         self.engine.at(self.start_ms + setup.at_ms, Stage.CONTROLLERS, submit)
 
@@ -260,11 +267,11 @@ class Site(ABC):
     def _node_joined(self, name: str, pool: CloudPool) -> None:
         self.gpus.join(name, pool.gpu_model, pool.gpus)
         self.cluster.add_pod(self._agent_pod(name))
-        self.node_joined(name, pool)
+        self.control_plane.node_joined(name, pool)
 
     def _node_left(self, name: str) -> None:
         self.gpus.leave(name)
-        self.node_left(name)
+        self.control_plane.node_left(name)
 
     def _agent_pod(self, node: str) -> Pod:
         """The node agent's own pod, which a DaemonSet would run there."""

@@ -24,50 +24,57 @@ class World(Site):
     """
 
     def __init__(self, setup: Setup, start_ms: int, fields: frozenset[str] | None = None) -> None:
-        super().__init__(setup, start_ms, fields)
-        self.scheduler = Scheduler(self.cluster)
-        self.kubelet = Kubelet(
-            self.cluster, self.engine, self._lifecycle_of, self.touch, self.processes
+        super().__init__(setup, start_ms, fields, control_plane=SimulatedControlPlane)
+        self.cloud.start()
+        self.control_plane.touch()
+        self.begin(start_ms)
+
+
+class SimulatedControlPlane:
+    """Controllers, scheduler and kubelet on the engine of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._scheduler = Scheduler(site.cluster)
+        self._kubelet = Kubelet(
+            site.cluster, site.engine, self._lifecycle_of, self.touch, site.processes
         )
         self._reconciling = False
-        self.cloud.start()
-        self.touch()
-        self.begin(start_ms)
 
     def touch(self) -> None:
         """Have the controllers and the scheduler look, still at this moment."""
         if not self._reconciling:
             self._reconciling = True
-            self.engine.after(0, Stage.CONTROLLERS, self._reconcile)
+            self._site.engine.after(0, Stage.CONTROLLERS, self._reconcile)
 
     def unschedulable(self) -> list[Pod]:
         """Return the pods that were tried and fit nowhere, oldest first."""
-        return self.scheduler.unschedulable()
+        return self._scheduler.unschedulable()
 
-    def node_joined(self, name: str, pool: CloudPool) -> None:
+    def node_joined(self, _name: str, _pool: CloudPool) -> None:
         """Give waiting pods a chance."""
         self.touch()
 
     def node_left(self, name: str) -> None:
         """Do nothing: its pods went with it."""
 
-    def submit(self, setup: JobSetup) -> None:
+    def submit(self, _setup: JobSetup) -> None:
         """Have the Job controller look."""
         self.touch()
 
     def _lifecycle_of(self, pod: Pod) -> Lifecycle:
-        lifecycle = self.lifecycle_of(pod)
-        if self.engine.now_ms == self.start_ms and lifecycle.run_ms is None:
+        lifecycle = self._site.lifecycle_of(pod)
+        if self._site.engine.now_ms == self._site.start_ms and lifecycle.run_ms is None:
             return Lifecycle(0, 0)  # the cluster starts with its Deployments up
         return lifecycle
 
     def _reconcile(self, now_ms: int) -> None:
         self._reconciling = False
-        outcome = reconcile(self.cluster, now_ms)
+        outcome = reconcile(self._site.cluster, now_ms)
         for key in outcome.deleted:
-            self.kubelet.stop(key)
-        self.engine.at(now_ms, Stage.SCHEDULER, self._place)
+            self._kubelet.stop(key)
+        self._site.engine.at(now_ms, Stage.SCHEDULER, self._place)
 
     def _place(self, now_ms: int) -> None:
-        for key in self.scheduler.run(now_ms):
-            self.kubelet.take(key)
+        for key in self._scheduler.run(now_ms):
+            self._kubelet.take(key)

@@ -99,11 +99,11 @@ def test_another_pod_of_the_same_name_is_a_new_one(site):
 def test_only_pods_that_the_scheduler_failed_on_ask_for_nodes(site):
     mirror = Mirror(site)
     mirror.see_pods({KEY: pod(1)}, NOW)
-    assert site.unschedulable() == []
+    assert site.control_plane.unschedulable() == []
     mirror.see_pods({KEY: pod(2, stuck=True)}, NOW + 5)
-    assert [each.metadata.key for each in site.unschedulable()] == [KEY]
+    assert [each.metadata.key for each in site.control_plane.unschedulable()] == [KEY]
     mirror.see_pods({KEY: pod(3, node=node_of(site))}, NOW + 9)
-    assert site.unschedulable() == []
+    assert site.control_plane.unschedulable() == []
 
 
 def test_a_pod_that_went_with_its_node_does_not_come_back(site):
@@ -165,7 +165,7 @@ def test_nodes_and_jobs_are_ordered_from_the_api_server(site):
     assert isinstance(order, AddNode)
     site.orders.clear()
     site.cluster.remove_node(node_of(site))
-    site.node_left(order.name)
+    site.control_plane.node_left(order.name)
     assert list(site.orders) == [RemoveNode(order.name)]
 
 
