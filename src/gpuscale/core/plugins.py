@@ -102,6 +102,4 @@ def _distribution(entry: "EntryPoint") -> str:
 
 
 def _qualified(kind: type) -> str:
-    """Return where a class is imported from: the public package, not the module inside it."""
-    package = ".".join(kind.__module__.split(".")[:2])
-    return f"{package}.{kind.__name__}"
+    return f"{kind.__module__}.{kind.__name__}"

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
+from gpuscale.core.errors import BugError
 from gpuscale.exporter.azure import AZURE_FIELDS
 from gpuscale.exporter.devices import SelectedReader
 from gpuscale.exporter.settings import ExporterSettings, GpuSource
 from gpuscale.gpu.ack import ACK_FIELDS
 from gpuscale.gpu.counters import Counter
-from gpuscale.gpu.reader import CallStats, GpuReader
+from gpuscale.gpu.reader import CallStats, GpuReader, ReaderRequest
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
 SEED = 1
@@ -102,6 +103,8 @@ def _source(settings: ExporterSettings, fields: frozenset[str], node: str) -> Gp
             return _nvml(settings, fields)
         case "amd":
             return _amd(fields)
+        case "plugin":
+            return _plugin(source, fields, settings.interval_ms, node)
 
 
 def _simulated(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
@@ -131,3 +134,12 @@ def _amd(fields: frozenset[str]) -> GpuReader:
     from gpuscale.gpu.amd.reader import AmdReader
 
     return AmdReader(fields=fields)
+
+
+def _plugin(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
+    if source.plugin is None:
+        raise BugError("a plug-in's readings were asked for without a plug-in")
+    request = ReaderRequest(
+        argument=source.argument, node=node, fields=fields, interval_ms=interval_ms
+    )
+    return source.plugin.open(request)

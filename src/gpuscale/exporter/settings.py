@@ -16,6 +16,7 @@ from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import expected_models, find_model
 from gpuscale.gpu.names import Names
+from gpuscale.gpu.reader import READER_PLUGINS, ReaderKind
 from gpuscale.gpu.styles import Style
 
 MIN_INTERVAL_MS = 100
@@ -24,6 +25,7 @@ MAX_SIMULATED_GPUS = 256
 DEFAULT_MODEL = "NVIDIA H200"
 DEFAULT_GPUS = 1
 
+_KINDS = ("nvml", "amd", "simulated", "replay")
 _WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no", "off"), False)}
 """Booleans that dcgm-exporter's environment variables may have."""
 
@@ -32,15 +34,25 @@ _WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no",
 class GpuSource:
     """Where readings come from."""
 
-    kind: Literal["nvml", "amd", "simulated", "replay"]
+    kind: Literal["nvml", "amd", "simulated", "replay", "plugin"]
     model: str = DEFAULT_MODEL
     """Of simulated GPUs."""
     count: int = DEFAULT_GPUS
     """Of simulated GPUs."""
     file: str = ""
     """Of a replay."""
+    plugin: ReaderKind | None = None
+    argument: str = ""
+    """Of a plug-in."""
     is_named: bool = True
     """Whether it was asked for; otherwise it is a guess that has to work at once."""
+
+    @property
+    def vendor(self) -> str:
+        """Whose GPUs they are, in lower case; NVIDIA's where they only look like some."""
+        if self.plugin is not None:
+            return self.plugin.vendor
+        return "amd" if self.kind == "amd" else "nvidia"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +145,7 @@ def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
         cluster=AzureCluster(
             flags.text("azure-cluster-id"),
             flags.text("azure-cluster-name"),
-            "amd" if gpu.kind == "amd" else "nvidia",
+            gpu.vendor,
         ),
         pods=_pod_settings(flags) if is_kubernetes else None,
         host=host,
@@ -214,6 +226,7 @@ def parse_gpu_source(text: str) -> GpuSource:
 
     Raises:
         ValueError: not of the form.
+        PluginError: the plug-in that has the name can't be used.
     """
     kind, _, rest = text.partition(":")
     match kind:
@@ -223,6 +236,8 @@ def parse_gpu_source(text: str) -> GpuSource:
             return _simulated(rest)
         case "replay" if rest:
             return GpuSource("replay", file=rest)
+        case _ if kind not in _KINDS and (plugin := READER_PLUGINS.find(kind)):
+            return GpuSource("plugin", plugin=plugin, argument=rest)
     raise ValueError(
         f"found {text!r}, expected nvml, amd, simulated[:MODEL[:COUNT]] or replay:FILE"
     )

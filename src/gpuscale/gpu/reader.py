@@ -1,8 +1,10 @@
 """What every source of readings offers: real, simulated or recorded GPUs alike."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpuscale.core.plugins import PluginGroup
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
 
@@ -43,3 +45,31 @@ class GpuReader(Protocol):
     def close(self) -> None:
         """Give the vendor's library back; a second call does nothing."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderRequest:
+    """What a reader is opened with."""
+
+    argument: str
+    """What follows the name and a colon in `--gpu NAME:ARGUMENT`; empty where nothing does."""
+    node: str
+    fields: frozenset[str]
+    """What is served of each GPU, by the names of `gpuscale.gpu.fields`; others need not be read."""
+    interval_ms: int
+    """How often GPUs are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderKind:
+    """A kind of GPUs that a plug-in can read."""
+
+    name: str
+    """As `--gpu` has it."""
+    vendor: str
+    """In lower case."""
+    open: Callable[[ReaderRequest], GpuReader]
+    """Raises UnavailableError where the GPUs' library is missing, UsageError for a wrong argument."""
+
+
+READER_PLUGINS = PluginGroup("gpuscale.gpu_readers", ReaderKind)

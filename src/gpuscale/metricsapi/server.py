@@ -65,7 +65,7 @@ from gpuscale.metricsapi.usage import UsageProvider
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.questions import Sharing
 from gpuscale.sources.resources import KUBERNETES, ResourceMapper
-from gpuscale.sources.source import MetricSource
+from gpuscale.sources.source import MetricSource, SourceRequest
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.collector.client import CollectorClient
@@ -266,6 +266,11 @@ class MetricsApiServer:
             return self._source
         if self._settings.feeds is not None:
             return self._open_collector(stack, self._settings.feeds, is_clustered=is_clustered)
+        if (kind := self._settings.plugin) is not None:
+            asked = self._settings.source
+            plugged = kind.open(SourceRequest(url=asked.url, timeout_s=asked.timeout_s))
+            stack.push_async_callback(plugged.close)
+            return plugged
         source = make_source(self._settings.source)
         self._sharing = replace(self._sharing, fits=source.takes)
         stack.push_async_callback(source.close)

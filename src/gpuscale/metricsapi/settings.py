@@ -29,7 +29,9 @@ from gpuscale.sources.ruler.settings import (
     alerts_url,
 )
 from gpuscale.sources.saving.settings import MIB, MIN_BYTES, SavingSettings
+from gpuscale.sources.source import SOURCE_PLUGINS, SourceKind
 
+_SOURCES = ("prometheus", "streams")
 _TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
 
 
@@ -149,6 +151,8 @@ class MetricsApiSettings:
     """Whether nothing is wanted but the preset's text."""
     feeds: FeedSettings | None = None
     """What fills the store where there is no Prometheus; None where there is one."""
+    plugin: SourceKind | None = None
+    """What is asked in place of a Prometheus; None where there is no such."""
     serves_prometheus_api: bool = True
     """Whether the Prometheus HTTP API over that store is served too."""
     ruler: RulerSettings = field(default_factory=RulerSettings)
@@ -198,9 +202,8 @@ def _settings(flags: FlagReader) -> MetricsApiSettings:
         source=_source(flags),
         serving=serving,
         auth=_auth(flags),
-        feeds=_feeds(flags)
-        if flags.choice("source", "prometheus", "streams") == "streams"
-        else None,
+        feeds=_feeds(flags) if flags.text("source") == "streams" else None,
+        plugin=_source_plugin(flags),
         serves_prometheus_api=flags.boolean("serve-prometheus-api"),
         ruler=_ruler(flags),
         freshness_ms=round(flags.seconds("value-freshness") * 1000),
@@ -212,6 +215,15 @@ def _settings(flags: FlagReader) -> MetricsApiSettings:
         prints_preset=flags.boolean("print-preset"),
         notes=flags.notes(),
     )
+
+
+def _source_plugin(flags: FlagReader) -> SourceKind | None:
+    """Return the plug-in that values come from; None for what is built in."""
+    name = flags.text("source")
+    plugin = None if name in _SOURCES else SOURCE_PLUGINS.find(name)
+    if plugin is None:
+        flags.choice("source", *_SOURCES)
+    return plugin
 
 
 def _rules(flags: FlagReader) -> RuleSettings:

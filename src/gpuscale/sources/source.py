@@ -1,8 +1,10 @@
 """What a source of metric values must answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from gpuscale.core.plugins import PluginGroup
 from gpuscale.series.values import Value
 
 
@@ -28,3 +30,33 @@ class MetricSource(Protocol):
             UpstreamError: the source answered with an error.
         """
         ...
+
+
+class ClosableSource(MetricSource, Protocol):
+    """A source with connections of its own."""
+
+    async def close(self) -> None:
+        """Close them; a second call does nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRequest:
+    """What a source is opened with."""
+
+    url: str
+    """Of `--prometheus-url`; it may be for something else than a Prometheus."""
+    timeout_s: float
+    """Of `--prometheus-timeout`, for each question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceKind:
+    """A kind of metric source that a plug-in has."""
+
+    name: str
+    """As `--source` has it."""
+    open: Callable[[SourceRequest], ClosableSource]
+
+
+SOURCE_PLUGINS = PluginGroup("gpuscale.metric_sources", SourceKind)
