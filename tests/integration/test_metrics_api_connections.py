@@ -432,6 +432,7 @@ async def test_what_is_no_http_gets_a_status_and_the_connection_ends(serve, sent
         writer.write(sent)
         head, _, body = (await closed(reader)).partition(b"\r\n\r\n")
         assert b" 400 " in head
+        assert b"Server:" not in head
         assert json.loads(body) == {
             "kind": "Status",
             "apiVersion": "v1",

@@ -28,7 +28,9 @@ MAX_ENTRY_BYTES = 64 * 1024
 ENTRY_BYTES = 200
 """What an entry takes besides its key and value: its place in the table, the number of its bytes."""
 MAX_BYTES = 24 * 1024 * 1024
-"""Of all caches together."""
+"""Of all caches together, with what is held beside them."""
+_LEAST_SHARE = 0.25
+"""Of these bytes, which caches have however much is held beside them."""
 
 
 class Accountant:
@@ -43,26 +45,40 @@ class Accountant:
         self.lock = threading.RLock()
         """Held by whoever changes a cache."""
         self._caches: weakref.WeakSet[ByteCache[Hashable, object]] = weakref.WeakSet()
+        self._held: dict[str, int] = {}
 
     def add(self, cache: "ByteCache[K, V]") -> None:
         """Take a cache into account for as long as somebody holds it."""
         self._caches.add(cast("ByteCache[Hashable, object]", cache))
 
+    def hold(self, name: str, size: int) -> None:
+        """Take into account what is needed and no cache can drop; caches make room for it.
+
+        Args:
+            name: in metrics, in place of what was held under it before.
+            size: in bytes.
+        """
+        with self.lock:
+            self._held[name] = size
+            self.balance()
+
     def balance(self) -> None:
         """Make room until all caches together are within the bound."""
-        while self.total() > self.most_bytes:
+        held = sum(self._held.values())
+        most = max(self.most_bytes - held, round(_LEAST_SHARE * self.most_bytes))
+        while sum(cache.bytes for cache in self._caches) > most:
             max(self._caches, key=lambda cache: cache.bytes).drop_oldest()
 
     def bytes_by_name(self) -> dict[str, int]:
-        """Return the bytes of the caches by name, sorted."""
-        found: dict[str, int] = {}
+        """Return the bytes of the caches, and of what is held, by name, sorted."""
+        found = dict(self._held)
         for cache in self._caches:
             found[cache.name] = found.get(cache.name, 0) + cache.bytes
         return dict(sorted(found.items()))
 
     def total(self) -> int:
-        """Return the bytes of all caches."""
-        return sum(cache.bytes for cache in self._caches)
+        """Return the bytes of all caches and of what is held."""
+        return sum(cache.bytes for cache in self._caches) + sum(self._held.values())
 
 
 ACCOUNTANT = Accountant()

@@ -29,6 +29,8 @@ class ClusterObjects:
 
     def __init__(self, copies: ObjectCopies) -> None:
         self._copies = copies
+        self._refused: dict[Collection, int] = {}
+        """Questions that were refused since a resource's objects are not known."""
 
     async def ready(self, resource: ResourceType) -> None:
         """Return once the objects of a resource are known.
@@ -66,8 +68,16 @@ class ClusterObjects:
         try:
             await self._copies.ready(collection)
         except GpuscaleError as error:
-            _LOG.warning("unable to list matching resources: %s", error)
+            self._refuse(collection, error)
             raise ListError from error
+        if self._refused and (count := self._refused.pop(collection, 0)):
+            _LOG.info("%s are known again; requests refused meanwhile: %d", collection, count)
+
+    def _refuse(self, collection: Collection, error: GpuscaleError) -> None:
+        """Count a question, and log the first one: a controller asks many times a second."""
+        if collection not in self._refused:
+            _LOG.warning("unable to list matching resources: %s", error)
+        self._refused[collection] = self._refused.get(collection, 0) + 1
 
     def names(
         self, resource: ResourceType, namespace: str | None, selector: Selector
@@ -77,9 +87,11 @@ class ClusterObjects:
         Raises:
             ListError: the objects are not known.
         """
+        collection = _collection(resource)
         try:
-            return self._copies.names(_collection(resource), namespace, selector)
+            return self._copies.names(collection, namespace, selector)
         except GpuscaleError as error:
+            self._refuse(collection, error)
             raise ListError from error
 
 

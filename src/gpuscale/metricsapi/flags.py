@@ -350,9 +350,18 @@ _METRICS = (
     ),
     Flag(
         "value-freshness",
-        "How old an answer of the source may be when it serves another request; 0 asks for each.",
+        "How old an answer of the source may be when it serves another request; 0 asks for each. Unless"
+        " given, more where samples come seldom.",
         "duration",
         "1s",
+        is_ours=True,
+    ),
+    Flag(
+        "value-freshness-max",
+        "The most that --value-freshness becomes, unless that is given: a fifth of the time between two"
+        " samples.",
+        "duration",
+        "3s",
         is_ours=True,
     ),
     Flag(

@@ -22,9 +22,9 @@ from gpuscale.sources.source import MetricSource
 _LOG = logging.getLogger(__name__)
 _MAX_METRICS = 100
 """Looked at in one round, so that the questions stay few beside those of HPAs; the rest has its turn next."""
-_MOST_OF_A_CORE = 0.001
+_MOST_OF_A_CORE = 0.0005
 """Of Prometheus, for the questions about one metric; one of many series is asked about less often."""
-_QUERIES_OF_A_METRIC, _QUERY_S, _ROW_S = 2, 0.0026, 0.000018
+_QUERY_S, _ROW_S = 0.0026, 0.000018
 """What a query and a series cost a Prometheus 2.42 in CPU; see `sources.asking`."""
 _AGENT_TIME = "gpuscale_exporter_newest_reading_timestamp_seconds"
 _AGENT_TARGET = "job, instance"
@@ -69,22 +69,26 @@ class HopLag:
         series, rows = series_by_metric(catalogue), rows_by_metric(catalogue)
         now_ms = self._clock.now_ms()
         self._not_before_ms = {key: ms for key, ms in self._not_before_ms.items() if ms > now_ms}
-        for key in self._metrics.take_answered(_MAX_METRICS):
-            if key in self._not_before_ms:
-                continue
-            pause_s = (
-                _QUERIES_OF_A_METRIC * (_QUERY_S + rows.get(key, 0) * _ROW_S) / _MOST_OF_A_CORE
-            )
+        answered = self._metrics.take_answered(_MAX_METRICS)
+        due = [key for key in answered if key not in self._not_before_ms]
+        has_agents = bool(due) and await self._has_agents()
+        for key in due:
+            query_s = _QUERY_S + rows.get(key, 0) * _ROW_S
+            pause_s = (1 + has_agents) * query_s / _MOST_OF_A_CORE
             if pause_s > self._interval_s:
                 self._not_before_ms[key] = now_ms + round(1000 * pause_s)
             lag = SourceLag()
             if key in series:
                 selector = _selector(series[key])
                 lag = SourceLag(
-                    scrape_s=await self._ask(scrape_query(selector)),
+                    scrape_s=await self._ask(scrape_query(selector)) if has_agents else None,
                     store_s=await self._ask(store_query(selector)),
                 )
             self._metrics.source_lag(key, lag)
+
+    async def _has_agents(self) -> bool:
+        """Return whether any target is a node agent of ours; the series of others need no question then."""
+        return bool(await self._ask(f"count({_AGENT_TIME})"))
 
     async def _ask(self, promql: str) -> float | None:
         try:

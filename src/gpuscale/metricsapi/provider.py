@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
+from gpuscale.core.byte_cache import ACCOUNTANT
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import (
     GpuscaleError,
@@ -157,6 +158,7 @@ class MetricsProvider:
         self._newest = number
         answers = {query: task.result() for query, task in tasks.items()}
         self.catalogue = Catalogue.build(config, answers, self.catalogue)
+        ACCOUNTANT.hold("catalogue", self.catalogue.bytes())
         return True
 
     async def replace_config(

@@ -32,6 +32,7 @@ from gpuscale.metricsapi.certificates import names_of_service
 from gpuscale.metricsapi.client_tls import TlsRules
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.metricsapi.connections.counted_log import CountedLog
+from gpuscale.metricsapi.connections.http import without_server
 from gpuscale.metricsapi.connections.limits import LOOPBACK_LIMITS
 from gpuscale.metricsapi.connections.metrics import LoopLag, audit_families, connection_families
 from gpuscale.metricsapi.connections.port import Port, shown
@@ -134,7 +135,9 @@ class MetricsApiServer:
         self._caches: dict[str, TokenReviewer | AccessReviewer] = {}
         self._collector: CollectorProcess | None = None
         self._collector_client: CollectorClient | None = None
-        self._sharing = Sharing(settings.freshness_ms, widens=settings.widens_queries)
+        self._sharing = Sharing(
+            settings.freshness_ms, settings.most_freshness_ms, widens=settings.widens_queries
+        )
 
     async def run(
         self,
@@ -483,6 +486,7 @@ class MetricsApiServer:
 
     def _application(self, guard: Inner, sees_reasons: SeesReasons = everybody) -> web.Application:
         app = web.Application(middlewares=[counted(self._metrics, guard, lambda: self._stopping)])
+        app.on_response_prepare.append(without_server)
         answered = self._metrics.answered
         add_routes(app, self._provider, self._checks, answered, self._usage, sees_reasons)
         app.router.add_get("/metrics", self._get_metrics)

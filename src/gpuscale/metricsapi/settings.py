@@ -159,6 +159,8 @@ class MetricsApiSettings:
     """Prometheus rules over that store."""
     freshness_ms: int = 0
     """How old an answer of the source may be when it serves another request."""
+    most_freshness_ms: int = 0
+    """The same where samples come seldom; 0 where it makes no difference."""
     widens_queries: bool = True
     """Whether one query may serve many different requests."""
     max_value_age_s: float | None = None
@@ -169,6 +171,16 @@ class MetricsApiSettings:
     """Of the kubeconfigs; their current one when None."""
     notes: tuple[str, ...] = ()
     """What to say of flags that change nothing here."""
+
+
+def _most_freshness_ms(flags: FlagReader) -> int:
+    """Return the most that freshness may become by what is learned; 0 where nothing is to be learned.
+
+    Agents' streams bring a sample each second, and a user who gives a freshness means it.
+    """
+    most_ms = round(flags.seconds("value-freshness-max") * 1000)
+    is_stream = flags.text("source") == "streams"
+    return 0 if is_stream or flags.is_given("value-freshness") else most_ms
 
 
 def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
@@ -207,6 +219,7 @@ def _settings(flags: FlagReader) -> MetricsApiSettings:
         serves_prometheus_api=flags.boolean("serve-prometheus-api"),
         ruler=_ruler(flags),
         freshness_ms=round(flags.seconds("value-freshness") * 1000),
+        most_freshness_ms=_most_freshness_ms(flags),
         widens_queries=flags.boolean("widen-queries"),
         max_value_age_s=flags.seconds("value-max-age") or None,
         max_object_age_s=flags.seconds("object-max-age") or float("inf"),

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuscale.core.byte_cache import deep_bytes
 from gpuscale.core.errors import QueryError
 from gpuscale.core.gotemplate import TemplateError
 from gpuscale.series.labels import METRIC_NAME
@@ -20,6 +21,10 @@ from gpuscale.series.parse import metric_names, parse_query
 from gpuscale.sources.resources import NAMESPACES, ResourceType
 from gpuscale.sources.rule_budget import DEFAULT_BUDGET
 from gpuscale.sources.rules import AdapterConfig, Rule
+
+_SAMPLED_SHAPES = 100
+_ENTRY_BYTES = 300
+"""Of an entry with its key and its place in a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,15 @@ class Catalogue:
         """Return what is behind an external metric as seen from a namespace."""
         own = self.external_in.get(namespace, {}).get(metric)
         return own or self.external.get(metric)
+
+    def bytes(self) -> int:
+        """Return about how many bytes it takes, by the size of a few of its series' shapes."""
+        shapes = [each for found in self.shapes.values() for each in found]
+        sampled = shapes[:: len(shapes) // _SAMPLED_SHAPES + 1]
+        a_shape = sum(map(deep_bytes, sampled)) // max(1, len(sampled))
+        entries = len(self.custom) + len(self.external)
+        entries += sum(map(len, self.custom_in.values())) + sum(map(len, self.external_in.values()))
+        return a_shape * len(shapes) + _ENTRY_BYTES * entries
 
     def custom_resources(self) -> tuple[DiscoveredMetric, ...]:
         """Return the custom metrics, sorted by name, those of all teams among them."""

@@ -53,6 +53,8 @@ class Sharing:
 
     freshness_ms: int = 0
     """How old an answer may be when it serves again; 0 shares only what is asked at the same moment."""
+    most_freshness_ms: int = 0
+    """The same for questions about objects where samples come seldom (`asking.cadence`); 0 learns nothing."""
     renewed_from: float = 0.6
     """Share of that time after which an answer that still serves is renewed; less for a cheap source."""
     widens: bool = True
@@ -112,6 +114,7 @@ class Questions:
         self._joints: ByteCache[_Rule, JointQuestions] = ByteCache("joint questions", _RULES_BYTES)
         self._asker = Asker(
             self._sharing.freshness_ms,
+            self._sharing.most_freshness_ms,
             self._sharing.renewed_from,
             self._query_source,
             self._exact,

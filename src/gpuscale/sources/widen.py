@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError, QueryError
+from gpuscale.core.gotemplate import Template
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.parse import parse_query
 from gpuscale.series.values import Value, Vector, VectorSample
@@ -35,13 +36,20 @@ class WideQuery:
     scope: Scope
     """What it was made of."""
 
-    def among(self, namespaces: Sequence[str], names: Sequence[str]) -> str:
+    def among(
+        self, namespaces: Sequence[str], names: Sequence[str], template: Template | None = None
+    ) -> str:
         """Return the query for objects of these names in these namespaces, all combinations of both.
+
+        Args:
+            namespaces: none are all.
+            names: none are all.
+            template: of the query; None is the rule's.
 
         Raises:
             QueryError: the template fails.
         """
-        return _wide(self.scope, self.label, names, self.namespace_label, namespaces)
+        return _wide(self.scope, self.label, names, self.namespace_label, namespaces, template)
 
     async def rows(self, value: Value) -> "WideRows | None":
         """Return the answer by object; None for what is no vector. Others have their turn meanwhile."""
@@ -123,10 +131,12 @@ def _wide(
     names: Sequence[str],
     namespace_label: str | None,
     namespaces: Sequence[str],
+    template: Template | None = None,
 ) -> str:
     labels = {} if namespace_label is None else {namespace_label: namespaces}
     labels[label] = names
-    return wide_query(scope.entry.rule.metrics_query, scope.entry.series, labels, scope.selector)
+    template = template or scope.entry.rule.metrics_query
+    return wide_query(template, scope.entry.series, labels, scope.selector)
 
 
 def _keys(label: str, namespace_label: str | None) -> Keys:

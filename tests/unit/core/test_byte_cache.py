@@ -59,6 +59,25 @@ def test_all_caches_together_have_a_bound_and_the_largest_makes_room():
     assert accountant.bytes_by_name() == {"c": accountant.most_bytes}
 
 
+def test_caches_make_room_for_what_is_held_beside_them_down_to_a_quarter():
+    """Room for 8 entries; 3 entries' bytes are held, then more than there is room for."""
+    entry_bytes = 100 + ENTRY_BYTES
+    accountant = Accountant(8 * entry_bytes)
+    cache = cache_of(10, accountant)
+    for number in range(8):
+        cache.put(number, "x", 100)
+    accountant.hold("catalogue", 3 * entry_bytes)
+    assert list(cache) == [3, 4, 5, 6, 7]
+    assert accountant.total() == accountant.most_bytes
+    accountant.hold("catalogue", 100 * entry_bytes)
+    assert list(cache) == [6, 7]
+    assert accountant.bytes_by_name() == {"c": 2 * entry_bytes, "catalogue": 100 * entry_bytes}
+    accountant.hold("catalogue", 0)
+    for number in range(10):
+        cache.put(number, "x", 100)
+    assert len(cache) == 8
+
+
 def test_a_cache_that_is_gone_takes_nothing():
     accountant = Accountant()
     cache_of(2, accountant).put("a", 1, 100)

@@ -142,3 +142,34 @@ async def test_unknown_objects_are_an_internal_error_in_upstreams_words():
     status = status_of(caught.value)
     assert (status.code, status.reason) == (500, "InternalError")
     assert status.message == "Internal error occurred: unable to list matching resources"
+
+
+async def test_objects_that_are_not_known_are_logged_once_until_they_are_known_again(caplog):
+    """Three requests and one for names are refused; what fails after that is another matter."""
+    caplog.set_level("INFO", logger="gpuscale.metricsapi.cluster")
+    copies = Copies()
+    objects, pods = ClusterObjects(copies), KUBERNETES.find("pods")
+    for _ in range(3):
+        with pytest.raises(ListError):
+            await objects.ready(pods)
+    with pytest.raises(ListError):
+        objects.names(pods, "ml", Selector())
+    with pytest.raises(ListError):
+        await objects.ready(KUBERNETES.find("nodes"))
+
+    async def known(collection):
+        return None
+
+    copies.ready, not_known = known, copies.ready
+    await objects.ready(pods)
+    await objects.ready(pods)
+    copies.ready = not_known
+    with pytest.raises(ListError):
+        await objects.ready(pods)
+    unable = "unable to list matching resources: no /api/v1/"
+    assert caplog.messages == [
+        f"{unable}pods",
+        f"{unable}nodes",
+        "pods are known again; requests refused meanwhile: 4",
+        f"{unable}pods",
+    ]

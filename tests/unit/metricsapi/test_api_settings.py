@@ -139,6 +139,20 @@ def test_values_are_shared_for_a_second_and_absent_after_two_minutes():
 
 
 @pytest.mark.parametrize(
+    ("given", "most_ms"),
+    [
+        ({}, 3000),
+        ({"value-freshness-max": ["2s"]}, 2000),
+        ({"value-freshness": ["1s"]}, 0),
+        ({"value-freshness": ["0"], "value-freshness-max": ["2s"]}, 0),
+        ({"source": ["streams"]}, 0),
+    ],
+)
+def test_freshness_is_learned_from_a_prometheus_unless_it_is_given(given, most_ms):
+    assert read_settings({**CONFIG, **given}).most_freshness_ms == most_ms
+
+
+@pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
         ("source", "files", "--source: found 'files', expected prometheus or streams"),

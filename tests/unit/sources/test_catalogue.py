@@ -89,3 +89,17 @@ def test_cluster_scoped_resources_are_not_namespaced():
         ("pods/m", True),
         ("racks.example.com/m", False),
     ]
+
+
+def test_its_bytes_grow_with_its_series():
+    """A shape is a name and 10 labels of 56 bytes, a set of 728 bytes, and what is around them."""
+    sizes = []
+    for names_of_series in (1_000, 2_000):
+        found = [
+            series(f"series_{number:05}", *(f"label_{each}" for each in range(10)))
+            for number in range(names_of_series)
+        ]
+        sizes.append(Catalogue.build(RULES, {"a": found, "b": [], "c": []}).bytes())
+    assert 1_000 * 1_000 < sizes[0] < 1_000 * 3_000
+    assert abs(sizes[1] - 2 * sizes[0]) <= sizes[0] // 100
+    assert Catalogue().bytes() == 0

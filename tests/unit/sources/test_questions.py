@@ -251,25 +251,152 @@ async def test_what_is_expected_later_is_asked_behind_the_back_of_who_has_an_ans
     assert source.asked == [among("a|b|c|d|e"), among("f|g|h")]
 
 
-async def test_no_answer_serves_for_longer_than_its_time(source):
-    """Whatever is asked ahead: the value that a question gets is never a second old."""
+async def test_after_a_start_single_questions_give_way_to_one_for_all(source):
+    """600 rows and a query are worth 750 rows, and a question of one row 151: the fifth is for all."""
+    catalogue = rules(series=600)
     questions = Questions(source, FRESH)
+    for number, namespace in enumerate("abcdefgh"):
+        value = await questions.custom(plan(namespace, catalogue=catalogue), NOW + 100 * number)
+        assert [row.value for row in value.samples] == [float(ord(namespace))]
+    assert source.asked == [*map(one, "abcd"), WIDE]
+
+
+async def test_what_all_rows_save_while_nobody_is_expected_keeps_them_coming(source):
+    """The rows of all serve for the second to 1400. In it there are 9 first questions, worth 1359 rows
+    without them; the next first question adds 151, and 1510 are more than the 750 of all rows.
+    """
+    catalogue = rules(series=600)
+    questions = Questions(source, FRESH)
+    names = [f"p-{number}" for number in range(15)]
+    for number, name in enumerate(names):
+        await questions.custom(plan("a", (name,), catalogue), NOW + 100 * number)
+    assert source.asked[4:] == [WIDE, WIDE]
+
+
+async def test_questions_far_apart_stay_single(source):
+    """Of the second before any of them there are three more, 604 rows together."""
+    catalogue = rules(series=600)
+    questions = Questions(source, FRESH)
+    for number in range(12):
+        await questions.custom(plan("a", (f"p-{number}",), catalogue), NOW + 250 * number)
+    assert WIDE not in source.asked
+    assert len(source.asked) == 12
+
+
+LEARNS = Sharing(freshness_ms=1000, most_freshness_ms=3000)
+
+
+def scraped(source, every_ms, since_ms=300_000):
+    """Put in samples of all pods, the newest a moment ago."""
+    source.store = SeriesStore()
+    for namespace in "abcdefgh":
+        labels = {"__name__": "m", "namespace": namespace, "pod": "p-0"}
+        for ago_ms in range(since_ms // every_ms * every_ms, -1, -every_ms):
+            source.store.append(labels, NOW - 500 - ago_ms, float(ord(namespace)))
+
+
+async def served_until_ms(source, sharing=LEARNS):
+    """Return for how long an answer serves, in steps of 100 ms, once there were five questions."""
+    questions = Questions(source, sharing)
+    for namespace in "abcde":
+        await ask_one(questions, namespace)
+    await settle()
+    await questions.custom(plan("h", catalogue=MANY), NOW)
+    source.asked.clear()
+    for after_ms in range(0, 5000, 100):
+        await questions.custom(plan("h", catalogue=MANY), NOW + after_ms)
+        if one("h") in source.asked or any("h" in asked for asked in source.asked):
+            return after_ms
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "until_ms"),
+    [
+        (1_000, 1_000),  # 60 a minute: a fifth is 0.2 s, and 1 s the least
+        (5_000, 1_000),
+        (10_000, 2_000),
+        (15_000, 3_000),
+        (60_000, 3_000),  # a fifth is 12 s, and 3 s the most
+    ],
+)
+async def test_an_answer_serves_for_a_fifth_of_the_time_between_two_samples(
+    source, every_ms, until_ms
+):
+    scraped(source, every_ms)
+    pause_ms = max(0.6 * until_ms, 0.9 * until_ms - 500)  # from then on it is renewed ahead
+    assert pause_ms <= await served_until_ms(source) <= until_ms
+
+
+async def test_how_often_samples_come_is_asked_of_a_few_objects_and_seldom(source):
+    scraped(source, 15_000)
+    questions = Questions(source, LEARNS)
+    matchers = 'namespace="a",pod=~"' + "|".join(f"p-{number}" for number in range(20)) + '"'
+    many = tuple(f"p-{number}" for number in range(30))
+    for after_s in (0, 300, 599, 600):
+        await questions.custom(plan("a", many, MANY), NOW + 1000 * after_s)
+        for namespace in "bcd":
+            await ask_one(questions, namespace, NOW + 1000 * after_s)
+        await questions.custom(plan("a", many, MANY), NOW + 1000 * after_s)
+        await settle()
+    looks = [asked for asked in source.asked if "count_over_time" in asked]
+    look = f"max(count_over_time(m{{{matchers}}}[1m]) and m{{{matchers}}} offset 1m)"
+    assert looks == [look, look]
+
+
+@pytest.mark.parametrize("since_ms", [30_000, 0])
+async def test_series_that_began_a_moment_ago_say_nothing_of_their_samples(source, since_ms):
+    scraped(source, 15_000, since_ms)
+    assert 600 <= await served_until_ms(source) <= 1000
+
+
+async def test_a_look_that_fails_leaves_the_least_time(source):
+    scraped(source, 15_000)
+    matchers = '{namespace="e",pod="p-0"}'
+    look = f"max(count_over_time(m{matchers}[1m]) and m{matchers} offset 1m)"
+    source.refused[look] = QueryError("no count_over_time here")
+    assert 600 <= await served_until_ms(source) <= 1000
+    assert look not in source.asked
+
+
+@pytest.mark.parametrize(
+    "sharing", [FRESH, Sharing(1000, 1000), Sharing(4000, 3000), Sharing(1000, 3000, widens=False)]
+)
+async def test_nothing_is_learned_where_it_makes_no_difference(source, sharing):
+    scraped(source, 15_000)
+    questions = Questions(source, sharing)
+    for namespace in "abcdefgh":
+        await ask_one(questions, namespace)
+    await settle()
+    assert not [asked for asked in source.asked if "count_over_time" in asked]
+
+
+@pytest.mark.parametrize(("sharing", "most_ms"), [(FRESH, 1000), (LEARNS, 3000)])
+async def test_no_answer_serves_for_longer_than_its_time(source, sharing, most_ms):
+    """Whatever is asked ahead: the value that a question gets is never older than that."""
+    questions = Questions(source, sharing)
+    scraped(source, 15_000)
     asked_at = {}
     query = source.query
 
     async def note(promql, at_ms):
         value = await query(promql, at_ms)
+        if "count_over_time" in promql:
+            return value
         rows = [VectorSample(row.labels, float(at_ms), at_ms) for row in value.samples]
         asked_at[promql] = at_ms
         return Vector(tuple(rows))
 
     source.query = note
+    oldest_ms = 0
     for step in range(3000):
         at_ms = NOW + 37 * step
         namespace = "abcdefgh"[(step * step // 7) % 8]
         (measured_ms,) = await ask_one(questions, namespace, at_ms)
-        assert at_ms - 1000 < measured_ms <= at_ms
+        assert at_ms - most_ms < measured_ms <= at_ms
+        oldest_ms = max(oldest_ms, at_ms - measured_ms)
         await settle()
+    assert oldest_ms > 0.8 * most_ms
 
 
 async def test_who_does_not_come_again_is_not_expected_for_ever(source):

@@ -57,6 +57,19 @@ class HttpProtocol(RequestHandler):
         return response
 
 
+async def without_server(_: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Leave out the header with the names and versions of libraries, as the Kubernetes API server does."""
+    response.headers.popall("Server", None)
+
+
+class _Answer(web.Response):
+    """An answer to what never became a request of the application."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.popall("Server", None)
+
+
 def _as_status(error: web.HTTPException) -> web.Response:
     """Return the answer where aiohttp itself refuses a request: its method, or what it expects."""
     is_method = error.status == web.HTTPMethodNotAllowed.status_code
@@ -72,7 +85,7 @@ def _as_status(error: web.HTTPException) -> web.Response:
 
 
 def _answer(status: Status) -> web.Response:
-    return web.Response(
+    return _Answer(
         status=status.code,
         body=f"{bodies.json_text(status.body())}\n".encode(),
         headers={"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"},

@@ -4,18 +4,22 @@ A question that finds no fresh answer is asked at once, and takes along those th
 time for which its answer is fresh: what an HPA controller asks in the next second is one query instead of
 dozens. Where several come at a time, the later ones wait until one of those on its way is back, and go
 together. When the rows that are wanted cost more than all rows that there are, the query is for all objects.
+So it is when the queries of one freshness have cost as much: after a start nobody is expected yet, and a
+controller whose every question waits for a query of its own falls behind.
 
 No answer is used for longer than the freshness allows, whoever it was asked for.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError
 from gpuscale.series.values import Value, Vector
+from gpuscale.sources.asking.cadence import Cadence
 from gpuscale.sources.asking.wanted import Wanted, WantedQuestions
 from gpuscale.sources.plan import CustomPlan
 from gpuscale.sources.query import MAX_JOINED_NAMES
@@ -32,6 +36,8 @@ _MAX_ON_THEIR_WAY = 4
 """Queries of one rule; what comes meanwhile waits and goes together."""
 _AHEAD = 0.9
 """Share of the freshness for which is asked ahead; the rest is for the way, and for those who are late."""
+_LEAD_MS = 500
+"""How long before what was asked ahead ends it is asked again, at the least."""
 _LOOK_MS = 300
 """How long after a look at all questions another one finds little more."""
 _NARROW_MS = 30_000
@@ -47,6 +53,8 @@ class Asker:
 
     freshness_ms: int
     """How old an answer may be when it serves."""
+    most_freshness_ms: int
+    """The same where samples come seldom."""
     renewed_from: float
     """Share of the freshness after which it is looked again at what is expected."""
     query: Callable[[str, int], Awaitable[Value]]
@@ -81,6 +89,9 @@ class JointQuestions:
     def __init__(self, wide: WideQuery, asker: Asker) -> None:
         self._wide = wide
         self._asker = asker
+        self._cadence = Cadence(
+            wide, asker.freshness_ms, asker.most_freshness_ms, asker.query, asker.start
+        )
         self._wanted = WantedQuestions()
         self._all: WideRows | None = None
         """The rows of all objects."""
@@ -94,6 +105,9 @@ class JointQuestions:
         self._is_all_on_its_way = False
         self._looked_ms = 0
         self._narrow_until_ms = 0
+        self._spent: deque[tuple[int, int]] = deque()
+        """What the queries of one freshness cost in rows, or would have without all rows, by their times."""
+        self._spent_rows = 0
 
     async def answer(self, plan: CustomPlan, at_ms: int) -> tuple[Value | None, bool, bool]:
         """Return what answers a question, whether it was there, and whether it is a part of a larger one.
@@ -105,6 +119,7 @@ class JointQuestions:
         """
         if at_ms < self._narrow_until_ms:
             return None, False, False
+        self._cadence.look(plan, len(self._wanted), at_ms)
         wanted = self._wanted.note(plan, at_ms)
         found: Value | None = self._known(wanted, at_ms)
         was_there = found is not None
@@ -116,27 +131,41 @@ class JointQuestions:
         return found, was_there, wanted.is_cut
 
     def _known(self, wanted: Wanted, at_ms: int) -> Vector | None:
-        found = wanted.fresh(at_ms, self._asker.freshness_ms)
+        found = wanted.fresh(at_ms, self._freshness_ms)
         if found is None and self._all is not None and self._all_ms <= at_ms < self._covered_ms:
             wanted.is_cut = True
+            if wanted.is_first:
+                self._spend(QUERY_ROWS + len(wanted.plan.names), at_ms)
             return self._all.cut(*wanted.question)
         return found
 
     @property
+    def _freshness_ms(self) -> int:
+        return self._cadence.freshness_ms
+
+    def _spend(self, rows: int, at_ms: int) -> None:
+        self._spent.append((at_ms, rows))
+        self._spent_rows += rows
+        while self._spent and self._spent[0][0] <= at_ms - self._freshness_ms:
+            self._spent_rows -= self._spent.popleft()[1]
+
+    @property
     def _covered_ms(self) -> int:
         """Return until when the rows of all objects serve."""
-        return 0 if self._all is None else self._all_ms + self._asker.freshness_ms
+        return 0 if self._all is None else self._all_ms + self._freshness_ms
 
     def _look_ahead(self, at_ms: int) -> None:
         """Ask for what is expected, behind the back of who has an answer."""
-        pause_ms = self._asker.renewed_from * self._asker.freshness_ms
+        pause_ms = max(
+            self._asker.renewed_from * self._freshness_ms, _AHEAD * self._freshness_ms - _LEAD_MS
+        )
         if not self._looked_ms <= at_ms < self._looked_ms + pause_ms:
             self._looked_ms = at_ms
             for wanted in self._due(at_ms):
                 self._want(wanted, at_ms)
 
     def _due(self, at_ms: int) -> list[Wanted]:
-        freshness_ms = self._asker.freshness_ms
+        freshness_ms = self._freshness_ms
         if self._covered_ms <= at_ms:
             self._all = None
         until_ms = at_ms + round(_AHEAD * freshness_ms)
@@ -148,7 +177,7 @@ class JointQuestions:
 
     def _want(self, wanted: Wanted, at_ms: int) -> Outcome:
         """Have a question asked, together with all that come in this turn of the event loop."""
-        longest_ms = max(self._asker.freshness_ms, _SAME_MOMENT_MS)
+        longest_ms = max(self._freshness_ms, _SAME_MOMENT_MS)
         if wanted.waiting is not None and at_ms - longest_ms < wanted.waiting_ms <= at_ms:
             return wanted.waiting
         loop = asyncio.get_running_loop()
@@ -171,7 +200,7 @@ class JointQuestions:
                     self._want(wanted, at_ms)
             asks, self._pending = self._pending, []
             parts = list(_parts(asks))
-            if self._costs_less(asks, len(parts)):
+            if self._costs_less(asks, len(parts), at_ms):
                 self._is_all_on_its_way = True
                 self._start(self._ask_for_all(asks, at_ms))
             else:
@@ -179,13 +208,14 @@ class JointQuestions:
                     self._start(self._ask_for(part, at_ms))
         self._is_called = False
 
-    def _costs_less(self, asks: Sequence[_Ask], queries: int) -> bool:
-        """Return whether all rows cost less than those that are wanted."""
-        all_rows = self._all_rows or self._wide.scope.entry.rows
-        if len(asks) < 2 or not 0 < all_rows <= _MAX_ALL_ROWS:
-            return False
+    def _costs_less(self, asks: Sequence[_Ask], queries: int, at_ms: int) -> bool:
+        """Return whether all rows cost less than those that are wanted, with those of the last moment."""
         rows = sum(len(ask.wanted.plan.names) for ask in asks)
-        return all_rows + QUERY_ROWS <= rows + QUERY_ROWS * queries
+        self._spend(rows + QUERY_ROWS * queries, at_ms)
+        all_rows = self._all_rows or self._wide.scope.entry.rows
+        if not 0 < all_rows <= _MAX_ALL_ROWS:
+            return False
+        return all_rows + QUERY_ROWS <= self._spent_rows
 
     def _start(self, asking: Coroutine[Any, Any, None]) -> None:
         self._on_their_way += 1
@@ -217,7 +247,7 @@ class JointQuestions:
             if rows is not None:
                 self._all, self._all_ms, self._all_rows = rows, at_ms, rows.count
             self._cut(asks, rows, at_ms)
-            if self._pending_ms - at_ms < self._asker.freshness_ms:
+            if self._pending_ms - at_ms < self._freshness_ms:
                 # Those who came meanwhile find their rows in the same answer.
                 pending, self._pending = self._pending, []
                 self._cut(pending, rows, at_ms)

@@ -41,6 +41,8 @@ class Wanted:
     """With the query that asks for just this."""
     last_ms: int
     """When it last came."""
+    is_first: bool = True
+    """Whether it came only once."""
     period_ms: int = _PERIOD_MS
     """From the time before; at first what it is for an HPA controller. 0 is not expected again."""
     answer: Vector | None = None
@@ -92,6 +94,9 @@ class WantedQuestions:
             "questions", _MOST_BYTES, most_entry_bytes=_MOST_BYTES // 2
         )
 
+    def __len__(self) -> int:
+        return len(self._wanted)
+
     def note(self, plan: CustomPlan, at_ms: int) -> Wanted:
         """Return what is known of a question that came now."""
         wanted = self._wanted.get(Question(plan.scope.namespace, plan.names))
@@ -103,6 +108,7 @@ class WantedQuestions:
         if since_ms > 0:
             wanted.period_ms = since_ms if since_ms <= _LONGEST_PERIOD_MS else 0
             wanted.last_ms = at_ms
+            wanted.is_first = False
         return wanted
 
     def answered(self, wanted: Wanted, answer: Vector, asked_ms: int) -> None:
