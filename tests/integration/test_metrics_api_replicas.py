@@ -4,6 +4,7 @@ Each agent's value is the time that it was measured at, so every stored sample p
 """
 
 import asyncio
+import importlib.util
 import ipaddress
 import json
 import signal
@@ -28,7 +29,19 @@ rules:
   resources: {{overrides: {{namespace: {{resource: namespace}}, pod: {{resource: pod}}}}}}
   metricsQuery: avg(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)
 """
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices"
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _load(name):
+    path = Path(__file__).parents[1] / "unit" / "metricsapi" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CERTIFICATES, CLUSTER = _load("certificates_for_tests"), _load("fake_cluster")
 
 
 class Agents:
@@ -102,23 +115,17 @@ async def agents_on(port):
 class Replica:
     """One metrics API; its log is kept."""
 
-    def __init__(self, session, folder, port, ports, addresses):
+    def __init__(self, session, folder, port, addresses, *flags):
         self._session = session
         self._log = folder / f"replica-{port}.log"
         self._url = f"http://127.0.0.1:{port}"
         self._command = (
             *(GPUSCALE, "metrics-api", f"--config={folder / 'rules.yaml'}", "--source=streams"),
             *(f"--agent={each}" for each in addresses),
-            # Its own address is among them.
-            f"--peers={','.join(f'http://127.0.0.1:{each}' for each in ports)},{self._alias(ports)}",
-            *("--secure-port=0", f"--insecure-loopback-port={port}"),
+            f"--insecure-loopback-port={port}",
+            *flags,
         )
         self._process = None
-
-    @staticmethod
-    def _alias(ports):
-        """Return a second address of one of them."""
-        return f"http://localhost:{ports[0]}"
 
     async def start(self):
         with self._log.open("a") as log:
@@ -160,6 +167,15 @@ class Replica:
         found = await self.samples(f"{METRIC}[3s]")
         return set(found) == {f"pod-{number}" for number in agents}
 
+    async def labelled(self, name):
+        """Return the samples of a metric of the server's own by their labels' text."""
+        start, found = f"gpuscale_metrics_api_{name}{{", {}
+        for line in (await self.get("/metrics")).splitlines():
+            if line.startswith(start):
+                labels, _, value = line.removeprefix(start).rpartition("} ")
+                found[labels] = float(value)
+        return found
+
     async def metric(self, name):
         text = await self.get("/metrics")
         lines = [
@@ -175,6 +191,18 @@ async def until(is_so, what, details=lambda: ""):
         await asyncio.sleep(0.2)
 
 
+async def are_shared(agents, replicas, numbers=range(AGENTS)):
+    """Return whether each of these agents is followed by one replica, and known to all."""
+    once = [int(number in numbers) for number in range(AGENTS)]
+    parts = [await replica.metric("peer_agents_own") for replica in replicas]
+    return (
+        agents.connections == once
+        and None not in parts
+        and sum(parts) == AGENTS
+        and all([await replica.is_current(numbers) for replica in replicas])
+    )
+
+
 async def test_three_replicas_share_agents_and_take_over(tmp_path):
     (tmp_path / "rules.yaml").write_text(RULES)
     agents_port, ports = unused_port(), [unused_port() for _ in range(3)]
@@ -183,7 +211,10 @@ async def test_three_replicas_share_agents_and_take_over(tmp_path):
         agents = await stack.enter_async_context(agents_on(agents_port))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         addresses = [f"{host}:{agents_port}" for host in agents.hosts]
-        replicas = [Replica(session, tmp_path, port, ports, addresses) for port in ports]
+        # Its own address is among them, and a second address of one of them.
+        peers = [f"http://127.0.0.1:{port}" for port in ports] + [f"http://localhost:{ports[0]}"]
+        flags = (f"--peers={','.join(peers)}", "--secure-port=0")
+        replicas = [Replica(session, tmp_path, port, addresses, *flags) for port in ports]
         for replica in replicas:
             stack.push_async_callback(replica.stop)
             await replica.start()
@@ -191,27 +222,17 @@ async def test_three_replicas_share_agents_and_take_over(tmp_path):
         def details():
             return agents.connections
 
-        async def are_shared(shown, numbers=everyone):
-            once = [int(number in numbers) for number in everyone]
-            parts = [await replica.metric("peer_agents_own") for replica in shown]
-            return (
-                agents.connections == once
-                and None not in parts
-                and sum(parts) == AGENTS
-                and all([await replica.is_current(numbers) for replica in shown])
-            )
-
-        await until(lambda: are_shared(replicas), "each agent has one connection", details)
+        await until(lambda: are_shared(agents, replicas), "each agent has one connection", details)
         first, second, killed = replicas
         remark = await first.get("/readyz", verbose="")
         assert "2 of 2 other replicas answer" in remark
         began_ms = time.time_ns() // 1_000_000
 
         await killed.stop(signal.SIGKILL)
-        await until(lambda: are_shared(replicas[:2]), "the others take over", details)
+        await until(lambda: are_shared(agents, replicas[:2]), "the others take over", details)
 
         await killed.start()
-        await until(lambda: are_shared(replicas), "it has its part again", details)
+        await until(lambda: are_shared(agents, replicas), "it has its part again", details)
 
         # All samples of all of this time are those that the agents sent, see `samples`.
         now_ms = time.time_ns() // 1_000_000
@@ -240,4 +261,108 @@ async def test_three_replicas_share_agents_and_take_over(tmp_path):
             return all(each == [len(left), len(left)] for each in found)
 
         await until(has_ended, "the agent's series end everywhere", details)
-        assert await are_shared(replicas, left)
+        assert await are_shared(agents, replicas, left)
+
+
+def endpoint(host, *, ready=True, terminating=False):
+    conditions = {"ready": ready and not terminating, "serving": ready, "terminating": terminating}
+    pod = {"kind": "Pod", "name": f"pod-{host}", "namespace": "team"}
+    return {"addresses": [host], "conditions": conditions, "targetRef": pod}
+
+
+def read_log(folder, port):
+    return (folder / f"replica-{port}.log").read_text()
+
+
+async def test_replicas_find_each_other_by_their_service(tmp_path):
+    (tmp_path / "rules.yaml").write_text(RULES)
+    cas = {name: CERTIFICATES.Ca(name) for name in ("api", "clients", "proxies", "replicas")}
+    cluster = CLUSTER.FakeCluster(cas["api"], tmp_path)
+    cluster.objects[SLICES] = {}
+    cluster.objects[SLICES.replace("team", "elsewhere")] = {}
+    cluster.resources.append(("namespaces", "Namespace", "Cluster"))
+    cluster.allowed = lambda spec: (
+        spec["user"] == "robot"
+        and spec["nonResourceAttributes"] == {"path": "/peers/stream", "verb": "get"}
+    )
+    certificate, key = cas["replicas"].server("gpuscale-metrics-api.team.svc")
+    files = {"ca.crt": cas["replicas"].pem, "tls.crt": certificate, "tls.key": key, "token": "good"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    agents_port, secure_port = unused_port(), unused_port()
+    hosts = [f"127.3.0.{n}" for n in range(1, 4)]
+    loopback = [unused_port() for _ in hosts]
+
+    async def listed(*endpoints):
+        ports = [{"name": "https", "port": secure_port, "protocol": "TCP"}]
+        more = {"addressType": "IPv4", "ports": ports, "endpoints": list(endpoints)}
+        await cluster.put(SLICES, "gpuscale-metrics-api-x", "team", **more)
+
+    async with AsyncExitStack() as stack:
+        await cluster.start()
+        stack.push_async_callback(cluster.stop)
+        await cluster.trust(cas["clients"], cas["proxies"], "front-proxy-client")
+        agents = await stack.enter_async_context(agents_on(agents_port))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        addresses = [f"{host}:{agents_port}" for host in agents.hosts]
+        flags = (
+            "--peers-service=team/gpuscale-metrics-api",
+            f"--peers-ca-file={tmp_path / 'ca.crt'}",
+            f"--peers-token-file={tmp_path / 'token'}",
+            f"--lister-kubeconfig={cluster.kubeconfig()}",
+            "--agent-service=elsewhere/agents",
+            "--scrape-annotated-pods=false",
+            f"--tls-cert-file={tmp_path / 'tls.crt'}",
+            f"--tls-private-key-file={tmp_path / 'tls.key'}",
+            f"--secure-port={secure_port}",
+            "--shutdown-delay-duration=1s",
+        )
+        first, second, third = [
+            Replica(session, tmp_path, port, addresses, *flags, f"--bind-address={host}")
+            for port, host in zip(loopback, hosts, strict=True)
+        ]
+        for replica in (first, second, third):
+            stack.push_async_callback(replica.stop)
+
+        def details():
+            return agents.connections, [read_log(tmp_path, port)[-2000:] for port in loopback[:2]]
+
+        await listed(*map(endpoint, hosts[:2]))
+        await first.start()
+        await second.start()
+        await until(lambda: are_shared(agents, [first, second]), "two share", details)
+
+        # One more comes, as in a rolling update: it has its part before it is ready.
+        await third.start()
+        await listed(*map(endpoint, hosts[:2]), endpoint(hosts[2], ready=False))
+        await until(lambda: are_shared(agents, [first, second, third]), "three share", details)
+        assert await second.labelled("peers") == {
+            'state="connecting"': 0,
+            'state="up"': 2,
+            'state="down"': 0,
+            'state="self"': 1,
+        }
+
+        # An old one goes: while it still serves it has its part, and then it leaves the list.
+        await listed(endpoint(hosts[0], terminating=True), *map(endpoint, hosts[1:]))
+        assert await are_shared(agents, [first, second, third])
+        await first.stop()
+        await listed(*map(endpoint, hosts[1:]))
+        await until(lambda: are_shared(agents, [second, third]), "two are left", details)
+        assert sum((await second.labelled("peers")).values()) == 2
+
+        # Without the API server the last list stays, and all values too.
+        await cluster.stop()
+
+        async def is_away():
+            return (await second.labelled("feed_watch_up")).get('resource="peers"') == 0
+
+        await until(is_away, "the watch is down", details)
+        assert sum((await second.labelled("peers")).values()) == 2
+        assert await second.is_current(range(AGENTS))
+
+        # What came meanwhile is found once it is back.
+        await first.start()
+        await listed(*map(endpoint, hosts))
+        await cluster.start()
+        await until(lambda: are_shared(agents, [first, second, third]), "all share", details)

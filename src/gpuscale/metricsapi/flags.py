@@ -105,6 +105,12 @@ _STREAMS = (
         "list",
         is_ours=True,
     ),
+    Flag(
+        "peers-service",
+        "Service in front of the replicas that share the agents, NAMESPACE/NAME; its EndpointSlices list "
+        "them, in place of --peers.",
+        is_ours=True,
+    ),
     Flag("peers-ca-file", "CAs of the replicas' certificates.", is_ours=True),
     Flag(
         "peers-token-file",
@@ -113,7 +119,8 @@ _STREAMS = (
     ),
     Flag(
         "peers-server-name",
-        "Name that the replicas' certificates are checked against; the host of the address if empty.",
+        "Name that the replicas' certificates are checked against; if empty, the host of the address, or "
+        "NAME.NAMESPACE.svc of --peers-service.",
         is_ours=True,
     ),
     Flag("scrape", "URL of something else to scrape.", repeats=True, is_ours=True),

@@ -296,6 +296,11 @@ class MetricsApiServer:
         agent_access(feeds)  # a certificate that can't be used is the user's to know now
         if feeds.peers is not None:
             peer_access(feeds.peers)
+            if feeds.peers.service is not None and not is_clustered:
+                raise UsageError(
+                    "--peers-service: found no API server that lists the replicas, expected "
+                    "--lister-kubeconfig beside it, or --peers"
+                )
         for endpoint in feeds.remote_write:
             endpoint_access(endpoint)
         ruler = self._settings.ruler

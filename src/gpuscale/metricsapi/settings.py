@@ -14,7 +14,7 @@ from gpuscale.series.limits import RESOLUTION_MS, ScrapeLimits
 from gpuscale.sources.feeds.annotated_pods import exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.feeds.sharing.settings import PeerSettings, peer_url
+from gpuscale.sources.feeds.sharing.settings import MAX_PEERS, PeerSettings, peer_service, peer_url
 from gpuscale.sources.feeds.targets import static_agent, static_scrape
 from gpuscale.sources.remote_write.settings import (
     LABEL_NAME,
@@ -338,19 +338,26 @@ def _feeds(flags: FlagReader) -> FeedSettings:
 
 
 def _peers(flags: FlagReader) -> PeerSettings | None:
-    texts = flags.items("peers")
-    if not texts:
+    texts, service_text = flags.items("peers"), flags.text("peers-service")
+    if not texts and not service_text:
         for name in ("peers-ca-file", "peers-token-file", "peers-server-name"):
             if flags.text(name):
-                flags.fault(f"--{name}: found it alone, expected --peers beside it")
+                flags.fault(
+                    f"--{name}: found it alone, expected --peers or --peers-service beside it"
+                )
         return None
+    if texts and service_text:
+        flags.fault("--peers and --peers-service: found both, expected one")
+    if len(texts) > MAX_PEERS:
+        flags.fault(f"--peers: found {len(texts)} addresses, expected at most {MAX_PEERS}")
     urls = flags.each("peers", texts, peer_url)
+    services = flags.each("peers-service", [service_text] if service_text else [], peer_service)
+    service = services[0] if services else None
     token_file = flags.path("peers-token-file")
     if token_file is not None and any(url.startswith("http:") for url in urls):
         flags.fault("--peers: found http beside --peers-token-file, expected https")
-    return PeerSettings(
-        urls, flags.path("peers-ca-file"), token_file, flags.text("peers-server-name") or None
-    )
+    server_name = flags.text("peers-server-name") or (service and service.server_name)
+    return PeerSettings(urls, service, flags.path("peers-ca-file"), token_file, server_name or None)
 
 
 def _saving(flags: FlagReader) -> SavingSettings | None:

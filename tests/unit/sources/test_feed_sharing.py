@@ -1,20 +1,27 @@
 """Who follows which agent: the hashing, and what each replica decides by what it sees."""
 
+import asyncio
 import json
 from collections import Counter
 from itertools import combinations
 
 import pytest
 
+from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.exposition.stream import StreamReader
+from gpuscale.kube.connection import KubeConnection
+from gpuscale.kube.settings import KubeSettings
+from gpuscale.metricsapi.settings import read_settings
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.store import SeriesStore
 from gpuscale.series.streamed import StreamedTarget
 from gpuscale.series.target import TargetSeries
+from gpuscale.sources.feeds.sharing.discovery import PeerWatch, peer_urls, slice_peers
 from gpuscale.sources.feeds.sharing.division import PATIENCE_S, Division, first
+from gpuscale.sources.feeds.sharing.links import PeerLinks
 from gpuscale.sources.feeds.sharing.relay import MAX_UNSENT_BYTES, Reader, Relay
-from gpuscale.sources.feeds.sharing.settings import peer_url
+from gpuscale.sources.feeds.sharing.settings import MAX_PEERS, peer_service, peer_url
 from gpuscale.sources.feeds.targets import static_agent
 
 AGENTS = [f"http://10.0.{n // 256}.{n % 256}:9400/stream" for n in range(2_000)]
@@ -235,3 +242,131 @@ def test_what_is_no_address_of_a_replica_is_refused(text):
 
 def test_the_address_of_a_replica():
     assert peer_url("https://gpuscale-0:6443/") == "https://gpuscale-0:6443"
+
+
+def slice_of(*endpoints, port=6443, name="https", kind="IPv4"):
+    ports = [{"name": "extra", "port": 1}, {"name": name, "port": port, "protocol": "TCP"}]
+    return {"addressType": kind, "ports": ports, "endpoints": list(endpoints)}
+
+
+def endpoint(address, pod="", **conditions):
+    found = {"addresses": [address], "conditions": conditions}
+    return {**found, "targetRef": {"kind": "Pod", "name": pod}} if pod else found
+
+
+# The conditions that Kubernetes gives a pod that starts, is ready, loses its readiness, is being
+# deleted while it serves, and no longer serves (pkg/controller/util/endpointslice, v1.34).
+@pytest.mark.parametrize(
+    ("conditions", "is_peer"),
+    [
+        ({"ready": False, "serving": False, "terminating": False}, True),
+        ({"ready": True, "serving": True, "terminating": False}, True),
+        ({}, True),
+        ({"ready": False, "serving": True, "terminating": True}, True),
+        ({"ready": False, "serving": False, "terminating": True}, False),
+        ({"ready": False, "terminating": True}, False),
+    ],
+)
+def test_replicas_are_all_pods_that_may_serve(conditions, is_peer):
+    found = slice_peers(slice_of(endpoint("10.0.0.1", "a", **conditions)))
+    assert found == ((("a", "https://10.0.0.1:6443"),) if is_peer else ())
+
+
+def test_the_port_of_replicas_is_https_or_else_the_first():
+    one = endpoint("10.0.0.1")
+    assert slice_peers(slice_of(one, port=8443)) == (("", "https://10.0.0.1:8443"),)
+    assert slice_peers(slice_of(one, name="other")) == (("", "https://10.0.0.1:1"),)
+    assert slice_peers({**slice_of(one), "ports": []}) == ()
+
+
+def test_a_replica_with_addresses_of_two_families_is_one():
+    slices = [
+        slice_peers(slice_of(endpoint("fd00::1", "a"), endpoint("fd00::2", "b"), kind="IPv6")),
+        slice_peers(slice_of(endpoint("10.0.0.1", "a"), endpoint("10.0.0.9"))),
+    ]
+    expected = ("https://10.0.0.1:6443", "https://10.0.0.9:6443", "https://[fd00::2]:6443")
+    assert peer_urls(slices) == peer_urls(slices[::-1]) == expected
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"ports": 1, "endpoints": 2}, slice_of({"addresses": []}, 3), slice_of(kind="x")]
+)
+def test_slices_that_can_not_be_read_name_no_replica(body):
+    assert slice_peers(body) == ()
+
+
+async def test_no_more_replicas_are_followed_than_the_bound(tmp_path, caplog):
+    config = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c"}}
+    config.write_text(
+        json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"})
+    )
+    settings = KubeSettings(node_name="", kubeconfig=config)
+    async with KubeConnection(settings) as kube:
+        service = peer_service("team/metrics")
+        watch = PeerWatch(service, kube, settings, WallClock(), lambda: None)
+        assert watch.urls() == ()
+        # A slice has a thousand endpoints at most.
+        hosts = [f"10.0.{n // 256}.{n % 256}" for n in range(1_000)]
+        for number in (MAX_PEERS, 1_000):
+            watch.reflector.items["team/a"] = slice_peers(slice_of(*map(endpoint, hosts[:number])))
+            assert len(watch.urls()) == MAX_PEERS
+            assert len(caplog.records) == (number > MAX_PEERS)
+        assert "found 1000 replicas, agents are shared with 64" in caplog.text
+
+
+class Link:
+    """What a list of links asks of a link, with what came of it."""
+
+    def __init__(self, url):
+        self.url, self.ran, self.closed = url, 0, 0
+
+    async def run(self):
+        self.ran += 1
+        await asyncio.Event().wait()
+
+    def close(self):
+        self.closed += 1
+
+
+async def test_links_come_and_go_with_the_list():
+    links = PeerLinks(Link)
+    links.change(["a", "b", "b"])
+    a, b = links.all
+    assert (a.url, b.url, a.ran) == ("a", "b", 0)
+    async with asyncio.TaskGroup() as group:
+        links.run(group)
+        links.change(["b", "c"])
+        await asyncio.sleep(0)
+        assert [(each.url, each.ran, each.closed) for each in links.all] == [
+            ("b", 1, 0),
+            ("c", 1, 0),
+        ]
+        assert (a.ran, a.closed) == (0, 1)
+        links.change([])
+        await asyncio.sleep(0)
+        assert (links.all, b.closed) == ((), 1)
+
+
+@pytest.mark.parametrize("text", ["", "metrics", "/metrics", "team/", "team/a/b", "Team/a", "t/a."])
+def test_a_service_of_replicas_has_a_namespace_and_a_name(text):
+    with pytest.raises(UsageError, match="expected NAMESPACE/NAME of a Service"):
+        peer_service(text)
+
+
+def test_the_certificate_of_replicas_is_that_of_their_service():
+    flags = {"source": ["streams"]}
+    given = {**flags, "peers-service": ["team/metrics"]}
+    found = read_settings(given).feeds.peers
+    assert (found.service.namespace, found.service.name) == ("team", "metrics")
+    assert found.server_name == "metrics.team.svc"
+    named = read_settings({**given, "peers-server-name": ["other"]}).feeds.peers
+    assert named.server_name == "other"
+    with pytest.raises(UsageError, match="--peers-service: found 'metrics', expected NAMESPACE/"):
+        read_settings({**flags, "peers-service": ["metrics"]})
+    with pytest.raises(UsageError, match="--peers and --peers-service: found both, expected one"):
+        read_settings({**given, "peers": ["https://a:1"]})
+    many = ",".join(f"https://a:{port}" for port in range(1, 66))
+    with pytest.raises(UsageError, match="--peers: found 65 addresses, expected at most 64"):
+        read_settings({**flags, "peers": [many]})

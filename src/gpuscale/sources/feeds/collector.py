@@ -74,7 +74,15 @@ class FeedCollector:
         self.sharing = (
             None
             if settings.peers is None
-            else Sharing(settings.peers, clock, self.wanted, self._seat, self._changed.set)
+            else Sharing(
+                settings.peers,
+                clock,
+                self.wanted,
+                self._seat,
+                self._changed.set,
+                kube,
+                kube_settings,
+            )
         )
         """With other replicas; None where this one follows all agents."""
         if kube is not None:
@@ -91,7 +99,10 @@ class FeedCollector:
 
     def watches(self) -> dict[str, ReflectorState]:
         """Return how the lists of targets are kept up, by name."""
-        return {name: watch.state for name, watch in self._watches.items()}
+        found = {name: watch.state for name, watch in self._watches.items()}
+        if self.sharing is not None and self.sharing.watch is not None:
+            found["peers"] = self.sharing.watch.reflector.state
+        return found
 
     async def open(self) -> None:
         """Put into the store what was saved of it; queries before would be answered from a part of it."""

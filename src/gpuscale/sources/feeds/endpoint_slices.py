@@ -16,6 +16,7 @@ from gpuscale.sources.feeds.targets import Target, agent_target, port_number
 PATH = "/apis/discovery.k8s.io/v1/endpointslices"
 SERVICE_LABEL = "kubernetes.io/service-name"
 DEFAULT_PORT = "metrics"
+ADDRESS_TYPES = frozenset({"IPv4", "IPv6", "FQDN"})
 _MAX_ENDPOINTS = 1_000
 """Of one slice, as Kubernetes bounds it."""
 
@@ -41,16 +42,22 @@ class AgentChoice:
 
     def path(self) -> str:
         """Return the path to list and watch."""
-        group, _, plural = PATH.rpartition("/")
-        return f"{group}/namespaces/{self.namespace}/{plural}" if self.namespace else PATH
+        return slices_path(self.namespace)
+
+
+def slices_path(namespace: str) -> str:
+    """Return the path of the EndpointSlices of a namespace; of all namespaces where it is empty."""
+    group, _, plural = PATH.rpartition("/")
+    return f"{group}/namespaces/{namespace}/{plural}" if namespace else PATH
 
 
 def slice_targets(body: JsonObject, choice: AgentChoice) -> tuple[Target, ...]:
     """Return the agents of a slice; what can't be read is left out."""
-    port = _port(body, choice)
-    if port is None or body.get("addressType") not in {"IPv4", "IPv6", "FQDN"}:
+    port = slice_port(body, choice.port, DEFAULT_PORT)
+    if port is None or body.get("addressType") not in ADDRESS_TYPES:
         return ()
-    number, scheme = port
+    number, is_https = port
+    scheme = choice.scheme or ("https" if is_https else "http")
     metadata = mapping_of(body.get("metadata"))
     job = text_of(mapping_of(metadata.get("labels")).get(SERVICE_LABEL))
     return tuple(_targets(body, choice, number, scheme, job))
@@ -59,7 +66,7 @@ def slice_targets(body: JsonObject, choice: AgentChoice) -> tuple[Target, ...]:
 def _targets(
     body: JsonObject, choice: AgentChoice, port: int, scheme: str, job: str
 ) -> Iterator[Target]:
-    for endpoint in _mappings(body.get("endpoints"))[:_MAX_ENDPOINTS]:
+    for endpoint in endpoints(body):
         addresses = texts_of(endpoint.get("addresses"))
         if not addresses or mapping_of(endpoint.get("conditions")).get("terminating") is True:
             continue
@@ -75,22 +82,31 @@ def _targets(
         )
 
 
-def _port(body: JsonObject, choice: AgentChoice) -> tuple[int, str] | None:
-    """Return number and scheme of the port to use."""
+def endpoints(body: JsonObject) -> list[Mapping[str, object]]:
+    """Return the endpoints of a slice."""
+    return _mappings(body.get("endpoints"))[:_MAX_ENDPOINTS]
+
+
+def slice_port(body: JsonObject, name: str, preferred: str) -> tuple[int, bool] | None:
+    """Return the number of a slice's TCP port, and whether it says that it speaks HTTPS.
+
+    Args:
+        body: the slice.
+        name: of the port; empty for the preferred one, or else the first.
+        preferred: its name.
+    """
     ports = {
         text_of(each.get("name")): each
         for each in _mappings(body.get("ports"))
         if port_number(each.get("port")) and each.get("protocol", "TCP") == "TCP"
     }
-    if choice.port:
-        found = ports.get(choice.port)
-    else:
-        found = ports.get(DEFAULT_PORT) or next(iter(ports.values()), None)
+    found = ports.get(name or preferred)
+    if found is None and not name:
+        found = next(iter(ports.values()), None)
     if found is None:
         return None
     is_https = "https" in (found.get("appProtocol"), found.get("name"))
-    scheme = choice.scheme or ("https" if is_https else "http")
-    return port_number(found.get("port")), scheme
+    return port_number(found.get("port")), is_https
 
 
 def _mappings(value: object) -> list[Mapping[str, object]]:

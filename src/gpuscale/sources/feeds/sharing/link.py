@@ -103,6 +103,13 @@ class PeerLink:
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
+    def close(self) -> None:
+        """Count the replica as down from now on; its address has left the list."""
+        if self._down is not None:
+            self._down.cancel()
+        if self.state == "up":
+            self._part()
+
     def _broke(self) -> None:
         if self.state == "up":
             if self._down is None:

@@ -1,5 +1,6 @@
 """Which other replicas there are, and how to reach them."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,14 +10,34 @@ from gpuscale.core.errors import UsageError
 from gpuscale.sources.access import Access, SecretFile, tls_to
 
 PATH = "/peers/stream"
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_SERVICE = re.compile(f"(?P<namespace>{_LABEL})/(?P<name>{_LABEL})")
+
+
+MAX_PEERS = 64
+"""Replicas that one of them connects to, itself included."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerService:
+    """The Service whose EndpointSlices list the replicas."""
+
+    namespace: str
+    name: str
+
+    @property
+    def server_name(self) -> str:
+        """Return the name that the replicas' certificate has as a rule."""
+        return f"{self.name}.{self.namespace}.svc"
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
     """Of all replicas that share the agents; a replica finds out which of the addresses is its own."""
 
-    urls: tuple[str, ...]
-    """Base addresses, such as https://metrics-0.metrics:6443."""
+    urls: tuple[str, ...] = ()
+    """Base addresses, such as https://metrics-0.metrics:6443; those of `service` come beside them."""
+    service: PeerService | None = None
     ca_file: Path | None = None
     """CAs of their certificates; None for those that the system trusts."""
     token_file: Path | None = None
@@ -39,6 +60,18 @@ def peer_url(text: str) -> str:
     if not is_good or url.user or url.query_string or url.fragment:
         raise UsageError(wrong)
     return str(url.origin())
+
+
+def peer_service(text: str) -> PeerService:
+    """Return the Service that a text names.
+
+    Raises:
+        UsageError: not a namespace and a name.
+    """
+    found = _SERVICE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"found {text!r}, expected NAMESPACE/NAME of a Service")
+    return PeerService(found["namespace"], found["name"])
 
 
 def peer_access(settings: PeerSettings) -> Access:

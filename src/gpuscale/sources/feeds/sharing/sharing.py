@@ -9,14 +9,19 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.exposition.stream import StreamLine
+from gpuscale.kube.connection import KubeConnection
+from gpuscale.kube.settings import KubeSettings
 from gpuscale.series.samples import Series
 from gpuscale.series.wanted import SeriesFilter
+from gpuscale.sources.feeds.sharing.discovery import PeerWatch
 from gpuscale.sources.feeds.sharing.division import Division
 from gpuscale.sources.feeds.sharing.link import PeerLink
+from gpuscale.sources.feeds.sharing.links import PeerLinks
 from gpuscale.sources.feeds.sharing.relay import Relay
 from gpuscale.sources.feeds.sharing.settings import PeerSettings, peer_access
 from gpuscale.sources.feeds.stream import Seat, StreamFollower
@@ -41,6 +46,8 @@ class Sharing:
         wanted: says which series are kept.
         make_seat: returns a new place in the store for an agent.
         changed: called when other agents may have to be followed.
+        kube: to the API server, which lists the replicas of a Service; None for fixed addresses alone.
+        kube_settings: waits and sizes.
     """
 
     def __init__(
@@ -50,6 +57,8 @@ class Sharing:
         wanted: SeriesFilter,
         make_seat: Callable[[Target], Seat],
         changed: Callable[[], None],
+        kube: KubeConnection | None = None,
+        kube_settings: KubeSettings | None = None,
     ) -> None:
         self.own = uuid.uuid4().hex
         self.discovered: frozenset[Target] = frozenset()
@@ -62,21 +71,49 @@ class Sharing:
         self._started_s: float | None = None
         self._division: Division[Target] = Division(self.own, _now_s, lambda target: target.url)
         self.relay = Relay(self.own, _now_s)
-        self.links = tuple(
-            PeerLink(url, self._http, self, settings.server_name)
-            for url in dict.fromkeys(settings.urls)
+        self._links = PeerLinks(partial(self._link, settings.server_name))
+        self._fixed = settings.urls
+        self.watch = (
+            None
+            if settings.service is None or kube is None
+            else PeerWatch(
+                settings.service,
+                kube,
+                kube_settings or KubeSettings(node_name=""),
+                clock,
+                self._listed,
+            )
         )
+        """Of the Service that lists the replicas; None for fixed addresses alone."""
+        self._links.change(self._fixed)
         self._seats: dict[Target, Seat] = {}
         self._feeding: dict[str, PeerLink] = {}
         """The link of each replica that is up; one may have several addresses."""
         self._expiries: dict[Target, asyncio.TimerHandle] = {}
 
+    @property
+    def links(self) -> tuple[PeerLink, ...]:
+        """Return the links to all replicas, that to this one's own address among them."""
+        return self._links.all
+
+    def _link(self, server_name: str | None, url: str) -> PeerLink:
+        return PeerLink(url, self._http, self, server_name)
+
+    def _listed(self) -> None:
+        """Connect to the replicas that are listed now, and leave the others."""
+        if self.watch is not None:
+            self._links.change((*self._fixed, *self.watch.urls()))
+            self._changed()
+
+    def _is_starting(self) -> bool:
+        if _now_s() - (self._started_s or 0.0) >= _FIRST_S:
+            return False
+        is_unlisted = self.watch is not None and not self.watch.reflector.state.listed
+        return is_unlisted or any(link.state == "connecting" for link in self.links)
+
     def follows(self, target: Target, *, is_followed: bool) -> bool:
         """Return whether this replica has to follow an agent now."""
-        if self._started_s is None or (
-            _now_s() - self._started_s < _FIRST_S
-            and any(link.state == "connecting" for link in self.links)
-        ):
+        if self._started_s is None or self._is_starting():
             return is_followed
         return self._division.follows(target, is_followed=is_followed)
 
@@ -140,8 +177,9 @@ class Sharing:
         self._started_s = _now_s()
         try:
             async with asyncio.TaskGroup() as group:
-                for link in self.links:
-                    group.create_task(link.run(), name=f"replica {link.url}")
+                self._links.run(group)
+                if self.watch is not None:
+                    group.create_task(self.watch.reflector.run(), name="watch peers")
                 group.create_task(self._tick(), name="sharing")
         finally:
             for handle in self._expiries.values():
