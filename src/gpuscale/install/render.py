@@ -11,6 +11,7 @@ from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.common import Object
 from gpuscale.install.parts.device_plugin import device_plugin_objects
 from gpuscale.install.parts.metrics_api import metrics_api_objects
+from gpuscale.install.parts.metrics_api_pods import metrics_api_pods
 from gpuscale.install.parts.namespace import namespace_objects
 from gpuscale.install.parts.network import network_objects
 from gpuscale.install.parts.prometheus import prometheus_objects
@@ -62,6 +63,7 @@ _PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
     lambda values, _: dashboard_objects(values),
     lambda values, _: rule_file_objects(values),
     lambda values, inputs: metrics_api_objects(values, inputs.certificate),
+    lambda values, _: metrics_api_pods(values),
     lambda values, _: network_objects(values),
     lambda values, _: sample_objects(values),
     lambda values, _: autoscaling_objects(values),

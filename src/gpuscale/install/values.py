@@ -6,6 +6,7 @@ for each part. The same file is the values of the Helm chart. `gpuscale schema v
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -25,6 +26,7 @@ from gpuscale.providers import BUILT_IN, Pool, either
 from gpuscale.providers.field import ProviderField, default_provider
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.sources.feeds.annotated_pods import exporters
+from gpuscale.sources.ruler.settings import alerts_url
 
 MetricSourceName = Literal["prometheus", "streams"]
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
@@ -82,6 +84,22 @@ ExporterPods = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_./=, -]+$", max_length=2048), AfterValidator(_exporter_pods)
 ]
 """As the metrics API takes it with `--exporter-pods`."""
+
+
+def _alertmanager_url(text: str) -> str:
+    try:
+        alerts_url(text)
+        urlsplit(text).port  # noqa: B018 - raises where it is none
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+AlertmanagerUrl = Annotated[
+    str,
+    Field(pattern=r"^https?://[^\s\"'`$\\{},]+$", max_length=512),
+    AfterValidator(_alertmanager_url),
+]
 
 
 class Metadata(Model):
@@ -172,6 +190,9 @@ class MetricsApi(Model):
     source: MetricSourceName = "prometheus"
     """Where values come from. `prometheus`: queries; `streams`: the node agents themselves, as soon as
     they read them, and without a Prometheus."""
+    share_agents: bool = True
+    """With `streams`: each replica follows a part of the node agents, and gets the others from the other
+    replicas; without, each follows all of them."""
     scrape_pods: bool = False
     """With `streams`: also scrapes pods annotated `prometheus.io/scrape: "true"`, such as model servers, and
     serves their queues. Who may annotate pods may then name any pod as the one that a series is of."""
@@ -189,6 +210,13 @@ class MetricsApi(Model):
     """Labels of ConfigMaps with rules of teams, such as `gpuscale.dev/rules=true`; absent: none are read."""
     prometheus_rules: RuleFileText | None = None
     """With `streams`: text of a Prometheus rule file, whose recording and alerting rules are evaluated."""
+    alertmanagers: tuple[AlertmanagerUrl, ...] = Field(default=(), max_length=16)
+    """With `prometheusRules`: addresses that alerts are sent to, such as http://alertmanager.monitoring:9093,
+    all of one port."""
+    alertmanager_ca_secret: Subdomain | None = None
+    """With `alertmanagers`: Secret of yours with `ca.crt`, the CAs of their certificates."""
+    alertmanager_token_secret: Subdomain | None = None
+    """With `alertmanagers`: Secret of yours with `token`, a bearer token for them."""
     exporter_pods: ExporterPods | None = None
     """With `scrapePods`: annotated pods whose series may name other pods, NAMESPACE or NAMESPACE/LABEL=VALUE,
     separated by commas; absent: those of the usual GPU operators and monitoring."""
@@ -204,6 +232,26 @@ class MetricsApi(Model):
     """Host on which a metrics API of yours runs instead of pods, to work on it beside a cluster."""
     port: int = Field(default=443, ge=1, le=65_535)
     """Of its Service."""
+
+    def alertmanager_faults(self) -> list[str]:
+        """Return what is wrong with the Alertmanagers."""
+        if not self.alertmanagers:
+            if self.alertmanager_ca_secret or self.alertmanager_token_secret:
+                text = "found a Secret for Alertmanagers without metricsApi.alertmanagers"
+                return [f"{text}, expected their addresses"]
+            return []
+        if not self.prometheus_rules:
+            text = "found metricsApi.alertmanagers without metricsApi.prometheusRules"
+            return [f"{text}, expected the rules whose alerts are sent"]
+        urls = [urlsplit(each) for each in self.alertmanagers]
+        ports = {url.port or {"http": 80, "https": 443}[url.scheme] for url in urls}
+        if len(ports) > 1:
+            shown = ", ".join(map(str, sorted(ports)))
+            return [f"found metricsApi.alertmanagers with ports {shown}, expected one port"]
+        if self.alertmanager_token_secret and any(url.scheme == "http" for url in urls):
+            text = "found metricsApi.alertmanagerTokenSecret with an Alertmanager at http"
+            return [f"{text}, expected https"]
+        return []
 
 
 class Prometheus(Model):
@@ -347,6 +395,11 @@ class ValuesSpec(Model):
         return self.metrics_api.enabled and self.metrics_api.source == "streams"
 
     @property
+    def shares_agents(self) -> bool:
+        """Whether replicas of the metrics API share the node agents."""
+        return self.has_streams and self.metrics_api.share_agents
+
+    @property
     def has_own_prometheus(self) -> bool:
         """Whether a Prometheus is installed: with streams, only alerts and dashboards want one."""
         is_wanted = not self.has_streams or self.alerts.enabled or self.dashboards.enabled
@@ -373,6 +426,8 @@ class ValuesSpec(Model):
         if self.metrics_api.prometheus_rules and self.metrics_api.source != "streams":
             text = "found metricsApi.prometheusRules with metricsApi.source prometheus"
             return [f"{text}, expected source: streams, because a Prometheus has rules of its own"]
+        if faults := self.metrics_api.alertmanager_faults():
+            return faults
         if self.metrics_api.exporter_pods and not self.metrics_api.scrape_pods:
             text = "found metricsApi.exporterPods without metricsApi.scrapePods"
             return [f"{text}, expected scrapePods: true, because no others name pods"]

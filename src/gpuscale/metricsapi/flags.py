@@ -265,7 +265,7 @@ _STREAMS = (
     Flag(
         "alertmanager",
         "Address of an Alertmanager, such as http://alertmanager:9093, that alerts of Prometheus rules are "
-        "sent to. May be given several times.",
+        "sent to. Several are separated by commas, or given each by a flag.",
         repeats=True,
         is_ours=True,
     ),

@@ -420,7 +420,7 @@ def _ruler(flags: FlagReader) -> RulerSettings:
             "expected --source=streams"
         )
     interval_ms = round(flags.seconds("evaluation-interval") * 1000)
-    urls = tuple(flags.every("alertmanager"))
+    urls = flags.items("alertmanager")
     if urls and not paths:
         flags.fault(
             "--alertmanager: found it alone, expected --prometheus-rules beside it, whose alerts are sent"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from install_values import container, one, pod, rendered, scale, values
+from pydantic import ValidationError
 
 from gpuscale.cli.agent import plain_arguments as exporter_arguments
 from gpuscale.core.documents import load_documents
@@ -196,7 +197,8 @@ def test_samples_of_streams_are_saved_and_may_be_sent_on():
     )
     assert given["store-directory"] == mounts["samples"]
     assert given["store-directory-size-limit"] == "2Gi"
-    assert volumes["samples"]["emptyDir"] == {}
+    # Beyond the limit a pod is evicted; the store takes 2 GiB, and file systems take whole blocks.
+    assert volumes["samples"]["emptyDir"] == {"sizeLimit": "4Gi"}
     assert given["remote-write-config"] == mounts["remote-write"]
     assert (volumes["remote-write"]["secret"]["secretName"], 8428 in ports) == ("mine", True)
     # Kubernetes starts the pod although nobody has made the Secret.
@@ -209,6 +211,107 @@ def test_samples_of_streams_are_saved_and_may_be_sent_on():
     assert not {"store-directory", "remote-write-config", "remote-write-label"} & given.keys()
     assert not {"samples", "remote-write"} & volumes.keys()
     assert env is None
+
+
+def test_replicas_with_streams_share_the_agents():
+    objects = rendered(values(metricsApi={**STREAMS, "replicas": 3}))
+    deployment = one(objects, "Deployment", "metrics-api")
+    given = arguments(deployment)
+    service = one(objects, "Service", "metrics-api")["metadata"]
+    assert given["peers-service"] == f"{service['namespace']}/{service['name']}"
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert given["peers-ca-file"] == f"{mounts['tls']}/ca.crt"
+    # Kubernetes puts the token there, as the pod asks for it.
+    assert given["peers-token-file"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert pod["automountServiceAccountToken"] is True
+    # They may read each other, and who they are; nothing else is new.
+    right = one(objects, "ClusterRole", "metrics-api-peers")
+    assert right["rules"] == [{"nonResourceURLs": ["/peers/stream"], "verbs": ["get"]}]
+    bound = one(objects, "ClusterRoleBinding", "metrics-api-peers")
+    assert bound["roleRef"]["name"] == right["metadata"]["name"]
+    assert [each["name"] for each in bound["subjects"]] == [pod["serviceAccountName"]]
+    listing = one(objects, "Role", "metrics-api-agents")
+    assert listing["metadata"]["namespace"] == service["namespace"]
+    policy = one(objects, "NetworkPolicy", "metrics-api")["spec"]
+    (port,) = [each["containerPort"] for each in container["ports"]]
+    for way in ("ingress", "egress"):
+        assert {"port": port, "protocol": "TCP"} in policy[way][0]["ports"]
+    # What it is off with.
+    for api in ({**STREAMS, "shareAgents": False}, {}):
+        objects = rendered(values(metricsApi=api))
+        assert not any(
+            each.startswith("peers") for each in arguments(one(objects, "Deployment", "api"))
+        )
+        assert not any("peers" in each["metadata"]["name"] for each in objects)
+
+
+def test_alerts_of_rules_go_to_alertmanagers():
+    text = "groups:\n- {name: g, rules: [{alert: A, expr: sum(b)}]}\n"
+    api = {
+        **STREAMS,
+        "prometheusRules": text,
+        "alertmanagers": ["https://am-0.m:9093", "https://am-1.m:9093"],
+        "alertmanagerCaSecret": "am-ca",
+        "alertmanagerTokenSecret": "am-token",
+    }
+    objects = rendered(values(metricsApi=api))
+    deployment = one(objects, "Deployment", "metrics-api")
+    given = arguments(deployment)
+    pod = deployment["spec"]["template"]["spec"]
+    secrets = {
+        each["name"]: each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each
+    }
+    mounts = {
+        secrets[each["name"]]: each["mountPath"]
+        for each in pod["containers"][0]["volumeMounts"]
+        if each["name"] in secrets
+    }
+    assert given["alertmanager"] == "https://am-0.m:9093,https://am-1.m:9093"
+    assert given["alertmanager-ca-file"] == f"{mounts['am-ca']}/ca.crt"
+    assert given["alertmanager-token-file"] == f"{mounts['am-token']}/token"
+    read = metrics_api_settings(
+        {
+            "source": ["streams"],
+            "prometheus-rules": [str(Path(__file__))],
+            **{name: [text] for name, text in given.items() if name.startswith("alertm")},
+        }
+    )
+    assert read.ruler.alertmanagers.urls == ("https://am-0.m:9093", "https://am-1.m:9093")
+
+    def ports(**more):
+        policy = one(rendered(values(metricsApi=more)), "NetworkPolicy", "metrics-api")
+        return {each["port"] for each in policy["spec"]["egress"][0]["ports"]}
+
+    assert ports(**api) - ports(**STREAMS) == {9093}
+    plain = {**STREAMS, "prometheusRules": text, "alertmanagers": ["http://am"]}
+    assert ports(**plain) - ports(**STREAMS) == {80}
+
+
+@pytest.mark.parametrize(
+    ("api", "fault"),
+    [
+        ({"alertmanagers": ["http://a:1"]}, "alertmanagers without metricsApi.prometheusRules"),
+        ({"prometheusRules": "groups: []", "alertmanagers": ["a:1"]}, "alertmanagers"),
+        (
+            {"prometheusRules": "groups: []", "alertmanagers": ["http://a:1", "http://b:2"]},
+            "found metricsApi.alertmanagers with ports 1, 2, expected one port",
+        ),
+        ({"alertmanagerCaSecret": "a"}, "expected their addresses"),
+        (
+            {
+                "prometheusRules": "groups: []",
+                "alertmanagers": ["http://a:1"],
+                "alertmanagerTokenSecret": "t",
+            },
+            "expected https",
+        ),
+    ],
+)
+def test_alertmanagers_that_can_not_be_sent_to(api, fault):
+    with pytest.raises(ValidationError, match=fault):
+        values(metricsApi={**STREAMS, **api})
 
 
 # Annotations may name any port of any pod; the right to list pods is there for `*` anyway.

@@ -16,6 +16,7 @@ from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.common import Object
 from gpuscale.install.parts.device_plugin import device_plugin_objects
 from gpuscale.install.parts.metrics_api import metrics_api_objects
+from gpuscale.install.parts.metrics_api_pods import metrics_api_pods
 from gpuscale.install.parts.network import prometheus_policies, server_policies
 from gpuscale.install.parts.prometheus import prometheus_objects
 from gpuscale.install.parts.rules import rule_file_objects
@@ -116,19 +117,41 @@ _PARTS = (
             d.CERTIFICATES,
             d.ISSUER,
             d.EXTERNAL_NAME,
+            d.SOURCE,
+            d.SHARE_AGENTS,
+            d.TEAM_RULES,
+        ),
+    ),
+    _Part(
+        "metrics-api-pods",
+        metrics_api_pods,
+        (
+            d.API,
+            d.RESOURCE,
+            d.EXTERNAL_NAME,
             d.PROMETHEUS,
             d.PULL_SECRET,
             d.SOURCE,
+            d.SHARE_AGENTS,
             d.SCRAPE_PODS,
             d.TEAM_RULES,
-            d.PROMETHEUS_RULES,
+            d.ALERTING_FROM_RULES,
             d.EXPORTER_PODS,
         ),
     ),
     _Part(
         "network",
         server_policies,
-        (d.NETWORK, d.AGENT, d.API, d.EXTERNAL_NAME, d.PROMETHEUS, d.SOURCE, d.SCRAPE_PODS),
+        (
+            d.NETWORK,
+            d.AGENT,
+            d.API,
+            d.EXTERNAL_NAME,
+            d.PROMETHEUS,
+            d.SOURCE,
+            d.SCRAPE_PODS,
+            d.ALERTING,
+        ),
     ),
     _Part("network-prometheus", prometheus_policies, (d.NETWORK, d.PROMETHEUS_IF_WANTED)),
     _Part("samples", sample_objects, (d.BERT, d.VISION, d.MNIST)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from gpuscale.install.chart.fold import Combination, Dimension
-from gpuscale.install.chart.placeholders import V, mark, marked_values
+from gpuscale.install.chart.placeholders import ALERTMANAGERS, V, mark, marked_values
 from gpuscale.install.signals import SignalName
 from gpuscale.install.values import HpaVersion, Values
 from gpuscale.providers import BUILT_IN
@@ -73,6 +73,54 @@ SOURCE = _enum(("metrics_api", "source"), "prometheus", "streams")
 SCRAPE_PODS = _switch("metrics_api", "scrape_pods")
 TEAM_RULES = _given(("metrics_api", "rules_config_maps"), mark("teamrules"))
 PROMETHEUS_RULES = _given(("metrics_api", "prometheus_rules"), mark("prometheusrules"))
+SHARE_AGENTS = _switch("metrics_api", "share_agents")
+ALERTING = _given(("metrics_api", "alertmanagers"), ALERTMANAGERS, ())
+_API = f"{V}.spec.metricsApi"
+_ALERTS_TO: tuple[tuple[bool, str | None, str | None], ...] = (
+    *(
+        (True, ca, token)
+        for ca in (mark("alertmanagerca"), None)
+        for token in (mark("alertmanagertoken"), None)
+    ),
+    (False, None, None),
+)
+"""The longest list of arguments first, from which the folding learns their order."""
+ALERTING_FROM_RULES = Option(
+    (),
+    (
+        *(
+            {
+                ("metrics_api", "prometheus_rules"): mark("prometheusrules"),
+                ("metrics_api", "alertmanagers"): ALERTMANAGERS if is_sent else (),
+                ("metrics_api", "alertmanager_ca_secret"): ca,
+                ("metrics_api", "alertmanager_token_secret"): token,
+            }
+            for is_sent, ca, token in _ALERTS_TO
+        ),
+        {("metrics_api", "prometheus_rules"): None},
+    ),
+    Dimension(
+        "alerting",
+        (
+            *(
+                f"and {_API}.prometheusRules "
+                f"{_API}.alertmanagers"
+                + " ".join(
+                    f" {_API}.{name}" if given else f" (not {_API}.{name})"
+                    for name, given in (
+                        ("alertmanagerCaSecret", ca),
+                        ("alertmanagerTokenSecret", token),
+                    )
+                )
+                if is_sent
+                else f"and {_API}.prometheusRules (not {_API}.alertmanagers)"
+                for is_sent, ca, token in _ALERTS_TO
+            ),
+            f"not {_API}.prometheusRules",
+        ),
+    ),
+)
+"""In place of `PROMETHEUS_RULES`: alerts are sent only where rules raise them."""
 EXPORTER_PODS = _given(("metrics_api", "exporter_pods"), mark("exporterpods"))
 EXTERNAL_NAME = _given(("metrics_api", "external_name"), "xqexternalqx")
 PROMETHEUS = _enum(("prometheus", "kind"), "own", "operator", "plain")

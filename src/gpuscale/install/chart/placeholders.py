@@ -31,13 +31,21 @@ from gpuscale.install.values import (
 V = "$.Values"
 _TEXT = "xq{}qx"
 _URL_PORT = 45_781
+_ALERTMANAGER_PORT = 45_783
+_STORE_SIZE, _VOLUME_SIZE = "45791Mi", "91582Mi"
 _COLLECT_MS, _SCRAPE_MS = 7_001_013, 8_002_017
 _IDLE_MS, _NODE_START_MS = 9_003_019, 10_004_023
 _URL = f"http://xqurlqx:{_URL_PORT}"
-_URL_PORT_EXPRESSION = (
-    f'regexFind "[0-9]+$" (urlParse {V}.spec.prometheus.url).host | default '
-    f'(ternary 443 80 (hasPrefix "https:" {V}.spec.prometheus.url)) | int'
-)
+_ALERTMANAGER = f"http://xqalertmanagerqx:{_ALERTMANAGER_PORT}"
+
+
+def _port_of(url: str) -> str:
+    return (
+        f'regexFind "[0-9]+$" (urlParse {url}).host | default '
+        f'(ternary 443 80 (hasPrefix "https:" {url})) | int'
+    )
+
+
 _CERTIFICATE = ServingCertificate("xqcaqx", "xqcertificateqx", "xqkeyqx")
 
 
@@ -61,7 +69,12 @@ TEXTS: dict[str, str] = {
     _mark("teamrules"): f"{V}.spec.metricsApi.rulesConfigMaps",
     _mark("prometheusrules"): f"{V}.spec.metricsApi.prometheusRules",
     _mark("exporterpods"): f"{V}.spec.metricsApi.exporterPods",
-    _mark("storesize"): f"{V}.spec.metricsApi.storeSize",
+    _STORE_SIZE: f"{V}.spec.metricsApi.storeSize",
+    _VOLUME_SIZE: f'printf "%d%s" (mul 2 (regexFind "^[0-9]+" {V}.spec.metricsApi.storeSize)) '
+    f'(regexFind "[MG]i$" {V}.spec.metricsApi.storeSize)',
+    _ALERTMANAGER: f'join "," {V}.spec.metricsApi.alertmanagers',
+    _mark("alertmanagerca"): f"{V}.spec.metricsApi.alertmanagerCaSecret",
+    _mark("alertmanagertoken"): f"{V}.spec.metricsApi.alertmanagerTokenSecret",
     _mark("remotewritesecret"): f"{V}.spec.metricsApi.remoteWriteSecret",
     "xqexternalqx": f"{V}.spec.metricsApi.externalName",
     _URL: f"{V}.spec.prometheus.url",
@@ -99,7 +112,8 @@ NUMBERS: dict[int, str] = {
     45_006: "$scale.maxReplicas | int",
     45_007: "$scale.scaleDownStabilizationSeconds | int",
     45_008: f"{V}.spec.metricsApi.remoteWritePort | int",
-    _URL_PORT: _URL_PORT_EXPRESSION,
+    _URL_PORT: _port_of(f"{V}.spec.prometheus.url"),
+    _ALERTMANAGER_PORT: _port_of(f"(first {V}.spec.metricsApi.alertmanagers)"),
 }
 _FOUND = re.compile("|".join(re.escape(mark) for mark in TEXTS))
 _FOUND_NUMBER = re.compile(r"\b450\d\d\b")
@@ -135,7 +149,7 @@ def marked_values() -> Values:
         metrics_api=MetricsApi.model_construct(
             replicas=45_001,
             port=45_002,
-            store_size=_mark("storesize"),
+            store_size=_STORE_SIZE,
             remote_write_secret=_mark("remotewritesecret"),
             remote_write_port=45_008,
         ),
@@ -162,6 +176,9 @@ def marked_values() -> Values:
 def marked_certificate() -> ServingCertificate:
     """Return a certificate that is marks."""
     return _CERTIFICATE
+
+
+ALERTMANAGERS = (_ALERTMANAGER,)
 
 
 def mark(name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gpuscale.install.parts import agent, metrics_api, prometheus
+from gpuscale.install.parts import agent, metrics_api_pods, prometheus
 from gpuscale.install.parts.common import (
     Object,
     has_api_pods,
@@ -32,8 +32,16 @@ def server_policies(values: Values) -> list[Object]:
     if values.spec.agent.enabled:
         found.append(_policy(values, agent.PART, _tcp(agent.PORT), []))
     if has_api_pods(values):
-        ports = _tcp(*_API_SERVER_PORTS, _source_port(values), *_remote_write_ports(values))
-        found.append(_policy(values, metrics_api.PART, _tcp(metrics_api.PORT), [*_DNS, *ports]))
+        # Replicas reach each other at the API server's port 6443, which is theirs too.
+        ports = _tcp(
+            *_API_SERVER_PORTS,
+            _source_port(values),
+            *_remote_write_ports(values),
+            *_alertmanager_ports(values),
+        )
+        found.append(
+            _policy(values, metrics_api_pods.PART, _tcp(metrics_api_pods.PORT), [*_DNS, *ports])
+        )
         found += [_scraping(values)] if values.spec.scrapes_pods else []
     return found
 
@@ -46,9 +54,9 @@ def _scraping(values: Values) -> Object:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": metadata(values, metrics_api.PART, name=part_name(values, "scraped-pods")),
+        "metadata": metadata(values, metrics_api_pods.PART, name=part_name(values, "scraped-pods")),
         "spec": {
-            "podSelector": {"matchLabels": selector(values, metrics_api.PART)},
+            "podSelector": {"matchLabels": selector(values, metrics_api_pods.PART)},
             "policyTypes": ["Egress"],
             "egress": [{"to": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP"}]}],
         },
@@ -67,12 +75,21 @@ def _source_port(values: Values) -> int:
     """Return where the metrics API gets its values."""
     if values.spec.has_streams:
         return agent.PORT
-    parts = urlsplit(prometheus.address(values))
-    return parts.port or _SCHEME_PORTS[parts.scheme]
+    return url_port(prometheus.address(values))
 
 
 def _remote_write_ports(values: Values) -> tuple[int, ...]:
     return (values.spec.metrics_api.remote_write_port,) if values.spec.has_streams else ()
+
+
+def _alertmanager_ports(values: Values) -> tuple[int, ...]:
+    return tuple(map(url_port, values.spec.metrics_api.alertmanagers[:1]))
+
+
+def url_port(url: str) -> int:
+    """Return the port that an address leads to."""
+    parts = urlsplit(url)
+    return parts.port or _SCHEME_PORTS[parts.scheme]
 
 
 def _tcp(*ports: int) -> list[Object]:

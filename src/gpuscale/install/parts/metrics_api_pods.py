@@ -1,0 +1,250 @@
+"""The pods of the metrics API: replicas of one server, its arguments, and the files that it gets."""
+
+import re
+from pathlib import Path
+
+from gpuscale.install.parts import agent, prometheus
+from gpuscale.install.parts.common import (
+    METRICS_API,
+    USER_ID,
+    Object,
+    has_api_pods,
+    http_probe,
+    image_reference,
+    metadata,
+    metrics_api_secret,
+    part_name,
+    pull_secrets,
+    restrained,
+    selector,
+)
+from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
+from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RULE_FILE
+from gpuscale.install.parts.workloads import workload
+from gpuscale.install.values import Values
+
+PART = METRICS_API
+PORT = 6443
+_SAMPLES = "/var/lib/gpuscale/samples"
+_REMOTE_WRITE = "/etc/gpuscale/remote-write"
+_TLS = "/etc/gpuscale/tls"
+_ALERTMANAGER_CA = "/etc/gpuscale/alertmanager-ca"
+_ALERTMANAGER_TOKEN = "/etc/gpuscale/alertmanager-token"  # noqa: S105 - where it is
+_ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - where it is
+_QUANTITY = re.compile("([0-9]+)([MG]i)")
+
+
+def metrics_api_pods(values: Values) -> list[Object]:
+    """Return the metrics API's Deployment and its disruption budget; none where it runs elsewhere."""
+    if not has_api_pods(values):
+        return []
+    return [_deployment(values), _disruption_budget(values)]
+
+
+def _deployment(values: Values) -> Object:
+    # A new one answers before an old one goes: the HPA is never without an answer.
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    replicas = values.spec.metrics_api.replicas
+    pod = _pod_spec(values)
+    return workload(values, "Deployment", PART, pod, replicas=replicas, strategy=rolling)
+
+
+def _pod_spec(values: Values) -> Object:
+    apart = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(values, PART)},
+    }
+    return {
+        "serviceAccountName": part_name(values, PART),
+        "automountServiceAccountToken": True,
+        **pull_secrets(values.spec.image),
+        "priorityClassName": "system-cluster-critical",
+        "topologySpreadConstraints": [apart],
+        "containers": [_container(values)],
+        "volumes": [
+            {"name": "rules", "configMap": {"name": part_name(values, PART)}},
+            {
+                "name": "tls",
+                "secret": {"secretName": metrics_api_secret(values), "defaultMode": 0o440},
+            },
+            *_store_volumes(values),
+        ],
+        "securityContext": {"fsGroup": USER_ID},
+    }
+
+
+def _container(values: Values) -> Object:
+    image = values.spec.image
+    return {
+        "name": "metrics-api",
+        "image": image_reference(image),
+        "imagePullPolicy": image.pull_policy,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "args": arguments(values),
+        "ports": [{"name": "https", "containerPort": PORT}],
+        "startupProbe": _probe("/livez", periodSeconds=1, failureThreshold=60),
+        "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=5),
+        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": restrained(),
+        "volumeMounts": [
+            # Folders, so that changed rules and renewed certificates arrive without a restart.
+            {"name": "rules", "mountPath": "/etc/gpuscale/rules", "readOnly": True},
+            {"name": "tls", "mountPath": _TLS, "readOnly": True},
+            *_store_mounts(values),
+        ],
+        **_store_environment(values),
+    }
+
+
+def _store_volumes(values: Values) -> list[Object]:
+    """Return where samples are saved and what says where to send them; both are there with streams alone."""
+    if not values.spec.has_streams:
+        return []
+    api = values.spec.metrics_api
+    return [
+        # As long as the pod is there, and on its node: replicas have all samples anyway.
+        {"name": "samples", "emptyDir": {"sizeLimit": volume_size(api.store_size)}},
+        {
+            "name": "remote-write",
+            "secret": {
+                "secretName": api.remote_write_secret,
+                "optional": True,
+                "defaultMode": 0o440,
+            },
+        },
+        *(
+            {"name": Path(folder).name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+            for folder, secret in _alertmanager_secrets(values)
+        ),
+    ]
+
+
+def volume_size(store_size: str) -> str:
+    """Return the limit of the volume of a store.
+
+    Twice the store's own: a pod beyond its limit is evicted, and file systems take whole blocks.
+    """
+    found = _QUANTITY.fullmatch(store_size)
+    if found is None:
+        raise ValueError(f"found {store_size!r}, expected a quantity such as 1Gi")
+    return f"{2 * int(found[1])}{found[2]}"
+
+
+def _alertmanager_secrets(values: Values) -> list[tuple[str, str]]:
+    """Return the folders and Secrets of what goes to Alertmanagers."""
+    api = values.spec.metrics_api
+    found = (
+        (_ALERTMANAGER_CA, api.alertmanager_ca_secret),
+        (_ALERTMANAGER_TOKEN, api.alertmanager_token_secret),
+    )
+    return [(folder, secret) for folder, secret in found if api.alertmanagers and secret]
+
+
+def _store_mounts(values: Values) -> list[Object]:
+    if not values.spec.has_streams:
+        return []
+    return [
+        {"name": "samples", "mountPath": _SAMPLES},
+        {"name": "remote-write", "mountPath": _REMOTE_WRITE, "readOnly": True},
+        *(
+            {"name": Path(folder).name, "mountPath": folder, "readOnly": True}
+            for folder, _ in _alertmanager_secrets(values)
+        ),
+    ]
+
+
+def _store_environment(values: Values) -> Object:
+    if not values.spec.has_streams:
+        return {}
+    name = {"fieldRef": {"fieldPath": "metadata.name"}}
+    return {"env": [{"name": "POD_NAME", "valueFrom": name}]}
+
+
+def arguments(values: Values) -> list[str]:
+    """Return the server's arguments."""
+    api = values.spec.metrics_api
+    return [
+        "metrics-api",
+        # Before the other, so that a user's own resourceRules are taken instead.
+        *([f"--config=/etc/gpuscale/rules/{RESOURCE_RULE_FILE}"] if api.resource else ()),
+        f"--config=/etc/gpuscale/rules/{RULE_FILE}",
+        *([f"--rules-configmaps={api.rules_config_maps}"] if api.rules_config_maps else ()),
+        *_source_arguments(values),
+        f"--secure-port={PORT}",
+        f"--tls-cert-file={_TLS}/tls.crt",
+        f"--tls-private-key-file={_TLS}/tls.key",
+        # A new workload's metrics are there within seconds, and stay while it has no pods for a moment.
+        "--metrics-relist-interval=15s",
+        "--metrics-max-age=10m",
+    ]
+
+
+def _source_arguments(values: Values) -> list[str]:
+    if not values.spec.has_streams:
+        return [f"--prometheus-url={prometheus.address(values)}"]
+    return [
+        "--source=streams",
+        f"--agent-service={values.spec.namespace}/{part_name(values, agent.PART)}",
+        f"--store-directory={_SAMPLES}",
+        f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
+        f"--remote-write-config={_REMOTE_WRITE}",
+        # Each replica sends all samples; what keeps them can tell the copies apart.
+        "--remote-write-label=replica=$(POD_NAME)",
+        *_prometheus_rules(values),
+        *_pod_scraping(values),
+        *_sharing(values),
+    ]
+
+
+def _sharing(values: Values) -> list[str]:
+    if not values.spec.shares_agents:
+        return []
+    return [
+        f"--peers-service={values.spec.namespace}/{part_name(values, PART)}",
+        f"--peers-ca-file={_TLS}/ca.crt",
+        f"--peers-token-file={_ACCOUNT_TOKEN}",
+    ]
+
+
+def _prometheus_rules(values: Values) -> list[str]:
+    api = values.spec.metrics_api
+    if not api.prometheus_rules:
+        return []
+    files = {_ALERTMANAGER_CA: "ca-file={}/ca.crt", _ALERTMANAGER_TOKEN: "token-file={}/token"}
+    return [
+        f"--prometheus-rules=/etc/gpuscale/rules/{PROMETHEUS_RULE_FILE}",
+        *([f"--alertmanager={','.join(api.alertmanagers)}"] if api.alertmanagers else ()),
+        *(
+            f"--alertmanager-{files[folder].format(folder)}"
+            for folder, _ in _alertmanager_secrets(values)
+        ),
+    ]
+
+
+def _pod_scraping(values: Values) -> list[str]:
+    if not values.spec.scrapes_pods:
+        return ["--scrape-annotated-pods=false"]
+    # The preset has rules for model servers; the rules of the file come before it.
+    pods = values.spec.metrics_api.exporter_pods
+    exporters = [f"--exporter-pods={pods}"] if pods else []
+    return ["--scrape-annotated-pods=true", "--preset=on", *exporters]
+
+
+def _probe(path: str, **periods: int) -> Object:
+    return http_probe(path, "https", scheme="HTTPS", **periods)
+
+
+def _disruption_budget(values: Values) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(values, PART),
+        "spec": {
+            # One at a time, which also lets a single replica move.
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": selector(values, PART)},
+        },
+    }
