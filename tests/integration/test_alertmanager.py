@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
+from background import until
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UsageError
 from gpuscale.series.rules.load import load_rule_groups
@@ -55,14 +56,6 @@ class Sending:
             labels = {"__name__": "temperature", "gpu": str(gpu)}
             self.store.append(labels, self.now_ms, value)
         await self.ruler.evaluate(self.now_ms)
-
-
-async def until(condition, limit_s=60):
-    async with asyncio.timeout(limit_s):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from background import started, until
 from gpuscale.core.clock import Origin
 from gpuscale.core.errors import UnavailableError
 from gpuscale.metricsapi.collector import process as process_module
@@ -23,21 +24,8 @@ SAYS = f"print({CollectorStatus(7, 'well').line().decode().strip()!r}, flush=Tru
 @asynccontextmanager
 async def keeping(code):
     kept = CollectorProcess(SETTINGS, (sys.executable, "-c", f"import sys, time;{code}"))
-    task = asyncio.create_task(kept.run())
-    try:
+    async with started(kept.run()):
         yield kept
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(condition, limit_s=30):
-    async with asyncio.timeout(limit_s):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.02)
 
 
 async def test_it_is_up_from_its_first_word_until_its_input_ends():

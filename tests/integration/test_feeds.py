@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
+from background import until
 from gpuscale.collector.metrics import feed_families
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
@@ -129,14 +130,6 @@ async def running(settings, kubeconfig=None):
 def values(collector, query="util"):
     rows = instant(collector.store, query, CLOCK.now_ms()).samples
     return {row.labels.get("pod", row.labels.get("instance")): row.value for row in rows}
-
-
-async def until(condition, limit_s=30):
-    async with asyncio.timeout(limit_s):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

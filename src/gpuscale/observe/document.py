@@ -80,7 +80,7 @@ def pod_entry(body: Mapping[str, object], now_ms: int, *, has_usage: bool) -> En
     meta, spec = mapping_of(body.get("metadata")), mapping_of(body.get("spec"))
     status = mapping_of(body.get("status"))
     entry: Entry = {"name": text_of(meta.get("name")), "labels": _texts(meta.get("labels"))}
-    if status.get("phase") in _PHASES:
+    if text_of(status.get("phase")) in _PHASES:
         entry["phase"] = status["phase"]
     entry |= _ready(body, now_ms)
     if text_of(status.get("startTime")):

@@ -1,10 +1,10 @@
-import asyncio
 import logging
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from background import started, until
 from gpuscale.core.clock import ManualClock, WallClock
 from gpuscale.core.errors import ConfigError
 from gpuscale.series.rules.load import load_rule_groups
@@ -62,21 +62,8 @@ def grouped(*intervals_ms, expr="util + 1"):
 
 @asynccontextmanager
 async def running(ruler, files=None):
-    task = asyncio.create_task(ruler.run(files))
-    try:
+    async with started(ruler.run(files)):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(condition, limit_s=30):
-    async with asyncio.timeout(limit_s):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.01)
 
 
 def live(rules, **options):
