@@ -19,8 +19,8 @@ from pathlib import Path
 from aiohttp import web
 
 from gpuscale.core.clock import ManualClock, WallClock
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.remote_write.settings import Endpoint
 from gpuscale.sources.saving.saver import StoreSaver

@@ -21,9 +21,9 @@ import aiohttp
 
 import harness
 from gpuscale.core.clock import WallClock
-from gpuscale.exporter.app import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader

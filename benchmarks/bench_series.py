@@ -20,7 +20,7 @@ from bench_exporter import resident_mib
 from gpuscale.exposition.parse import parse_text
 from gpuscale.exposition.reading.entries import SampleLine
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.prometheus import Sample, serve
 
 SERIES = 10_000

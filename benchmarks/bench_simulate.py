@@ -12,10 +12,10 @@ from pathlib import Path
 
 import harness
 from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.sim.loads import SineLoad
-from gpuscale.sim.setup import Setup
+from gpuscale.rules.config import load_rules
+from gpuscale.sim.load.loads import SineLoad
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.simulate import simulate
-from gpuscale.sources.rules import load_rules
 
 DAY_MS = 86_400_000
 RUNS = 5

@@ -28,8 +28,8 @@ from pathlib import Path
 
 import harness
 from bench_exporter import resident_mib, stat_fields
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.prometheus import free_port
 
 SIZES = (1_000, 10_000, 100_000)

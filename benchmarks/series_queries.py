@@ -183,7 +183,7 @@ def _samples(series: range, scraped: dict[int, list[float]]) -> Iterator[Sample]
 
 def filled(series: int, scrapes: int):
     """Return a store with targets of eight series each."""
-    from gpuscale.series.store import SeriesStore
+    from gpuscale.series.storage.store import SeriesStore
 
     store = SeriesStore(2 * 3_600_000, series + 1, series * (scrapes + 100) * 2)
     targets = [
@@ -226,9 +226,9 @@ def serve_ours(series: int, scrapes: int) -> None:
 
 def longest_copy_ms(series: int) -> list[float]:
     """Return for how long copying keeps the event loop at most, in CPU time, for some queries."""
-    from gpuscale.series.evaluate import LOOKBACK_MS, range_covered
-    from gpuscale.series.parse import parse_query
-    from gpuscale.series.vectorised.samples import QuerySamples
+    from gpuscale.series.promql.evaluate import LOOKBACK_MS, range_covered
+    from gpuscale.series.promql.parse import parse_query
+    from gpuscale.series.promql.vectorised.samples import QuerySamples
 
     store = filled(series, LOOKBACK)
     end = end_ms(LOOKBACK)

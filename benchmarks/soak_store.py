@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuscale.core.errors import UncoveredError
-from gpuscale.series.evaluate import instant
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.store import SeriesStore
 
 RETENTION_MS = 900_000
 MAX_SERIES = 10_000

@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Iterable
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.install.alerts.alert import Alert, AlertSettings
 from gpuscale.install.alerts.gpus import gpu_alerts
 from gpuscale.install.alerts.groups import anchor

@@ -6,22 +6,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.attribution.shares import Share
-from gpuscale.exporter.containers import GpuShares, container_families
-from gpuscale.exporter.own_metrics import METRICS, PREFIX
+from gpuscale.attribution.processes.shares import Share
+from gpuscale.exporter.families.containers import GpuShares, container_families
+from gpuscale.exporter.families.own_metrics import METRICS, PREFIX
 from gpuscale.exposition.families import Family
-from gpuscale.gpu.ack import ack_families
-from gpuscale.gpu.amd.families import amd_families, amd_family_meanings
+from gpuscale.formats.ack import ack_families
+from gpuscale.formats.amd import amd_families, amd_family_meanings
+from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.amd.sources import amd_call_of
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.fields import FIELDS, Field
-from gpuscale.gpu.names import NEW_NAMES
-from gpuscale.gpu.nvml.batches import BATCHES, LINK_RATES
-from gpuscale.gpu.nvml.gpm import GPM_METRICS
-from gpuscale.gpu.nvml.plan import EVENT_FIELDS, INSTANCE_FIELDS, READABLE, SPLIT_FIELDS
-from gpuscale.gpu.nvml.rows import ROWS
-from gpuscale.gpu.nvml.utilization import UTILIZATION_CALLS
+from gpuscale.gpu.nvml.values.batches import BATCHES, LINK_RATES
+from gpuscale.gpu.nvml.values.gpm import GPM_METRICS
+from gpuscale.gpu.nvml.values.plan import EVENT_FIELDS, INSTANCE_FIELDS, READABLE, SPLIT_FIELDS
+from gpuscale.gpu.nvml.values.rows import ROWS
+from gpuscale.gpu.nvml.values.utilization import UTILIZATION_CALLS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 

@@ -13,7 +13,7 @@ from gpuscale.cli.scenarios import find_setup
 from gpuscale.rehearse.comparison import table_rows
 from gpuscale.rehearse.rehearsal import Rehearsal
 from gpuscale.rehearse.target import Target
-from gpuscale.sim.setup import Setup
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.simulate import simulate
 from gpuscale.testing.cluster import ControlPlane, Settings
 

@@ -3,9 +3,9 @@
 It does no I/O and reads no clock: whoever appends says when. Times are milliseconds since the epoch.
 """
 
-from gpuscale.series.evaluate import instant, range_query
-from gpuscale.series.scrape import ScrapeResult, ScrapeTarget
-from gpuscale.series.store import SeriesStore, StoreStats
+from gpuscale.series.promql.evaluate import instant, range_query
+from gpuscale.series.scraping.scrape import ScrapeResult, ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore, StoreStats
 from gpuscale.series.values import (
     Matrix,
     MatrixSeries,

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuscale.series.staleness import STALE
+from gpuscale.series.storage.staleness import STALE
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale.testing.cluster.ports import free_ports
 

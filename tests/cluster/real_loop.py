@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpuscale.exposition.parse import parse_text
 from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.recording import Recorder, RecordingReader
+from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.testing.cluster import (
     Component,

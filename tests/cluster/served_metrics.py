@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from gpuscale.core.clock import WallClock
-from gpuscale.kube.records import ObjectRecord
-from gpuscale.metricsapi.app import add_routes
+from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.usage import UsageProvider
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.routes import add_routes
+from gpuscale.metricsapi.usage.measured import UsageProvider
+from gpuscale.rules.config import load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.rules import load_rules
 
 GROUP_VERSIONS = (
     "custom.metrics.k8s.io/v1beta1",

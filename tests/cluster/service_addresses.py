@@ -12,8 +12,8 @@ from itertools import count
 import own_network
 
 from gpuscale.core.clock import WallClock
-from gpuscale.kube.reflect import Reflector
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.informers.reflector import Reflector
 
 API_SERVER = ("10.0.0.1", 443)
 """The Service `kubernetes`; no endpoints are kept for it here."""

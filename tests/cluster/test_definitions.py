@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError, UpstreamError, UsageError
-from gpuscale.testing.cluster import definitions, fetching, toolset
-from gpuscale.testing.cluster.definitions import Definitions
+from gpuscale.testing.cluster.programs import definitions, fetching, toolset
+from gpuscale.testing.cluster.programs.definitions import Definitions
 
 KEDA = Definitions(
     "keda", "github.com/kedacore/keda/v2", "v2.0.0", "h1:sum=", ("crd/a.yaml", "crd/b.yaml")

@@ -20,11 +20,11 @@ from gpuscale.exposition.parse import parse_text
 from gpuscale.install.certificates import make_certificate
 from gpuscale.install.render import Inputs, manifest, render
 from gpuscale.install.values import Values
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.settings import KubeSettings
-from gpuscale.kube.writing import WritingClient
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.objects.nodes import Taint
-from gpuscale.series.staleness import STALE
+from gpuscale.series.storage.staleness import STALE
 from gpuscale.testing.cluster import (
     Component,
     ControlPlane,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpuscale.core.documents import dotted, load_documents
+from gpuscale.core.documents.documents import dotted, load_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.documents import dump_documents
+from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.install.cluster.ownership import essence
 from gpuscale.install.parts.resource_rules import resource_rules

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload, detect
-from gpuscale.kube.settings import KubeSettings
-from gpuscale.kube.writing import WritingClient
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.providers.eks import EKS
 
 sys.path.insert(0, str(Path(__file__).parent))

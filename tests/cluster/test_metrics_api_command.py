@@ -27,12 +27,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.install.monitoring import scrape_configs
 from gpuscale.install.parts.prometheus import prometheus_objects
-from gpuscale.install.parts.scraping import scrape_configs
 from gpuscale.install.render import manifest
 from gpuscale.install.values import Values, ValuesSpec
 from gpuscale.promapi.app import add_routes
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.cluster import SimulatedNode, aggregated_api, simulated_nodes, wait_until
 from gpuscale.testing.cluster.certificates import Authority
 from gpuscale.testing.cluster.ports import free_ports

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuscale.core.documents import dump_documents
+from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.install.parts.resource_rules import resource_rules
 from gpuscale.testing import prometheus as prometheus_process

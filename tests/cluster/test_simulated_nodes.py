@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from gpuscale.cluster.scheduling.fit import node_state
+from gpuscale.cluster.scheduling.place import place
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.nodes import Taint
-from gpuscale.scheduling.fit import node_state
-from gpuscale.scheduling.place import place
 from gpuscale.testing.cluster import PodTimes, SimulatedNode, simulated_nodes, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

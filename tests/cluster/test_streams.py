@@ -11,15 +11,15 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 
 from gpuscale.core.clock import WallClock
-from gpuscale.exporter.app import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.install.render import manifest, render
 from gpuscale.install.values import Values
-from gpuscale.metricsapi.server import MetricsApiServer
+from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import read_settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

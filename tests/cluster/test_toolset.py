@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
-from gpuscale.testing.cluster import building, tools, toolset
+from gpuscale.testing.cluster import tools
+from gpuscale.testing.cluster.programs import building, toolset
 
 ETCD = toolset.tool_named("etcd")
 GO_THAT_BUILDS = """

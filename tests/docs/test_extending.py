@@ -112,7 +112,7 @@ def test_init_takes_a_cloud(tmp_path):
 
 
 NODE = """\
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.doctor.facts import has_gpu_label
 from gpuscale.install.cluster.detect import _provider
 from gpuscale.objects.fields import Fields

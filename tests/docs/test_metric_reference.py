@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.exporter.own_metrics import METRICS
-from gpuscale.gpu import ack
-from gpuscale.gpu.amd.families import amd_family_meanings
+from gpuscale.exporter.families.own_metrics import METRICS
+from gpuscale.formats import ack
+from gpuscale.formats.amd import amd_family_meanings
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.nvml.plan import READABLE
+from gpuscale.gpu.nvml.values.plan import READABLE
 from metrics_reference import main, nvml_call_of, reference_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.sim.scenario import Scenario
+from gpuscale.sim.scenario.model import Scenario
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,7 +42,7 @@ def test_the_published_schema_is_the_codes():
 
 
 def test_every_command_stands_in_the_readme_or_the_docs():
-    from gpuscale.cli.commands import app
+    from gpuscale.cli.registry import app
 
     text = "".join(page.read_text() for page in PAGES)
     for command in app.registered_commands:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.aggregate import AGGREGATORS
-from gpuscale.series.evaluate import instant
-from gpuscale.series.functions import FUNCTIONS
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.promql.functions.aggregate import AGGREGATORS
+from gpuscale.series.promql.functions.functions import FUNCTIONS
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Scalar, Vector
 
 PAGE = (Path(__file__).parents[2] / "docs" / "promql.md").read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.install.values import parse_values
 from gpuscale.providers import NAMES
 

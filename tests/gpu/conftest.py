@@ -87,7 +87,7 @@ class Pace:
         self._recorder = None
         folder = os.environ.get("GPUSCALE_GPU_RECORDINGS")
         if name and folder:
-            from gpuscale.gpu.recording import Recorder
+            from gpuscale.gpu.recordings.recording import Recorder
 
             Path(folder).mkdir(parents=True, exist_ok=True)
             self._recorder = Recorder(Path(folder) / f"{name}.jsonl.gz")

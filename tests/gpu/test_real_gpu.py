@@ -11,8 +11,9 @@ import pynvml
 import pytest
 
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.nvml import faults, library, windows
-from gpuscale.gpu.nvml.plan import READABLE
+from gpuscale.gpu.nvml import faults, library
+from gpuscale.gpu.nvml.values import windows
+from gpuscale.gpu.nvml.values.plan import READABLE
 
 DEFAULTS = frozenset(row.field for row in DEFAULT_COUNTERS)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

@@ -16,7 +16,7 @@ from background import until
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UsageError
 from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.ruler import alertmanager
 from gpuscale.sources.ruler.alertmanager import AlertmanagerSender

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.attribution.pods.node_pods import NodeWatcher
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.node import NodeWatcher
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.objects.meta import OwnerReference
 
 

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from gpuscale.attribution.proto import podresources_pb2 as pb
+from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
 from gpuscale.attribution.reasons import REASONS
 from gpuscale.attribution.resources import NodeGpuResources
 from gpuscale.attribution.service import NodeAttribution
@@ -21,7 +21,7 @@ from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UsageError
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuIdentity, GpuInstance, GpuReading, ProcessReading
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.settings import KubeSettings
 
 TESTS = Path(__file__).parents[1]
 TREES = TESTS / "data" / "cgroups"
@@ -383,7 +383,7 @@ def test_missing_package_is_told(package, kubernetes, who):
         f"import sys; sys.modules[{package!r}] = None\n"
         "from gpuscale.attribution.service import NodeAttribution\n"
         "from gpuscale.attribution.settings import AttributionSettings\n"
-        "from gpuscale.kube.settings import KubeSettings\n"
+        "from gpuscale.kube.client.settings import KubeSettings\n"
         f"NodeAttribution(AttributionSettings(kubernetes={kubernetes}))\n"
     )
     run = subprocess.run(

@@ -30,7 +30,7 @@ from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.recording import Recorder, RecordingReader
+from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
 from gpuscale.gpu.simulated import SimulatedReader
 from gpuscale.install.alerts.alert import AlertSettings
 from gpuscale.install.alerts.groups import alert_groups

@@ -114,7 +114,7 @@ async def loaded_by(*arguments):
 
 async def test_agent_loads_no_tls_that_nobody_asked_for_and_no_other_commands(tmp_path):
     imported, mapped = await loaded_by()
-    assert "gpuscale.exporter.service" in imported
+    assert "gpuscale.exporter.process" in imported
     assert not imported & {"_ssl", "typer", "pydantic", "yaml", "zipfile"}
     assert "libcrypto" not in mapped
     (tmp_path / "web.yml").write_text("{}\n")

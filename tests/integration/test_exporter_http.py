@@ -9,11 +9,11 @@ import pytest
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.exporter.app import NodeAgent, ServeOptions
-from gpuscale.exporter.passwords import BasicAuth
+from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.exporter.http.passwords import BasicAuth
 from gpuscale.exposition.write import CONTENT_TYPE
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings

@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from gpuscale.core.clock import ManualClock, WallClock
-from gpuscale.exporter.app import NodeAgent
+from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import Collector
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader

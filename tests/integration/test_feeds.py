@@ -16,10 +16,10 @@ from background import until
 from gpuscale.collector.metrics import feed_families
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.settings import KubeSettings
-from gpuscale.series.evaluate import instant
-from gpuscale.series.limits import ScrapeLimits
+from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.storage.limits import ScrapeLimits
 from gpuscale.sources.feeds import stream
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.settings import FeedSettings

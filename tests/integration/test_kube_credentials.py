@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.credentials import CredentialError
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.credentials import CredentialError
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client.settings import KubeSettings
 
 _spec = spec_from_file_location(
     "fake_api_server", Path(__file__).parents[1] / "unit" / "kube" / "fake_api_server.py"

@@ -6,15 +6,15 @@ from aiohttp.test_utils import TestServer
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import NotFoundError
-from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.routes import add_routes
 from gpuscale.objects.hpa import CrossVersionObjectReference
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.series.store import SeriesStore
+from gpuscale.rules.config import load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.metrics_client import HttpMetricsClient
-from gpuscale.sources.rules import load_rules
 
 SERVICE = CrossVersionObjectReference("Service", "web", "v1")
 NAMESPACE = CrossVersionObjectReference("Namespace", "any", "v1")

@@ -9,13 +9,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.kube.records import ObjectRecord
-from gpuscale.metricsapi.app import add_routes
+from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.usage import UsageProvider
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.routes import add_routes
+from gpuscale.metricsapi.usage.measured import UsageProvider
+from gpuscale.rules.config import AdapterConfig, default_config, load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.rules import AdapterConfig, default_config, load_rules
 
 pytestmark = pytest.mark.kubectl
 

@@ -12,22 +12,22 @@ from statistics import fmean
 import pytest
 from aiohttp.test_utils import unused_port
 
-from gpuscale.attribution.shares import split_utilisation
+from gpuscale.attribution.processes.shares import split_utilisation
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.exporter.app import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent, ServeOptions
 from gpuscale.exporter.collector import Extras
 from gpuscale.exposition.parse import parse_text
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
-from gpuscale.metricsapi.paths import CustomTarget
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.wire.paths import CustomTarget
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.sources.preset import preset_config
-from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
+from gpuscale.rules.preset import preset_config
+from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 pytestmark = pytest.mark.prometheus
 

@@ -13,7 +13,7 @@ from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.metricsapi.prometheus_tls import make_source
 from gpuscale.metricsapi.settings import SourceSettings
 from gpuscale.promapi.app import add_routes
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Scalar
 
 

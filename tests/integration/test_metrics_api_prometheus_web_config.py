@@ -14,13 +14,13 @@ from gpuscale.core.errors import UnavailableError, UpstreamError
 from gpuscale.metricsapi.prometheus_tls import make_source
 from gpuscale.metricsapi.settings import SourceSettings
 from gpuscale.objects.selectors import Selector
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.queries.plan import plan_custom
+from gpuscale.rules.resources import KUBERNETES
 from gpuscale.series.values import Vector
 from gpuscale.sources import access
-from gpuscale.sources.catalogue import Catalogue
-from gpuscale.sources.plan import plan_custom
-from gpuscale.sources.questions import Questions, Sharing
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
+from gpuscale.sources.asking.single_flight import Questions, Sharing
 
 pytestmark = pytest.mark.prometheus
 

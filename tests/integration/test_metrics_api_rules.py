@@ -10,10 +10,10 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 
 from gpuscale.core.clock import WallClock
-from gpuscale.metricsapi.server import MetricsApiServer
+from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import read_settings
 from gpuscale.promapi.app import add_routes as add_prometheus_api
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 RULE = """

@@ -18,10 +18,10 @@ from yarl import URL
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import ConfigError, UnavailableError
-from gpuscale.metricsapi.server import MetricsApiServer
+from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import read_settings
 from gpuscale.promapi.app import add_routes as add_prometheus_api
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

@@ -12,15 +12,15 @@ from aiohttp.test_utils import unused_port
 
 from gpuscale.core.errors import QueryError
 from gpuscale.objects.selectors import Selector
-from gpuscale.series.store import SeriesStore
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.queries.plan import plan_custom
+from gpuscale.rules.resources import KUBERNETES
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, StringValue, Vector
-from gpuscale.sources.catalogue import Catalogue
+from gpuscale.sources.asking.single_flight import Questions, Sharing
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.plan import plan_custom
-from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
-from gpuscale.sources.questions import Questions, Sharing
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
+from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 from gpuscale.sources.source import MetricSource
 
 NOW_MS = 1_700_000_000_000

@@ -68,7 +68,7 @@ class Process:
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
                 parent = int(stat.read_text().rpartition(")")[2].split()[1])
-                if parent == self.pid and b"gpuscale.cli.collector" in (
+                if parent == self.pid and b"gpuscale.cli.servers.collector" in (
                     stat.with_name("cmdline").read_bytes()
                 ):
                     return int(stat.parent.name)

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from gpuscale.core.errors import NotFoundError, UnavailableError, UpstreamError
-from gpuscale.metricsapi.why.asking import ask_own, ask_server
-from gpuscale.metricsapi.why.target import why_path
+from gpuscale.metricsapi.offline_why.asking import ask_own, ask_server
+from gpuscale.metricsapi.offline_why.target import why_path
 from gpuscale.testing.prometheus import serve
 
 pytestmark = pytest.mark.prometheus

@@ -13,8 +13,8 @@ import re
 import pytest
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.evaluate import instant, range_query
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant, range_query
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.prometheus import major_release, points_by_labels, query_data, serve
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.xdist_group("prometheus")]

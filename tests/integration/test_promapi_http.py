@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gpuscale.core.clock import ManualClock
 from gpuscale.promapi.app import add_routes
 from gpuscale.promapi.parameters import MAX_BODY_BYTES
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 NOW_MS = 1_700_000_000_500

@@ -8,8 +8,8 @@ from gpuscale.core.clock import ManualClock
 from gpuscale.exposition.reading.entries import SampleLine
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, entries, format_of
 from gpuscale.promapi.app import add_routes
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 
 NOW_MS = 1_700_000_000_500
 TEXT = """\

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.promapi.app import add_routes
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 pytestmark = pytest.mark.prometheus
 

@@ -13,9 +13,9 @@ from aiohttp.test_utils import TestServer
 
 from gpuscale.core.clock import WallClock
 from gpuscale.exposition.write import CONTENT_TYPE
-from gpuscale.series.evaluate import instant
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.prometheus import query_data
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.xdist_group("prometheus")]

@@ -16,7 +16,7 @@ from gpuscale.promapi.app import add_routes
 from gpuscale.promapi.axis import TimeAxis
 from gpuscale.promapi.server_view import ServerView, TargetView
 from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.ruler.ruler import Ruler
 

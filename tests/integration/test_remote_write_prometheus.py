@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gpuscale.core.clock import WallClock
-from gpuscale.series import compression
 from gpuscale.series.remote_write.relabelling import RelabelRule
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage import compression
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.remote_write.settings import Endpoint
 from gpuscale.testing.prometheus import free_port, serve

@@ -9,7 +9,7 @@ import textwrap
 import time
 
 from gpuscale.core.clock import WallClock
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.saving.saver import StoreSaver
 from gpuscale.sources.saving.settings import SavingSettings
 
@@ -19,7 +19,7 @@ FILLER = textwrap.dedent(
     import asyncio, sys
     from pathlib import Path
     from gpuscale.core.clock import WallClock
-    from gpuscale.series.store import SeriesStore
+    from gpuscale.series.storage.store import SeriesStore
     from gpuscale.sources.saving.saver import StoreSaver
     from gpuscale.sources.saving.settings import SavingSettings
 

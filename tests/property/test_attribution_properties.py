@@ -3,11 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.attribution.allocations import Device
-from gpuscale.attribution.cgroups import parse_cgroup, parse_start_ticks
-from gpuscale.attribution.device_ids import KnownGpus, is_gpu, parse_device_id, resolve_device
+from gpuscale.attribution.kubelet.allocations import Device
+from gpuscale.attribution.kubelet.device_ids import (
+    KnownGpus,
+    is_gpu,
+    parse_device_id,
+    resolve_device,
+)
 from gpuscale.attribution.labels import safe_labels
-from gpuscale.attribution.shares import split_utilisation, split_whole
+from gpuscale.attribution.processes.cgroups import parse_cgroup, parse_start_ticks
+from gpuscale.attribution.processes.shares import split_utilisation, split_whole
 from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.kube.reading import (

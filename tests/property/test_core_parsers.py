@@ -5,14 +5,14 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.documents import load_documents
-from gpuscale.core.durations import format_duration, parse_duration_ms
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError, NotFoundError
+from gpuscale.core.golang.durations import format_duration, parse_duration_ms
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.sim.scenario import parse_scenario
-from gpuscale.sim.setup import load_setup
-from gpuscale.sim.traces import load_trace
+from gpuscale.sim.load.traces import load_trace
+from gpuscale.sim.scenario.model import parse_scenario
+from gpuscale.sim.scenario.setup import load_setup
 
 KEYS = st.sampled_from(
     [

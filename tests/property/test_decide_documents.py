@@ -8,10 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpuscale.cli.decide import decide as decide_command
-from gpuscale.core.documents import Document
+from gpuscale.cli.commands.decide import decide as decide_command
+from gpuscale.core.documents.documents import Document
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.quantity import parse_quantity
+from gpuscale.decisions.answers import answer
+from gpuscale.decisions.document_fields import NOW_MS
+from gpuscale.decisions.documents import decide_request, read_decision
 from gpuscale.hpa import (
     ContainerInfo,
     ContainerUsages,
@@ -30,9 +33,6 @@ from gpuscale.hpa import (
     ScaleEvent,
     decide,
 )
-from gpuscale.hpa.answers import answer
-from gpuscale.hpa.document_fields import NOW_MS
-from gpuscale.hpa.documents import decide_request, read_decision
 from gpuscale.objects.manifests import read_manifest
 from gpuscale.objects.pods import PodPhase
 from gpuscale.views.decision import decision_lines

@@ -12,8 +12,8 @@ from gpuscale.exposition.reading.entries import SampleLine
 from gpuscale.exposition.reading.errors import ExpositionError
 from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
 from gpuscale.exposition.write import positional, render_text, shortest
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 # Endings that would make one family's sample belong to another.

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.exposition.stream import StreamError
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.feeds.annotated_pods import pod_targets
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.documents import Document
+from gpuscale.core.documents.documents import Document
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.hpa import BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, HorizontalPodAutoscaler
 from gpuscale.objects.manifests import read_manifest

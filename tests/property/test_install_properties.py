@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.install.cluster.kinds import KINDS, kind_of, path_of
+from gpuscale.install.common import INSTALL_LABEL
 from gpuscale.install.notes import notes
-from gpuscale.install.parts.common import INSTALL_LABEL
 from gpuscale.install.pools import pool_files
 from gpuscale.install.render import KIND_ORDER, manifest, render
 from gpuscale.install.signals import SIGNALS

@@ -8,20 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gpuscale.cli.serving import plain_arguments
+from gpuscale.cli.servers.serving import plain_arguments
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.auth import NOBODY, RequestHeaders, Trust, User, trust_of_config_map
-from gpuscale.metricsapi.aggregated import aggregated_version, matches
-from gpuscale.metricsapi.authentication import (
+from gpuscale.metricsapi.cluster import aggregated_types, listed_types
+from gpuscale.metricsapi.flags import FLAGS
+from gpuscale.metricsapi.security.authentication import (
     Authenticator,
     Credentials,
     UnauthenticatedError,
 )
-from gpuscale.metricsapi.authorization import attributes_of, forbidden_message
-from gpuscale.metricsapi.chains import CaBundle
-from gpuscale.metricsapi.cluster import aggregated_types, listed_types
-from gpuscale.metricsapi.flags import FLAGS
+from gpuscale.metricsapi.security.authorization import attributes_of, forbidden_message
+from gpuscale.metricsapi.security.chains import CaBundle
+from gpuscale.metricsapi.security.reviews import (
+    NOBODY,
+    RequestHeaders,
+    Trust,
+    User,
+    trust_of_config_map,
+)
 from gpuscale.metricsapi.settings import read_settings
+from gpuscale.metricsapi.wire.aggregated import aggregated_version, matches
 
 WORDS = """
 items metadata name versions version resources resource responseKind kind verbs scope singularResource

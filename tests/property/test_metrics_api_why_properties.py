@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.why.target import why_path
+from gpuscale.metricsapi.offline_why.target import why_path
 from gpuscale.metricsapi.why.text import page, text_lines
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)

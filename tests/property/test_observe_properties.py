@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.documents import load_documents
-from gpuscale.hpa.answers import answer
-from gpuscale.hpa.documents import decide_request, read_decision
+from gpuscale.core.documents.documents import load_documents
+from gpuscale.decisions.answers import answer
+from gpuscale.decisions.documents import decide_request, read_decision
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
 from gpuscale.observe.answers import observed_entry

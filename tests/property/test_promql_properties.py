@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.evaluate import instant, range_query
-from gpuscale.series.parse import MAX_OPERATIONS, MAX_QUERY_CHARS, parse_query
-from gpuscale.series.staleness import STALE, is_stale
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant, range_query
+from gpuscale.series.promql.parse import MAX_OPERATIONS, MAX_QUERY_CHARS, parse_query
+from gpuscale.series.storage.staleness import STALE, is_stale
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector
 
 WORDS = st.sampled_from(

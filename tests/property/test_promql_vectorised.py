@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series import evaluate
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql import evaluate
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar
 from gpuscale.testing import vectorised
 

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import QueryError
+from gpuscale.rules.confine import confined_query
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.parse import parse_query, selectors
-from gpuscale.series.tree import Select
-from gpuscale.series.write import promql_text
-from gpuscale.sources.confine import confined_query
+from gpuscale.series.promql.parse import parse_query, selectors
+from gpuscale.series.promql.tree import Select
+from gpuscale.series.promql.write import promql_text
 
 QUERIES = (
     "up",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpuscale.core.errors import ConfigError, UnavailableError
 from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading, ProcessReading
-from gpuscale.gpu.recording import Recorder, ReplayReader, read_recording
-from gpuscale.gpu.recording_format import Tick
+from gpuscale.gpu.recordings.format import Tick
+from gpuscale.gpu.recordings.recording import Recorder, ReplayReader, read_recording
 
 COUNTS = st.integers(0, 2**64)
 NAMES = st.sampled_from(["DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP", "amd:gfx", ""]) | st.text()

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.core.gotemplate import TemplateError
-from gpuscale.kube.records import ObjectRecord
-from gpuscale.metricsapi.field_selectors import parse_field_selector
-from gpuscale.metricsapi.team_rules import read_config_map
+from gpuscale.core.golang.template import TemplateError
+from gpuscale.kube.informers.records import ObjectRecord
+from gpuscale.metricsapi.rulebook.team_rules import read_config_map
+from gpuscale.metricsapi.wire.field_selectors import parse_field_selector
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.confine import confined_config
+from gpuscale.rules.resources import KUBERNETES
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.parse import parse_query, selectors
-from gpuscale.sources.confine import confined_config
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
+from gpuscale.series.promql.parse import parse_query, selectors
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.metricsapi.paths import (
+from gpuscale.metricsapi.wire.paths import (
     BadPathError,
     CustomTarget,
     ExternalTarget,
@@ -18,7 +18,7 @@ from gpuscale.metricsapi.paths import (
     split_path,
 )
 from gpuscale.sources.metrics_client import MetricsClient
-from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
+from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 WORDS = st.sampled_from(["namespaces", "metrics", "pods", "*", "%2A", "%ff", "", "a.b", "m", "é"])
 NUMBERS = st.integers() | st.floats() | st.sampled_from(["1", "NaN", "+Inf", "x", "1k", "5Mi"])

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from gpuscale.core.errors import ConfigError, NotFoundError, QueryError
 from gpuscale.objects.selectors import Selector
-from gpuscale.sources.catalogue import Catalogue, needed_metric_names
-from gpuscale.sources.query import custom_query
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import AdapterConfig, load_rules
+from gpuscale.rules.catalogue import Catalogue, needed_metric_names
+from gpuscale.rules.config import AdapterConfig, load_rules
+from gpuscale.rules.query import custom_query
+from gpuscale.rules.resources import KUBERNETES
 
 WORDS = st.sampled_from(
     [

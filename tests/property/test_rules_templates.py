@@ -5,11 +5,11 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.goquote import go_quote
-from gpuscale.core.gotemplate import TemplateError, parse_template
+from gpuscale.core.golang.quote import go_quote
+from gpuscale.core.golang.template import TemplateError, parse_template
 from gpuscale.core.regex import compile_re2
-from gpuscale.sources.expand import compile_expansion
-from gpuscale.sources.query import escape_name
+from gpuscale.rules.expand import compile_expansion
+from gpuscale.rules.query import escape_name
 
 FIELDS = frozenset({"Series", "Values", "Slice"})
 DATA = {"Series": "s", "Values": {"a": "b"}, "Slice": ("x", "y")}

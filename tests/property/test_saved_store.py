@@ -6,7 +6,6 @@ from io import BytesIO
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.series.compression import best_compression
 from gpuscale.series.saved.reading import Restored, SegmentReader
 from gpuscale.series.saved.records import (
     Record,
@@ -18,8 +17,9 @@ from gpuscale.series.saved.records import (
     read_record,
 )
 from gpuscale.series.saved.writing import GroupNumbers, SegmentWriter
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.tail import Tail
+from gpuscale.series.storage.compression import best_compression
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.storage.tail import Tail
 
 START_MS = 1_700_000_000_000
 BITS = st.integers(0, 2**64 - 1).filter(

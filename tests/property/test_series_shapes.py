@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from gpuscale.exposition.reading.entries import LineError
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
 from gpuscale.series.labels import METRIC_NAME, LabelSet, label_sets
-from gpuscale.series.shapes import LineShapes
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.scraping.shapes import LineShapes
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.store import SeriesStore
 
 NAMES = st.sampled_from(["a", "le", "pod", "job", "instance", "exported_job", "__name__", "A_9"])
 PLAIN = st.text(st.characters(exclude_characters='"\\\n'), max_size=6)

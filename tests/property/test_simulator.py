@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.objects.pods import PodPhase
-from gpuscale.scheduling.resources import gpu_count
 from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.jobs import job_progress
+from gpuscale.sim.document.jobs import job_progress
 from gpuscale.sim.pipeline import VirtualPipeline
-from gpuscale.sim.setup import load_setup
+from gpuscale.sim.scenario.setup import load_setup
 from gpuscale.sim.world import World
 
 MANIFESTS = """\

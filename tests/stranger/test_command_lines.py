@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gpuscale.cli import agent, serving
-from gpuscale.cli.commands import app
+from gpuscale.cli.registry import app
+from gpuscale.cli.servers import agent, serving
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gpuscale.cli.commands import app
+from gpuscale.cli.registry import app
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the installation
 

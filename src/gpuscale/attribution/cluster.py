@@ -4,13 +4,13 @@ from typing import Protocol
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.join import pod_directory
-from gpuscale.attribution.processes import PodDirectory
+from gpuscale.attribution.pods.view import NodeView
+from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.attribution.silence import Silence
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.gpu.owners import Unattributed
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.view import NodeView
+from gpuscale.kube.client.errors import ApiStatusError
 
 _FORBIDDEN = (401, 403)
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.attribution import reasons
-from gpuscale.attribution.allocations import ContainerDevices, Device, NodeAllocations
-from gpuscale.attribution.cgroups import ProcessPlace
-from gpuscale.attribution.device_ids import KnownGpus, resolve_claim, resolve_device
+from gpuscale.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
+from gpuscale.attribution.kubelet.device_ids import KnownGpus, resolve_claim, resolve_device
 from gpuscale.attribution.labels import safe_labels
-from gpuscale.attribution.processes import PodDirectory, owner_of_process
+from gpuscale.attribution.pods.view import NodeView
+from gpuscale.attribution.processes.cgroups import ProcessPlace
+from gpuscale.attribution.processes.processes import PodDirectory, owner_of_process
 from gpuscale.gpu.owners import ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.kube.records import DeviceKey, PodRecord
-from gpuscale.kube.view import NodeView
+from gpuscale.kube.informers.records import DeviceKey, PodRecord
 
 PodName = tuple[str, str]
 """(namespace, pod)."""

@@ -6,14 +6,14 @@ exactly as many devices. On a shared GPU these are shares, as in Kubernetes' own
 
 from collections.abc import Collection, Iterable, Mapping
 
-from gpuscale.attribution.allocations import ContainerDevices, Device, NodeAllocations
 from gpuscale.attribution.counts import NodeGpuResources
-from gpuscale.attribution.device_ids import is_gpu_resource
 from gpuscale.attribution.join import holders_of
-from gpuscale.attribution.processes import PodDirectory
+from gpuscale.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
+from gpuscale.attribution.kubelet.device_ids import is_gpu_resource
+from gpuscale.attribution.pods.view import NodeView
+from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.gpu.owners import ContainerRef
-from gpuscale.kube.records import PodRecord
-from gpuscale.kube.view import NodeView
+from gpuscale.kube.informers.records import PodRecord
 
 
 def count_devices(devices: Iterable[Device] | None) -> int | None:

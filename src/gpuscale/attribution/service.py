@@ -11,27 +11,27 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.attribution.allocations import NodeAllocations
 from gpuscale.attribution.cluster import ClusterFollower, ViewSource
 from gpuscale.attribution.counts import NodeGpuResources
-from gpuscale.attribution.host_processes import HostProcesses
 from gpuscale.attribution.join import (
     GpuOwners,
     gpu_owners,
     process_owners,
     unknown_processes,
 )
-from gpuscale.attribution.kubelet import AllocationSource, KubeletFollower
-from gpuscale.attribution.processes import PodDirectory
+from gpuscale.attribution.kubelet.allocations import NodeAllocations
+from gpuscale.attribution.kubelet.kubelet import AllocationSource, KubeletFollower
+from gpuscale.attribution.pods.view import NodeView
+from gpuscale.attribution.processes.host_processes import HostProcesses
+from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.attribution.resources import gpu_resources
 from gpuscale.attribution.settings import AttributionSettings, KubeletSettings
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.kube.records import DeviceKey
-from gpuscale.kube.settings import KubeSettings
-from gpuscale.kube.view import NodeView
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.informers.records import DeviceKey
 
 _log = logging.getLogger(__name__)
 _RESTART_S = 30.0
@@ -200,7 +200,7 @@ async def _guarded(what: str, work: Callable[[], Awaitable[None]]) -> None:
 
 def _source(settings: KubeletSettings) -> AllocationSource:
     try:
-        from gpuscale.attribution.podresources import PodResourcesClient
+        from gpuscale.attribution.kubelet.podresources import PodResourcesClient
     except ImportError as error:
         raise UsageError(_missing_package("the kubelet", error)) from error
     return PodResourcesClient(settings)
@@ -208,7 +208,7 @@ def _source(settings: KubeletSettings) -> AllocationSource:
 
 def _watcher(settings: KubeSettings, clock: Clock) -> ViewSource:
     try:
-        from gpuscale.kube.node import NodeWatcher
+        from gpuscale.attribution.pods.node_pods import NodeWatcher
     except ImportError as error:
         raise UsageError(_missing_package("the API server", error)) from error
     return NodeWatcher(settings, clock)

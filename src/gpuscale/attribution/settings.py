@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.settings import KubeSettings
 
 
 @dataclass(frozen=True, slots=True)

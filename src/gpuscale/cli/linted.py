@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 
 from gpuscale.cli.texts import STDIN, read_text, shown_name
-from gpuscale.core.documents import Document, Path, load_documents
+from gpuscale.core.documents.documents import Document, Path, load_documents
+from gpuscale.core.documents.models import API_VERSION
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
 from gpuscale.core.findings import with_plugins
-from gpuscale.core.models import API_VERSION
 from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintReport
 from gpuscale.lint.inputs import is_block
@@ -140,9 +140,9 @@ _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 
 
 def _of_scenario(given: Text, judges: Sequence[FileJudge]) -> LintReport:
-    from gpuscale.cli.plugins import load_policy
+    from gpuscale.cli.options.plugins import load_policy
     from gpuscale.cli.scenarios import read_beside
-    from gpuscale.sim.setup import load_setup
+    from gpuscale.sim.scenario.setup import load_setup
 
     name, text = given
     folder = FilePath() if name == shown_name(STDIN) else FilePath(name).parent

@@ -57,7 +57,7 @@ def _run(words: Sequence[str]) -> int:
 def _run_typer(words: Sequence[str]) -> int:
     import typer
 
-    from gpuscale.cli.commands import app
+    from gpuscale.cli.registry import app
 
     if COMPLETING in os.environ:
         from typer import completion
@@ -82,7 +82,7 @@ def _is_agent_run(words: Sequence[str]) -> bool:
     """Run the node agent, if that is all that the words ask for, with less memory than typer leaves it."""
     if words[:1] != ["exporter"]:
         return False
-    from gpuscale.cli import agent
+    from gpuscale.cli.servers import agent
 
     given = agent.given_flags(words[1:])
     if given is None:
@@ -95,7 +95,7 @@ def _is_server_run(words: Sequence[str]) -> bool:
     """Run the metrics API, if that is all that the words ask for, without loading typer for it."""
     if words[:1] != ["metrics-api"] or COMPLETING in os.environ:
         return False
-    from gpuscale.cli import serving
+    from gpuscale.cli.servers import serving
 
     texts = serving.given_texts(words[1:])
     if texts is None:
@@ -164,7 +164,7 @@ def leaves(error: Exception) -> Iterator[Exception]:
 def _code(error: Exception) -> int:
     if isinstance(error, ConfigError | UsageError | QueryError):
         return WRONG_INPUT
-    from gpuscale.cli.cluster import CouldNotLookError
+    from gpuscale.cli.options.cluster import CouldNotLookError
 
     return WRONG_INPUT if isinstance(error, CouldNotLookError) else NO
 

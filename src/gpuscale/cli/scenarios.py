@@ -14,7 +14,7 @@ from gpuscale.cli.texts import unreadable
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.sim.setup import Setup
+    from gpuscale.sim.scenario.setup import Setup
 
 PrometheusRules = Annotated[
     list[Path] | None,
@@ -50,8 +50,8 @@ def find_setup(name: str) -> "Setup":
 
 
 def _find(name: str) -> "Setup":
-    from gpuscale.cli.plugins import load_policy
-    from gpuscale.sim.setup import load_setup
+    from gpuscale.cli.options.plugins import load_policy
+    from gpuscale.sim.scenario.setup import load_setup
 
     if name in shipped_names():
         folder = _shipped() / name

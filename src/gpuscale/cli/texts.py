@@ -32,7 +32,7 @@ def read_text(name: str) -> str:
     Raises:
         ConfigError: it can't be read, or is no UTF-8.
     """
-    from gpuscale.core.documents import MAX_TEXT_BYTES
+    from gpuscale.core.documents.documents import MAX_TEXT_BYTES
 
     source = shown_name(name)
     try:
@@ -70,7 +70,7 @@ def _bytes(name: str, most: int) -> bytes:
 def print_document(document: Mapping[str, object], output: Output) -> None:
     """Print a document for programs: JSON on one line, or YAML."""
     if output is Output.YAML:
-        from gpuscale.core.documents import dump_documents
+        from gpuscale.core.documents.documents import dump_documents
 
         print(dump_documents([document]), end="", flush=True)
     else:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.metricsapi.histograms import Labels
-from gpuscale.metricsapi.own_metrics import family
+from gpuscale.metricsapi.telemetry.histograms import Labels
+from gpuscale.metricsapi.telemetry.own_metrics import family
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.remote_write.state import BOUNDS_S

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpuscale.exposition.families import Family
-from gpuscale.metricsapi.histograms import Labels
-from gpuscale.metricsapi.own_metrics import family
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.telemetry.histograms import Labels
+from gpuscale.metricsapi.telemetry.own_metrics import family
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.feeds.states import FeedState
 
 if TYPE_CHECKING:

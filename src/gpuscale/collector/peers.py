@@ -6,7 +6,7 @@ from collections import Counter
 from aiohttp import web
 
 from gpuscale.exposition.families import Family
-from gpuscale.metricsapi.own_metrics import family
+from gpuscale.metricsapi.telemetry.own_metrics import family
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.sharing.relay import Reader, Relay
 from gpuscale.sources.feeds.sharing.settings import PATH

@@ -17,7 +17,7 @@ from gpuscale.collector.peers import add_peer_route, peer_families, peer_remark
 from gpuscale.collector.view import collector_view
 from gpuscale.core.clock import WallClock
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.kube.connection import KubeConnection
+from gpuscale.kube.client.connection import KubeConnection
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.rules.groups import RuleGroups
 from gpuscale.series.wanted import EVERYTHING, WantedNames, wanted_by

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.promapi.server_view import ServerView, TargetView
-from gpuscale.series.evaluate import LOOKBACK_MS
+from gpuscale.series.promql.evaluate import LOOKBACK_MS
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.messages import CollectorSettings
 from gpuscale.sources.feeds.scraper import timeout_s

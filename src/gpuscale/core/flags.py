@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import BugError, UsageError
-from gpuscale.core.go_bool import GO_BOOLS
+from gpuscale.core.golang.booleans import GO_BOOLS
+from gpuscale.core.golang.durations import parse_duration_ms
 
 Kind = Literal["text", "bool", "duration", "int", "list", "choice"]
 MAX_DIGITS = 9

@@ -10,7 +10,7 @@ from gpuscale.doctor.proxied import PODS, missing_right, pod_path
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.parts import agent
-from gpuscale.kube.connection import KubeConnection
+from gpuscale.kube.client.connection import KubeConnection
 from gpuscale.objects.fields import Fields
 
 _PATH = "/metrics"

@@ -13,10 +13,10 @@ from gpuscale.doctor.at_once import at_once
 from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
-from gpuscale.kube.api import ApiClient
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, RESOURCE_GROUP
+from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.why.page import PARAMETER
+from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.objects.hpa import (
     ExternalMetric,
     HorizontalPodAutoscaler,

@@ -15,10 +15,10 @@ from gpuscale.doctor.autoscalers import HpaReader, custom_path
 from gpuscale.doctor.kinds import KINDS, Listed
 from gpuscale.doctor.prometheus import PrometheusReader
 from gpuscale.doctor.snapshot import Look, Snapshot
-from gpuscale.kube.api import ApiClient
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 
 _PAGE = "500"

@@ -13,7 +13,7 @@ from gpuscale.doctor.direct import fetch
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.proxied import SERVICES, missing_right, service_path
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
-from gpuscale.kube.connection import KubeConnection
+from gpuscale.kube.client.connection import KubeConnection
 
 _PATH = "/api/v1/query"
 _TARGETS = "up"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from gpuscale.core.findings import Change
 from gpuscale.doctor.judges import ClusterFinding
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.writing import CONFLICT, WritingClient
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client.writing import CONFLICT, WritingClient
 
 
 def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:

@@ -11,17 +11,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.core.clock import Clock
-from gpuscale.exporter.azure import AzureMetrics
-from gpuscale.exporter.containers import GpuShares, SharesOf, container_families, shares_of
-from gpuscale.exporter.own_metrics import CollectStatus, GpuStatus, ServerStatus, own_families
+from gpuscale.exporter.families.azure import AzureMetrics
+from gpuscale.exporter.families.containers import GpuShares, SharesOf, container_families, shares_of
+from gpuscale.exporter.families.own_metrics import (
+    CollectStatus,
+    GpuStatus,
+    ServerStatus,
+    own_families,
+)
 from gpuscale.exporter.snapshot import Snapshot
 from gpuscale.exposition.families import Family
+from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.styles import Style, agent_families
 from gpuscale.gpu.counters import Counter
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.owners import Attribution, Unattributed
 from gpuscale.gpu.reader import CallStats, GpuReader
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.gpu.styles import Style, agent_families
 
 LEFT_OUT = "the reader left it out"
 

@@ -1,21 +1,293 @@
-"""What this process costs: its memory and its processor time."""
+"""A node agent as settings describe it, with all that runs beside it: attribution, reload, certificates."""
 
+import asyncio
+import logging
 import os
-from pathlib import Path
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
 
-_STATM = Path("/proc/self/statm")
+from gpuscale.attribution.counts import NodeGpuResources
+from gpuscale.core.clock import Clock, WallClock
+from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.exporter.collector import AttributionOf, Extras
+from gpuscale.exporter.counters_file import Counters, CountersFile, read_text
+from gpuscale.exporter.families.azure import AzureMetrics
+from gpuscale.exporter.readers import (
+    WHAT_ELSE,
+    ReplaceableReader,
+    fields_to_read,
+    make_reader,
+)
+from gpuscale.exporter.settings import ExporterSettings
+from gpuscale.gpu.owners import Attribution
+from gpuscale.gpu.reader import GpuReader
+from gpuscale.gpu.readings import GpuReading
+
+if TYPE_CHECKING:
+    from gpuscale.exporter.http.passwords import BasicAuth
+    from gpuscale.exporter.http.tls import ServerTls
+    from gpuscale.gpu.recordings.recording import Recorder
+
+POLL_S = 2.0
+"""How often files are looked at; dcgm-exporter reloads no more often either."""
+_CLOSE_WAIT_S = 2.0
+_FIRST_SYSTEMD_FD = 3
+_MAX_WEB_CONFIG_BYTES = 1024 * 1024
+
+_log = logging.getLogger(__name__)
 
 
-def resident_memory_bytes() -> int | None:
-    """Return the resident memory; None where the system has no /proc."""
-    try:
-        pages = int(_STATM.read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
+class _Owners(Protocol):
+    """What ties GPUs to pods, kept up to date in the background."""
+
+    def __call__(self, readings: Sequence[GpuReading], /) -> Attribution: ...
+    async def run(self) -> None: ...
+    async def asked(self) -> None: ...
+    async def close(self) -> None: ...
+    def gpu_resources(self) -> NodeGpuResources: ...
+
+
+class ExporterService:
+    """Everything that one `gpuscale exporter` process runs.
+
+    Args:
+        settings: from the command line.
+        clock: gives the pace and stamps readings.
+
+    Raises:
+        GpuscaleError: a file is wrong, or the GPUs' library is not there.
+    """
+
+    def __init__(self, settings: ExporterSettings, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._clock = clock or WallClock()
+        self._counters = _counters_file(settings, self._clock)
+        self._tls, self._auth = _web_security(settings)
+        self._fields = fields_to_read(self._counters.counters, settings)
+        self._source = ReplaceableReader(self._make_reader(self._fields))
+        self._recorder = _recorder(settings)
+        self._reader = _recorded(self._source, self._recorder)
+        self._owners = _owners(settings, self._clock)
+        self.agent = self._make_agent()
+
+    async def run(self, stop: asyncio.Event, announce: Callable[[int], None]) -> None:
+        """Serve until `stop` is set.
+
+        Args:
+            stop: ends it.
+            announce: called with the port once it listens.
+
+        Raises:
+            UnavailableError: the address can't be listened on; or GPUs can't be read that were chosen by
+                number, or that nobody asked for by kind.
+        """
+        for note in self._settings.notes:
+            _log.info("%s", note)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            port = await self.agent.start(
+                self._settings.host, self._settings.port, _sockets(self._settings)
+            )
+            if self._owners is not None:
+                tasks.append(_task(self._owners.run(), "exporter-attribution"))
+            announce(port)
+            await self._check_first_collect()
+            tasks.append(_task(self._follow_files(), "exporter-files"))
+            await _until(stop, tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._close()
+
+    async def _check_first_collect(self) -> None:
+        """Give up where what was asked for is not there; where GPUs may still come, wait for them."""
+        is_guess = not self._settings.gpu.is_named
+        if not is_guess and self._settings.devices.is_flexible:
+            return
+        error = (await self.agent.first_collect()).status.error
+        if error is not None:
+            raise UnavailableError(f"{error}; {WHAT_ELSE}" if is_guess else error)
+
+    def reload(self) -> None:
+        """Load the counters file again, as SIGHUP asks for, and look at the certificates."""
+        self._counters.reload(self._apply)
+        if self._tls is not None:
+            self._tls.follow_files()
+
+    def _apply(self, counters: Counters) -> None:
+        """Serve other counters; a new reader comes only where other fields have to be read."""
+        fields = fields_to_read(counters, self._settings)
+        if fields <= self._fields:
+            self.agent.configure(counters)
+            return
+        fields |= self._fields
+        self._source.replace(self._make_reader(fields))
+        self.agent.configure(counters)
+        self._fields = fields
+
+    def _make_reader(self, fields: frozenset[str]) -> GpuReader:
+        return make_reader(self._settings, fields, self._settings.options.node)
+
+    def _make_agent(self) -> NodeAgent:
+        settings = self._settings
+        owners = self._owners
+        serve = ServeOptions(
+            extras=_extras(settings),
+            stream_interval_s=_seconds(settings.stream_interval_ms),
+            auth=self._auth,
+            tls=self._tls,
+            resources=None if owners is None else owners.gpu_resources,
+            config=lambda: self._counters.status,
+            before_first=None if owners is None else owners.asked,
+        )
+        attribution: AttributionOf = (lambda _: None) if owners is None else owners
+        return NodeAgent(
+            self._reader,
+            attribution,
+            self._counters.counters,
+            settings.options,
+            self._clock,
+            settings.interval_ms / 1000,
+            settings.styles,
+            serve,
+        )
+
+    async def _follow_files(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            if self._counters.has_changed():
+                self._counters.reload(self._apply)
+            if self._tls is not None:
+                self._tls.follow_files()
+
+    async def _close(self) -> None:
+        await self.agent.stop()
+        if self._owners is not None:
+            await self._owners.close()
+        closer = ThreadPoolExecutor(1, "gpu-close")
+        try:
+            async with asyncio.timeout(_CLOSE_WAIT_S):
+                await asyncio.get_running_loop().run_in_executor(closer, self._reader.close)
+        except TimeoutError:
+            _log.warning("the driver does not let go of its GPUs")
+        closer.shutdown(wait=False)
+        _finish(self._recorder)
+
+
+def _recorder(settings: ExporterSettings) -> "Recorder | None":
+    if settings.record is None:
         return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    from gpuscale.gpu.recordings.recording import Recorder
+
+    return Recorder.open(str(settings.record))
 
 
-def cpu_seconds() -> float:
-    """Return the processor time used so far, in user and in kernel mode."""
-    times = os.times()
-    return times.user + times.system
+def _recorded(reader: GpuReader, recorder: "Recorder | None") -> GpuReader:
+    """Return the reader, with a recording of all that it reads where that was asked for."""
+    if recorder is None:
+        return reader
+    from gpuscale.gpu.recordings.recording import RecordingReader
+
+    return RecordingReader(reader, recorder)
+
+
+def _finish(recorder: "Recorder | None") -> None:
+    if recorder is None:
+        return
+    try:
+        recorder.close()
+    except OSError as error:
+        _log.error("the recording could not be finished: %s", error.strerror or error)
+
+
+def _extras(settings: ExporterSettings) -> Extras:
+    vendor = None
+    if settings.gpu.kind == "amd":
+        from gpuscale.formats.amd import amd_families
+
+        vendor = amd_families
+    if settings.pods is None:
+        return Extras(vendor=vendor)
+    from gpuscale.attribution.processes.shares import split_utilisation
+
+    return Extras(split_utilisation, vendor, AzureMetrics(settings.cluster))
+
+
+def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
+    pods = settings.pods
+    if pods is None:
+        return None
+    from gpuscale.attribution.service import NodeAttribution
+    from gpuscale.attribution.settings import AttributionSettings, KubeletSettings
+    from gpuscale.kube.client.settings import KubeSettings
+
+    node = settings.options.node
+    kubernetes = KubeSettings(node, pod_labels=pods.label_patterns)
+    return NodeAttribution(
+        AttributionSettings(
+            kubelet=KubeletSettings(pods.socket, resource_names=pods.resource_names),
+            proc_root=pods.proc_root,
+            kubernetes=kubernetes if pods.needs_api_server else None,
+        ),
+        clock,
+    )
+
+
+def _counters_file(settings: ExporterSettings, clock: Clock) -> CountersFile:
+    path = settings.counters_file
+    if not settings.is_counters_file_named and not path.exists():
+        _log.info("serving the built-in counters; there is no file %s", path)
+        return CountersFile(None, settings.counters_mode, clock)
+    return CountersFile(path, settings.counters_mode, clock)
+
+
+def _web_security(settings: ExporterSettings) -> tuple["ServerTls | None", "BasicAuth | None"]:
+    path = settings.web_config_file
+    if path is None:
+        return None, None
+    from gpuscale.exporter.http.passwords import BasicAuth, bcrypt_check
+    from gpuscale.exporter.http.tls import ServerTls
+    from gpuscale.exporter.http.web_config import load_web_config
+
+    config = load_web_config(read_text(path, _MAX_WEB_CONFIG_BYTES), str(path), path.parent)
+    return (
+        ServerTls(config.tls) if config.tls else None,
+        BasicAuth(config.users, bcrypt_check()) if config.users else None,
+    )
+
+
+def _sockets(settings: ExporterSettings) -> list[socket.socket]:
+    """Return the sockets that systemd hands over.
+
+    Source: systemd, sd_listen_fds(3).
+    """
+    if not settings.is_socket_given:
+        return []
+    count = os.environ.get("LISTEN_FDS", "")
+    if not count.isdecimal() or os.environ.get("LISTEN_PID") != str(os.getpid()):
+        raise UsageError("--web-systemd-socket: found no socket from systemd, expected LISTEN_FDS")
+    first = _FIRST_SYSTEMD_FD
+    return [socket.socket(fileno=number) for number in range(first, first + int(count))]
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _task(work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)
+
+
+async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
+    """Wait for the end; a task that ends before it takes the service down with its error."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    for task in done - {stopping}:
+        task.result()

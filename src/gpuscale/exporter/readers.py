@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from gpuscale.core.errors import BugError
-from gpuscale.exporter.azure import AZURE_FIELDS
 from gpuscale.exporter.devices import SelectedReader
+from gpuscale.exporter.families.azure import AZURE_FIELDS
 from gpuscale.exporter.settings import ExporterSettings, GpuSource
-from gpuscale.gpu.ack import ACK_FIELDS
+from gpuscale.formats.ack import ACK_FIELDS
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.reader import CallStats, GpuReader, ReaderRequest
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
@@ -96,7 +96,7 @@ def _source(settings: ExporterSettings, fields: frozenset[str], node: str) -> Gp
         case "simulated":
             return _simulated(source, fields, settings.interval_ms, node)
         case "replay":
-            from gpuscale.gpu.recording import ReplayReader
+            from gpuscale.gpu.recordings.recording import ReplayReader
 
             return ReplayReader.open(source.file, loop=True)
         case "nvml":

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.flags import FlagReader
-from gpuscale.exporter.azure import AzureCluster
+from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.exporter.counters_file import Mode
 from gpuscale.exporter.devices import DeviceSelection, parse_devices
+from gpuscale.exporter.families.azure import AzureCluster
 from gpuscale.exporter.flags import FLAGS
-from gpuscale.gpu.families import FamilyOptions
+from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.names import Names
+from gpuscale.formats.styles import Style
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import expected_models, find_model
-from gpuscale.gpu.names import Names
 from gpuscale.gpu.reader import READER_PLUGINS, ReaderKind
-from gpuscale.gpu.styles import Style
 
 MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 3_600_000

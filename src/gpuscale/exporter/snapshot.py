@@ -7,7 +7,7 @@ are never scraped in most formats, so nothing is made that nobody wants.
 import gzip
 from typing import Literal
 
-from gpuscale.exporter.own_metrics import CollectStatus
+from gpuscale.exporter.families.own_metrics import CollectStatus
 from gpuscale.exposition.families import Family
 from gpuscale.exposition.openmetrics import render_openmetrics
 from gpuscale.exposition.write import render_text, six_decimals

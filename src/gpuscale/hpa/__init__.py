@@ -2,7 +2,7 @@
 
 from gpuscale.hpa.decide import decide, failed, needs_metrics, scale_unreadable, succeeded
 from gpuscale.hpa.names import metric_text
-from gpuscale.hpa.pods import pod_info
+from gpuscale.hpa.replicas.pods import pod_info
 from gpuscale.hpa.selectors import hpas_selecting
 from gpuscale.hpa.targets import target_text, targets_cell
 from gpuscale.hpa.types import (

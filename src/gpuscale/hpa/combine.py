@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gpuscale.core.errors import BugError
 from gpuscale.hpa.conditions import Verdict, unable_to_compute, valid_metric_found
-from gpuscale.hpa.metrics import MetricFailure, replicas_for_metric
 from gpuscale.hpa.names import metric_text
-from gpuscale.hpa.replicas import Proposal, SyncContext
+from gpuscale.hpa.replicas.calculator import Proposal, SyncContext
+from gpuscale.hpa.replicas.metrics import MetricFailure, replicas_for_metric
 from gpuscale.hpa.targets import target_text
 from gpuscale.hpa.types import Event, MetricStatus, Observation
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec

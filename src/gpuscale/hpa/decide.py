@@ -26,9 +26,9 @@ from gpuscale.hpa.conditions import (
 )
 from gpuscale.hpa.normalize import NormalizationArg, normalize_desired_replicas
 from gpuscale.hpa.policies import with_scale_event
-from gpuscale.hpa.replicas import SyncContext
+from gpuscale.hpa.replicas.calculator import SyncContext
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
 from gpuscale.hpa.selectors import SelectorFailure, selector_failure
-from gpuscale.hpa.tolerances import tolerances_for_hpa
 from gpuscale.hpa.types import (
     DEFAULT_SETTINGS,
     ControllerSettings,

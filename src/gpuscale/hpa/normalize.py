@@ -7,7 +7,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (normalizeDe
 
 from dataclasses import dataclass
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.hpa.conditions import (
     DESIRED_WITHIN_RANGE,
     READY_FOR_NEW_SCALE,

@@ -7,7 +7,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go
 
 from dataclasses import dataclass, replace
 
-from gpuscale.hpa.arithmetic import MAX_INT32, ceil_replicas
+from gpuscale.hpa.replicas.arithmetic import MAX_INT32, ceil_replicas
 from gpuscale.hpa.types import HpaState, ScaleEvent
 from gpuscale.objects.hpa import Behavior, PolicyType, ScalingPolicy, ScalingRules, SelectPolicy
 

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from gpuscale.install.parts.common import METRICS_API, part_name
-from gpuscale.install.values import Values
-from gpuscale.metricsapi.certificates import (
+from gpuscale.core.pki import (
     CA_DAYS,
     host_names,
     make_ca,
     make_serving,
     names_of_service,
 )
+from gpuscale.install.common import METRICS_API, part_name
+from gpuscale.install.values import Values
 
 _RENEWED_BEFORE = timedelta(days=90)
 

@@ -6,9 +6,9 @@ A target that can't be reached stands there as `spec.scale[0].target`, not in an
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpuscale.core.documents import Document, Path, dotted, load_documents
+from gpuscale.core.documents.documents import Document, Path, dotted, load_documents
 from gpuscale.install.certificates import ServingCertificate
-from gpuscale.install.parts.common import Object
+from gpuscale.install.common import Object
 from gpuscale.install.render import Inputs, needs_certificate, render
 from gpuscale.install.values import Values
 from gpuscale.lint.checks import JUDGES

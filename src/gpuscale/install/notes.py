@@ -1,7 +1,7 @@
 """What values allow but may not mean: told when they are rendered, and nothing is stopped by it."""
 
+from gpuscale.install.common import has_api_pods, image_reference
 from gpuscale.install.image import has_registry
-from gpuscale.install.parts.common import has_api_pods, image_reference
 from gpuscale.install.values import Scale, Values
 
 

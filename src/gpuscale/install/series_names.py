@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gpuscale.install.common import METRICS_API, part_name
 from gpuscale.install.parts import agent
-from gpuscale.install.parts.common import METRICS_API, part_name
 from gpuscale.install.values import Values
 
 GPU_RESOURCES = 'resource=~"nvidia_com_(gpu|mig_).*|amd_com_gpu"'

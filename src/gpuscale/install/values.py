@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from gpuscale import __version__
+from gpuscale.core.documents.models import Model, PositiveDuration, parse_file
 from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.core.models import Model, PositiveDuration, parse_file
 from gpuscale.install.image import (
     REPOSITORY_PATTERN,
     TAG_PATTERN,

@@ -6,9 +6,9 @@ the others.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpuscale.core.documents import Document
+from gpuscale.core.documents.documents import Document
 from gpuscale.core.quantity import Quantity
-from gpuscale.kube.records import Controller, DeviceKey, NodeRecord, PodRecord
+from gpuscale.kube.informers.records import Controller, DeviceKey, NodeRecord, PodRecord
 from gpuscale.objects.fields import Fields
 
 _STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuscale.core.documents import Document, Path, dotted, load_documents
+from gpuscale.core.documents.documents import Document, Path, dotted, load_documents
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused

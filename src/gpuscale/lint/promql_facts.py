@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from gpuscale.lint.series_facts import facts_of
-from gpuscale.series import tree
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.parse import Query, metric_names
-from gpuscale.series.tree import Node
+from gpuscale.series.promql import tree
+from gpuscale.series.promql.parse import Query, metric_names
+from gpuscale.series.promql.tree import Node
 
 _KEEPS_RANGE = frozenset({"avg", "min", "max", "quantile", "topk", "bottomk", "limitk"})
 _WHOLE_ROWS = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuscale.core.documents import Document, Path, dotted
+from gpuscale.core.documents.documents import Document, Path, dotted
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Check
 from gpuscale.core.spelling import closest
@@ -20,9 +20,9 @@ from gpuscale.lint.problems import (
     refused,
     sentence,
 )
-from gpuscale.sources.preset import preset_config
-from gpuscale.sources.resources import KUBERNETES, ResourceType, UnknownResourceError
-from gpuscale.sources.rules import AdapterConfig, Rule, load_rules
+from gpuscale.rules.config import AdapterConfig, Rule, load_rules
+from gpuscale.rules.preset import preset_config
+from gpuscale.rules.resources import KUBERNETES, ResourceType, UnknownResourceError
 
 _KUBERNETES_NAMES = frozenset(
     name for known in KUBERNETES.types for name in (known.plural, known.singular)

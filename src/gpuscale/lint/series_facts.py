@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from gpuscale.core.spelling import closest
-from gpuscale.gpu.amd.families import amd_family_meanings
+from gpuscale.formats.amd import amd_family_meanings
+from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
 from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.names import NEW_NAMES
 
 Kind = Literal["gauge", "counter"]
 _SHARES: Mapping[str, float] = MappingProxyType({"%": 100.0, "ratio": 1.0})

@@ -7,13 +7,13 @@ from gpuscale.core.errors import NotFoundError, QueryError
 from gpuscale.lint.promql_facts import contradiction
 from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.objects.selectors import Selector
+from gpuscale.rules.config import Rule
+from gpuscale.rules.queries.backwards import candidates
+from gpuscale.rules.query import custom_query, external_query
+from gpuscale.rules.resources import NAMESPACES, ResourceType
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.parse import parse_matchers, parse_query
-from gpuscale.series.tree import Node
-from gpuscale.sources.backwards import candidates
-from gpuscale.sources.query import custom_query, external_query
-from gpuscale.sources.resources import NAMESPACES, ResourceType
-from gpuscale.sources.rules import Rule
+from gpuscale.series.promql.parse import parse_matchers, parse_query
+from gpuscale.series.promql.tree import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """The node agents of the live loop: one real exporter, on a port of its own, per simulated node."""
 
 from gpuscale.core.clock import Clock
-from gpuscale.exporter.app import NodeAgent
-from gpuscale.gpu.families import FamilyOptions
+from gpuscale.exporter.agent import NodeAgent
+from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.styles import Style
 from gpuscale.gpu.reader import CallStats
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.gpu.styles import Style
 from gpuscale.local.addresses import own_host, url_host
 from gpuscale.local.present import Present
 

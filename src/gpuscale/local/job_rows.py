@@ -3,7 +3,7 @@
 from collections import Counter
 
 from gpuscale.objects.pods import PodPhase
-from gpuscale.sim.setup import JobSetup
+from gpuscale.sim.scenario.setup import JobSetup
 from gpuscale.sim.world import World
 
 MAX_ROWS = 200

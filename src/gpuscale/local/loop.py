@@ -30,19 +30,19 @@ from gpuscale.local.present import Present
 from gpuscale.local.prometheus_view import live_view
 from gpuscale.local.scraping import Scraper
 from gpuscale.local.view import LiveView
-from gpuscale.metricsapi.app import add_routes as add_metrics_api
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.routes import add_routes as add_metrics_api
 from gpuscale.promapi.app import add_routes as add_prometheus_api
 from gpuscale.promapi.axis import TimeAxis
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.directory import ClusterDirectory
-from gpuscale.sim.document import events, row
+from gpuscale.sim.document.document import events, row
+from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.engine import Stage
 from gpuscale.sim.events import Event
 from gpuscale.sim.pipeline import utilization
-from gpuscale.sim.recorder import Recorder
-from gpuscale.sim.setup import Setup
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession

@@ -7,7 +7,7 @@ wrong by a factor of a thousand.
 from collections.abc import Sequence
 
 from gpuscale.core.quantity import Format, Quantity
-from gpuscale.hpa.answers import current_milli
+from gpuscale.decisions.answers import current_milli
 from gpuscale.hpa.types import MetricStatus
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,

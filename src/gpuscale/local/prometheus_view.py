@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.promapi.server_view import ServerView, TargetView
-from gpuscale.series.evaluate import LOOKBACK_MS, instant
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector
-from gpuscale.sim.scenario import Pipeline
+from gpuscale.sim.scenario.model import Pipeline
 from gpuscale.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.sources.ruler.ruler import Ruler
 

@@ -9,8 +9,8 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UpstreamError
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.present import Present
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.pipeline import target_labels
 from gpuscale.sources.feeds.scraper import SCRAPE_FAULTS, scrape_once
 from gpuscale.sources.http import HttpSession

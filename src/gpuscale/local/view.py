@@ -10,10 +10,10 @@ from gpuscale.local.metric_figures import metric_figures
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import FINISHED
-from gpuscale.sim.document import document, events, summary
-from gpuscale.sim.jobs import job_progress
-from gpuscale.sim.recorder import Recorder
-from gpuscale.sim.service import Service
+from gpuscale.sim.document.document import document, events, summary
+from gpuscale.sim.document.jobs import job_progress
+from gpuscale.sim.document.timeline import Recorder
+from gpuscale.sim.load.service import Service
 from gpuscale.sim.world import World
 from gpuscale.views.summary import summary_totals
 

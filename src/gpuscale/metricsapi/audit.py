@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.auth import NOBODY, Attributes, User
+from gpuscale.metricsapi.security.reviews import NOBODY, Attributes, User
 
 _EVERY_S = 0.25
 _MOST_BYTES = 8 * 1024 * 1024

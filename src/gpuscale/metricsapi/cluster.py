@@ -10,14 +10,14 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpuscale.core.errors import GpuscaleError, UpstreamError
-from gpuscale.kube.api import AGGREGATED_DISCOVERY
-from gpuscale.kube.connection import JsonObject, KubeConnection
-from gpuscale.kube.directory import Collection, ObjectCopies
+from gpuscale.kube.client.api import AGGREGATED_DISCOVERY
+from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.informers.directory import Collection, ObjectCopies
+from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
-from gpuscale.kube.records import ObjectRecord
 from gpuscale.metricsapi.errors import ListError
 from gpuscale.objects.selectors import Selector
-from gpuscale.sources.resources import ResourceMapper, ResourceType
+from gpuscale.rules.resources import ResourceMapper, ResourceType
 
 _LOG = logging.getLogger(__name__)
 _METRICS_GROUPS = {"custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"}

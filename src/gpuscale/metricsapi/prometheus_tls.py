@@ -4,11 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.api import Credentials, kubeconfig_credentials, service_account_credentials
-from gpuscale.kube.kubeconfig import SERVICE_ACCOUNT
+from gpuscale.kube.client.api import (
+    Credentials,
+    kubeconfig_credentials,
+    service_account_credentials,
+)
+from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.metricsapi.settings import SourceSettings
 from gpuscale.sources.access import TlsFiles, tls_to
-from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
+from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 
 def make_source(settings: SourceSettings) -> PrometheusSource:

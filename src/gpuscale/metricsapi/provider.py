@@ -20,25 +20,25 @@ from gpuscale.core.errors import (
     UpstreamError,
     UsageError,
 )
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
-from gpuscale.metricsapi.paths import ALL, CustomTarget, ExternalTarget
 from gpuscale.metricsapi.why.shared import Parts
+from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.wire.paths import ALL, CustomTarget, ExternalTarget
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector
-from gpuscale.series.values import Value
-from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
-from gpuscale.sources.directory import ObjectDirectory
-from gpuscale.sources.freshness import AgeLimit
-from gpuscale.sources.plan import CustomPlan, FetchError, MetricNotFoundError, plan_external
-from gpuscale.sources.plans import Plans
-from gpuscale.sources.questions import Questions, Sharing
-from gpuscale.sources.resources import (
+from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.rules.config import AdapterConfig
+from gpuscale.rules.queries.plan import CustomPlan, FetchError, MetricNotFoundError, plan_external
+from gpuscale.rules.queries.plan_cache import Plans
+from gpuscale.rules.resources import (
     KUBERNETES,
     ResourceMapper,
     ResourceType,
     UnknownResourceError,
 )
-from gpuscale.sources.rules import AdapterConfig
+from gpuscale.series.values import Value
+from gpuscale.sources.asking.single_flight import Questions, Sharing
+from gpuscale.sources.directory import ObjectDirectory
+from gpuscale.sources.freshness import AgeLimit
 from gpuscale.sources.source import MetricSource
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from gpuscale.metricsapi.audit import AUDIT_BACKUPS, AUDIT_MB, AuditSettings
 from gpuscale.metricsapi.connections.limits import ConnectionLimits
 from gpuscale.metricsapi.flags import FLAGS
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.series.limits import RESOLUTION_MS, ScrapeLimits
+from gpuscale.rules.budget import DEFAULT_BUDGET, RuleBudget
+from gpuscale.series.storage.limits import RESOLUTION_MS, ScrapeLimits
 from gpuscale.sources.feeds.annotated_pods import exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.settings import FeedSettings
@@ -21,7 +22,6 @@ from gpuscale.sources.remote_write.settings import (
     Endpoint,
     endpoint_of_url,
 )
-from gpuscale.sources.rule_budget import DEFAULT_BUDGET, RuleBudget
 from gpuscale.sources.ruler.settings import (
     INTERVAL_MS,
     AlertmanagerSettings,

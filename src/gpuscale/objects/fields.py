@@ -7,9 +7,9 @@ an older API server would.
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from gpuscale.core.documents import Document, Path
-from gpuscale.core.durations import parse_duration_ms
+from gpuscale.core.documents.documents import Document, Path
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.core.quantity import Quantity, parse_quantity
 from gpuscale.objects.selectors import Selector, selector_of_expressions, selector_of_labels
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from gpuscale.core.documents import Path
+from gpuscale.core.documents.documents import Path
 from gpuscale.core.quantity import Quantity
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.meta import ObjectMeta, read_meta

@@ -8,7 +8,7 @@ Source: k8s.io/api v0.36 autoscaling/v1/types.go, autoscaling/v2/types.go; v2bet
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpuscale.core.documents import Path
+from gpuscale.core.documents.documents import Path
 from gpuscale.core.spelling import closest
 
 _Shape = Mapping[str, "_Shape"] | None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from gpuscale.core.documents import Document, load_documents
+from gpuscale.core.documents.documents import Document, load_documents
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, read_hpa

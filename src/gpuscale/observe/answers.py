@@ -7,9 +7,9 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go.
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.core.durations import parse_duration_ms
-from gpuscale.hpa.arithmetic import MAX_INT32
-from gpuscale.hpa.document_fields import MAX_SPAN_S
+from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.decisions.document_fields import MAX_SPAN_S
+from gpuscale.hpa.replicas.arithmetic import MAX_INT32
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,

@@ -8,11 +8,11 @@ import asyncio
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError
-from gpuscale.kube.api import AGGREGATED_DISCOVERY, ApiClient
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.api import AGGREGATED_DISCOVERY, ApiClient
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, CUSTOM_VERSIONS
+from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, CUSTOM_VERSIONS
 from gpuscale.objects.hpa import CrossVersionObjectReference
 from gpuscale.observe.words import no_kind_text
 

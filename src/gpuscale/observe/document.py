@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuscale.core.documents import dump_documents
+from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.hpa.arithmetic import MAX_INT64
+from gpuscale.decisions.documents import API_VERSION, KIND
 from gpuscale.hpa.conditions import SCALED_TO_ZERO
-from gpuscale.hpa.documents import API_VERSION, KIND
+from gpuscale.hpa.replicas.arithmetic import MAX_INT64
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import ContainerResourceMetric, HorizontalPodAutoscaler, ResourceMetric
 from gpuscale.objects.pods import PodPhase

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.hpa.conditions import SCALING_ACTIVE
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.kube.json_values import mapping_of, text_of

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from gpuscale.core.errors import NotFoundError, UnavailableError
 from gpuscale.core.spelling import closest
-from gpuscale.kube.api import ApiClient
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
 
 AUTOSCALING = "/apis/autoscaling/v2"

@@ -8,15 +8,15 @@ pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage).
 from typing import NamedTuple
 
 from gpuscale.core.errors import NotFoundError
+from gpuscale.decisions.observed import metric_label
 from gpuscale.doctor.autoscalers import controller_may_read, metric_attributes
 from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT
 from gpuscale.hpa.conditions import SCALING_ACTIVE
-from gpuscale.hpa.observed import metric_label
 from gpuscale.hpa.queries import is_namespace, metric_path
-from gpuscale.kube.api import ApiClient
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from gpuscale.objects.hpa import (
     CrossVersionObjectReference,
     ExternalMetric,

@@ -10,9 +10,9 @@ from gpuscale.doctor.at_once import at_once
 from gpuscale.hpa.conditions import SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_DISABLED
 from gpuscale.hpa.decide import needs_metrics
 from gpuscale.hpa.types import Condition, ControllerSettings, HpaState, Scale
-from gpuscale.kube.api import ApiClient
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import CrossVersionObjectReference, HorizontalPodAutoscaler
 from gpuscale.objects.manifests import read_stored_hpa

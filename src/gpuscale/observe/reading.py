@@ -8,9 +8,9 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.printable import printable
 from gpuscale.doctor.at_once import at_once
-from gpuscale.kube.api import ApiClient
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.observe.document import Sight, document_text
 from gpuscale.observe.lookup import find_hpa, find_hpas
 from gpuscale.observe.observer import Observer

@@ -23,13 +23,19 @@ from gpuscale.promapi.metadata import metric_metadata, target_metadata
 from gpuscale.promapi.parameters import Parameters, read_parameters, unescaped_name
 from gpuscale.promapi.server_view import ServerView
 from gpuscale.promapi.shapes import limited, query_result
-from gpuscale.series.budget import Check, QueryTimeoutError
-from gpuscale.series.evaluate import Samples, check_range, instant, range_covered, range_query
 from gpuscale.series.labels import LabelSet, label_set
 from gpuscale.series.matchers import Matcher
-from gpuscale.series.parse import BadQueryError, Query, parse_query
-from gpuscale.series.rows import QueryRange
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.budget import Check, QueryTimeoutError
+from gpuscale.series.promql.evaluate import (
+    Samples,
+    check_range,
+    instant,
+    range_covered,
+    range_query,
+)
+from gpuscale.series.promql.parse import BadQueryError, Query, parse_query
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.sources.query_pool import QueryPool
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.budget import Check
+from gpuscale.series.promql.budget import Check
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Bytes of one answer."""

@@ -11,8 +11,8 @@ from gpuscale.promapi.body import plain_body
 from gpuscale.promapi.errors import bad_data
 from gpuscale.promapi.parameters import Parameters
 from gpuscale.promapi.server_view import ServerView
-from gpuscale.series.parse import prettified
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.parse import prettified
+from gpuscale.series.storage.store import SeriesStore
 
 Answer = Callable[[Parameters, web.Request], Awaitable[bytes]]
 

@@ -9,7 +9,7 @@ from typing import Any
 from gpuscale.promapi.errors import bad_data
 from gpuscale.promapi.parameters import Parameters
 from gpuscale.series.labels import label_set
-from gpuscale.series.metadata import MetadataBook, MetricMetadata
+from gpuscale.series.storage.metadata import MetadataBook, MetricMetadata
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 

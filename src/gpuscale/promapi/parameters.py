@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import QueryError
+from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.exposition.reading.entries import is_utf8
 from gpuscale.promapi.errors import ApiError, bad_data
-from gpuscale.series.evaluate import LOOKBACK_MS
 from gpuscale.series.matchers import Matcher
-from gpuscale.series.parse import Query, parse_matchers, parse_query
+from gpuscale.series.promql.evaluate import LOOKBACK_MS
+from gpuscale.series.promql.parse import Query, parse_matchers, parse_query
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_FIELDS = 1000

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpuscale.core.go_bool import GO_BOOLS
+from gpuscale.core.golang.booleans import GO_BOOLS
 from gpuscale.promapi.axis import TimeAxis
 from gpuscale.promapi.errors import bad_data
 from gpuscale.promapi.parameters import Parameters

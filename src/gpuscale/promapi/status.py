@@ -12,14 +12,14 @@ from typing import Any
 from yarl import URL
 
 from gpuscale import __version__
-from gpuscale.core.documents import dump_documents
-from gpuscale.core.durations import format_duration
+from gpuscale.core.documents.documents import dump_documents
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.promapi.axis import TimeAxis
 from gpuscale.promapi.parameters import Parameters
 from gpuscale.promapi.rules import timestamp
 from gpuscale.promapi.server_view import ServerView, TargetView
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 API_LEVEL = "3.0.0"
 """The Prometheus release whose language is spoken here; clients choose features by it."""

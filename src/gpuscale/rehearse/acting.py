@@ -1,9 +1,9 @@
 """What the machines ask for, done on an API server, and how its pods live on them."""
 
-from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.kube.simulated.pod_status import PodTimes
-from gpuscale.kube.writing import WritingClient
 from gpuscale.rehearse.manifests import job_manifest, path_of, simulated_node
 from gpuscale.rehearse.mark import Mark
 from gpuscale.rehearse.mirror import owner_of

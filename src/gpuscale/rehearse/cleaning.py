@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.errors import ApiUnreachableError
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.errors import ApiUnreachableError
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.nodes import LEASES
-from gpuscale.kube.writing import WritingClient
 from gpuscale.rehearse.manifests import PATHS
 
 _NODES = "/api/v1/nodes"

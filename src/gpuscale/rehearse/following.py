@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.core.clock import Clock
-from gpuscale.kube.connection import JsonObject, KubeConnection
-from gpuscale.kube.reflect import Reflector
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.local.present import Present
 from gpuscale.rehearse.happenings import Happenings
 from gpuscale.rehearse.mirror import Mirror

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from gpuscale.kube.connection import JsonObject
+from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
+from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.objects.hpa_manifest import hpa_manifest
 from gpuscale.objects.workloads import Service
 from gpuscale.rehearse.mark import LABEL, Mark
-from gpuscale.scheduling.resources import GPU_RESOURCES
-from gpuscale.sim.cloud import CloudPool
-from gpuscale.sim.setup import JobSetup, Setup
+from gpuscale.sim.control.cloud import CloudPool
+from gpuscale.sim.scenario.setup import JobSetup, Setup
 
 PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from gpuscale.core.documents import Document
+from gpuscale.cluster.scheduling.resources import gpu_count
+from gpuscale.core.documents.documents import Document
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.kube.reading import read_controller
 from gpuscale.objects.fields import Fields
@@ -18,11 +19,10 @@ from gpuscale.objects.meta import OwnerReference
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus, read_pod
 from gpuscale.objects.workloads import Deployment
 from gpuscale.rehearse.site import RehearsalSite
-from gpuscale.scheduling.resources import gpu_count
 from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.cluster import FINISHED, Cluster
-from gpuscale.sim.controllers import replica_set_name
-from gpuscale.sim.kubelet import Process
+from gpuscale.sim.control.controllers import replica_set_name
+from gpuscale.sim.control.kubelet import Process
 
 _FIRST_PID = 20_001
 _PHASES = {phase.value: phase for phase in PodPhase}

@@ -6,8 +6,8 @@ from typing import TypeVar
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.workloads import Deployment, Job, Service
 from gpuscale.rehearse.mark import Mark
-from gpuscale.sim.cloud import CloudPool
-from gpuscale.sim.setup import JobSetup, Setup
+from gpuscale.sim.control.cloud import CloudPool
+from gpuscale.sim.scenario.setup import JobSetup, Setup
 
 Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler)
 

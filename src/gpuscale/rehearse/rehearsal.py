@@ -17,8 +17,8 @@ from typing import Any
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.hpa.policy import HpaPolicy
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
-from gpuscale.kube.writing import WritingClient
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.pacing import every
 from gpuscale.local.present import Present
@@ -38,12 +38,12 @@ from gpuscale.rehearse.placing import namespaces, placed
 from gpuscale.rehearse.serving import MetricsApi, free_port, group_versions
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
-from gpuscale.series.store import SeriesStore
-from gpuscale.sim.document import document, events, row
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.sim.document.document import document, events, row
+from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.events import Event
 from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms, utilization
-from gpuscale.sim.recorder import Recorder
-from gpuscale.sim.setup import Setup
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.query_pool import QueryPool

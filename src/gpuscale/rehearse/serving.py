@@ -6,20 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuscale.core.clock import Clock
-from gpuscale.core.documents import dump_documents
-from gpuscale.core.durations import format_duration
+from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
-from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.kubeconfig import merged_kubeconfig
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.kube.kubeconfig import merged_kubeconfig
-from gpuscale.kube.writing import WritingClient
-from gpuscale.metricsapi.server import MetricsApiServer
+from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import MetricsApiSettings, read_settings
 from gpuscale.rehearse.manifests import PATHS, path_of
 from gpuscale.rehearse.mark import Mark
 from gpuscale.rehearse.target import Target
-from gpuscale.sim.setup import Setup
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sources.source import MetricSource
 
 SERVICE = "gpuscale-metrics"

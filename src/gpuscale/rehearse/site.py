@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.autoscaler import HpaFigures
-from gpuscale.sim.cloud import CloudPool
-from gpuscale.sim.kubelet import STOP_MS, Lifecycle
-from gpuscale.sim.setup import JobSetup, Setup
+from gpuscale.sim.control.cloud import CloudPool
+from gpuscale.sim.control.kubelet import STOP_MS, Lifecycle
+from gpuscale.sim.scenario.setup import JobSetup, Setup
 from gpuscale.sim.site import Site
 
 

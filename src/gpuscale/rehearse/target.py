@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.aggregation import api_service_name
-from gpuscale.kube.connection import JsonObject
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.kube.settings import KubeSettings
-from gpuscale.kube.writing import WritingClient
 from gpuscale.rehearse.manifests import PATHS
 from gpuscale.rehearse.mark import LABEL
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpuscale.core.regex import compile_re2
-from gpuscale.series import tree
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import MatchOp
-from gpuscale.series.parse import Query, selectors
+from gpuscale.series.promql import tree
+from gpuscale.series.promql.parse import Query, selectors
 
 _MAX_KNOWN = 100_000
 

@@ -6,8 +6,8 @@ The caller brings one observation per metric, from the rules in virtual time or 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.hpa.pods import pod_info
 from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest
+from gpuscale.hpa.replicas.pods import pod_info
 from gpuscale.hpa.selectors import hpas_selecting
 from gpuscale.hpa.types import (
     ControllerSettings,
@@ -19,7 +19,7 @@ from gpuscale.hpa.types import (
 )
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.sim.controllers import live_pods
+from gpuscale.sim.control.controllers import live_pods
 from gpuscale.sim.world import World
 
 

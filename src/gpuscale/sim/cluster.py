@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from gpuscale.cluster.scheduling.fit import NodeState, node_state
+from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.errors import BugError
 from gpuscale.core.streams import name_suffix
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
@@ -15,8 +17,6 @@ from gpuscale.objects.nodes import Node
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus
 from gpuscale.objects.selectors import Selector
 from gpuscale.objects.workloads import Deployment, Job, Service
-from gpuscale.scheduling.fit import NodeState, node_state
-from gpuscale.scheduling.resources import gpu_count
 from gpuscale.sim.events import Event, EventLog
 
 FINISHED = (PodPhase.SUCCEEDED, PodPhase.FAILED)

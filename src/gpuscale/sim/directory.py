@@ -1,8 +1,8 @@
 """The simulated cluster's objects, as the metrics API looks them up."""
 
 from gpuscale.objects.selectors import Selector
+from gpuscale.rules.resources import ResourceType
 from gpuscale.sim.cluster import Cluster
-from gpuscale.sources.resources import ResourceType
 
 
 class ClusterDirectory:

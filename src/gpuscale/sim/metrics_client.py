@@ -7,11 +7,11 @@ from gpuscale.core.errors import BugError, NotFoundError
 from gpuscale.objects.hpa import CrossVersionObjectReference
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.queries.plan import plan_custom, plan_external
+from gpuscale.rules.resources import KUBERNETES
 from gpuscale.sim.directory import ClusterDirectory
-from gpuscale.sources.catalogue import Catalogue
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.plan import plan_custom, plan_external
-from gpuscale.sources.resources import KUBERNETES
 
 T = TypeVar("T")
 

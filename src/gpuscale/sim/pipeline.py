@@ -7,22 +7,22 @@ the servers do it; only the sockets between the hops are missing.
 from gpuscale.core.errors import QueryError
 from gpuscale.core.streams import stream
 from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.gpu.families import FamilyOptions
+from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.styles import agent_families
 from gpuscale.gpu.readings import GpuReading
-from gpuscale.gpu.styles import agent_families
 from gpuscale.hpa.client import observe
 from gpuscale.hpa.types import Observation
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.directory import ClusterDirectory
 from gpuscale.sim.engine import Stage
 from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
-from gpuscale.sim.needs import UTILIZATION, needs_of
+from gpuscale.sim.scenario.needs import UTILIZATION, needs_of
 from gpuscale.sim.site import Site
 from gpuscale.sim.world import World
-from gpuscale.sources.catalogue import Catalogue, QueryFailure, SeriesAnswer
 from gpuscale.sources.embedded import EmbeddedSource
 
 FIRST_LOOK_MS = 1_000

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from gpuscale.cluster.nodes.policy import NodePolicyFactory
 from gpuscale.hpa.policy import ReplicaPolicyFactory
-from gpuscale.nodes.policy import NodePolicyFactory
 from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.document import document, row
+from gpuscale.sim.document.document import document, row
+from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.engine import Stage
-from gpuscale.sim.needs import needs_of
 from gpuscale.sim.pipeline import VirtualPipeline
-from gpuscale.sim.recorder import Recorder
-from gpuscale.sim.setup import Setup
+from gpuscale.sim.scenario.needs import needs_of
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.world import World
 
 START_MS = 1_767_225_600_000

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, Self
 
-from gpuscale.core.durations import format_duration
+from gpuscale.cluster.scheduling.resources import gpu_count
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus, Toleration
-from gpuscale.scheduling.resources import gpu_count
-from gpuscale.sim.agents import PodWork, SimulatedGpus, owner_key
-from gpuscale.sim.cloud import Cloud, CloudPool
 from gpuscale.sim.cluster import Cluster
-from gpuscale.sim.controllers import live_pods, replica_set_name
+from gpuscale.sim.control.cloud import Cloud, CloudPool
+from gpuscale.sim.control.controllers import live_pods, replica_set_name
+from gpuscale.sim.control.kubelet import Lifecycle, Process
 from gpuscale.sim.engine import Engine, Stage
-from gpuscale.sim.kubelet import Lifecycle, Process
+from gpuscale.sim.load.agents import PodWork, SimulatedGpus, owner_key
+from gpuscale.sim.load.service import Service
 from gpuscale.sim.scale_outs import ScaleOut, ScaleOuts
-from gpuscale.sim.service import Service
-from gpuscale.sim.setup import JobSetup, ServiceSetup, Setup
+from gpuscale.sim.scenario.setup import JobSetup, ServiceSetup, Setup
 
 _LOAD_STEP_MS = 1_000
 """How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""

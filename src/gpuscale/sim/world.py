@@ -5,12 +5,12 @@ live loop real HTTP does; both then hand their observations to `sim.autoscaler`.
 """
 
 from gpuscale.objects.pods import Pod
-from gpuscale.sim.cloud import CloudPool
-from gpuscale.sim.controllers import reconcile
+from gpuscale.sim.control.cloud import CloudPool
+from gpuscale.sim.control.controllers import reconcile
+from gpuscale.sim.control.kubelet import Kubelet, Lifecycle
+from gpuscale.sim.control.scheduler import Scheduler
 from gpuscale.sim.engine import Stage
-from gpuscale.sim.kubelet import Kubelet, Lifecycle
-from gpuscale.sim.scheduler import Scheduler
-from gpuscale.sim.setup import JobSetup, Setup
+from gpuscale.sim.scenario.setup import JobSetup, Setup
 from gpuscale.sim.site import Site
 
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from gpuscale.objects.selectors import Selector
-from gpuscale.sources.resources import ResourceType
+from gpuscale.rules.resources import ResourceType
 
 
 class ObjectDirectory(Protocol):

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.series.budget import Check, QueryTimeoutError
-from gpuscale.series.evaluate import Samples, instant
-from gpuscale.series.parse import MAX_QUERY_CHARS, parse_matchers, parse_query
-from gpuscale.series.rows import QueryRange
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.budget import Check, QueryTimeoutError
+from gpuscale.series.promql.evaluate import Samples, instant
+from gpuscale.series.promql.parse import MAX_QUERY_CHARS, parse_matchers, parse_query
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value
 from gpuscale.sources.query_pool import QueryPool
 

@@ -25,8 +25,8 @@ from gpuscale.objects.metric_values import (
     read_pod_values,
 )
 from gpuscale.objects.selectors import Selector
+from gpuscale.rules.resources import KUBERNETES, ResourceMapper
 from gpuscale.sources.http import HttpSession
-from gpuscale.sources.resources import KUBERNETES, ResourceMapper
 
 _CUSTOM = "custom.metrics.k8s.io"
 _EXTERNAL = "external.metrics.k8s.io"

@@ -14,21 +14,21 @@ from contextlib import asynccontextmanager
 from threading import Event
 from typing import TypeVar
 
-from gpuscale.series.budget import (
+from gpuscale.series.promql.budget import (
     SAMPLES_PER_WORK,
     Check,
     QueryTimeoutError,
     check_work,
     evaluations,
 )
-from gpuscale.series.evaluate import LOOKBACK_MS, Samples
-from gpuscale.series.parse import Query
-from gpuscale.series.rows import QueryRange
-from gpuscale.series.snapshot import Snapshot, needs
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.tree import Node
-from gpuscale.series.vectorised.errors import RowWiseError
-from gpuscale.series.vectorised.support import is_installed, is_vectorised
+from gpuscale.series.promql.evaluate import LOOKBACK_MS, Samples
+from gpuscale.series.promql.parse import Query
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.promql.snapshot import Snapshot, needs
+from gpuscale.series.promql.tree import Node
+from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.support import is_installed, is_vectorised
+from gpuscale.series.storage.store import SeriesStore
 
 Answer = TypeVar("Answer")
 Copied = TypeVar("Copied")
@@ -140,7 +140,7 @@ class QueryPool:
         lookback_ms: int,
         deadline: _Deadline,
     ) -> Answer:
-        from gpuscale.series.vectorised.samples import QuerySamples
+        from gpuscale.series.promql.vectorised.samples import QuerySamples
 
         columns = QuerySamples(store, root, covered, lookback_ms, _on_loop(deadline))
         for _ in columns.fill():

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.core.errors import UpstreamError
+from gpuscale.rules.queries.plan import to_milli
+from gpuscale.rules.resource_rules import ResourceRule, ResourceRules
+from gpuscale.rules.resources import NODES, PODS, ResourceType
 from gpuscale.series.values import Value, Vector, VectorSample
-from gpuscale.sources.plan import to_milli
-from gpuscale.sources.resource_rules import ResourceRule, ResourceRules
-from gpuscale.sources.resources import NODES, PODS, ResourceType
 
 
 @dataclass(frozen=True, slots=True)

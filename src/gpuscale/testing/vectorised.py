@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gpuscale.series import evaluate
-from gpuscale.series.evaluate import LOOKBACK_MS, range_covered
-from gpuscale.series.parse import Query, parse_query
-from gpuscale.series.rows import QueryRange
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql import evaluate
+from gpuscale.series.promql.evaluate import LOOKBACK_MS, range_covered
+from gpuscale.series.promql.parse import Query, parse_query
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.samples import QuerySamples
+from gpuscale.series.promql.vectorised.support import is_vectorised
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Value
-from gpuscale.series.vectorised.errors import RowWiseError
-from gpuscale.series.vectorised.samples import QuerySamples
-from gpuscale.series.vectorised.support import is_vectorised
 
 Answer = TypeVar("Answer")
 

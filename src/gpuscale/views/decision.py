@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuscale.hpa.answers import current_milli, deciding_event
-from gpuscale.hpa.comparison import Difference, differences
+from gpuscale.decisions.answers import current_milli, deciding_event
+from gpuscale.decisions.comparison import Difference, differences
+from gpuscale.decisions.documents import DecisionRequest
+from gpuscale.decisions.notes import DecisionNote, decision_notes
+from gpuscale.decisions.observed import metric_label
+from gpuscale.decisions.reported import ReportedStatus
 from gpuscale.hpa.conditions import could_decide
-from gpuscale.hpa.documents import DecisionRequest
 from gpuscale.hpa.names import metric_text
-from gpuscale.hpa.notes import DecisionNote, decision_notes
-from gpuscale.hpa.observed import metric_label
-from gpuscale.hpa.reported import ReportedStatus
 from gpuscale.hpa.types import Condition, Decision, MetricStatus
 from gpuscale.hpa.wording import shown_number
 from gpuscale.objects.hpa import HorizontalPodAutoscaler

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from string import Template
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.views.assets import static_text
 from gpuscale.views.summary_html import summary_html
 

@@ -13,10 +13,10 @@ import pytest
 
 from gpuscale.exposition.reading.errors import ExpositionError
 from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
-from gpuscale.series.scrape import DEFAULT_LIMITS
-from gpuscale.series.scraped_text import TextReader
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.scraping.scrape import DEFAULT_LIMITS
+from gpuscale.series.scraping.scraped_text import TextReader
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import KEEP_ALL
 
 FORMATS = {"text": PROMETHEUS_TEXT, "openmetrics": OPENMETRICS}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gpuscale.hpa import ControllerSettings, ExternalValues, HpaState, ObjectValue, ReadyCondition
-from gpuscale.hpa.arithmetic import MAX_INT32, MAX_INT64
 from gpuscale.hpa.conditions import SCALED_TO_ZERO_BY_CONTROLLER, set_condition
+from gpuscale.hpa.replicas.arithmetic import MAX_INT32, MAX_INT64
 from gpuscale.objects.hpa import MetricTarget, TargetType
 
 

@@ -9,11 +9,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.routes import add_routes
+from gpuscale.rules.config import load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.rules import load_rules
 
 BOTH = """
 rules:

@@ -4,13 +4,13 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import NotFoundError
-from gpuscale.metricsapi.paths import CustomTarget
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.wire.paths import CustomTarget
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.series.store import SeriesStore
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.preset import preset_config, preset_text
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.preset import preset_config, preset_text
-from gpuscale.sources.rules import load_rules
 
 NOW_MS = 1_700_000_000_000
 UTIL, AVG, USED = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_AVG", "DCGM_FI_DEV_FB_USED"

@@ -10,13 +10,13 @@ import pytest
 
 from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.selectors import Selector
-from gpuscale.series.store import SeriesStore
+from gpuscale.rules.catalogue import Catalogue, needed_metric_names
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.queries.plan import plan_custom
+from gpuscale.rules.resources import KUBERNETES
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector
-from gpuscale.sources.catalogue import Catalogue, needed_metric_names
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.plan import plan_custom
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
 
 ALIBABA = (Path(__file__).parents[2] / "data" / "metrics_api" / "alibaba_rules.yaml").read_text()
 NOW_MS = 1_700_000_000_000

@@ -9,9 +9,9 @@ import math
 import pytest
 
 from gpuscale.core.errors import UpstreamError
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.resources import KUBERNETES
 from gpuscale.series.values import Scalar, Vector, VectorSample
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
 from gpuscale.sources.usage import NodeUsage, PodUsage, Usage, nodes_usage, pods_usage
 
 # The labels of upstream's config-gen: a node is in `instance`.

@@ -9,11 +9,11 @@ import pytest
 
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.selectors import parse_selector
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.config import AdapterConfig, load_rules
+from gpuscale.rules.queries.plan import FetchError, MetricNotFoundError, plan_custom, plan_external
+from gpuscale.rules.resources import KUBERNETES, ResourceMapper, ResourceType
 from gpuscale.series.values import Vector, VectorSample
-from gpuscale.sources.catalogue import Catalogue
-from gpuscale.sources.plan import FetchError, MetricNotFoundError, plan_custom, plan_external
-from gpuscale.sources.resources import KUBERNETES, ResourceMapper, ResourceType
-from gpuscale.sources.rules import AdapterConfig, load_rules
 
 # The resources that upstream's tests know: ingresses and deployments are still of `extensions` there.
 FIXTURE = ResourceMapper(

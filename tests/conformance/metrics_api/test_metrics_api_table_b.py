@@ -6,10 +6,10 @@ The label of every resource is its own name here, as in upstream's test.
 import pytest
 
 from gpuscale.core.errors import QueryError
-from gpuscale.core.gotemplate import parse_template
+from gpuscale.core.golang.template import parse_template
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.sources.query import FIELDS, custom_query, external_query
-from gpuscale.sources.resources import ResourceType
+from gpuscale.rules.query import FIELDS, custom_query, external_query
+from gpuscale.rules.resources import ResourceType
 
 RESOURCE = ResourceType("resource", "resource", "Resource", "group")
 BY_NAMESPACE = '<<index .LabelValuesByName "namespaces">>'

@@ -25,12 +25,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.durations import parse_duration_ms
 from gpuscale.core.errors import QueryError
+from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
-from gpuscale.series.evaluate import instant, range_query
 from gpuscale.series.labels import METRIC_NAME, LabelSet
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant, range_query
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, StringValue, Vector
 from gpuscale.testing import vectorised
 

@@ -12,11 +12,11 @@ import subprocess
 from dataclasses import dataclass, field
 
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
-from gpuscale.series.evaluate import instant
 from gpuscale.series.labels import METRIC_NAME, LabelSet
+from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.rules.alerting import AlertingRule, AlertState
 from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 RUN = re.compile(r"(?P<first>[^x]+?)(?:(?P<sign>[+-])(?P<delta>[\d.e]+))?x(?P<count>\d+)")
 _SERIES = re.compile(r'(?P<name>[a-zA-Z_:][\w:]*)(?P<labels>\{(?:[^"}]|"(?:\\.|[^"\\])*")*\})?')

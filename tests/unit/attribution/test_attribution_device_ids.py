@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.attribution.allocations import ClaimDevice, Device
-from gpuscale.attribution.device_ids import (
+from gpuscale.attribution.kubelet.allocations import ClaimDevice, Device
+from gpuscale.attribution.kubelet.device_ids import (
     DeviceId,
     KnownGpus,
     is_gpu,

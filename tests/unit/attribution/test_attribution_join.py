@@ -1,7 +1,5 @@
 import pytest
 
-from gpuscale.attribution.allocations import ClaimDevice, ContainerDevices, Device, NodeAllocations
-from gpuscale.attribution.cgroups import HOST, ProcessPlace
 from gpuscale.attribution.join import (
     gpu_owners,
     holders_of,
@@ -9,12 +7,19 @@ from gpuscale.attribution.join import (
     process_owners,
     unknown_processes,
 )
-from gpuscale.attribution.processes import PodDirectory
+from gpuscale.attribution.kubelet.allocations import (
+    ClaimDevice,
+    ContainerDevices,
+    Device,
+    NodeAllocations,
+)
+from gpuscale.attribution.pods.view import NodeView
+from gpuscale.attribution.processes.cgroups import HOST, ProcessPlace
+from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.attribution.resources import allocated_counts, count_devices
 from gpuscale.gpu.owners import ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
-from gpuscale.kube.records import PodRecord
-from gpuscale.kube.view import NodeView
+from gpuscale.kube.informers.records import PodRecord
 from gpuscale.objects.meta import OwnerReference
 
 GPUS = tuple(

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.attribution.shares import Share, split_utilisation, split_whole
+from gpuscale.attribution.processes.shares import Share, split_utilisation, split_whole
 from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 

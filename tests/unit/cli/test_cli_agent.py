@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from gpuscale.cli import agent, main
-from gpuscale.cli.commands import app
+from gpuscale.cli import main
+from gpuscale.cli.registry import app
+from gpuscale.cli.servers import agent
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_typer_hands_over_the_same(typed, monkeypatch):
 
 def test_settings_come_before_what_decides_on_tls():
     code = (
-        "import sys, gpuscale.cli.agent, gpuscale.exporter.settings\n"
+        "import sys, gpuscale.cli.servers.agent, gpuscale.exporter.settings\n"
         "late = {'asyncio', 'ssl', 'aiohttp', 'typer'}\n"
         "print(sorted(late & set(sys.modules)))"
     )

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from gpuscale.cli import main
-from gpuscale.cli.cluster import CouldNotLookError
+from gpuscale.cli.options.cluster import CouldNotLookError
 from gpuscale.core.errors import (
     BugError,
     ConfigError,

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.core.documents import dump_documents, load_documents
+from gpuscale.core.documents.documents import dump_documents, load_documents
 from gpuscale.core.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.gotemplate import TemplateError, parse_template
+from gpuscale.core.golang.template import TemplateError, parse_template
 
 FIELDS = frozenset({"Series", "Labels", "Values", "Slice", "Empty"})
 DATA = {

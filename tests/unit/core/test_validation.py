@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, TypeAdapter, model_validator
 
-from gpuscale.core.documents import dump_documents
+from gpuscale.core.documents.documents import dump_documents
+from gpuscale.core.documents.models import Milliseconds, Model, PositiveDuration, parse_file
+from gpuscale.core.documents.validation import PATTERNS
 from gpuscale.core.errors import ConfigError
-from gpuscale.core.models import Milliseconds, Model, PositiveDuration, parse_file
-from gpuscale.core.validation import PATTERNS
 from gpuscale.install.values import Values
+from gpuscale.rules.models import AdapterFileModel, HelmValuesModel, RuleModel
 from gpuscale.series.rules.load import RuleFileSpec
-from gpuscale.sim.scenario import Scenario
-from gpuscale.sources.rule_models import AdapterFileModel, HelmValuesModel, RuleModel
+from gpuscale.sim.scenario.model import Scenario
 
 OURS = (Values, Scenario, RuleFileSpec, AdapterFileModel, HelmValuesModel, list[RuleModel])
 PYDANTIC = re.compile(

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpuscale.core.documents import Document
+from gpuscale.core.documents.documents import Document
+from gpuscale.core.pki import make_ca
 from gpuscale.doctor.checks import CHECKS
 from gpuscale.doctor.diagnose import diagnose
 from gpuscale.doctor.judges import HOPS, LINT
@@ -20,7 +21,6 @@ from gpuscale.doctor.snapshot import (
     Snapshot,
 )
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.metricsapi.certificates import make_ca
 from gpuscale.objects.manifests import read_manifest
 from gpuscale.objects.metric_values import MetricValue
 from gpuscale.views.findings import chain_document as document

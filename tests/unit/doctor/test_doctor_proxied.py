@@ -5,7 +5,7 @@ from yarl import URL
 
 from gpuscale.doctor.prometheus import _full
 from gpuscale.doctor.proxied import PODS, SERVICES, missing_right, pod_path, service_path
-from gpuscale.kube.errors import ApiStatusError
+from gpuscale.kube.client.errors import ApiStatusError
 
 FORBIDDEN = (
     "the API server at https://a answered /api/v1/namespaces/m/pods/p:9400/proxy/metrics with 403: pods "

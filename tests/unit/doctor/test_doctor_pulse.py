@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.core.documents import Document
+from gpuscale.core.documents.documents import Document
 from gpuscale.core.errors import UsageError
 from gpuscale.doctor.pulse.hops import HOPS, Hop, HopTime, LoadCount, Observer, Pulse, Sight, Stage
 from gpuscale.doctor.pulse.report import fix_for, pulse_document, pulse_lines

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.exporter.negotiation import accepts_gzip, prefers_openmetrics
-from gpuscale.exporter.server import page
+from gpuscale.exporter.http.negotiation import accepts_gzip, prefers_openmetrics
+from gpuscale.exporter.routes import page
 
 
 @pytest.mark.parametrize(

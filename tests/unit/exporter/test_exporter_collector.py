@@ -7,8 +7,8 @@ import pytest
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.collector import LEFT_OUT, Collector
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, load_counters
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader

@@ -8,10 +8,10 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError
-from gpuscale.exporter import passwords
 from gpuscale.exporter.counters_file import CountersFile
-from gpuscale.exporter.passwords import BasicAuth
-from gpuscale.exporter.web_config import load_web_config
+from gpuscale.exporter.http import passwords
+from gpuscale.exporter.http.passwords import BasicAuth
+from gpuscale.exporter.http.web_config import load_web_config
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n"
@@ -242,7 +242,7 @@ def test_missing_bcrypt_is_told(monkeypatch):
 
 
 def test_unreadable_certificate_is_told(tmp_path):
-    from gpuscale.exporter.tls import ServerTls
+    from gpuscale.exporter.http.tls import ServerTls
 
     config = load_web_config(
         "tls_server_config: {cert_file: a.crt, key_file: a.key}", "web.yml", tmp_path

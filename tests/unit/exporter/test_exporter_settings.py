@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.agent import plain_arguments
+from gpuscale.cli.servers.agent import plain_arguments
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.exporter.devices import DeviceSelection, SelectedReader, parse_devices
 from gpuscale.exporter.flags import FLAGS
@@ -392,7 +392,12 @@ def test_processes_are_read_only_where_something_served_is_about_them(given, wan
 
 
 OF_FILES = {"yaml", "pydantic", "fractions", "decimal"}
-OF_PODS = {"grpc", "google.protobuf", "gpuscale.attribution.join", "gpuscale.kube.records"}
+OF_PODS = {
+    "grpc",
+    "google.protobuf",
+    "gpuscale.attribution.join",
+    "gpuscale.kube.informers.records",
+}
 OF_THE_API_SERVER = {"lightkube", "httpx2", "re2"}
 
 
@@ -400,12 +405,12 @@ OF_THE_API_SERVER = {"lightkube", "httpx2", "re2"}
     ("loaded", "absent"),
     [
         pytest.param(
-            "gpuscale.exporter.service, gpuscale.gpu.nvml.reader",
+            "gpuscale.exporter.process, gpuscale.gpu.nvml.reader",
             OF_FILES | OF_PODS | OF_THE_API_SERVER | {"pynvml"},
             id="without pods",
         ),
         pytest.param(
-            "gpuscale.attribution.service, gpuscale.attribution.podresources",
+            "gpuscale.attribution.service, gpuscale.attribution.kubelet.podresources",
             OF_FILES | OF_THE_API_SERVER,
             id="with pods, as the kubelet tells them",
         ),

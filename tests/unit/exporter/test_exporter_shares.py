@@ -3,14 +3,14 @@
 import pytest
 
 from gpuscale.attribution.counts import NodeGpuResources
-from gpuscale.attribution.shares import Share, split_utilisation
+from gpuscale.attribution.processes.shares import Share, split_utilisation
 from gpuscale.core.clock import ManualClock
-from gpuscale.exporter.azure import AzureCluster, AzureMetrics, container_name
 from gpuscale.exporter.collector import Collector, Extras
-from gpuscale.exporter.containers import GpuShares, container_families, shares_of
+from gpuscale.exporter.families.azure import AzureCluster, AzureMetrics, container_name
+from gpuscale.exporter.families.containers import GpuShares, container_families, shares_of
 from gpuscale.exposition.write import render_text
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 

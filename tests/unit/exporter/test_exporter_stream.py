@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gpuscale.exporter.subscribers import MAX_SUBSCRIBERS, QUEUED_LINES, Subscribers
+from gpuscale.exporter.http.subscribers import MAX_SUBSCRIBERS, QUEUED_LINES, Subscribers
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.stream import (
     SeriesKey,

@@ -4,10 +4,10 @@ import pytest
 
 from gpuscale.exposition.parse import parse_text
 from gpuscale.exposition.write import render_text, six_decimals
+from gpuscale.formats.dcgm import FamilyOptions, dcgm_families
+from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, load_counters
-from gpuscale.gpu.families import FamilyOptions, dcgm_families
 from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.names import NEW_NAMES
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading
 

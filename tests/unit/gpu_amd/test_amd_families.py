@@ -1,9 +1,9 @@
 """AMD's own families: names, labels and owners as ROCm's device-metrics-exporter has them."""
 
 from gpuscale.exposition.write import render_text
-from gpuscale.gpu.amd.families import amd_families, amd_family_meanings
+from gpuscale.formats.amd import amd_families, amd_family_meanings
+from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.amd.reader import AmdReader
-from gpuscale.gpu.families import FamilyOptions
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.simulated import SimulatedReader

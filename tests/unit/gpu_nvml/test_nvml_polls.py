@@ -8,9 +8,9 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.gpu.nvml.calls import Caller
-from gpuscale.gpu.nvml.polls import Poller, Polls
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.gpu.nvml.values.polls import Poller, Polls
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from gpuscale.exposition.write import render_text, six_decimals
+from gpuscale.formats.dcgm import FamilyOptions, dcgm_families
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.families import FamilyOptions, dcgm_families
 from gpuscale.gpu.owners import Attribution
-from gpuscale.gpu.recording import ReplayReader
+from gpuscale.gpu.recordings.recording import ReplayReader
 
 FOLDER = Path(__file__).parents[2] / "data" / "recordings"
 UTIL, POWER, ENERGY = (

@@ -9,7 +9,7 @@ from gpuscale.core.clock import ManualClock
 from gpuscale.gpu.amd.reader import AmdReader
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.recording import Recorder, RecordingReader, ReplayReader
+from gpuscale.gpu.recordings.recording import Recorder, RecordingReader, ReplayReader
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.testing.amdsmi import AmdSmiLibraryException, StandInAmdSmi, StandInGpu
 from gpuscale.testing.nvml import FakeGpu, FakeNvml

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError, UsageError
-from gpuscale.gpu import recording
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading, ProcessReading
-from gpuscale.gpu.recording import Recorder, RecordingReader, ReplayReader, read_recording
+from gpuscale.gpu.recordings import recording
+from gpuscale.gpu.recordings.recording import (
+    Recorder,
+    RecordingReader,
+    ReplayReader,
+    read_recording,
+)
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

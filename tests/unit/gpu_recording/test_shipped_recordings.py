@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.recording import ReplayReader, read_recording
+from gpuscale.gpu.recordings.recording import ReplayReader, read_recording
 
 FOLDER = Path(__file__).parents[2] / "data" / "recordings"
 FILES = sorted(FOLDER.glob("*.jsonl.gz"))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gpuscale.hpa.arithmetic import (
+from gpuscale.hpa.replicas.arithmetic import (
     MAX_INT32,
     MAX_INT64,
     ceil_replicas,

@@ -2,8 +2,11 @@
 
 import pytest
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError
+from gpuscale.decisions.answers import answer
+from gpuscale.decisions.document_fields import NOW_MS
+from gpuscale.decisions.documents import decide_request, read_decision
 from gpuscale.hpa import (
     Condition,
     ControllerSettings,
@@ -15,9 +18,6 @@ from gpuscale.hpa import (
     Scale,
     ScaleEvent,
 )
-from gpuscale.hpa.answers import answer
-from gpuscale.hpa.document_fields import NOW_MS
-from gpuscale.hpa.documents import decide_request, read_decision
 from gpuscale.objects.pods import PodPhase
 
 HEAD = """\

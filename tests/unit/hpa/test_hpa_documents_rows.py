@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpuscale.core.documents import load_documents
-from gpuscale.hpa.documents import decide_request, read_decision
+from gpuscale.core.documents.documents import load_documents
+from gpuscale.decisions.documents import decide_request, read_decision
 
 
 def pods_metric(target, name="load"):

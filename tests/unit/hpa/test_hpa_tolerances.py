@@ -3,7 +3,7 @@
 import pytest
 
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.hpa.tolerances import Tolerances, tolerances_for_hpa
+from gpuscale.hpa.replicas.tolerances import Tolerances, tolerances_for_hpa
 from gpuscale.hpa.types import ControllerSettings
 from gpuscale.objects.hpa import (
     DEFAULT_SCALE_DOWN,

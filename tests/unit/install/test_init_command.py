@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuscale.cli.answers import check_so_far, checked_answers, read_workload, signals
+from gpuscale.cli.interview.answers import check_so_far, checked_answers, read_workload, signals
 from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.detect import Detected, FoundWorkload
 from gpuscale.install.propose import Answers

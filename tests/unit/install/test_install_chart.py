@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from install_values import rendered, scale
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.install.chart.chart import chart_files
 from gpuscale.install.chart.fold import Case, Dimension, Folder
 from gpuscale.install.values import Values

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from install_values import container, rendered, values
 
-from gpuscale.cli.commands import app
+from gpuscale.cli.registry import app
 
 ROOT = Path(__file__).parents[3]
 LINES = [

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from install_values import scale, values
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.install.notes import notes
 from gpuscale.install.pools import pool_files
 

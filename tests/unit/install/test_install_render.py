@@ -8,15 +8,15 @@ import pytest
 from install_values import container, one, pod, rendered, scale, values
 from pydantic import ValidationError
 
-from gpuscale.cli.agent import plain_arguments as exporter_arguments
-from gpuscale.core.documents import load_documents
+from gpuscale.cli.servers.agent import plain_arguments as exporter_arguments
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.exporter.settings import read_settings as exporter_settings
 from gpuscale.install.render import KIND_ORDER, Inputs, manifest, render
 from gpuscale.install.signals import SIGNALS
 from gpuscale.metricsapi.settings import read_settings as metrics_api_settings
 from gpuscale.objects.manifests import load_manifests
-from gpuscale.series.parse import parse_query
-from gpuscale.sources.rules import load_rules
+from gpuscale.rules.config import load_rules
+from gpuscale.series.promql.parse import parse_query
 
 PLAIN = {"kind": "plain", "url": "http://prometheus.monitoring:9090"}
 OPERATOR = {"kind": "operator", "url": "http://p.monitoring:9090", "release": "kps"}

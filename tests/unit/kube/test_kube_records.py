@@ -1,10 +1,10 @@
+from gpuscale.kube.informers.records import Controller, NodeRecord, PodRecord
 from gpuscale.kube.reading import (
     read_controller,
     read_node_record,
     read_pod_record,
     read_slice_devices,
 )
-from gpuscale.kube.records import Controller, NodeRecord, PodRecord
 
 POD = {
     "metadata": {

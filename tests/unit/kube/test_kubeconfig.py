@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.kubeconfig import cluster_name, find_kubeconfigs, merged_kubeconfig
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.kubeconfig import cluster_name, find_kubeconfigs, merged_kubeconfig
+from gpuscale.kube.client.settings import KubeSettings
 
 
 def config(names, current=None, **user):

@@ -8,9 +8,9 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gpuscale.kube.api import ApiClient
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.settings import KubeSettings
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 

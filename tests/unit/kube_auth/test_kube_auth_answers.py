@@ -7,7 +7,7 @@ import pytest
 from gpuscale.core.byte_cache import ACCOUNTANT
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.auth import (
+from gpuscale.metricsapi.security.reviews import (
     NOBODY,
     AccessReviewer,
     Attributes,

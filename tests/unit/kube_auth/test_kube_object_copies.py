@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.core.clock import WallClock
-from gpuscale.kube.directory import Collection, ObjectCopies, ObjectsUnavailableError
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.informers.directory import Collection, ObjectCopies, ObjectsUnavailableError
 from gpuscale.objects.selectors import parse_selector
 
 PODS = Collection("", "v1", "pods")

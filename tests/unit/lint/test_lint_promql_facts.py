@@ -12,7 +12,7 @@ from gpuscale.lint.promql_facts import (
     summed_share,
     values_of,
 )
-from gpuscale.series.parse import parse_matchers, parse_query
+from gpuscale.series.promql.parse import parse_matchers, parse_query
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 RATIO = "DCGM_FI_PROF_SM_ACTIVE"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuscale.gpu import ack
-from gpuscale.gpu.amd.families import amd_family_meanings
+from gpuscale.formats import ack
+from gpuscale.formats.amd import amd_family_meanings
+from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.names import NEW_NAMES
 from gpuscale.lint.series_facts import (
     SeriesFacts,
     closest_series,

@@ -4,9 +4,9 @@ import pytest
 
 from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.lint.serving import has_namespaces, servings
-from gpuscale.sources.backwards import maps
-from gpuscale.sources.resources import KUBERNETES, PODS
-from gpuscale.sources.rules import default_config, load_rules
+from gpuscale.rules.config import default_config, load_rules
+from gpuscale.rules.queries.backwards import maps
+from gpuscale.rules.resources import KUBERNETES, PODS
 
 CHART = [PlacedRule(rule, None) for rule in default_config().rules]
 

@@ -5,12 +5,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.metricsapi.aggregated import aggregated_list, aggregated_version
-from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.routes import add_routes
+from gpuscale.metricsapi.wire.aggregated import aggregated_list, aggregated_version
+from gpuscale.rules.config import load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.rules import load_rules
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = V2.replace("v2", "v2beta1")

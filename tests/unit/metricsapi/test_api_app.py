@@ -10,11 +10,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.app import add_routes, make_app
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.routes import add_routes, make_app
+from gpuscale.rules.config import AdapterConfig, load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.rules import AdapterConfig, load_rules
 
 # 2026-01-02T03:04:05Z
 NOW_MS = (20_455 * 86_400 + 11_045) * 1000

@@ -5,9 +5,13 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from OpenSSL import crypto
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.auth import NOBODY, RequestHeaders, Trust, User
-from gpuscale.metricsapi.authentication import Authenticator, Credentials, UnauthenticatedError
-from gpuscale.metricsapi.chains import CaBundle, Subject, UntrustedError
+from gpuscale.metricsapi.security.authentication import (
+    Authenticator,
+    Credentials,
+    UnauthenticatedError,
+)
+from gpuscale.metricsapi.security.chains import CaBundle, Subject, UntrustedError
+from gpuscale.metricsapi.security.reviews import NOBODY, RequestHeaders, Trust, User
 from gpuscale.testing.cluster.waiting import wait_until
 
 ALL = "system:authenticated"

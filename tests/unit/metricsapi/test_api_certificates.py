@@ -8,9 +8,9 @@ from OpenSSL import SSL
 
 from gpuscale.core.clock import ManualClock, WallClock
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.certificates import make_ca, make_serving, names_of_service, write_private
-from gpuscale.metricsapi.client_tls import TlsRules
-from gpuscale.metricsapi.serving_certificate import (
+from gpuscale.core.pki import make_ca, make_serving, names_of_service, write_private
+from gpuscale.metricsapi.security.client_tls import TlsRules
+from gpuscale.metricsapi.security.serving_certificate import (
     CertificateFiles,
     OwnCertificate,
     ServingCertificate,

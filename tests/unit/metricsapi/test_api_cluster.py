@@ -3,13 +3,13 @@
 import pytest
 
 from gpuscale.core.errors import UpstreamError
-from gpuscale.kube.directory import ObjectsUnavailableError
-from gpuscale.kube.errors import ApiStatusError
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.informers.directory import ObjectsUnavailableError
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.metricsapi.errors import ListError
-from gpuscale.metricsapi.statuses import status_of
+from gpuscale.metricsapi.wire.statuses import status_of
 from gpuscale.objects.selectors import Selector
-from gpuscale.sources.resources import KUBERNETES, ResourceType
+from gpuscale.rules.resources import KUBERNETES, ResourceType
 
 LISTED = ["get", "list", "watch"]
 

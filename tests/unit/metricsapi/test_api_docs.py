@@ -8,24 +8,24 @@ from gpuscale.collector.keeping_metrics import keeping_families
 from gpuscale.collector.metrics import feed_families
 from gpuscale.core.clock import ManualClock, Origin
 from gpuscale.metricsapi.audit import AuditLog, AuditSettings
+from gpuscale.metricsapi.collector.feed_metrics import collector_families, value_families
 from gpuscale.metricsapi.collector.process import CollectorProcess
 from gpuscale.metricsapi.connections.counted_log import CountedLog
-from gpuscale.metricsapi.connections.metrics import LoopLag, audit_families, connection_families
-from gpuscale.metricsapi.feed_metrics import collector_families, value_families
 from gpuscale.metricsapi.flags import FLAGS, GROUPS
-from gpuscale.metricsapi.own_metrics import (
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.rulebook.rule_file import RuleState
+from gpuscale.metricsapi.telemetry.connections import LoopLag, audit_families, connection_families
+from gpuscale.metricsapi.telemetry.own_metrics import (
     ServerMetrics,
     cache_family,
     discovery_families,
     object_families,
     rule_families,
 )
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.rule_file import RuleState
+from gpuscale.rules.config import AdapterConfig
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.messages import CollectorSettings
 from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.rules import AdapterConfig
 from gpuscale.sources.saving.settings import SavingSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics-api.md").read_text()

@@ -3,14 +3,14 @@
 from gpuscale.core.clock import ManualClock
 from gpuscale.exposition.write import render_text
 from gpuscale.metricsapi.health import Check, health, single
-from gpuscale.metricsapi.own_metrics import (
+from gpuscale.metricsapi.telemetry.own_metrics import (
     Answer,
     ServerMetrics,
     SourceLag,
     cache_family,
     with_samples,
 )
-from gpuscale.metricsapi.request_metrics import group_label
+from gpuscale.metricsapi.telemetry.request_metrics import group_label
 
 VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/pods/*/gpu_util"
 WELL, ILL = Check("ping"), Check("shutdown", "the server is stopping")

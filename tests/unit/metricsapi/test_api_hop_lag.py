@@ -4,14 +4,19 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
-from gpuscale.metricsapi.hop_lag import HopLag, scrape_query, series_by_metric, store_query
-from gpuscale.metricsapi.own_metrics import Answer, ServerMetrics
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.telemetry.hop_lag import (
+    HopLag,
+    scrape_query,
+    series_by_metric,
+    store_query,
+)
+from gpuscale.metricsapi.telemetry.own_metrics import Answer, ServerMetrics
+from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.rules.config import load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector, VectorSample
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.rules import load_rules
 
 NOW_MS = 1_760_000_000_000
 AGENT_TIME = "gpuscale_exporter_newest_reading_timestamp_seconds"

@@ -7,9 +7,9 @@ from OpenSSL import SSL
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.client_tls import TlsRules
-from gpuscale.metricsapi.named_certificates import NamedCertificates, NamedFiles
-from gpuscale.metricsapi.serving_certificate import CertificateFiles, ServingCertificate
+from gpuscale.metricsapi.security.client_tls import TlsRules
+from gpuscale.metricsapi.security.named_certificates import NamedCertificates, NamedFiles
+from gpuscale.metricsapi.security.serving_certificate import CertificateFiles, ServingCertificate
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.metricsapi.paths import (
+from gpuscale.metricsapi.wire.paths import (
     BadPathError,
     CustomTarget,
     ExternalTarget,

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.metricsapi.rule_file import RuleFile
-from gpuscale.sources.resources import KUBERNETES, ResourceType
+from gpuscale.metricsapi.rulebook.rule_file import RuleFile
+from gpuscale.rules.resources import KUBERNETES, ResourceType
 
 GOOD = "rules: [{seriesQuery: a, resources: {template: <<.Resource>>}, metricsQuery: a}]\n"
 OTHER = GOOD.replace("seriesQuery: a", "seriesQuery: b")

@@ -4,10 +4,10 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import ConfigError
-from gpuscale.metricsapi.rule_book import RuleBook
-from gpuscale.metricsapi.rule_file import RuleFiles
-from gpuscale.metricsapi.team_rules import TeamFiles, TeamRules, read_config_map
-from gpuscale.sources.resources import KUBERNETES, ResourceMapper
+from gpuscale.metricsapi.rulebook.rule_book import RuleBook
+from gpuscale.metricsapi.rulebook.rule_file import RuleFiles
+from gpuscale.metricsapi.rulebook.team_rules import TeamFiles, TeamRules, read_config_map
+from gpuscale.rules.resources import KUBERNETES, ResourceMapper
 
 BAD = "rules: [{seriesQuery: 1 2}]\n"
 

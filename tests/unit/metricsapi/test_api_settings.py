@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.serving import given_texts, plain_arguments
+from gpuscale.cli.servers.serving import given_texts, plain_arguments
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.audit import AuditSettings
 from gpuscale.metricsapi.flags import FLAGS

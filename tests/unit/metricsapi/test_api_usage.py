@@ -8,16 +8,16 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.records import ObjectRecord
-from gpuscale.metricsapi.app import add_routes
+from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.metricsapi.cluster import NoObjects
-from gpuscale.metricsapi.field_selectors import parse_field_selector
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.usage import UsageProvider
-from gpuscale.series.store import SeriesStore
+from gpuscale.metricsapi.routes import add_routes
+from gpuscale.metricsapi.usage.measured import UsageProvider
+from gpuscale.metricsapi.wire.field_selectors import parse_field_selector
+from gpuscale.rules.config import load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.freshness import AgeLimit
-from gpuscale.sources.rules import load_rules
 
 # 2026-01-02T03:04:05Z
 NOW_MS = (20_455 * 86_400 + 11_045) * 1000

@@ -7,14 +7,14 @@ import pytest
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError, UsageError
 from gpuscale.metricsapi.errors import ListError
-from gpuscale.metricsapi.paths import CustomTarget, ExternalTarget
 from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
 from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.rules.config import AdapterConfig, load_rules
+from gpuscale.rules.queries.plan import FetchError, MetricNotFoundError
+from gpuscale.rules.resources import KUBERNETES, ResourceType
 from gpuscale.series.values import Scalar, Vector, VectorSample
-from gpuscale.sources.plan import FetchError, MetricNotFoundError
-from gpuscale.sources.resources import KUBERNETES, ResourceType
-from gpuscale.sources.rules import AdapterConfig, load_rules
 
 RULES = """
 rules:

@@ -18,14 +18,14 @@ from gpuscale.core.errors import (
     UpstreamError,
     UsageError,
 )
-from gpuscale.metricsapi.app import add_routes
 from gpuscale.metricsapi.errors import ListError
+from gpuscale.metricsapi.offline_why.target import why_path
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.why.target import why_path
+from gpuscale.metricsapi.routes import add_routes
 from gpuscale.metricsapi.why.text import age_text, text_lines
-from gpuscale.series.store import SeriesStore
+from gpuscale.rules.config import load_rules
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.rules import load_rules
 
 NOW_MS = 1_700_000_000_000
 RULES = """

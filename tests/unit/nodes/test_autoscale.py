@@ -1,9 +1,9 @@
+from gpuscale.cluster.nodes.autoscale import AutoscalerState, PoolNode, autoscale
+from gpuscale.cluster.nodes.pools import AutoscalerSettings, NodePool, ScaleDown, ScaleUp
+from gpuscale.cluster.scheduling.fit import NodeState
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.nodes.autoscale import AutoscalerState, PoolNode, autoscale
-from gpuscale.nodes.pools import AutoscalerSettings, NodePool, ScaleDown, ScaleUp
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.nodes import Taint
-from gpuscale.scheduling.fit import NodeState
 
 MINUTE = 60_000
 

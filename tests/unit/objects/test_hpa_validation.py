@@ -5,7 +5,7 @@ Source: kubernetes pkg/apis/autoscaling/validation/validation.go.
 
 import pytest
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa

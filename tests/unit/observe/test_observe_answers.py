@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
 from gpuscale.observe.answers import age_s, observed_entry

@@ -6,7 +6,7 @@ written, for an HPA with `behavior`.
 
 import pytest
 
-from gpuscale.core.documents import load_documents
+from gpuscale.core.documents.documents import load_documents
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
 from gpuscale.observe.history import read_history

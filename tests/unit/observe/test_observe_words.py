@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.core.documents import load_documents
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.core.documents.documents import load_documents
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
 from gpuscale.observe.metrics import forbidden_text

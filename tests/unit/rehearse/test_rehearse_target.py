@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.rehearse.target import check_named, check_reachable, is_loopback, make_target
 
 FILE = Path("kubeconfig")

@@ -3,15 +3,15 @@
 import json
 from io import BytesIO
 
-from gpuscale.series.compression import Compression
 from gpuscale.series.saved.reading import Restored, SegmentReader
 from gpuscale.series.saved.records import encode_record, read_record
 from gpuscale.series.saved.writing import GroupNumbers, SegmentWriter
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
-from gpuscale.series.tail import Tail
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.compression import Compression
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.storage.tail import Tail
 
 NOW_MS = 1_700_000_000_000
 

@@ -6,12 +6,12 @@ import tracemalloc
 
 import pytest
 
-from gpuscale.series.evaluate import instant
-from gpuscale.series.limits import ScrapeLimits
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.limits import ScrapeLimits
+from gpuscale.series.storage.store import SeriesStore
 
 T = 1_700_000_000_000
 MAX_SERIES = 20_000

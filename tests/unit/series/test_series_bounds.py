@@ -1,9 +1,9 @@
 import pytest
 
-from gpuscale.series.bounds import stored_bound
-from gpuscale.series.evaluate import instant
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.bounds import stored_bound
+from gpuscale.series.storage.store import SeriesStore
 
 TEXT = """\
 # TYPE wait histogram

@@ -1,9 +1,9 @@
 import pytest
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.budget import QueryTimeoutError
-from gpuscale.series.evaluate import instant, range_query
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.budget import QueryTimeoutError
+from gpuscale.series.promql.evaluate import instant, range_query
+from gpuscale.series.storage.store import SeriesStore
 
 STORE = SeriesStore()
 for t_ms in (60_000, 120_000):
@@ -12,7 +12,7 @@ for t_ms in (60_000, 120_000):
 
 
 def test_a_query_that_would_touch_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr("gpuscale.series.budget.MAX_SAMPLES", 3)
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 3)
     with pytest.raises(QueryError) as caught:
         instant(STORE, "sum_over_time(util_a[5m]) + sum_over_time(util_b[5m])", 130_000)
     assert str(caught.value) == (
@@ -21,7 +21,7 @@ def test_a_query_that_would_touch_too_much_is_refused(monkeypatch):
 
 
 def test_what_a_step_has_read_is_let_go_before_the_next(monkeypatch):
-    monkeypatch.setattr("gpuscale.series.budget.MAX_SAMPLES", 60)
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 60)
     store = SeriesStore()
     for t_ms in range(0, 1_000_000, 10_000):
         store.append({"__name__": "c"}, t_ms, t_ms)
@@ -46,8 +46,8 @@ def test_what_a_step_has_read_is_let_go_before_the_next(monkeypatch):
     ],
 )
 def test_the_work_of_a_query_is_known_before(query, evaluations, monkeypatch):
-    monkeypatch.setattr("gpuscale.series.budget.MAX_WORK", evaluations - 1)
-    monkeypatch.setattr("gpuscale.series.evaluate._Evaluation", None)
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_WORK", evaluations - 1)
+    monkeypatch.setattr("gpuscale.series.promql.evaluate._Evaluation", None)
     with pytest.raises(QueryError, match=f"at least {evaluations} expressions, expected at most"):
         instant(STORE, query, 0)
 

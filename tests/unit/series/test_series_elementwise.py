@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gpuscale.series.elementwise import (
+from gpuscale.series.promql.elementwise import (
     ARITHMETIC,
     ELEMENTWISE,
     divide,

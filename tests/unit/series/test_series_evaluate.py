@@ -1,11 +1,11 @@
 import pytest
 
 from gpuscale.core.errors import UncoveredError
-from gpuscale.series.aggregate import Grouping
-from gpuscale.series.evaluate import instant, range_query
 from gpuscale.series.labels import label_set
-from gpuscale.series.parse import parse_query
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant, range_query
+from gpuscale.series.promql.functions.aggregate import Grouping
+from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, MatrixSeries, Scalar, StringValue, Vector, VectorSample
 from gpuscale.testing import vectorised
 

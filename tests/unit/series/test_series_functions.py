@@ -1,4 +1,5 @@
-from gpuscale.series import functions, tree
+from gpuscale.series.promql import tree
+from gpuscale.series.promql.functions import functions
 
 
 def test_the_tree_knows_which_functions_give_a_scalar():

@@ -5,12 +5,12 @@ import weakref
 
 import pytest
 
-from gpuscale.series.evaluate import instant
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.limits import ScrapeLimits
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.limits import ScrapeLimits
+from gpuscale.series.storage.store import SeriesStore
 
 T = 1_700_000_000_000
 FIRST = 'util{gpu="0"} 1\n'

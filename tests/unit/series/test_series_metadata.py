@@ -3,9 +3,9 @@
 import pytest
 
 from gpuscale.exposition.reading.formats import OPENMETRICS
-from gpuscale.series.metadata import MetadataBook, MetricMetadata
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.metadata import MetadataBook, MetricMetadata
+from gpuscale.series.storage.store import SeriesStore
 
 TEXT = "# HELP a Of a.\n# TYPE a counter\na 1\n# TYPE b untyped\nb 1\nc 1\n"
 

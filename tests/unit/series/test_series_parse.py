@@ -2,7 +2,7 @@ import pytest
 
 from gpuscale.core.errors import QueryError
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.parse import BadQueryError, metric_names, parse_matchers, parse_query
+from gpuscale.series.promql.parse import BadQueryError, metric_names, parse_matchers, parse_query
 
 
 def test_a_query_is_parsed_once():

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.diagnosis.fault import first_fault
-from gpuscale.series.parse import parse_query
+from gpuscale.series.promql.diagnosis.fault import first_fault
+from gpuscale.series.promql.parse import parse_query
 
 FAULTS = [
     json.loads(line)

@@ -1,10 +1,10 @@
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.series.evaluate import instant
+from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.rules.rule import RuleFailure
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 RULES = """\
 groups:

@@ -3,8 +3,8 @@
 import pytest
 
 from gpuscale.series.labels import LabelSet
-from gpuscale.series.sampling import is_sampled, xxh64
-from gpuscale.series.sorting import natural_order
+from gpuscale.series.promql.functions.sampling import is_sampled, xxh64
+from gpuscale.series.promql.functions.sorting import natural_order
 
 
 @pytest.mark.parametrize(

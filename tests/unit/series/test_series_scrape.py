@@ -3,9 +3,9 @@ import math
 import pytest
 
 from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT
-from gpuscale.series.evaluate import instant
-from gpuscale.series.scrape import ScrapeResult, ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.scrape import ScrapeResult, ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 
 T = 1_700_000_000_000
 TARGET = {"job": "gpu", "instance": "10.0.0.1:9400", "pod": "exporter-x", "empty": ""}

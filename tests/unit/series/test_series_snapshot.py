@@ -1,11 +1,11 @@
 import pytest
 
 from gpuscale.core.errors import QueryError, UncoveredError
-from gpuscale.series.evaluate import LOOKBACK_MS, instant, range_query
-from gpuscale.series.parse import parse_query
-from gpuscale.series.rows import QueryRange
-from gpuscale.series.snapshot import Need, Snapshot, needs
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_query
+from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.promql.snapshot import Need, Snapshot, needs
+from gpuscale.series.storage.store import SeriesStore
 
 RANGE = QueryRange(1_000_000, 1_060_000, 15_000)
 
@@ -64,7 +64,7 @@ def test_needs_that_differ_are_joined():
 
 
 def test_too_many_samples_are_refused_before_they_are_copied(monkeypatch):
-    monkeypatch.setattr("gpuscale.series.budget.MAX_SAMPLES", 60)
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 60)
     store = SeriesStore()
     for t_ms in range(0, 100_000, 1_000):
         store.append({"__name__": "c"}, t_ms, 1)

@@ -6,11 +6,11 @@ import math
 import pytest
 
 from gpuscale.exposition.stream import StreamError
-from gpuscale.series.evaluate import instant
-from gpuscale.series.limits import ScrapeLimitError, ScrapeLimits
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.limits import ScrapeLimitError, ScrapeLimits
+from gpuscale.series.storage.store import SeriesStore
 
 T = 1_700_000_000_000
 LABELS = {"job": "gpuscale-exporter", "instance": "n1:9400", "node": "n1"}

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from gpuscale.core.errors import QueryError, UncoveredError
-from gpuscale.series.budget import QueryTimeoutError
-from gpuscale.series.evaluate import LOOKBACK_MS, instant, range_covered, range_query
-from gpuscale.series.parse import parse_query
-from gpuscale.series.rows import QueryRange
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.vectorised import samples
-from gpuscale.series.vectorised.errors import RowWiseError
-from gpuscale.series.vectorised.samples import QuerySamples
-from gpuscale.series.vectorised.sums import Sums, exact_cuts
-from gpuscale.series.vectorised.support import is_vectorised
+from gpuscale.series.promql.budget import QueryTimeoutError
+from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered, range_query
+from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.promql.vectorised import samples
+from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.samples import QuerySamples
+from gpuscale.series.promql.vectorised.sums import Sums, exact_cuts
+from gpuscale.series.promql.vectorised.support import is_vectorised
+from gpuscale.series.storage.store import SeriesStore
 
 T = 1_700_000_000_000
 
@@ -170,10 +170,10 @@ def test_no_part_that_others_need_imports_numpy():
 import sys
 sys.modules["numpy"] = None
 import asyncio
-from gpuscale.series.parse import parse_query
-from gpuscale.series.evaluate import instant
-from gpuscale.series.rows import QueryRange
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.query_pool import QueryPool
 import gpuscale.promapi.app, gpuscale.sources.embedded, gpuscale.sim
 

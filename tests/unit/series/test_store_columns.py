@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.series import groups
-from gpuscale.series.frames import frames
-from gpuscale.series.staleness import ABSENT_BITS, STALE_BITS, is_stale
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage import groups
+from gpuscale.series.storage.frames import frames
+from gpuscale.series.storage.staleness import ABSENT_BITS, STALE_BITS, is_stale
+from gpuscale.series.storage.store import SeriesStore
 
 NAMES = 12
 RETENTION_MS = 100

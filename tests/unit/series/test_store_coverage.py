@@ -3,8 +3,8 @@
 import pytest
 
 from gpuscale.core.errors import UncoveredError
-from gpuscale.series.evaluate import instant, range_query
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant, range_query
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing import vectorised
 
 MINUTE = 60_000

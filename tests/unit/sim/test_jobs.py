@@ -1,9 +1,9 @@
 """How far Jobs have got, held against a time table that is worked out by hand."""
 
-from gpuscale.sim.document import document, row
-from gpuscale.sim.jobs import JobProgress, job_progress
-from gpuscale.sim.recorder import Recorder
-from gpuscale.sim.setup import load_setup
+from gpuscale.sim.document.document import document, row
+from gpuscale.sim.document.jobs import JobProgress, job_progress
+from gpuscale.sim.document.timeline import Recorder
+from gpuscale.sim.scenario.setup import load_setup
 from gpuscale.sim.world import World
 
 JOB = """

@@ -2,7 +2,14 @@ import math
 
 import pytest
 
-from gpuscale.sim.loads import RampLoad, RateTraceLoad, SineLoad, SpikesLoad, StepsLoad, TraceLoad
+from gpuscale.sim.load.loads import (
+    RampLoad,
+    RateTraceLoad,
+    SineLoad,
+    SpikesLoad,
+    StepsLoad,
+    TraceLoad,
+)
 
 STEPS = StepsLoad(((60.0, 4.0), (120.0, 10.0), (180.0, 0.0)))
 RAMP = RampLoad(2.0, 12.0, 100.0, 200.0)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.plugins import load_policy
+from gpuscale.cli.options.plugins import load_policy
+from gpuscale.cluster.nodes.pools import ScaleDown, ScaleUp
 from gpuscale.core import plugins
 from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.nodes.pools import ScaleDown, ScaleUp
-from gpuscale.sim.setup import load_setup
+from gpuscale.sim.scenario.setup import load_setup
 from gpuscale.sim.simulate import simulate
 
 FOLDER = Path(__file__).parents[2] / "data" / "policies"

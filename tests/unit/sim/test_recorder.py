@@ -1,5 +1,5 @@
-from gpuscale.sim import recorder
-from gpuscale.sim.recorder import Recorder
+from gpuscale.sim.document import timeline as recorder
+from gpuscale.sim.document.timeline import Recorder
 
 
 def test_a_series_that_comes_late_has_gaps_before_and_after():

@@ -3,9 +3,9 @@
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.sim.document import summary
+from gpuscale.sim.document.document import summary
 from gpuscale.sim.scale_outs import ScaleOuts
-from gpuscale.sim.setup import load_setup
+from gpuscale.sim.scenario.setup import load_setup
 from gpuscale.sim.world import World
 
 WEB = "default/web"

@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.sim.loads import StepsLoad
-from gpuscale.sim.service import Service, ServiceModel
+from gpuscale.sim.load.loads import StepsLoad
+from gpuscale.sim.load.service import Service, ServiceModel
 
 
 def service(rate, gpu_seconds=0.05, other=0.0, concurrency=100, gpus=1, limit=1e9):

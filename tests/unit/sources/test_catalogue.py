@@ -1,8 +1,8 @@
 """Which metrics the API lists, over time."""
 
-from gpuscale.sources.catalogue import Catalogue, QueryFailure
-from gpuscale.sources.resources import KUBERNETES, ResourceType
-from gpuscale.sources.rules import load_rules
+from gpuscale.rules.catalogue import Catalogue, QueryFailure
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.resources import KUBERNETES, ResourceType
 
 RULES = load_rules(
     """

@@ -4,11 +4,11 @@ import pytest
 
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.sources.catalogue import Catalogue
-from gpuscale.sources.confine import confined_config
-from gpuscale.sources.plan import MetricNotFoundError, plan_custom, plan_external
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import AdapterConfig, load_rules
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.config import AdapterConfig, load_rules
+from gpuscale.rules.confine import confined_config
+from gpuscale.rules.queries.plan import MetricNotFoundError, plan_custom, plan_external
+from gpuscale.rules.resources import KUBERNETES
 
 LABELS = ("namespace", "exported_namespace")
 TEAM = """

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuscale.core.regex import compile_re2
-from gpuscale.sources.expand import compile_expansion
+from gpuscale.rules.expand import compile_expansion
 
 
 def expand(pattern: str, text: str, on: str) -> str:

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.preset import preset_text
 from gpuscale.series.wanted import EVERYTHING, SeriesFilter, WantedNames
 from gpuscale.sources.feeds.needs import wanted_by_rules
-from gpuscale.sources.preset import preset_text
-from gpuscale.sources.rules import load_rules
 
 RULE = """
 rules:

@@ -10,13 +10,13 @@ import pytest
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.exposition.stream import StreamReader
-from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.metricsapi.settings import read_settings
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.feeds.sharing.discovery import PeerWatch, peer_urls, slice_peers
 from gpuscale.sources.feeds.sharing.division import PATIENCE_S, Division, first
 from gpuscale.sources.feeds.sharing.links import PeerLinks

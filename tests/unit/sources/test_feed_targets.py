@@ -3,9 +3,9 @@
 import pytest
 
 from gpuscale.core.errors import UsageError
-from gpuscale.series.evaluate import instant
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.feeds.annotated_pods import exporters, pod_targets
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
 from gpuscale.sources.feeds.targets import static_agent, static_scrape

@@ -6,9 +6,9 @@ import pytest
 
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.series.values import Matrix, Scalar, StringValue, Vector, VectorSample
-from gpuscale.sources.catalogue import Catalogue
-from gpuscale.sources.plan import (
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.queries.plan import (
     FetchError,
     MetricNotFoundError,
     UnexpectedResultError,
@@ -16,8 +16,8 @@ from gpuscale.sources.plan import (
     plan_external,
     to_milli,
 )
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
+from gpuscale.rules.resources import KUBERNETES
+from gpuscale.series.values import Matrix, Scalar, StringValue, Vector, VectorSample
 
 CATALOGUE = Catalogue.build(
     load_rules(

@@ -3,11 +3,11 @@
 import pytest
 
 from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.sources.catalogue import Catalogue
-from gpuscale.sources.plan import MetricNotFoundError, plan_custom
-from gpuscale.sources.plans import Plans
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.queries.plan import MetricNotFoundError, plan_custom
+from gpuscale.rules.queries.plan_cache import Plans
+from gpuscale.rules.resources import KUBERNETES
 
 RULE = """
 rules:

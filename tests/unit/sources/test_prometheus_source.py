@@ -15,7 +15,7 @@ from gpuscale.series.values import (
     Vector,
     VectorSample,
 )
-from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
+from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 
 class FakePrometheus:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpuscale.core.gotemplate import parse_template
+from gpuscale.core.golang.template import parse_template
 from gpuscale.core.regex import compile_re2
 from gpuscale.objects.selectors import Selector
-from gpuscale.series.parse import parse_matchers
-from gpuscale.sources.query import FIELDS, custom_query, escape_name
-from gpuscale.sources.resources import KUBERNETES, ResourceType
+from gpuscale.rules.query import FIELDS, custom_query, escape_name
+from gpuscale.rules.resources import KUBERNETES, ResourceType
+from gpuscale.series.promql.parse import parse_matchers
 
 TEMPLATE = parse_template("m{<<.LabelMatchers>>}", FIELDS)
 BY_VALUE = parse_template('m{pod=~"<<index .LabelValuesByName "pod">>"}', FIELDS)

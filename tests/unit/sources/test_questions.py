@@ -8,15 +8,15 @@ import pytest
 from gpuscale.core.byte_cache import ACCOUNTANT
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.objects.selectors import Selector
-from gpuscale.series.evaluate import instant
-from gpuscale.series.store import SeriesStore
+from gpuscale.rules.catalogue import Catalogue
+from gpuscale.rules.config import load_rules
+from gpuscale.rules.queries.plan import plan_custom
+from gpuscale.rules.resources import KUBERNETES
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, Vector, VectorSample
-from gpuscale.sources.catalogue import Catalogue
+from gpuscale.sources.asking.single_flight import Questions, Sharing
 from gpuscale.sources.freshness import AgeLimit
-from gpuscale.sources.plan import plan_custom
-from gpuscale.sources.questions import Questions, Sharing
-from gpuscale.sources.resources import KUBERNETES
-from gpuscale.sources.rules import load_rules
 
 NOW = 1_700_000_000_000
 AVERAGE = "avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"

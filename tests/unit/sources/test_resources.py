@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.sources.resources import KUBERNETES, ResourceType, UnknownResourceError
+from gpuscale.rules.resources import KUBERNETES, ResourceType, UnknownResourceError
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.sources.catalogue import needed_metric_names
-from gpuscale.sources.rules import default_config, load_rules
+from gpuscale.rules.catalogue import needed_metric_names
+from gpuscale.rules.config import default_config, load_rules
 
 RULE = "{seriesQuery: m, metricsQuery: 'm{<<.LabelMatchers>>}'}"
 

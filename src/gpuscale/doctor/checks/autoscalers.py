@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuscale.core.documents import dump_documents
+from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts

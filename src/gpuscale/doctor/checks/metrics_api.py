@@ -17,7 +17,7 @@ from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.doctor import facts
 from gpuscale.doctor.judges import API, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
-from gpuscale.metricsapi.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from gpuscale.cluster.scheduling.taints import untolerated
 from gpuscale.core.counts import counted
 from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts
@@ -12,7 +13,6 @@ from gpuscale.doctor.judges import AGENT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.families import Family
 from gpuscale.objects.fields import Fields
-from gpuscale.scheduling.taints import untolerated
 
 _CHECKS = Checks(AGENT)
 NO_NODE_AGENT = _CHECKS.add(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from gpuscale.cluster.scheduling.taints import untolerated
 from gpuscale.core.counts import counted
 from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.doctor import facts
@@ -12,7 +13,6 @@ from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint
 from gpuscale.objects.pods import PodSpec
 from gpuscale.providers import OWN_LABEL, every
-from gpuscale.scheduling.taints import untolerated
 
 _CHECKS = Checks(NODES)
 NO_GPU_NODES = _CHECKS.add(

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuscale.gpu.nvml.calls import Caller
-from gpuscale.gpu.nvml.clock_events import MASK_FIELD, ClockEventCounts
 from gpuscale.gpu.nvml.faults import (
     BY_INSTANCE,
     NOT_OFFERED,
@@ -18,7 +17,9 @@ from gpuscale.gpu.nvml.faults import (
 )
 from gpuscale.gpu.nvml.library import Handle
 from gpuscale.gpu.nvml.mig import MigDevice, is_split, mig_devices
-from gpuscale.gpu.nvml.plan import (
+from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.gpu.nvml.values.clock_events import MASK_FIELD, ClockEventCounts
+from gpuscale.gpu.nvml.values.plan import (
     EVENT_FIELDS,
     INSTANCE_FIELDS,
     READABLE,
@@ -28,11 +29,10 @@ from gpuscale.gpu.nvml.plan import (
     once_source,
     shift_of,
 )
-from gpuscale.gpu.nvml.polls import Poller
-from gpuscale.gpu.nvml.processes import Processes
-from gpuscale.gpu.nvml.rows import pci_bus_id
-from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.nvml.sources import Findings, Scheduled, Turns
+from gpuscale.gpu.nvml.values.polls import Poller
+from gpuscale.gpu.nvml.values.processes import Processes
+from gpuscale.gpu.nvml.values.rows import pci_bus_id
+from gpuscale.gpu.nvml.values.sources import Findings, Scheduled, Turns
 from gpuscale.gpu.nvml.xid import XID_FIELD, XidLog, XidWatcher
 from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuReading, ProcessReading
 

@@ -19,12 +19,12 @@ from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.nvml.calls import Caller, stats
 from gpuscale.gpu.nvml.device import Shared
 from gpuscale.gpu.nvml.faults import GPU_GONE, DriverGoneError
-from gpuscale.gpu.nvml.lanes import Lanes
 from gpuscale.gpu.nvml.library import Library, load_library
-from gpuscale.gpu.nvml.plan import EVENT_FIELDS, READABLE
-from gpuscale.gpu.nvml.polls import Poller
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.slot import Slot, lost_reading
+from gpuscale.gpu.nvml.values.plan import EVENT_FIELDS, READABLE
+from gpuscale.gpu.nvml.values.polls import Poller
+from gpuscale.gpu.nvml.workers import Lanes
 from gpuscale.gpu.nvml.xid import XidLog, XidWatcher
 from gpuscale.gpu.reader import CallStats
 from gpuscale.gpu.readings import GpuIdentity, GpuReading

@@ -12,7 +12,7 @@ from gpuscale.gpu.nvml.faults import (
     DriverGoneError,
     GpuLostError,
 )
-from gpuscale.gpu.nvml.lanes import Work
+from gpuscale.gpu.nvml.workers import Work
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
 _log = logging.getLogger(__name__)

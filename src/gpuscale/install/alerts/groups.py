@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.install.alerts.alert import Alert, AlertSettings
 from gpuscale.install.alerts.gpus import gpu_alerts
 from gpuscale.install.alerts.scaling import scaling_alerts
-from gpuscale.install.parts.common import Object, has_api_pods
+from gpuscale.install.common import Object, has_api_pods
 from gpuscale.install.series_names import series_names
 from gpuscale.install.values import Values
 

@@ -1,6 +1,6 @@
 """Alerts about scaling: the metrics API, the HPAs, and pods that wait for a node."""
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.install.alerts.alert import Alert, AlertSettings
 from gpuscale.install.series_names import API_SERVICES, GPU_METRICS, GPU_RESOURCES
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuscale import __version__
-from gpuscale.core.documents import dump_documents
+from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.boards.catalogue import dashboard_objects
 from gpuscale.install.chart import dimensions as d
 from gpuscale.install.chart.fold import Case, Folder
 from gpuscale.install.chart.placeholders import expressed, marked_certificate, scalar
+from gpuscale.install.common import Object
+from gpuscale.install.monitoring import scraping_objects
 from gpuscale.install.parts.agent import agent_objects
 from gpuscale.install.parts.autoscaling import autoscaling_objects
-from gpuscale.install.parts.common import Object
 from gpuscale.install.parts.device_plugin import device_plugin_objects
 from gpuscale.install.parts.metrics_api import metrics_api_objects
 from gpuscale.install.parts.metrics_api_pods import metrics_api_pods
@@ -21,7 +22,6 @@ from gpuscale.install.parts.network import prometheus_policies, server_policies
 from gpuscale.install.parts.prometheus import prometheus_objects
 from gpuscale.install.parts.rules import rule_file_objects
 from gpuscale.install.parts.samples import sample_objects
-from gpuscale.install.parts.scraping import scraping_objects
 from gpuscale.install.values import Scale, Values, ValuesSpec, Workload
 
 _HEAD = "{{- /* Made by `python -m gpuscale.install.chart`; change the renderer instead. */}}"

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from gpuscale.core.durations import format_duration
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.values import (
     Agent,

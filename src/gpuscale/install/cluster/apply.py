@@ -18,9 +18,9 @@ from gpuscale.install.cluster.ownership import creatable, essence, replaced, wit
 from gpuscale.install.cluster.plan import Plan, Step, make_plan
 from gpuscale.install.cluster.server_side import FIELD_MANAGER, server_side_apply
 from gpuscale.install.cluster.waiting import Tell, Waiter
-from gpuscale.install.parts.common import Object
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.writing import CONFLICT, WritingClient
+from gpuscale.install.common import Object
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client.writing import CONFLICT, WritingClient
 
 _UNDO_S = 120.0
 """For each object that is removed again; namespaces take their time."""

@@ -6,9 +6,9 @@ import binascii
 from gpuscale.install.certificates import ServingCertificate, is_usable, make_certificate
 from gpuscale.install.cluster.kinds import kind_named
 from gpuscale.install.cluster.ownership import owner
-from gpuscale.install.parts.common import metrics_api_secret
+from gpuscale.install.common import metrics_api_secret
 from gpuscale.install.values import Values
-from gpuscale.kube.writing import WritingClient
+from gpuscale.kube.client.writing import WritingClient
 
 _SECRETS = kind_named("Secret")
 

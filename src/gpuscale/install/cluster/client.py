@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from gpuscale.core.clock import WallClock
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.errors import ApiUnreachableError
-from gpuscale.kube.writing import WritingClient
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.errors import ApiUnreachableError
+from gpuscale.kube.client.writing import WritingClient
 
 _TRIES = 6
 _WAIT_S = 1.0

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, kind_named
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.values import HpaVersion
-from gpuscale.kube.writing import WritingClient
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.providers import Provider, every
-from gpuscale.scheduling.resources import GPU_RESOURCES
 
 TEAM_RULES = "gpuscale.dev/rules=true"
 """Labels that teams' ConfigMaps with rules have by custom."""

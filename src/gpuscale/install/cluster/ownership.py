@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpuscale.install.parts.common import INSTALL_LABEL
+from gpuscale.install.common import INSTALL_LABEL
 
 REPLACED = "gpuscale.dev/replaced"
 """Annotation with the object that was there before, as JSON: the way back."""

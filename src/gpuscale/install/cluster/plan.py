@@ -8,9 +8,9 @@ from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.kinds import KINDS, Kind, Reference, kind_of, path_of, reference
 from gpuscale.install.cluster.ownership import described, owner
 from gpuscale.install.cluster.server_side import server_side_apply
-from gpuscale.install.parts.common import INSTALL_LABEL, Object
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.writing import WritingClient
+from gpuscale.install.common import INSTALL_LABEL, Object
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client.writing import WritingClient
 
 _NEEDS = {
     "monitoring.coreos.com/v1": "the Prometheus Operator; without it, set prometheus.kind to own or plain",

@@ -5,11 +5,11 @@ from typing import Any
 
 from gpuscale.core.spelling import closest
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, Reference, kind_named, reference
+from gpuscale.install.common import Object, image_reference
 from gpuscale.install.notes import image_note
-from gpuscale.install.parts.common import Object, image_reference
 from gpuscale.install.values import Values
-from gpuscale.kube.errors import ApiStatusError
-from gpuscale.kube.writing import WritingClient
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client.writing import WritingClient
 
 _WORKLOADS = {"Deployment": kind_named("Deployment"), "StatefulSet": STATEFUL_SETS}
 _IMPLIED = "docker.io/library/"

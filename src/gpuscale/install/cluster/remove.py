@@ -12,8 +12,8 @@ from gpuscale.install.cluster.kinds import KINDS, PODS, Reference, path_of, refe
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.cluster.plan import objects_of, served_kinds
 from gpuscale.install.cluster.waiting import Tell, Waiter
-from gpuscale.install.parts.common import INSTALL_LABEL
-from gpuscale.kube.writing import WritingClient
+from gpuscale.install.common import INSTALL_LABEL
+from gpuscale.kube.client.writing import WritingClient
 
 _FIRST = ("APIService", "ScaledObject", "HorizontalPodAutoscaler")
 _OF_EVERY_NAMESPACE = {"kube-root-ca.crt", "default"}

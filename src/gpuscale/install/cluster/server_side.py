@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from gpuscale.install.cluster.kinds import path_of
-from gpuscale.kube.writing import APPLY, WritingClient
+from gpuscale.kube.client.writing import APPLY, WritingClient
 
 FIELD_MANAGER = "gpuscale"
 

@@ -7,9 +7,9 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.install.cluster.kinds import path_of, reference
 from gpuscale.install.cluster.pod_faults import PodFault, creation_faults, pod_faults
-from gpuscale.install.parts.common import Object
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.writing import WritingClient
+from gpuscale.install.common import Object
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.writing import WritingClient
 
 _LOOK_S = 0.5
 _FIRST_S, _REPEAT_S = 2.0, 10.0

@@ -4,7 +4,7 @@ It asks nobody but the kubelet and the driver, so it has no token and no way out
 is the least that each setting takes, and the comments say for what.
 """
 
-from gpuscale.install.parts.common import (
+from gpuscale.install.common import (
     Object,
     duration,
     http_probe,

@@ -1,7 +1,7 @@
 """What scales the workloads: a HorizontalPodAutoscaler of any version, or KEDA's ScaledObject."""
 
+from gpuscale.install.common import Object, metadata
 from gpuscale.install.parts import prometheus
-from gpuscale.install.parts.common import Object, metadata
 from gpuscale.install.parts.rules import MEAN
 from gpuscale.install.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.values import Scale, Values

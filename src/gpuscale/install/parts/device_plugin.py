@@ -1,7 +1,7 @@
 """NVIDIA's device plugin, with several pods taking turns on a GPU where that is wanted."""
 
-from gpuscale.core.documents import dump_documents
-from gpuscale.install.parts.common import Object, part_name, service_account
+from gpuscale.core.documents.documents import dump_documents
+from gpuscale.install.common import Object, part_name, service_account
 from gpuscale.install.parts.workloads import config_map, workload
 from gpuscale.install.values import Values
 

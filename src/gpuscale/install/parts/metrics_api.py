@@ -6,7 +6,7 @@ The APIServices come last of all that is applied, so that requests move to serve
 import base64
 
 from gpuscale.install.certificates import ServingCertificate
-from gpuscale.install.parts.common import (
+from gpuscale.install.common import (
     METRICS_API,
     Object,
     cluster_metadata,

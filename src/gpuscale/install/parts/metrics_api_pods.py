@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from gpuscale.install.parts import agent, prometheus
-from gpuscale.install.parts.common import (
+from gpuscale.install.common import (
     METRICS_API,
     USER_ID,
     Object,
@@ -18,6 +17,7 @@ from gpuscale.install.parts.common import (
     restrained,
     selector,
 )
+from gpuscale.install.parts import agent, prometheus
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
 from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RULE_FILE
 from gpuscale.install.parts.workloads import workload

@@ -1,6 +1,6 @@
 """The installation's namespace."""
 
-from gpuscale.install.parts.common import Object, cluster_metadata
+from gpuscale.install.common import Object, cluster_metadata
 from gpuscale.install.values import Values
 
 PART = "namespace"

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gpuscale.install.parts import agent, metrics_api_pods, prometheus
-from gpuscale.install.parts.common import (
+from gpuscale.install.common import (
     Object,
     has_api_pods,
     metadata,
     part_name,
     selector,
 )
+from gpuscale.install.parts import agent, metrics_api_pods, prometheus
 from gpuscale.install.values import Values
 
 _DNS = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]

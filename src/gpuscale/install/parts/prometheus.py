@@ -1,8 +1,8 @@
 """A small Prometheus of the installation's own, for clusters that have none: it keeps what scaling needs."""
 
-from gpuscale.core.documents import dump_documents
-from gpuscale.install.parts import scraping
-from gpuscale.install.parts.common import (
+from gpuscale.core.documents.documents import dump_documents
+from gpuscale.install import monitoring as scraping
+from gpuscale.install.common import (
     USER_ID,
     Object,
     cluster_metadata,

@@ -5,7 +5,7 @@ Source: kubelet's /metrics/cadvisor (google/cadvisor metrics/prometheus.go): `id
 
 from typing import Literal
 
-from gpuscale.install.parts.common import Object
+from gpuscale.install.common import Object
 
 RESOURCE_RULE_FILE = "resource-rules.yaml"
 _CONTAINER = '<<.LabelMatchers>>,container!="",container!="POD",pod!=""'

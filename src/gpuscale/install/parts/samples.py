@@ -1,6 +1,6 @@
 """Workloads to try it with: an inference service of BERT, a vision API, and training jobs on MNIST."""
 
-from gpuscale.install.parts.common import Object, labels, metadata
+from gpuscale.install.common import Object, labels, metadata
 from gpuscale.install.values import Values
 
 PART = "sample"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gpuscale.install.parts.common import Object, labels, metadata, selector
+from gpuscale.install.common import Object, labels, metadata, selector
 from gpuscale.install.values import Values
 
 

@@ -14,10 +14,11 @@ from typing import Self
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError
-from gpuscale.kube.connection import JsonObject
-from gpuscale.kube.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.reflect import Reflector
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client.writing import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, WritingClient
+from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.simulated.nodes import (
     LEASES,
     NOT_READY,
@@ -34,7 +35,6 @@ from gpuscale.kube.simulated.pod_status import (
     running,
     succeeded,
 )
-from gpuscale.kube.writing import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, WritingClient
 
 Times = Callable[[JsonObject], PodTimes]
 

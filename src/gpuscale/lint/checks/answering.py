@@ -34,10 +34,10 @@ from gpuscale.lint.serving import (
 )
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
 from gpuscale.objects.selectors import Selector
-from gpuscale.series.parse import selectors
-from gpuscale.series.tree import Node
-from gpuscale.sources.backwards import api_names, maps
-from gpuscale.sources.resources import PODS, ResourceType
+from gpuscale.rules.queries.backwards import api_names, maps
+from gpuscale.rules.resources import PODS, ResourceType
+from gpuscale.series.promql.parse import selectors
+from gpuscale.series.promql.tree import Node
 
 ANSWERING_CHECKS = Checks()
 UNKNOWN_METRIC = ANSWERING_CHECKS.add(

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.findings import Checks, Severity
-from gpuscale.hpa.tolerances import tolerances_for_hpa
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.lint.checks.answering import Answered, AskedMetric
 from gpuscale.lint.checks.hpas import described_resource
@@ -15,8 +16,7 @@ from gpuscale.lint.inputs import Inputs, PlacedHpa
 from gpuscale.lint.promql_facts import is_one_row, summed_share, values_of
 from gpuscale.lint.series_facts import facts_of
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric, TargetType
-from gpuscale.scheduling.resources import gpu_count
-from gpuscale.sources.resources import KUBERNETES, PODS
+from gpuscale.rules.resources import KUBERNETES, PODS
 
 ANSWER_CHECKS = Checks()
 EXTERNAL_ROWS_SUMMED = ANSWER_CHECKS.add(

@@ -22,7 +22,7 @@ from gpuscale.objects.hpa import (
     TargetType,
 )
 from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.sources.resources import KUBERNETES, NAMESPACES, ResourceType, UnknownResourceError
+from gpuscale.rules.resources import KUBERNETES, NAMESPACES, ResourceType, UnknownResourceError
 
 _CHECKS = Checks()
 IMPOSSIBLE_SELECTOR = _CHECKS.add(

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from gpuscale.core.durations import format_duration
 from gpuscale.core.findings import Checks, Severity
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.promql_facts import Read, divides_vectors, reads
 from gpuscale.lint.series_facts import facts_of
-from gpuscale.series.tree import Node
+from gpuscale.series.promql.tree import Node
 
 QUERY_CHECKS = Checks()
 RATE_OF_GAUGE = QUERY_CHECKS.add(

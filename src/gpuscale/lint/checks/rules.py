@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from gpuscale.core.findings import Checks, Severity
-from gpuscale.core.gotemplate import TemplateError
-from gpuscale.core.gotemplate.render import Data
+from gpuscale.core.golang.template import TemplateError
+from gpuscale.core.golang.template.render import Data
 from gpuscale.lint.checks.queries import QUERY_CHECKS, query_findings
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.inputs import Inputs
@@ -23,12 +23,12 @@ from gpuscale.lint.serving import (
     selector_of_series,
 )
 from gpuscale.objects.selectors import Selector
+from gpuscale.rules.config import Rule
+from gpuscale.rules.queries.backwards import api_names, maps, named_series
+from gpuscale.rules.resource_labels import NoLabelError
+from gpuscale.rules.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
 from gpuscale.series.matchers import Matcher
-from gpuscale.series.tree import Node
-from gpuscale.sources.backwards import api_names, maps, named_series
-from gpuscale.sources.resource_labels import NoLabelError
-from gpuscale.sources.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
-from gpuscale.sources.rules import Rule
+from gpuscale.series.promql.tree import Node
 
 _CHECKS = Checks(including=(QUERY_CHECKS,))
 UNQUOTED_NAME = _CHECKS.add(

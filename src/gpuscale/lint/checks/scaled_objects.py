@@ -19,8 +19,8 @@ from gpuscale.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.lint.promql_facts import is_one_row, reads, values_of
 from gpuscale.lint.series_facts import facts_of, is_of_gpu
 from gpuscale.objects.scaled_object import PROMETHEUS, Trigger
-from gpuscale.series.parse import parse_query
-from gpuscale.series.tree import Node
+from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.promql.tree import Node
 
 _CHECKS = Checks()
 SEVERAL_ROWS = _CHECKS.add(

@@ -10,10 +10,10 @@ from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.metricsapi.collector.process import CollectorProcess
-from gpuscale.series.parse import MAX_QUERY_CHARS
+from gpuscale.series.promql.parse import MAX_QUERY_CHARS
 from gpuscale.series.values import Value
 from gpuscale.sources.http import HttpSession
-from gpuscale.sources.prometheus import PrometheusSettings, PrometheusSource
+from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 _LOG = logging.getLogger(__name__)
 _FIRST_START_S = 10.0

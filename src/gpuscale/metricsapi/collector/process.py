@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 # -P: what lies in the working directory is not imported.
-COMMAND = (sys.executable, "-P", "-m", "gpuscale.cli.collector")
+COMMAND = (sys.executable, "-P", "-m", "gpuscale.cli.servers.collector")
 SOCKET = "collector.sock"
 _START_S = 60.0
 """How long a collector may take until it listens, on a busy machine."""

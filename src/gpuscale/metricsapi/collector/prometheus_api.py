@@ -15,12 +15,12 @@ from aiohttp import web
 from yarl import URL
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.auth import UNAUTHENTICATED
-from gpuscale.metricsapi.app import status_response
-from gpuscale.metricsapi.authorization import attributes_of, forbidden_message
 from gpuscale.metricsapi.collector.client import HOST, CollectorClient
-from gpuscale.metricsapi.guard import ASKS
-from gpuscale.metricsapi.statuses import forbidden
+from gpuscale.metricsapi.routes import status_response
+from gpuscale.metricsapi.security.authorization import attributes_of, forbidden_message
+from gpuscale.metricsapi.security.guard import ASKS
+from gpuscale.metricsapi.security.reviews import UNAUTHENTICATED
+from gpuscale.metricsapi.wire.statuses import forbidden
 
 _LOG = logging.getLogger(__name__)
 PREFIX = "/prometheus"

@@ -6,10 +6,15 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
-from gpuscale.metricsapi import bodies
 from gpuscale.metricsapi.connections.connection import Connection
 from gpuscale.metricsapi.connections.counted_log import CountedLog
-from gpuscale.metricsapi.statuses import Status, bad_request, internal_error, method_not_allowed
+from gpuscale.metricsapi.wire import bodies
+from gpuscale.metricsapi.wire.statuses import (
+    Status,
+    bad_request,
+    internal_error,
+    method_not_allowed,
+)
 
 _LOG = logging.getLogger(__name__)
 

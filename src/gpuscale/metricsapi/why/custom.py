@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError, QueryError
 from gpuscale.core.spelling import closest
-from gpuscale.metricsapi.paths import ALL, CustomTarget
 from gpuscale.metricsapi.why.hops import CUSTOM_HOPS, Explanation
 from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
 from gpuscale.metricsapi.why.shared import (
@@ -26,16 +25,17 @@ from gpuscale.metricsapi.why.shared import (
     tell_values,
 )
 from gpuscale.metricsapi.why.unserved import Asked
+from gpuscale.metricsapi.wire.paths import ALL, CustomTarget
 from gpuscale.objects.selectors import Selector
+from gpuscale.rules.catalogue import Entry
+from gpuscale.rules.config import Rule
+from gpuscale.rules.queries.plan import CustomPlan, MetricNotFoundError, plan_custom
+from gpuscale.rules.query import custom_query
+from gpuscale.rules.resource_labels import NoLabelError
+from gpuscale.rules.resources import NAMESPACES, ResourceType, UnknownResourceError
 from gpuscale.series.matchers import MatchOp
-from gpuscale.series.parse import parse_query, selectors
+from gpuscale.series.promql.parse import parse_query, selectors
 from gpuscale.series.values import Vector, VectorSample
-from gpuscale.sources.catalogue import Entry
-from gpuscale.sources.plan import CustomPlan, MetricNotFoundError, plan_custom
-from gpuscale.sources.query import custom_query
-from gpuscale.sources.resource_labels import NoLabelError
-from gpuscale.sources.resources import NAMESPACES, ResourceType, UnknownResourceError
-from gpuscale.sources.rules import Rule
 
 
 async def why_custom(

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.metricsapi.paths import ExternalTarget
 from gpuscale.metricsapi.why.hops import EXTERNAL_HOPS, Explanation
 from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
 from gpuscale.metricsapi.why.shared import (
@@ -24,14 +23,15 @@ from gpuscale.metricsapi.why.shared import (
     tell_values,
 )
 from gpuscale.metricsapi.why.unserved import Asked
+from gpuscale.metricsapi.wire.paths import ExternalTarget
 from gpuscale.objects.selectors import Selector
+from gpuscale.rules.catalogue import Entry
+from gpuscale.rules.config import Rule
+from gpuscale.rules.queries.plan import ExternalPlan, FetchError, plan_external
+from gpuscale.rules.query import external_query
+from gpuscale.rules.resource_labels import NoLabelError
+from gpuscale.rules.resources import NAMESPACES
 from gpuscale.series.values import Scalar, Vector
-from gpuscale.sources.catalogue import Entry
-from gpuscale.sources.plan import ExternalPlan, FetchError, plan_external
-from gpuscale.sources.query import external_query
-from gpuscale.sources.resource_labels import NoLabelError
-from gpuscale.sources.resources import NAMESPACES
-from gpuscale.sources.rules import Rule
 
 
 async def why_external(parts: Parts, target: ExternalTarget, series: Selector) -> Explanation:

@@ -8,9 +8,9 @@ import json
 
 from aiohttp import web
 
-from gpuscale.metricsapi.paths import CustomTarget, ExternalTarget
-from gpuscale.metricsapi.requests import selector_of
 from gpuscale.metricsapi.why.shared import Parts
+from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
+from gpuscale.metricsapi.wire.requests import selector_of
 
 PARAMETER = "why"
 

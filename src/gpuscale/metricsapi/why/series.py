@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.metricsapi.why.text import age_text
+from gpuscale.rules.config import Rule
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.parse import parse_matchers
-from gpuscale.sources.questions import Questions
-from gpuscale.sources.rules import Rule
+from gpuscale.series.promql.parse import parse_matchers
+from gpuscale.sources.asking.single_flight import Questions
 
 LONG_AGO_MS = 24 * 3_600_000
 """How far back a series is looked for that has no fresh sample."""

@@ -5,20 +5,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpuscale.core.errors import GpuscaleError, QueryError, UncoveredError
-from gpuscale.core.gotemplate import parse_template
+from gpuscale.core.golang.template import parse_template
 from gpuscale.core.quantity import Quantity
 from gpuscale.metricsapi.why.hops import Explanation, Row, ServedValue
 from gpuscale.metricsapi.why.series import Finding, LabelSets, SeriesLook
 from gpuscale.metricsapi.why.text import age_text
 from gpuscale.metricsapi.why.unserved import Asked, Unserved
+from gpuscale.rules.catalogue import Catalogue, Entry
+from gpuscale.rules.config import AdapterConfig, Rule
+from gpuscale.rules.queries.plan import to_milli
+from gpuscale.rules.query import FIELDS
+from gpuscale.rules.resources import ResourceMapper, ResourceType
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
-from gpuscale.sources.catalogue import Catalogue, Entry
+from gpuscale.sources.asking.single_flight import Questions
 from gpuscale.sources.directory import ObjectDirectory
-from gpuscale.sources.plan import to_milli
-from gpuscale.sources.query import FIELDS
-from gpuscale.sources.questions import Questions
-from gpuscale.sources.resources import ResourceMapper, ResourceType
-from gpuscale.sources.rules import AdapterConfig, Rule
 
 PLAIN = parse_template("<<.Series>>{<<.LabelMatchers>>}", FIELDS)
 """What a rule reads, without what it makes of it."""

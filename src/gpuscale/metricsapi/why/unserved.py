@@ -7,10 +7,10 @@ from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.spelling import closest
 from gpuscale.metricsapi.why.hops import Explanation
 from gpuscale.metricsapi.why.series import Finding, SeriesLook
-from gpuscale.sources.backwards import Candidate, candidates
-from gpuscale.sources.catalogue import Catalogue, SeriesShape
-from gpuscale.sources.resources import ResourceType
-from gpuscale.sources.rules import AdapterConfig, Rule
+from gpuscale.rules.catalogue import Catalogue, SeriesShape
+from gpuscale.rules.config import AdapterConfig, Rule
+from gpuscale.rules.queries.backwards import Candidate, candidates
+from gpuscale.rules.resources import ResourceType
 
 _MOST_LOOKS = 8
 """Series that are looked up for one question; each is a request to the source."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gpuscale.core.regex import Pattern, compile_re2
-from gpuscale.series.relabel import MAX_VALUE_CHARS, expand
+from gpuscale.series.promql.functions.relabel import MAX_VALUE_CHARS, expand
 
 Action = Literal[
     "replace",

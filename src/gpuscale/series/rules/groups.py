@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.series.evaluate import instant
-from gpuscale.series.parse import metric_names
+from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.promql.parse import metric_names
 from gpuscale.series.rules.alerting import AlertingRule
 from gpuscale.series.rules.recording import RecordingRule
 from gpuscale.series.rules.rule import (
@@ -24,7 +24,7 @@ from gpuscale.series.rules.rule import (
     RuleRun,
     RuleStatus,
 )
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value
 
 AnyRule = RecordingRule | AlertingRule

@@ -9,13 +9,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gpuscale.core.documents import Document, Path, load_documents
-from gpuscale.core.durations import parse_duration_ms
+from gpuscale.core.documents.documents import Document, Path, load_documents
+from gpuscale.core.documents.validation import validation_problems
 from gpuscale.core.errors import ConfigError, Problem, QueryError
-from gpuscale.core.gotemplate import TemplateError
-from gpuscale.core.validation import validation_problems
+from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.core.golang.template import TemplateError
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.parse import Query, one_line, parse_query
+from gpuscale.series.promql.parse import Query, one_line, parse_query
 from gpuscale.series.rules.alerting import AlertingRule
 from gpuscale.series.rules.groups import AnyRule, RuleGroup, RuleGroups
 from gpuscale.series.rules.recording import RecordingRule

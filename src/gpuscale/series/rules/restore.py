@@ -11,8 +11,8 @@ from gpuscale.series.labels import METRIC_NAME, LabelSet
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.rules.alerting import ALERT_NAME, FOR_STATE, Alert, AlertingRule
 from gpuscale.series.rules.groups import RuleGroup
-from gpuscale.series.samples import Series
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.samples import Series
+from gpuscale.series.storage.store import SeriesStore
 
 GRACE_MS = 10 * 60_000
 """A rule that holds alerts for less starts over; longer ones fire no earlier than this after a restart."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuscale.core.errors import GpuscaleError, QueryError
-from gpuscale.series.groups import Group
 from gpuscale.series.labels import EMPTY, LabelKey, LabelSet, label_set
-from gpuscale.series.parse import Query
-from gpuscale.series.samples import Series
+from gpuscale.series.promql.parse import Query
+from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.samples import Series
 from gpuscale.series.values import Scalar, Value, Vector
 
 Health = Literal["unknown", "ok", "err"]

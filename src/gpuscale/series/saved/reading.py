@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from gpuscale.series.groups import Group
-from gpuscale.series.samples import Series
 from gpuscale.series.saved.records import Kind, Record, TornSegmentError
 from gpuscale.series.saved.writing import SAMPLES_HEAD, SERIES_HEAD
-from gpuscale.series.staleness import ABSENT_BITS, STALE_BITS
-from gpuscale.series.store import MAX_AHEAD_MS, SeriesStore
+from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.samples import Series
+from gpuscale.series.storage.staleness import ABSENT_BITS, STALE_BITS
+from gpuscale.series.storage.store import MAX_AHEAD_MS, SeriesStore
 
 _INCONSISTENT = "a record does not fit what came before"
 _MARKERS = tuple(struct.pack("=Q", bits) for bits in (STALE_BITS, ABSENT_BITS))

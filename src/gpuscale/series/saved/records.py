@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from gpuscale.series.compression import Compression, CompressionError, compress, decompress
+from gpuscale.series.storage.compression import Compression, CompressionError, compress, decompress
 
 VERSION = 1
 MAX_RECORD_BYTES = 16 * 1024 * 1024

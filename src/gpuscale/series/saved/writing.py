@@ -8,9 +8,9 @@ import json
 import struct
 from collections.abc import Iterator
 
-from gpuscale.series.samples import Series
 from gpuscale.series.saved.records import Kind, Record
-from gpuscale.series.tail import Batch
+from gpuscale.series.storage.samples import Series
+from gpuscale.series.storage.tail import Batch
 
 SERIES_HEAD = struct.Struct("<IIII")
 """Number of the group, its first place, count, bytes of the JSON text that follows."""

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.gotemplate import parse_template
+from gpuscale.core.golang.template import parse_template
+from gpuscale.rules.queries.plan import CustomPlan
+from gpuscale.rules.queries.widen import WideQuery
+from gpuscale.rules.query import FIELDS
 from gpuscale.series.values import Value, Vector
-from gpuscale.sources.plan import CustomPlan
-from gpuscale.sources.query import FIELDS
-from gpuscale.sources.widen import WideQuery
 
 _LOG = logging.getLogger(__name__)
 _WINDOW_MS = 60_000

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError
+from gpuscale.rules.queries.plan import CustomPlan
+from gpuscale.rules.queries.widen import WideQuery, WideRows
+from gpuscale.rules.query import MAX_JOINED_NAMES
 from gpuscale.series.values import Value, Vector
 from gpuscale.sources.asking.cadence import Cadence
 from gpuscale.sources.asking.wanted import Wanted, WantedQuestions
-from gpuscale.sources.plan import CustomPlan
-from gpuscale.sources.query import MAX_JOINED_NAMES
-from gpuscale.sources.widen import WideQuery, WideRows
 
 _LOG = logging.getLogger(__name__)
 QUERY_ROWS = 150
@@ -34,6 +34,8 @@ _MOST_AHEAD = 500
 """Objects of an expected question that is asked ahead; the saving is one query, whatever it asks."""
 _MAX_ON_THEIR_WAY = 4
 """Queries of one rule; what comes meanwhile waits and goes together."""
+_ROWS_AT_ONCE = 256
+"""Sorted by object between two turns of the event loop."""
 _AHEAD = 0.9
 """Share of the freshness for which is asked ahead; the rest is for the way, and for those who are late."""
 _LEAD_MS = 500
@@ -265,9 +267,15 @@ class JointQuestions:
         return self._wide.among(tuple(namespaces), tuple(names))
 
     async def _rows(self, promql: str, at_ms: int) -> WideRows | None:
-        rows = await self._wide.rows(await self._asker.query(promql, at_ms))
-        if rows is None:
+        value = await self._asker.query(promql, at_ms)
+        if not isinstance(value, Vector):
             self._narrow_until_ms = at_ms + _NARROW_MS
+            return None
+        rows = WideRows(self._wide)
+        for start in range(0, len(value.samples), _ROWS_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)  # other requests have their turn
+            rows.add(value.samples[start : start + _ROWS_AT_ONCE])
         return rows
 
     def _cut(self, asks: Sequence[_Ask], rows: WideRows | None, at_ms: int) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuscale.core.byte_cache import ByteCache, deep_bytes
+from gpuscale.rules.queries.plan import CustomPlan
 from gpuscale.series.values import Value, Vector
-from gpuscale.sources.plan import CustomPlan
 
 _MOST_BYTES = 8 * 1024 * 1024
 _ROW_BYTES = 400

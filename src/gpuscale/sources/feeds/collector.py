@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from gpuscale.core.clock import Clock
-from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.reflect import Reflector, ReflectorState
-from gpuscale.kube.settings import KubeSettings
-from gpuscale.series.store import SeriesStore
+from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.informers.reflector import Reflector, ReflectorState
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import SeriesFilter
 from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.feeds import annotated_pods, endpoint_slices

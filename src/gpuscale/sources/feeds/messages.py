@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from gpuscale.core.clock import Origin
-from gpuscale.kube.settings import KubeSettings
+from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.series.wanted import EVERYTHING, WantedNames
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.ruler.settings import RulerSettings

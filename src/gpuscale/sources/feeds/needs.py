@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.gotemplate import Template
-from gpuscale.core.gotemplate.nodes import (
+from gpuscale.core.golang.template import Template
+from gpuscale.core.golang.template.nodes import (
     Branch,
     Call,
     Dot,
@@ -22,10 +22,10 @@ from gpuscale.core.gotemplate.nodes import (
     Text,
     Variable,
 )
+from gpuscale.rules.config import AdapterConfig, Rule
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.parse import parse_query
+from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.wanted import EVERYTHING, WantedNames, wanted_by
-from gpuscale.sources.rules import AdapterConfig, Rule
 
 _OWN = WantedNames(frozenset({"gpuscale_exporter_newest_reading_timestamp_seconds"}))
 """What the server itself asks for: when agents measured."""

@@ -10,9 +10,9 @@ from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.exposition.reading.errors import UnsupportedFormatError
 from gpuscale.exposition.reading.formats import ACCEPT, TIMEOUT_HEADER, format_of
 from gpuscale.exposition.write import positional
-from gpuscale.series.limits import DEFAULT_LIMITS, ScrapeLimits
-from gpuscale.series.scrape import ScrapeTarget
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.limits import DEFAULT_LIMITS, ScrapeLimits
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
 from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.targets import Target

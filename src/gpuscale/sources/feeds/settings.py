@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuscale.series.limits import DEFAULT_LIMITS, RESOLUTION_MS, ScrapeLimits
+from gpuscale.series.storage.limits import DEFAULT_LIMITS, RESOLUTION_MS, ScrapeLimits
 from gpuscale.sources.feeds.annotated_pods import DEFAULT_EXPORTERS, Exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.sources.feeds.sharing.settings import PeerSettings

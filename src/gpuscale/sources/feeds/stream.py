@@ -19,10 +19,15 @@ from yarl import URL
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.exposition.stream import MAX_LINE_BYTES, StreamError
-from gpuscale.series.limits import DEFAULT_LIMITS, RESOLUTION_MS, ScrapeLimitError, ScrapeLimits
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.streamed import StreamedTarget
-from gpuscale.series.target import TargetSeries
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.limits import (
+    DEFAULT_LIMITS,
+    RESOLUTION_MS,
+    ScrapeLimitError,
+    ScrapeLimits,
+)
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
 from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.targets import Target

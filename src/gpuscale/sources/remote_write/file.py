@@ -14,10 +14,10 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from yarl import URL
 
-from gpuscale.core.documents import load_documents
-from gpuscale.core.durations import parse_duration_ms
+from gpuscale.core.documents.documents import load_documents
+from gpuscale.core.documents.validation import validation_problems
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.core.validation import validation_problems
+from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.series.remote_write.relabelling import Action, RelabelRule
 from gpuscale.sources.remote_write.settings import LABEL_NAME, Endpoint, check_url
 

@@ -23,10 +23,10 @@ from yarl import URL
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.series.compression import snappy_block
 from gpuscale.series.remote_write.message import LabelEncoder, WriteMessage, pieces, value_rows
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.tail import Batch, Tail
+from gpuscale.series.storage.compression import snappy_block
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.storage.tail import Batch, Tail
 from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.remote_write.settings import Endpoint

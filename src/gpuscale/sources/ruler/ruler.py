@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import BugError, GpuscaleError
-from gpuscale.series.budget import Check
-from gpuscale.series.evaluate import Samples, instant
-from gpuscale.series.rows import QueryRange
+from gpuscale.series.promql.budget import Check
+from gpuscale.series.promql.evaluate import Samples, instant
+from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.rules.alerting import Alert, AlertingRule
 from gpuscale.series.rules.groups import RuleGroup, RuleGroups
 from gpuscale.series.rules.restore import restore
 from gpuscale.series.rules.rule import RuleFailure, RuleQuestion, RuleResult
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value
 from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.ruler.files import PrometheusRuleFiles

@@ -6,7 +6,6 @@ import os
 import time
 from pathlib import Path
 
-from gpuscale.series.samples import Series
 from gpuscale.series.saved.reading import Restored, SegmentReader
 from gpuscale.series.saved.records import (
     TornSegmentError,
@@ -14,7 +13,8 @@ from gpuscale.series.saved.records import (
     read_header,
     read_record,
 )
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.samples import Series
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.saving.directory import SegmentDirectory, open_segment
 from gpuscale.sources.saving.state import SavingState
 

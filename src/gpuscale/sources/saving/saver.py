@@ -14,11 +14,11 @@ import time
 from io import FileIO
 
 from gpuscale.core.clock import Clock
-from gpuscale.series.compression import best_compression
 from gpuscale.series.saved.records import Record, SegmentHeader, encode_record
 from gpuscale.series.saved.writing import GroupNumbers, SegmentWriter
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.tail import Tail
+from gpuscale.series.storage.compression import best_compression
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.storage.tail import Tail
 from gpuscale.sources.saving.directory import SegmentDirectory
 from gpuscale.sources.saving.restore import Returning, restore
 from gpuscale.sources.saving.settings import SavingSettings

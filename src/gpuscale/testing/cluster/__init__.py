@@ -12,10 +12,10 @@ from gpuscale.testing.cluster.aggregation import aggregated_api, serving_name
 from gpuscale.testing.cluster.background import BackgroundKubelet, simulated_nodes
 from gpuscale.testing.cluster.certificates import KeyPair
 from gpuscale.testing.cluster.component import Component
-from gpuscale.testing.cluster.definitions import find_definitions, missing_definitions
 from gpuscale.testing.cluster.flags import Settings
 from gpuscale.testing.cluster.plane import ControlPlane
-from gpuscale.testing.cluster.toolset import missing
+from gpuscale.testing.cluster.programs.definitions import find_definitions, missing_definitions
+from gpuscale.testing.cluster.programs.toolset import missing
 from gpuscale.testing.cluster.waiting import wait_until
 
 __all__ = [

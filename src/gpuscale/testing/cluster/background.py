@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet, Times
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.kube.simulated.pod_status import AT_ONCE, PodTimes
-from gpuscale.kube.writing import WritingClient
 from gpuscale.testing.cluster.plane import ControlPlane
 
 _TIMEOUT_S = 60.0

@@ -17,7 +17,7 @@ from gpuscale.testing.cluster.certificates import KeyPair
 from gpuscale.testing.cluster.component import Component
 from gpuscale.testing.cluster.plane import ControlPlane
 from gpuscale.testing.cluster.ports import free_ports
-from gpuscale.testing.cluster.toolset import find
+from gpuscale.testing.cluster.programs.toolset import find
 from gpuscale.testing.cluster.waiting import wait_until
 
 _READY_S = 60.0

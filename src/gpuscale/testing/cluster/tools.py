@@ -12,14 +12,14 @@ from typing import Annotated
 import typer
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.testing.cluster import building, fetching, toolset
-from gpuscale.testing.cluster.definitions import (
+from gpuscale.testing.cluster.programs import building, fetching, toolset
+from gpuscale.testing.cluster.programs.definitions import (
     Definitions,
     find_definitions,
     missing_definitions,
     pinned_definitions,
 )
-from gpuscale.testing.cluster.toolset import TOOLS, Tool
+from gpuscale.testing.cluster.programs.toolset import TOOLS, Tool
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -13,7 +13,7 @@ from yarl import URL
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.series.remote_write.relabelling import RelabelRule
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.remote_write.sender import RemoteWriter, _pause_s
 from gpuscale.sources.remote_write.settings import Endpoint
 

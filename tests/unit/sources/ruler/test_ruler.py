@@ -9,7 +9,7 @@ from gpuscale.core.clock import ManualClock, WallClock
 from gpuscale.core.errors import ConfigError
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.rules.rule import RuleFailure
-from gpuscale.series.store import SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.sources.ruler.ruler import Ruler

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 
 from gpuscale.series.saved.records import HEADER_BYTES, SegmentHeader
-from gpuscale.series.staleness import STALE_BITS
-from gpuscale.series.store import SeriesStore
-from gpuscale.series.tail import Tail
+from gpuscale.series.storage.staleness import STALE_BITS
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.storage.tail import Tail
 from gpuscale.sources.saving import saver as saver_module
 from gpuscale.sources.saving.saver import StoreSaver
 from gpuscale.sources.saving.settings import SavingSettings
@@ -404,7 +404,7 @@ async def test_labels_of_hostile_size_are_left_out(tmp_path):
 
 
 async def test_without_cramjam_zlib_does(tmp_path, monkeypatch):
-    from gpuscale.series import compression
+    from gpuscale.series.storage import compression
 
     store, clock = store_of(), Clock()
     fill(store)

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.core.clock import Clock
-from gpuscale.kube.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
-from gpuscale.kube.reflect import Reflector
-from gpuscale.kube.settings import KubeSettings
 from gpuscale.sources.feeds.endpoint_slices import (
     ADDRESS_TYPES,
     SERVICE_LABEL,

@@ -26,8 +26,8 @@ from typing import Literal
 
 from gpuscale.exposition.stream import VERSION, StreamLine, encoded
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.samples import Series
-from gpuscale.series.streamed import StreamedTarget
+from gpuscale.series.scraping.streamed import StreamedTarget
+from gpuscale.series.storage.samples import Series
 from gpuscale.sources.feeds.targets import Target
 
 MAX_UNSENT_BYTES = 64 * 1024 * 1024

@@ -14,9 +14,9 @@ from functools import partial
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.exposition.stream import StreamLine
-from gpuscale.kube.connection import KubeConnection
-from gpuscale.kube.settings import KubeSettings
-from gpuscale.series.samples import Series
+from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.series.storage.samples import Series
 from gpuscale.series.wanted import SeriesFilter
 from gpuscale.sources.feeds.sharing.discovery import PeerWatch
 from gpuscale.sources.feeds.sharing.division import Division

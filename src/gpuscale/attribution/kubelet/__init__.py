@@ -1,0 +1,1 @@
+"""What the kubelet says: allocations of devices by its pod-resources API."""

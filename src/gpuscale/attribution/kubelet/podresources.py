@@ -1,0 +1,214 @@
+"""The kubelet's pod-resources API over its Unix socket.
+
+Each call looks at the socket file first. When the kubelet has restarted, the file is another one, and the
+connection is made anew at once; a failed call drops the connection too. So nothing waits for a back-off,
+and a socket that is missing is told from a kubelet that does not answer.
+
+Source: kubernetes/kubelet pkg/apis/podresources/v1 (GA in 1.28; claims since 1.34 by default).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+import grpc
+import grpc.aio
+
+from gpuscale.attribution import reasons
+from gpuscale.attribution.errors import KubeletError
+from gpuscale.attribution.kubelet.allocations import (
+    ClaimDevice,
+    ContainerDevices,
+    Device,
+    NodeAllocations,
+)
+from gpuscale.attribution.kubelet.device_ids import is_gpu
+from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
+from gpuscale.attribution.settings import KubeletSettings
+
+_SERVICE = "/v1.PodResourcesLister"
+_Status = grpc.StatusCode
+
+
+class _Message(Protocol):
+    def SerializeToString(self) -> bytes: ...
+
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _SocketFile:
+    """Tells one socket file from another at the same path."""
+
+    device: int
+    inode: int
+    changed_ns: int
+
+
+class PodResourcesClient:
+    """Asks the kubelet which GPUs each container was given. Use it in `async with`, or `close` it."""
+
+    def __init__(self, settings: KubeletSettings) -> None:
+        self._settings = settings
+        self._channel: grpc.aio.Channel | None = None
+        self._file: _SocketFile | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def allocations(self) -> NodeAllocations:
+        """Return what every container of the node was given, and what there is to give.
+
+        Raises:
+            KubeletError: no usable answer.
+        """
+        listed = await self._call(
+            "List", pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse.FromString
+        )
+        return NodeAllocations(self._containers(listed), await self._allocatable())
+
+    async def close(self) -> None:
+        """Close the connection; a later call opens it again."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def _allocatable(self) -> tuple[Device, ...] | None:
+        """Return every GPU that may be handed out; None from kubelets without that call."""
+        request = pb.AllocatableResourcesRequest()
+        read = pb.AllocatableResourcesResponse.FromString
+        try:
+            answer = await self._call("GetAllocatableResources", request, read)
+        except _UnsupportedError:
+            return None
+        return self._gpus(answer.devices)
+
+    async def _call(
+        self, method: str, request: _Message, read: Callable[[bytes], Answer]
+    ) -> Answer:
+        channel = await self._connected()
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+        call = channel.unary_unary(f"{_SERVICE}/{method}")
+        try:
+            body = await call(request.SerializeToString(), timeout=self._settings.timeout_s)
+        except grpc.aio.AioRpcError as error:
+            await self.close()
+            raise self._error(method, error) from error
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        return self._read(method, body, read)
+
+    def _read(self, method: str, body: bytes, read: Callable[[bytes], Answer]) -> Answer:
+        try:
+            return read(body)
+        except Exception as error:  # protobuf's DecodeError has no common home over its releases
+            raise KubeletError(
+                reasons.KUBELET_ERROR,
+                f"the kubelet's answer to {method} is no pod-resources message ({len(body)} bytes)",
+            ) from error
+
+    async def _connected(self) -> grpc.aio.Channel:
+        found = self._look_at_socket()
+        if found != self._file:
+            await self.close()
+            self._file = found
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(
+                f"unix://{self._settings.socket.absolute()}", options=self._options()
+            )
+        return self._channel
+
+    def _options(self) -> tuple[tuple[str, str | int], ...]:
+        return (
+            # The path of the socket is no host name, and some servers refuse it as one.
+            ("grpc.default_authority", "localhost"),
+            ("grpc.max_receive_message_length", self._settings.max_message_bytes),
+            # Connections shared between channels would bring their back-off along.
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+        )
+
+    def _look_at_socket(self) -> _SocketFile:
+        path = self._settings.socket
+        try:
+            status = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise KubeletError(
+                reasons.SOCKET_MISSING,
+                f"there is no socket {path}; mount the kubelet's pod-resources folder, not the file",
+            ) from None
+        except OSError as error:
+            raise self._unreachable(error.strerror or str(error)) from error
+        if not path.is_socket():
+            raise self._unreachable("it is no socket")
+        return _SocketFile(status.st_dev, status.st_ino, status.st_ctime_ns)
+
+    def _unreachable(self, why: str) -> KubeletError:
+        text = f"can't use the kubelet's socket {self._settings.socket}: {why}"
+        return KubeletError(reasons.SOCKET_UNREACHABLE, text)
+
+    def _error(self, method: str, error: grpc.aio.AioRpcError) -> Exception:
+        code, details = error.code(), error.details() or "no details"
+        if code is _Status.UNIMPLEMENTED:
+            return _UnsupportedError(
+                reasons.KUBELET_ERROR, f"the kubelet has no {method} of pod-resources v1"
+            )
+        if code is _Status.UNAVAILABLE:
+            return self._unreachable(details)
+        if code is _Status.DEADLINE_EXCEEDED:
+            text = f"no answer from the kubelet to {method} for {self._settings.timeout_s:g} s"
+            return KubeletError(reasons.KUBELET_ERROR, text)
+        text = f"the kubelet answered {method} with {code.name}: {details}"
+        return KubeletError(reasons.KUBELET_ERROR, text)
+
+    def _containers(self, answer: pb.ListPodResourcesResponse) -> tuple[ContainerDevices, ...]:
+        found = (
+            ContainerDevices(
+                pod.namespace,
+                pod.name,
+                container.name,
+                self._gpus(container.devices),
+                self._claims(container.dynamic_resources),
+            )
+            for pod in answer.pod_resources
+            for container in pod.containers
+        )
+        return tuple(each for each in found if each.devices or each.claims)
+
+    def _gpus(self, groups: Iterable[pb.ContainerDevices]) -> tuple[Device, ...]:
+        extra = self._settings.resource_names
+        devices = (
+            Device(group.resource_name, device_id)
+            for group in groups
+            for device_id in group.device_ids
+        )
+        return tuple(dict.fromkeys(each for each in devices if is_gpu(each, extra)))
+
+    def _claims(self, resources: Iterable[pb.DynamicResource]) -> tuple[ClaimDevice, ...]:
+        return tuple(
+            ClaimDevice(
+                each.driver_name,
+                each.pool_name,
+                each.device_name,
+                tuple(cdi.name for cdi in each.cdi_devices),
+            )
+            for resource in resources
+            for each in resource.claim_resources
+            if each.driver_name in self._settings.dra_drivers
+        )
+
+
+class _UnsupportedError(KubeletError):
+    """The kubelet is too old for this call."""

@@ -1,0 +1,1 @@
+"""Processes on GPUs and the containers that they run in."""

@@ -1,0 +1,135 @@
+"""How much of one GPU each of its containers used.
+
+The driver's figures per process don't add up to its figure for the device: they are means over other
+times, and time between processes belongs to nobody. The device's figure is taken for the total, and the
+processes' for the proportions. So shares always add up to what the device did, in whole numbers.
+
+What can't be told is left out: there are no shares where the device's utilisation is absent, nor where
+the GPU was busy and no process is seen to be the cause, nor where the MPS server stands for its clients.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gpuscale.attribution.reasons import HOST_PID_OFF
+from gpuscale.formats.dcgm import owners_of
+from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.gpu.readings import GpuReading, ProcessReading
+
+UTILISATION_FIELD = "DCGM_FI_DEV_GPU_UTIL"
+MEMORY_FIELD = "DCGM_FI_DEV_FB_USED"
+MPS_SERVER = "nvidia-cuda-mps-server"
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one container used of one GPU."""
+
+    container: ContainerRef | None
+    """None for what no container is known to have used."""
+    sm_util: int
+    """Part of the device's utilisation, in its percent."""
+    memory_used_mib: int | None
+    """Part of the device's used memory; None where the driver does not tell."""
+
+
+def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Share, ...]:
+    """Return the shares of a GPU's containers, idle ones too, and last what is nobody's; () if unknown."""
+    device_util = _whole(reading, UTILISATION_FIELD)
+    if device_util is None:
+        return ()
+    owners = owners_of(reading, attribution)
+    busy = _sum_by_owner(reading.processes, attribution, owners)
+    if not _are_told(reading.processes, attribution) or (
+        device_util > 0 and not _is_explained(reading, busy)
+    ):
+        return _all_to_sole_owner(reading, device_util, owners, busy)
+    utils = split_whole(device_util, busy)
+    memory = _memory_by_owner(reading, attribution, tuple(utils))
+    holders = (*(each for each in utils if each is not None), None)
+    shares = (Share(each, utils.get(each, 0), memory.get(each)) for each in holders)
+    return tuple(share for share in shares if _is_worth_telling(share))
+
+
+def split_whole(total: int, weights: Mapping[Key, int]) -> dict[Key, int]:
+    """Return whole numbers in proportion to the weights that add up to `total`.
+
+    What rounding leaves over goes to the largest remainders, the earlier of equal ones first. With no
+    weight at all, every part is 0.
+    """
+    weight = sum(weights.values())
+    if weight == 0:
+        return dict.fromkeys(weights, 0)
+    parts = {key: total * each // weight for key, each in weights.items()}
+    by_remainder = sorted(weights, key=lambda key: -(total * weights[key] % weight))
+    for key in by_remainder[: total - sum(parts.values())]:
+        parts[key] += 1
+    return parts
+
+
+def _whole(reading: GpuReading, field: str) -> int | None:
+    value = reading.values.get(field)
+    return None if value is None else int(value)
+
+
+def _are_told(processes: Iterable[ProcessReading], attribution: Attribution) -> bool:
+    """Return whether every process on the GPU is seen, and what each of them did."""
+    is_hidden = any(each.reason == HOST_PID_OFF for each in attribution.missing)
+    return not is_hidden and all(each.sm_util is not None for each in processes)
+
+
+def _is_explained(reading: GpuReading, busy: Mapping[ContainerRef | None, int]) -> bool:
+    is_mps = any(each.name.endswith(MPS_SERVER) and each.sm_util for each in reading.processes)
+    return not is_mps and any(busy.values())
+
+
+def _all_to_sole_owner(
+    reading: GpuReading,
+    device_util: int,
+    owners: Sequence[ContainerRef],
+    busy: Mapping[ContainerRef | None, int],
+) -> tuple[Share, ...]:
+    """Return the device as one share where only one container can be the cause."""
+    if len(owners) != 1 or set(busy) != set(owners):
+        return ()
+    return (Share(owners[0], device_util, _whole(reading, MEMORY_FIELD)),)
+
+
+def _sum_by_owner(
+    processes: Iterable[ProcessReading], attribution: Attribution, owners: Iterable[ContainerRef]
+) -> dict[ContainerRef | None, int]:
+    sums: dict[ContainerRef | None, int] = dict.fromkeys(owners, 0)
+    for process in processes:
+        owner = attribution.by_pid.get(process.pid)
+        sums[owner] = sums.get(owner, 0) + (process.sm_util or 0)
+    return sums
+
+
+def _memory_by_owner(
+    reading: GpuReading, attribution: Attribution, holders: Iterable[ContainerRef | None]
+) -> dict[ContainerRef | None, int]:
+    """Return the used memory of each holder that it is known for.
+
+    What the device uses beyond its processes, such as the driver's own part, is nobody's.
+    """
+    known: dict[ContainerRef | None, int] = dict.fromkeys(holders, 0)
+    for process in reading.processes:
+        owner = attribution.by_pid.get(process.pid)
+        if process.memory_used_mib is None:
+            return {}
+        known[owner] = known.get(owner, 0) + process.memory_used_mib
+    device_mib = _whole(reading, MEMORY_FIELD)
+    if device_mib is None:
+        return known
+    rest_mib = device_mib - sum(known.values())
+    if rest_mib < 0:
+        return split_whole(device_mib, known)
+    known[None] = known.get(None, 0) + rest_mib
+    return known
+
+
+def _is_worth_telling(share: Share) -> bool:
+    return share.container is not None or bool(share.sm_util or share.memory_used_mib)

@@ -1,4 +1,0 @@
-"""Messages of the kubelet's pod-resources API, generated from `podresources.proto` beside this file.
-
-Made again with `python -m gpuscale.attribution.proto.generate`, which needs grpcio-tools.
-"""

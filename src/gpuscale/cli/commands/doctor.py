@@ -1,0 +1,222 @@
+"""`gpuscale doctor`: what is wrong with a live cluster's GPU autoscaling, and its fix."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuscale.cli.commands.pulse import check_pulse, run_pulse
+from gpuscale.cli.options.cluster import (
+    Context,
+    Kubeconfig,
+    cluster_settings,
+    looking,
+    namespace_option,
+)
+from gpuscale.cli.progress import working
+from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.core.findings import ChainReport
+    from gpuscale.doctor.gather import GatherSettings
+    from gpuscale.doctor.judges import ClusterFinding
+    from gpuscale.kube.client.settings import KubeSettings
+
+
+def doctor(
+    *,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Annotated[
+        str | None,
+        namespace_option("Look at the HPAs of this namespace only.", "all"),
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="json and yaml print one document.")
+    ] = Output.TEXT,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Apply the fixes that restart nothing, each after asking.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
+    prometheus_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Past the API server, such as after kubectl port-forward."
+        ),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE=URL", help="A node's agent, past the API server; may come again."
+        ),
+    ] = None,
+    pulse: Annotated[
+        bool,
+        typer.Option(
+            "--pulse",
+            help="Time every hop from load to a ready pod instead; needs --pulse-url or --pulse-wait. "
+            "All that it does to the cluster is that load, and the HPA's own scaling follows it.",
+        ),
+    ] = False,
+    pulse_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Make the load: GET this, again and again, until the end."
+        ),
+    ] = None,
+    pulse_wait: Annotated[
+        bool, typer.Option("--pulse-wait", help="Make no load; watch the one that you start.")
+    ] = False,
+    pulse_hpa: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME", help="Default: the only one on a custom or external metric."
+        ),
+    ] = None,
+    pulse_at_once: Annotated[
+        int, typer.Option(min=1, max=16, help="Requests of --pulse-url under way at a time.")
+    ] = 4,
+    pulse_for: Annotated[
+        float, typer.Option(min=5, max=900, metavar="SECONDS", help="End then, or at a ready pod.")
+    ] = 60,
+) -> None:
+    """Walk the chain from GPU nodes to replicas on a live cluster, and name everything that is wrong.
+
+    Only reads, unless --fix or --pulse-url.
+
+    Exit code 0: healthy; 1: something was found, or a hop of --pulse did not move; 2: the input is wrong, or
+    the cluster could not be looked at.
+
+    Example:  gpuscale doctor
+
+    Example:  gpuscale doctor --context prod -n vision -o json
+    """
+    if yes and not fix:
+        raise UsageError("--yes: expected --fix beside it")
+    if fix and not yes and output is not Output.TEXT:
+        raise UsageError(
+            f"--fix: expected --yes beside --output {output.value}, which leaves nobody to ask"
+        )
+    if fix and not yes and not sys.stdin.isatty():
+        raise UsageError("--fix: expected a terminal to ask at, or --yes")
+    check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
+    from gpuscale.core.findings import Severity
+    from gpuscale.doctor.gather import GatherSettings
+    from gpuscale.doctor.pulse.watch import PulseSettings
+
+    settings = GatherSettings(namespace, _address(prometheus_url), _agents(agent or ()))
+    cluster = cluster_settings(kubeconfig, context)
+    if pulse:
+        wanted = PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for)
+        with looking():
+            run_pulse(cluster, settings, wanted, output)
+        return
+    with looking():
+        report = asyncio.run(_examine(cluster, settings))
+    if output is Output.TEXT:
+        _print_text(report)
+    fixed = _repaired(cluster, report, output, asks=not yes) if fix else []
+    if output is not Output.TEXT:
+        _print_document(report, fixed, output)
+    done = {each.fix.command for each in fixed}
+    left = [each for each in report.findings if each.fix.command not in done]
+    if any(each.check.severity is not Severity.NOTE for each in left):
+        raise typer.Exit(1)
+
+
+async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "ChainReport":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.core.findings import with_plugins
+    from gpuscale.doctor.checks import JUDGES
+    from gpuscale.doctor.diagnose import diagnose
+    from gpuscale.doctor.gather import Gatherer
+    from gpuscale.doctor.judges import ClusterJudge
+    from gpuscale.kube.client.api import ApiClient
+    from gpuscale.kube.client.kubeconfig import cluster_name
+
+    judges = with_plugins(JUDGES, ClusterJudge)
+    with working(f"looking at cluster {cluster_name(cluster)}") as report:
+        async with ApiClient(cluster) as client:
+            snapshot = await Gatherer(client, WallClock(), settings, report).snapshot()
+    return diagnose(snapshot, judges)
+
+
+def _repaired(
+    cluster: "KubeSettings", report: "ChainReport", output: Output, *, asks: bool
+) -> "list[ClusterFinding]":
+    """Return the findings whose fix was applied; each is told at once, for the next answer may be Ctrl-C.
+
+    Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
+    """
+    from gpuscale.doctor.repair import repairable
+    from gpuscale.kube.client.errors import ApiStatusError
+
+    done = []
+    for finding in repairable(report.findings):
+        if asks and not _ask(finding):
+            continue
+        name = f"[{finding.check.id}] {finding.where}"
+        try:
+            asyncio.run(_repair(cluster, finding))
+        except ApiStatusError as error:
+            print(printable(f"gpuscale: not fixed: {name}: {error}"), file=sys.stderr)
+            continue
+        done.append(finding)
+        if output is Output.TEXT:
+            print(printable(f"fixed: {name}"), flush=True)
+    return done
+
+
+async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
+    from gpuscale.doctor.repair import repair
+    from gpuscale.kube.client.writing import WritingClient
+
+    async with WritingClient(cluster) as client:
+        await repair(client, finding)
+
+
+def _print_text(report: "ChainReport") -> None:
+    from gpuscale.views.findings import chain_lines
+
+    for line in chain_lines(report):
+        print(printable(line))
+
+
+def _print_document(
+    report: "ChainReport", fixed: "Sequence[ClusterFinding]", output: Output
+) -> None:
+    from gpuscale.views.findings import chain_document
+
+    told = [{"id": each.check.id, "about": each.where} for each in fixed]
+    print_document({**chain_document(report), "fixed": told}, output)
+
+
+def _ask(finding: "ClusterFinding") -> bool:
+    """Return whether somebody at the terminal agrees; the report may go elsewhere."""
+    sys.stdout.flush()
+    question = f"[{finding.check.id}] {finding.where}: {finding.fix.say}"
+    print(printable(question), file=sys.stderr)
+    print(printable(f"  {finding.fix.command}"), file=sys.stderr)
+    return typer.confirm("Do it?", default=False, err=True)
+
+
+def _address(url: str | None) -> str | None:
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus-url: found {url!r}, expected http://... or https://...")
+    return url
+
+
+def _agents(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        node, equals, url = each.partition("=")
+        if not node or not equals or not url.startswith(("http://", "https://")):
+            raise UsageError(
+                f"--agent: found {each!r}, expected a node and its agent's address, "
+                "such as gpu-1=http://127.0.0.1:9400"
+            )
+        found[node] = url
+    return found

@@ -1,0 +1,375 @@
+"""`gpuscale init`: a values file, from flags, questions, and what a cluster shows."""
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from gpuscale.cli.commands.install import open_client
+from gpuscale.cli.files import write_file
+from gpuscale.cli.interview.answers import checked_answers, read_provider, read_workload, signals
+from gpuscale.cli.interview.interview import IMAGE_HINT, interview
+from gpuscale.cli.interview.questions import one_of
+from gpuscale.cli.options.cluster import (
+    PANEL,
+    Context,
+    CouldNotLookError,
+    Kubeconfig,
+    cluster_settings,
+    kubectl_options,
+    looking,
+)
+from gpuscale.cli.progress import working
+from gpuscale.cli.texts import Output, deprecated, print_document
+from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.providers import NAMES as PROVIDERS
+from gpuscale.providers import either
+
+if TYPE_CHECKING:
+    from gpuscale.install.cluster.detect import Detected
+    from gpuscale.install.propose import Answers
+    from gpuscale.kube.client.writing import WritingClient
+
+T = TypeVar("T")
+
+_SCALING, _PLACE, _METRICS = "What is scaled", "Where it runs", "Where values come from"
+"""Panels of the help."""
+_STDOUT = "-"
+_FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
+_INTERRUPTED = 130
+_GLANCE_S = 5.0
+"""How long a cluster may take to answer that was not asked for."""
+
+
+class Autoscaler(Enum):
+    """What scales."""
+
+    HPA = "hpa"
+    KEDA = "keda"
+
+
+class Source(Enum):
+    """Where the metrics API gets its values."""
+
+    PROMETHEUS = "prometheus"
+    STREAMS = "streams"
+
+
+def init(
+    *,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What to scale, as [KIND/][NAMESPACE/]NAME: vision-api, statefulset/ml/llm.",
+            rich_help_panel=_SCALING,
+        ),
+    ] = None,
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"{either(*PROVIDERS)}.", rich_help_panel=_PLACE),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REPOSITORY:TAG",
+            help="Image of the node agent and the metrics API, in a registry of yours; make image builds it.",
+            rich_help_panel=_PLACE,
+        ),
+    ] = None,
+    image_present: Annotated[
+        bool,
+        typer.Option(
+            "--image-present",
+            help="Every node has the image already, as after kind load docker-image; none is pulled.",
+            rich_help_panel=_PLACE,
+        ),
+    ] = False,
+    signal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What to scale on: gpu-utilization, gpu-memory, graphics-engine, gpu-share, "
+            "ack-sm-utilization or ack-memory-ratio.",
+            show_default="gpu-utilization",
+            rich_help_panel=_SCALING,
+        ),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Per pod, in the signal's unit.",
+            show_default="the signal's",
+            rich_help_panel=_SCALING,
+        ),
+    ] = None,
+    min_replicas: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Fewest pods.", show_default="1", rich_help_panel=_SCALING),
+    ] = None,
+    max_replicas: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Most pods.", show_default="10", rich_help_panel=_SCALING),
+    ] = None,
+    autoscaler: Annotated[
+        Autoscaler | None,
+        typer.Option(help="What scales.", show_default="hpa", rich_help_panel=_SCALING),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of the installation.",
+            show_default="gpuscale",
+            rich_help_panel=_PLACE,
+        ),
+    ] = None,
+    prometheus_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Of a Prometheus that is there, as pods see it.",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            help="Where the metrics API gets its values; streams are the node agents', without a Prometheus.",
+            show_default="what fits the cluster",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
+    scrape_pods: Annotated[
+        bool,
+        typer.Option(
+            "--scrape-pods",
+            help="With streams: scrape pods annotated prometheus.io/scrape.",
+            rich_help_panel=_METRICS,
+        ),
+    ] = False,
+    resource_metrics: Annotated[
+        bool | None,
+        typer.Option(
+            help="Serve metrics.k8s.io too, for kubectl top, from a Prometheus that scrapes the kubelets.",
+            show_default="where nobody does, and such a Prometheus is found",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
+    rules_configmaps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SELECTOR",
+            help="Labels of ConfigMaps with rules of teams, such as gpuscale.dev/rules=true.",
+            show_default="that, where there are some",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    look: Annotated[
+        bool | None,
+        typer.Option(
+            "--cluster/--no-cluster",
+            help="Look at the cluster, only reading, to propose what fits it.",
+            show_default="if there is one that answers",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="yaml|json",
+            help="Print the values instead of writing a file.",
+        ),
+    ] = None,
+    output_file: Annotated[
+        str, typer.Option("--output-file", metavar="FILE", help="Where the values are written.")
+    ] = "values.yaml",
+    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+) -> None:
+    """Write a values file: from flags, on a terminal from questions too, and from what the cluster shows.
+
+    Example:  gpuscale init --workload vision-api --provider eks --image registry.example.com/gpuscale:0.1.0
+
+    Example:  gpuscale init
+    """
+    from gpuscale.cli.interview.questions import NoAnswerError
+    from gpuscale.install.fit import reasons
+    from gpuscale.install.propose import Answers
+
+    form, path = _destination(output, output_file)
+    if path is not None:
+        _check_place(path, force=force)
+    answers = Answers(
+        workload=None if workload is None else _read("--workload", read_workload, workload),
+        signal=None if signal is None else _one_of("--signal", signal, signals()),
+        target=target,
+        min_replicas=min_replicas,
+        max_replicas=max_replicas,
+        provider=None if provider is None else _read("--provider", read_provider, provider),
+        autoscaler=None if autoscaler is None else autoscaler.value,
+        namespace=namespace,
+        image=None if image is None else _read("--image", _image, image),
+        is_image_present=image_present,
+        prometheus_url=prometheus_url,
+        source=None if source is None else source.value,
+        scrapes_pods=scrape_pods,
+        serves_resource=resource_metrics,
+        team_rules=rules_configmaps,
+    )
+    try:
+        found = _looked_at(kubeconfig, context, look)
+        for line in reasons(found):
+            _tell(f"found {line}")
+        answers = interview(answers, found) if sys.stdin.isatty() else _complete(answers, found)
+    except (KeyboardInterrupt, NoAnswerError) as error:
+        print(file=sys.stderr)
+        _tell("stopped; nothing was written")
+        raise typer.Exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) from None
+    data, text, notes = checked_answers(answers, found)
+    for note in notes:
+        _tell(note)
+    if path is None:
+        print_document(data, form) if form is Output.JSON else print(text, end="")
+        return
+    write_file(path, text, "--output-file")
+    _tell(f"wrote {path}; next:")
+    for command, what in _next(path, kubectl_options(kubeconfig, context)):
+        print(f"  {command}  # {what}", file=sys.stderr)
+
+
+def _check_place(path: Path, *, force: bool) -> None:
+    """Check that a file can be written, before anybody has answered a question for it.
+
+    Raises:
+        UsageError: it is there already, or there is no folder for it.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--output-file: found {path}, expected a file in a folder that is there")
+    if path.exists() and not force:
+        raise UsageError(
+            f"{path} is there already; --force writes over it, --output-file names another"
+        )
+
+
+def _destination(output: str | None, output_file: str) -> tuple[Output, Path | None]:
+    """Return how values are printed, and where they are written; None is standard output."""
+    if output in _FORMATS:
+        return _FORMATS[output], None
+    if output not in (None, Output.TEXT.value):
+        new = "-o yaml" if output == _STDOUT else f"--output-file {output}"
+        deprecated(f"--output {output}", new)
+        output_file = output
+    return Output.YAML, None if output_file == _STDOUT else Path(output_file)
+
+
+def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) -> "Detected":
+    """Return what the cluster shows; nothing where it was not asked for and there is none that answers.
+
+    Raises:
+        CouldNotLookError, UsageError: it was asked for, and can't be reached or read.
+    """
+    from gpuscale.install.cluster.detect import Detected
+    from gpuscale.kube.client.kubeconfig import cluster_name
+    from gpuscale.kube.client.writing import WritingClient
+
+    is_named = look or kubeconfig is not None or context is not None
+    if look is False:
+        if is_named:
+            raise UsageError("--no-cluster: expected neither --kubeconfig nor --context beside it")
+        return Detected()
+    try:
+        cluster = cluster_settings(kubeconfig, context)
+    except UsageError:
+        if is_named:
+            raise
+        return Detected()
+    try:
+        client = open_client if is_named else WritingClient
+        if not is_named:
+            cluster = replace(cluster, timeout_s=_GLANCE_S)
+        print(f"gpuscale: looking at cluster {cluster_name(cluster)}", file=sys.stderr)
+        with looking(), working("looking at the cluster"):
+            return asyncio.run(_detected(client(cluster)))
+    except (CouldNotLookError, ConfigError, UsageError) as error:
+        if is_named:
+            raise
+        print(f"gpuscale: proposing without a cluster: {error}", file=sys.stderr)
+        return Detected()
+
+
+async def _detected(client: "WritingClient") -> "Detected":
+    from gpuscale.install.cluster.detect import detect
+
+    async with client:
+        await client.check_ready()
+        return await detect(client)
+
+
+def _read(flag: str, read: Callable[[str], T], text: str) -> T:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+def _one_of(flag: str, text: str, known: Sequence[str]) -> Any:  # noqa: ANN401 - one of a Literal's values
+    return _read(flag, lambda word: one_of(word, known), text)
+
+
+def _image(text: str) -> str:
+    """Return an image's reference, if it is one."""
+    from gpuscale.install.image import parse_image
+
+    parse_image(text)
+    return text
+
+
+def _complete(answers: "Answers", found: "Detected") -> "Answers":
+    """Return the answers with what the cluster leaves no doubt about.
+
+    Raises:
+        UsageError: something is missing, and there is no terminal to ask at.
+    """
+    workload = answers.workload
+    if workload is None and len(found.workloads) == 1:
+        workload = found.workloads[0]
+    missing = []
+    if workload is None:
+        missing.append(f"--workload: expected what to scale{_seen(found)}")
+    if answers.provider is None and found.provider is None:
+        missing.append(f"--provider: expected one of: {', '.join(PROVIDERS)}")
+    if answers.image is None:
+        missing.append(f"--image: expected an image that nodes can pull; {IMAGE_HINT}")
+    if missing:
+        raise UsageError("\n".join(missing))
+    return replace(answers, workload=workload)
+
+
+def _seen(found: "Detected") -> str:
+    names = [f"{each.kind.lower()}/{each.namespace}/{each.name}" for each in found.workloads]
+    return f", such as {', '.join(names[:5])}" if names else ""
+
+
+def _next(path: Path, options: str) -> list[tuple[str, str]]:
+    """Return the commands that come next, and what each does."""
+    name = shlex.quote(str(path))
+    return [
+        (f"gpuscale render {name}", "what would be applied"),
+        (f"gpuscale install {name}{options} --dry-run server", "the cluster checks it"),
+        (f"gpuscale install {name}{options}", "applies it"),
+    ]
+
+
+def _tell(line: str) -> None:
+    print(f"gpuscale: {line}", file=sys.stderr)

@@ -1,0 +1,264 @@
+"""`gpuscale install` and `gpuscale uninstall`: onto a cluster, and off again."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from gpuscale.cli.commands.render import read_values
+from gpuscale.cli.options.cluster import (
+    Context,
+    Kubeconfig,
+    Yes,
+    check_can_ask,
+    cluster_settings,
+    confirm,
+    kubectl_options,
+    show_cluster,
+)
+from gpuscale.cli.texts import Output, print_document
+from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.core.golang.durations import parse_duration_ms
+
+if TYPE_CHECKING:
+    from gpuscale.install.cluster.apply import ApplySettings, Change
+    from gpuscale.install.common import Object
+    from gpuscale.install.values import Values
+    from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.kube.client.writing import WritingClient
+
+T = TypeVar("T")
+
+Changes = Annotated[Output, typer.Option("--output", "-o", help="How the changes are printed.")]
+Timeout = Annotated[str, typer.Option(metavar="DURATION", help="For each thing that takes time.")]
+
+
+class DryRun(Enum):
+    """Whether anything is changed."""
+
+    NONE = "none"
+    SERVER = "server"
+
+
+def install(
+    values_file: Annotated[
+        str, typer.Argument(metavar="VALUES", help="A values file; - is standard input.")
+    ],
+    *,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    yes: Yes = False,
+    dry_run: Annotated[
+        DryRun, typer.Option(help="server: the API server checks everything, and changes nothing.")
+    ] = DryRun.NONE,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Take over what belongs to others, such as prometheus-adapter's APIs."
+        ),
+    ] = False,
+    force_conflicts: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take over fields that others have set since.")
+    ] = False,
+    adapt: Annotated[
+        bool, typer.Option(help="Fit the values to what the cluster has already.")
+    ] = True,
+    timeout: Timeout = "5m",
+    output: Changes = Output.TEXT,
+) -> None:
+    """Apply what a values file asks for, wait until it works, and tell what was changed.
+
+    What fails is taken back as a whole. Run it again after a change of the values: only that changes. What
+    lint calls an error is refused, and so is an image that no node could pull.
+
+    Example:  gpuscale install values.yaml
+
+    Example:  gpuscale install values.yaml --context prod --dry-run server
+    """
+    values = read_values(values_file)
+    cluster = cluster_settings(kubeconfig, context)
+    from gpuscale.install.cluster.apply import ApplySettings
+
+    settings = ApplySettings(
+        replaces=replace,
+        forces=force_conflicts,
+        is_dry_run=dry_run is DryRun.SERVER,
+        wait_s=_seconds(timeout),
+    )
+    name = values.metadata.name
+    if not settings.is_dry_run:
+        check_can_ask(f"install {name}", yes=yes)
+    show_cluster(cluster)
+    objects = _run(_prepared(values, cluster, adapts=adapt))
+    if not settings.is_dry_run:
+        confirm(f"install {name}", yes=yes)
+    changes = _run(_install(name, objects, settings, cluster))
+    if output is not Output.TEXT:
+        document = {"installation": name, "dryRun": settings.is_dry_run}
+        print_document({**document, "changes": _documents(changes)}, output)
+        return
+    if settings.is_dry_run:
+        print("dry run: nothing was changed")
+    _show(changes)
+    if not settings.is_dry_run:
+        sys.stdout.flush()
+        options = kubectl_options(kubeconfig, context)
+        _tell("next:")
+        print(
+            f"  gpuscale doctor{options}  # follows values from the GPU to the HPA", file=sys.stderr
+        )
+        print(f"  kubectl get hpa -A{options}  # what the HPAs read and want", file=sys.stderr)
+
+
+def uninstall(
+    *,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    yes: Yes = False,
+    name: Annotated[
+        str, typer.Option(help="Of the installation: metadata.name of its values.")
+    ] = "gpuscale",
+    timeout: Timeout = "2m",
+    output: Changes = Output.TEXT,
+) -> None:
+    """Remove everything that an installation made, put back what it replaced, and see that nothing is left.
+
+    Example:  gpuscale uninstall --context prod
+    """
+    wait_s = _seconds(timeout)
+    cluster = cluster_settings(kubeconfig, context)
+    show_cluster(cluster)
+    confirm(f"uninstall {name}", yes=yes)
+    changes = _run(_uninstall(name, cluster, wait_s))
+    if output is not Output.TEXT:
+        print_document({"installation": name, "changes": _documents(changes)}, output)
+        return
+    _show(changes)
+    print(
+        f"nothing of installation {name} is left" if changes else f"there is no installation {name}"
+    )
+
+
+async def _prepared(
+    values: "Values", cluster: "KubeSettings", *, adapts: bool
+) -> "tuple[Object, ...]":
+    """Return the objects to apply, and say what the cluster has to do with them.
+
+    Raises:
+        UsageError: no node could start the image.
+    """
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.cluster.certificate import certificate_for
+    from gpuscale.install.cluster.preflight import image_fault, missing_targets
+    from gpuscale.install.render import Inputs, needs_certificate, render
+
+    async with open_client(cluster) as client:
+        await client.check_ready()
+        if adapts:
+            values = await _fitted(values, client)
+        if fault := await image_fault(client, values):
+            raise UsageError(fault)
+        inputs = Inputs()
+        if needs_certificate(values):
+            inputs = Inputs(await certificate_for(client, values, WallClock().now_ms()))
+        objects = render(values, inputs)
+        for line in await missing_targets(client, values, objects):
+            _tell(f"warning: {line}")
+        return objects
+
+
+async def _install(
+    name: str, objects: "Sequence[Object]", settings: "ApplySettings", cluster: "KubeSettings"
+) -> "list[Change]":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.cluster.apply import Installer
+
+    async with open_client(cluster) as client:
+        return await Installer(client, WallClock(), _tell, settings).install(name, objects)
+
+
+async def _fitted(values: "Values", client: "WritingClient") -> "Values":
+    from gpuscale.install.cluster.detect import detect
+    from gpuscale.install.fit import fit
+
+    fitted = fit(values, await detect(client))
+    for line in fitted.lines:
+        _tell(line)
+    return fitted.values
+
+
+async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list[Change]":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.cluster.remove import Remover
+
+    async with open_client(cluster) as client:
+        await client.check_ready()
+        return await Remover(client, WallClock(), _tell, wait_s).remove(name)
+
+
+def open_client(cluster: "KubeSettings") -> "WritingClient":
+    """Return a client of a cluster, which is patient with one that is busy.
+
+    Raises:
+        UsageError: there is no usable kubeconfig.
+    """
+    from gpuscale.install.cluster.client import PatientClient
+
+    return PatientClient(cluster)
+
+
+def _run(work: Coroutine[object, object, T]) -> T:
+    """Return what the work gives; an interruption lets it take back what it did before it ends.
+
+    Raises:
+        UnavailableError: it was interrupted.
+    """
+
+    async def interruptible() -> T:
+        task = asyncio.ensure_future(work)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError:
+        raise UnavailableError("interrupted") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration_ms(text) / 1000
+    except ValueError as error:
+        raise UsageError(f"--timeout: {error}") from None
+
+
+def _tell(line: str) -> None:
+    print(f"gpuscale: {line}", file=sys.stderr, flush=True)
+
+
+def _documents(changes: "Sequence[Change]") -> list[dict[str, str | None]]:
+    """Return changes for programs; what is in no namespace has none."""
+    return [
+        {
+            "kind": each.reference.kind,
+            "namespace": each.reference.namespace or None,
+            "name": each.reference.name,
+            "outcome": each.outcome.value,
+        }
+        for each in changes
+    ]
+
+
+def _show(changes: "Sequence[Change]") -> None:
+    counts = Counter(change.outcome.value for change in changes)
+    for change in changes:
+        if change.outcome.value != "unchanged":
+            print(change)
+    if counts:
+        print(", ".join(f"{count} {word}" for word, count in counts.items()))

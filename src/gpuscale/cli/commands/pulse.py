@@ -1,0 +1,76 @@
+"""`gpuscale doctor --pulse`: how long load takes to become a ready pod."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import typer
+
+from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.doctor.gather import GatherSettings
+    from gpuscale.doctor.pulse.hops import Pulse
+    from gpuscale.doctor.pulse.watch import PulseSettings
+    from gpuscale.kube.client.settings import KubeSettings
+
+
+def check_pulse(*, pulse: bool, url: str | None, waits: bool, hpa: str | None, fixes: bool) -> None:
+    """Check the options that go with --pulse.
+
+    Raises:
+        UsageError: they don't go together, or one is malformed.
+    """
+    if not pulse:
+        if url is not None or waits or hpa is not None:
+            raise UsageError("--pulse-url, --pulse-wait, --pulse-hpa: expected --pulse beside them")
+        return
+    if fixes:
+        raise UsageError("--pulse: expected no --fix beside it")
+    if (url is None) != waits:
+        raise UsageError("--pulse: expected either --pulse-url or --pulse-wait beside it")
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise UsageError(f"--pulse-url: found {url!r}, expected http://... or https://...")
+    if hpa is not None and hpa.count("/") != 1:
+        raise UsageError(f"--pulse-hpa: found {hpa!r}, expected NAMESPACE/NAME")
+
+
+def run_pulse(
+    server: "KubeSettings", around: "GatherSettings", settings: "PulseSettings", output: Output
+) -> None:
+    """Run one pulse and print what became of it.
+
+    Raises:
+        typer.Exit: with code 1, a hop did not move.
+        UsageError: there is no such HPA, or more than one to choose from.
+        UnavailableError: the HPA can't scale up now.
+    """
+    from gpuscale.doctor.pulse.report import pulse_document, pulse_lines
+
+    found = asyncio.run(_pulse(server, around, settings))
+    if output is not Output.TEXT:
+        print_document(pulse_document(found), output)
+    else:
+        for line in pulse_lines(found):
+            print(printable(line))
+    if found.stuck is not None:
+        raise typer.Exit(1)
+
+
+async def _pulse(
+    server: "KubeSettings", around: "GatherSettings", settings: "PulseSettings"
+) -> "Pulse":
+    from gpuscale.core.clock import WallClock
+    from gpuscale.doctor.gather import Gatherer
+    from gpuscale.doctor.pulse.watch import PulseWatch, choose
+    from gpuscale.kube.client.api import ApiClient
+
+    clock = WallClock()
+    async with ApiClient(server) as client:
+        snapshot = await Gatherer(client, clock, around).snapshot()
+        look = choose(snapshot, settings.hpa)
+        watch = PulseWatch(client, clock, snapshot, look, around.agent_urls)
+        load = "the load begins" if settings.url else "start the load now"
+        told = printable(f"{look.about}: {load}; this ends within {settings.for_s:g} s or so")
+        # Beside the output that programs read.
+        return await watch.pulse(settings, lambda: typer.echo(told, err=True))

@@ -1,0 +1,153 @@
+"""`gpuscale rehearse`: a scenario on a real API server."""
+
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from gpuscale.cli.commands.up import limit_seconds
+from gpuscale.cli.logs import set_up_log
+from gpuscale.cli.options.cluster import (
+    PANEL,
+    Context,
+    Kubeconfig,
+    cluster_settings,
+    kubectl_options,
+)
+from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.cli.screen import QUIET
+from gpuscale.cli.signals import stop_event
+from gpuscale.cli.texts import Output, print_document
+
+if TYPE_CHECKING:
+    from gpuscale.rehearse.rehearsal import Announcement
+    from gpuscale.rehearse.target import Target
+    from gpuscale.sim.scenario.setup import Setup
+
+DEFAULT_NAMESPACE = "gpuscale-rehearsal"
+
+
+def rehearse(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
+    ] = None,
+    *,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace to make, for the scenario's objects.",
+            rich_help_panel=PANEL,
+        ),
+    ] = DEFAULT_NAMESPACE,
+    advertise_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address of this machine that the API server can reach; for one that is not on it.",
+        ),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="End before the scenario does."),
+    ] = None,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Only remove what a killed rehearsal left behind.")
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            "-y",
+            help="Use the cluster, though it was not named, or is not on this machine.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Of the result.")] = Output.TEXT,
+) -> None:
+    """Run a scenario on a real cluster: Kubernetes schedules and scales, nodes and GPUs are simulated.
+
+    It makes a namespace, nodes and an APIService of its own, and removes them at the end; Ctrl-C ends it.
+
+    It uses a cluster on this machine whose kubeconfig is named, and any other only with --context or --yes.
+
+    Example:  gpuscale rehearse ack-bert --kubeconfig cluster.yaml
+
+    Example:  gpuscale rehearse ack-bert --context kind-test --for 10m
+    """
+    from gpuscale.rehearse.target import make_target
+
+    set_up_log(logging.WARNING)
+    target = make_target(
+        cluster_settings(kubeconfig, context),
+        namespace,
+        advertise_address,
+        is_named=kubeconfig is not None,
+        is_confirmed=yes,
+        options=kubectl_options(kubeconfig, context),
+    )
+    if clean:
+        asyncio.run(_clean(target, output))
+        return
+    if scenario is None:
+        names = ", ".join(shipped_names())
+        raise typer.BadParameter(f"name a file or one of: {names}", param_hint="SCENARIO")
+    result = asyncio.run(_rehearse(find_setup(scenario), target, limit_seconds(for_), output))
+    _show(result, output)
+
+
+async def _clean(target: "Target", output: Output) -> None:
+    from gpuscale.rehearse.rehearsal import clean
+
+    removed = await clean(target)
+    if output is not Output.TEXT:
+        print_document({"removed": list(removed)}, output)
+        return
+    for name in removed:
+        print(f"removed {name}")
+    if not removed:
+        print("nothing to remove")
+
+
+async def _rehearse(
+    setup: "Setup", target: "Target", limit_s: float | None, output: Output
+) -> dict[str, object]:
+    from gpuscale.rehearse.rehearsal import Rehearsal
+    from gpuscale.views.terminal import event_line
+
+    lines = sys.stdout if output is Output.TEXT else sys.stderr
+
+    def tell(event: dict[str, object]) -> None:
+        if event["kind"] not in QUIET:
+            print(event_line(event), file=lines, flush=True)
+
+    stop = stop_event()
+    rehearsal = Rehearsal(setup, target, tell, lambda found: _announce(found, setup, target, lines))
+    return await rehearsal.run(stop, limit_s)
+
+
+def _announce(found: "Announcement", setup: "Setup", target: "Target", lines: TextIO) -> None:
+    print(f"gpuscale: rehearsal {found.id} on {found.server}", file=lines)
+    print(setup.description, file=lines)
+    print(f"\n  namespaces      {', '.join(found.namespaces)}", file=lines)
+    print(
+        f"  look at it      kubectl{target.options} get hpa,pods -n {found.namespaces[0]}",
+        file=lines,
+    )
+    print("  Ctrl-C ends it and removes everything\n", file=lines, flush=True)
+
+
+def _show(result: dict[str, object], output: Output) -> None:
+    if output is not Output.TEXT:
+        print_document(result, output)
+        return
+    from gpuscale.views.terminal import summary_text
+
+    print("\n" + summary_text({**result, "events": []}))

@@ -1,0 +1,149 @@
+"""`gpuscale render`: the manifests and node pool of a values file."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuscale.cli.texts import Output, deprecated, print_document, read_text, shown_name
+from gpuscale.core.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.install.common import Object
+    from gpuscale.install.values import Values
+
+_STDOUT = "-"
+_FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
+
+
+def render(
+    values_file: Annotated[
+        str, typer.Argument(metavar="VALUES", help="A values file; - is standard input.")
+    ],
+    *,
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="yaml|json", help="How the objects are printed."),
+    ] = "yaml",
+    output_dir: Annotated[
+        str | None,
+        typer.Option(
+            "--output-dir",
+            metavar="FOLDER",
+            help="Write one file per object instead, and beside them those of the node pool (node-pool), "
+            "rule files (rules) and dashboards (dashboards).",
+            show_default="the objects are printed",
+        ),
+    ] = None,
+) -> None:
+    """Print the Kubernetes objects that `install` would apply, or write them and the node pool to files.
+
+    What lint calls an error is refused. A new serving certificate is made each time, unless cert-manager
+    makes it.
+
+    Example:  gpuscale render values.yaml | kubectl diff -f -
+
+    Example:  gpuscale render values.yaml --output-dir out
+    """
+    from gpuscale.install.notes import image_note
+
+    if output not in _FORMATS:
+        if output_dir is not None or output == Output.TEXT.value:
+            raise UsageError(f"--output: found {output!r}, expected yaml or json")
+        output_dir, output = output, "yaml"
+        deprecated(f"-o {output_dir}", f"--output-dir {output_dir}")
+    values = read_values(values_file)
+    if note := image_note(values):
+        _note(note)
+    objects = rendered(values)
+    if output_dir in (None, _STDOUT):
+        _print(objects, _FORMATS[output])
+        if values.spec.node_pool is not None:
+            _note("the node pool's files are written with --output-dir")
+    else:
+        _write(values, objects, Path(output_dir))
+
+
+def read_values(name: str) -> "Values":
+    """Return the values of a file, and say what is worth knowing about them.
+
+    Raises:
+        ConfigError: the file can't be read, is wrong, or asks for what lint says can't work.
+    """
+    values, notes = checked_values(read_text(name), shown_name(name))
+    for note in notes:
+        _note(note)
+    return values
+
+
+def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
+    """Return the values of a file's text, and what is worth knowing about them.
+
+    Raises:
+        ConfigError: it is wrong, or asks for what lint says can't work.
+    """
+    from gpuscale.core.findings import Severity
+    from gpuscale.install.linted import lint_values
+    from gpuscale.install.notes import notes
+    from gpuscale.install.values import parse_values
+    from gpuscale.lint.problems import problems_of_errors
+
+    values = parse_values(text, source)
+    report = lint_values(values, text, source)
+    if errors := problems_of_errors(report):
+        raise ConfigError(*errors)
+    warnings = [
+        f"{each.where}: warning: {each.what} {each.fix.say}"
+        for each in report.findings
+        if each.check.severity is Severity.WARNING
+    ]
+    return values, [*warnings, *notes(values)]
+
+
+def rendered(values: "Values") -> "tuple[Object, ...]":
+    """Return the objects of values, with a new certificate where one is needed."""
+    from gpuscale.core.clock import WallClock
+    from gpuscale.install.certificates import make_certificate
+    from gpuscale.install.render import Inputs, needs_certificate
+    from gpuscale.install.render import render as render_values
+
+    if not needs_certificate(values):
+        return render_values(values)
+    return render_values(values, Inputs(make_certificate(values, WallClock().now_ms())))
+
+
+def _print(objects: "tuple[Object, ...]", output: Output) -> None:
+    from gpuscale.install.render import manifest
+
+    if output is Output.JSON:
+        print_document({"apiVersion": "v1", "kind": "List", "items": list(objects)}, output)
+    else:
+        print(manifest(objects), end="")
+
+
+def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> None:
+    from gpuscale.install.boards.catalogue import board_files
+    from gpuscale.install.monitoring import rule_texts
+    from gpuscale.install.pools import pool_files
+    from gpuscale.install.render import manifest
+
+    texts = {
+        f"{number:02}-{each['kind']}-{each['metadata']['name']}.yaml".lower(): manifest([each])
+        for number, each in enumerate(objects, 1)
+    }
+    texts |= {f"node-pool/{each.name}": each.text for each in pool_files(values)}
+    texts |= {f"rules/{name}": text for name, text in rule_texts(values).items()}
+    texts |= {f"dashboards/{name}": text for name, text in board_files(values).items()}
+    try:
+        for name, text in texts.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output-dir: can't write to {folder}: {error.strerror}") from error
+    _note(f"{len(texts)} files in {folder}")
+
+
+def _note(text: str) -> None:
+    print(f"gpuscale: {text}", file=sys.stderr)

@@ -1,0 +1,41 @@
+"""`gpuscale schema`: the JSON schema of the files that users write."""
+
+import json
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from gpuscale.cli.texts import Output, print_document
+
+
+class Kind(Enum):
+    """Which file."""
+
+    SCENARIO = "scenario"
+    VALUES = "values"
+
+
+def schema(
+    kind: Annotated[
+        Kind, typer.Argument(help="scenario: of simulate and up; values: of install.")
+    ] = Kind.SCENARIO,
+    *,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How.")] = Output.JSON,
+) -> None:
+    """Print the JSON schema of scenario files or values files, for editors to complete and check them.
+
+    Example:  gpuscale schema values > values.schema.json
+    """
+    from gpuscale.core.documents.models import Model
+
+    model: type[Model]
+    if kind is Kind.VALUES:
+        from gpuscale.install.values import Values as model
+    else:
+        from gpuscale.sim.scenario.model import Scenario as model
+    described = model.model_json_schema()
+    if output is Output.YAML:
+        print_document(described, output)
+    else:
+        print(json.dumps(described, indent=2, sort_keys=True))

@@ -1,0 +1,148 @@
+"""`gpuscale up`: the loop, live, on this machine."""
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuscale.cli.scenarios import PrometheusRules, find_setup, shipped_names
+from gpuscale.cli.signals import stop_event
+from gpuscale.core.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.local.loop import LiveOptions
+    from gpuscale.sim.scenario.setup import Setup
+
+DEFAULT_SCENARIO = "ack-bert"
+DEFAULT_PORT = 9480
+DEFAULT_SPEED = 10.0
+
+
+def up(
+    scenario: Annotated[
+        str,
+        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
+    ] = DEFAULT_SCENARIO,
+    *,
+    speed: Annotated[
+        float, typer.Option(help="Seconds of scenario time per second.", min=0.1, max=100.0)
+    ] = DEFAULT_SPEED,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="End by itself after this much real time."),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on; 0.0.0.0 or :: is every one of the machine.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Port of the page and the APIs, 0 for any free one; without it {DEFAULT_PORT}, "
+            "or another where that is taken.",
+            metavar="N",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    prometheus_rules: PrometheusRules = None,
+    remote_write_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Address that all samples are sent to by Prometheus' remote write, to look at the run "
+            "later. May be given several times.",
+        ),
+    ] = None,
+) -> None:
+    """Run the whole loop live: simulated GPUs, real servers between the hops. Ctrl-C ends it.
+
+    Example:  gpuscale up eks-vision --speed 20
+    """
+    setup = find_setup(scenario)
+    limit_s = limit_seconds(for_)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(
+            _up(
+                setup,
+                host,
+                port,
+                speed,
+                limit_s,
+                tuple(prometheus_rules or ()),
+                tuple(remote_write_url or ()),
+            )
+        )
+
+
+def limit_seconds(text: str | None) -> float | None:
+    """Return the seconds of `--for`; None where it was not given."""
+    from gpuscale.core.golang.durations import parse_duration_ms
+
+    if text is None:
+        return None
+    try:
+        return parse_duration_ms(text) / 1000
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+
+
+async def _up(
+    setup: "Setup",
+    host: str,
+    port: int | None,
+    speed: float,
+    limit_s: float | None,
+    rules: tuple[Path, ...],
+    receivers: tuple[str, ...],
+) -> None:
+    from gpuscale.local.loop import LiveOptions, PortTakenError
+    from gpuscale.sources.remote_write.settings import endpoint_of_url
+
+    try:
+        endpoints = tuple(map(endpoint_of_url, receivers))
+    except UsageError as error:
+        raise UsageError(f"--remote-write-url: {error}") from None
+
+    def options(port: int) -> LiveOptions:
+        return LiveOptions(host, port, speed, rules, endpoints)
+
+    stop = stop_event()
+    if limit_s is not None:
+        asyncio.get_running_loop().call_later(limit_s, stop.set)
+    try:
+        await _run(setup, options(DEFAULT_PORT if port is None else port), stop)
+    except PortTakenError as error:
+        if port is not None:
+            advice = "choose another with --port, or --port 0 for any that is free"
+            raise UsageError(f"port {error}: {advice}") from None
+        await _run(setup, options(0), stop, instead_of=str(error))
+    except UnavailableError as error:
+        raise UsageError(f"{error}; --host takes an address of this machine") from None
+
+
+async def _run(
+    setup: "Setup", options: "LiveOptions", stop: asyncio.Event, instead_of: str = ""
+) -> None:
+    from gpuscale.cli.screen import Screen
+    from gpuscale.local.loop import LiveLoop
+
+    screen = Screen(sys.stdout, stop.set)
+    live = LiveLoop(setup, options, screen.event, screen.scenario_over)
+
+    def announce() -> None:
+        if instead_of:
+            print(f"gpuscale: port {instead_of}, using {live.port}", file=sys.stderr)
+        screen.announce(setup.name, setup.description, options.speed, live.addresses())
+
+    async with screen.showing(live.view.state):
+        await live.run(stop, announce)
+    screen.farewell(live.view.document())
+    if screen.is_gone:
+        raise BrokenPipeError

@@ -1,0 +1,134 @@
+"""What `init` was told, by flags or on a terminal: words read, and faults named by their flags."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
+
+from gpuscale.cli.commands.render import checked_values
+from gpuscale.core.errors import ConfigError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.install.cluster.detect import Detected, FoundWorkload
+    from gpuscale.install.propose import Answers
+    from gpuscale.providers import Provider
+
+_FLAGS = {
+    "spec.scale[0].workload": "--workload",
+    "spec.scale[0].signal": "--signal",
+    "spec.scale[0].target": "--target",
+    "spec.scale[0].minReplicas": "--min-replicas",
+    "spec.scale[0].maxReplicas": "--max-replicas",
+    "spec.namespace": "--namespace",
+    "spec.image": "--image",
+    "spec.prometheus": "--prometheus-url",
+    "spec.metricsApi.source": "--source",
+    "spec.metricsApi.scrapePods": "--scrape-pods",
+    "spec.metricsApi.resource": "--resource-metrics",
+    "spec.metricsApi.rulesConfigMaps": "--rules-configmaps",
+}
+"""The flag behind each field that `init` writes from one."""
+_WORDS = {
+    "minReplicas": "--min-replicas",
+    "maxReplicas": "--max-replicas",
+    "found target": "found --target",
+    "metricsApi.resource": "--resource-metrics",
+    "metricsApi.scrapePods": "--scrape-pods",
+    "metricsApi.source": "--source",
+    "found scale[0]: ": "found ",
+}
+"""Words for fields in messages about several of them, and what a user of `init` knows them by."""
+
+
+def signals() -> Sequence[str]:
+    """Return the names of the signals."""
+    from gpuscale.install.signals import SignalName
+
+    return get_args(SignalName)
+
+
+def read_provider(text: str) -> "Provider":
+    """Return the provider of a name.
+
+    Raises:
+        ValueError: there is none.
+        PluginError: the plug-in that has the name can't be used.
+    """
+    from gpuscale.cli.interview.questions import unknown
+    from gpuscale.providers import NAMES, named
+
+    found = named(text)
+    if found is None:
+        raise unknown(text, NAMES)
+    return found
+
+
+def read_workload(text: str) -> "FoundWorkload":
+    """Return the workload that a text names.
+
+    Raises:
+        ValueError: it names none.
+    """
+    from gpuscale.install.cluster.detect import FoundWorkload
+
+    kinds = {"deployment": "Deployment", "statefulset": "StatefulSet"}
+    parts = text.split("/")
+    kind = "Deployment"
+    if parts[0].lower() in kinds and len(parts) > 1:
+        kind = kinds[parts.pop(0).lower()]
+    if len(parts) > 2 or not all(parts):
+        raise ValueError(f"found {text!r}, expected [KIND/][NAMESPACE/]NAME")
+    *namespaces, name = parts
+    return FoundWorkload(kind, namespaces[0] if namespaces else "default", name)
+
+
+def checked_answers(answers: "Answers", found: "Detected") -> tuple[dict[str, Any], str, list[str]]:
+    """Return the values that answers make: as data, as a file's text, and what is worth knowing about them.
+
+    Raises:
+        UsageError: they are no values, or ask for what lint says can't work; names the flags.
+    """
+    from gpuscale.core.documents.documents import dump_documents
+    from gpuscale.install.notes import image_note
+    from gpuscale.install.propose import proposed
+
+    data = proposed(answers, found)
+    text = f"# Every other field has a default: gpuscale schema values\n{dump_documents([data])}"
+    try:
+        values, notes = checked_values(text, "the values")
+    except ConfigError as error:
+        raise UsageError("\n".join(map(_by_flag, error.problems))) from None
+    note = image_note(values)
+    return data, text, [*notes, *([note] if note else ())]
+
+
+def check_so_far(answers: "Answers", found: "Detected") -> None:
+    """Check what was said, whatever the answers to come may be.
+
+    Raises:
+        UsageError: no further answer can make it right; names the flags.
+    """
+    from gpuscale.install.cluster.detect import FoundWorkload
+    from gpuscale.install.propose import DEFAULT_MAX_REPLICAS
+    from gpuscale.providers import DEFAULT
+
+    likely = replace(
+        answers,
+        workload=answers.workload or FoundWorkload("Deployment", "default", "workload"),
+        provider=answers.provider or found.provider or DEFAULT,
+    )
+    if answers.max_replicas is None and answers.min_replicas is not None:
+        likely = replace(likely, max_replicas=max(DEFAULT_MAX_REPLICAS, answers.min_replicas))
+    checked_answers(likely, found)
+
+
+def _by_flag(problem: Problem) -> str:
+    """Return what is wrong with the flag that made a field, instead of with a line of a file to be."""
+    field = problem.field or ""
+    flag = next((flag for prefix, flag in _FLAGS.items() if field.startswith(prefix)), None)
+    text = str(replace(problem, source="", line=None)).removeprefix(": ")
+    if flag is not None:
+        return f"{flag}: {text.removeprefix(f'{field}: ')}"
+    text = text.removeprefix(f"{field}: ")
+    for word, known in _WORDS.items():
+        text = text.replace(word, known)
+    return text

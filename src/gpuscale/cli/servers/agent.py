@@ -1,0 +1,106 @@
+"""The process of the node agent, from its arguments to its end.
+
+It stays on every GPU node for good, so it loads no more than it needs: neither typer nor other commands, and
+no TLS where nothing asks for it. What is imported in functions here comes after that has been decided.
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from gpuscale.cli.logs import PLAIN_LOG, JsonFormatter, set_up_log
+from gpuscale.cli.options import go_flags
+from gpuscale.core.flags import Flag
+from gpuscale.exporter.flags import FLAGS
+
+if TYPE_CHECKING:
+    from gpuscale.exporter.settings import ExporterSettings
+
+_BY_NAME = {**FLAGS, **{flag.alias: flag for flag in FLAGS.values() if flag.alias}}
+
+
+def plain_arguments(args: Sequence[str]) -> list[str]:
+    """Return Go-style arguments as click reads them; a long name may have one dash."""
+    return go_flags.plain_arguments(args, _flag)
+
+
+def given_flags(args: Sequence[str]) -> dict[str, str] | None:
+    """Return the texts of flags by name; None where there is more than those: help, or what is wrong."""
+    return go_flags.given_flags(plain_arguments(args), _flag)
+
+
+def _flag(name: str) -> Flag | None:
+    return _BY_NAME.get(name.lstrip("-")) if name.startswith("-") else None
+
+
+def run(given: Mapping[str, str]) -> None:
+    """Serve this node's GPUs until the process is told to end.
+
+    Args:
+        given: texts of flags by name.
+
+    Raises:
+        GpuscaleError: a flag, a variable or a file is wrong; GPUs can't be read; the address can't be had.
+    """
+    from gpuscale.exporter.settings import read_settings
+
+    settings = read_settings(given, os.environ, socket.gethostname())
+    if not _needs_tls(settings):
+        _leave_out_tls()
+    set_up_log(
+        logging.DEBUG if settings.is_debugging else logging.INFO,
+        JsonFormatter() if settings.log_format == "json" else PLAIN_LOG,
+    )
+    import asyncio
+
+    asyncio.run(_serve(settings))
+    _leave_hung_driver()
+
+
+def _needs_tls(settings: "ExporterSettings") -> bool:
+    """Return whether the agent serves over TLS, or is a client of the API server."""
+    pods = settings.pods
+    return settings.web_config_file is not None or (pods is not None and pods.needs_api_server)
+
+
+def _leave_out_tls() -> None:
+    """Keep OpenSSL out of this process, a fifth of its memory.
+
+    asyncio loads it wherever it is, and does without in a Python that was built without it; here, that is
+    what it finds. So it has to be said before asyncio is imported. `hashlib`, which simulated GPUs need, has
+    hashes of its own, but not in every Python: where they are left to OpenSSL, it may have them.
+    """
+    absent = ("ssl", "_hashlib") if find_spec("_sha1") else ("ssl",)
+    for name in absent:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # None: not to be imported
+
+
+async def _serve(settings: "ExporterSettings") -> None:
+    import asyncio
+
+    from gpuscale.cli.signals import stop_event
+    from gpuscale.exporter.process import ExporterService
+
+    service = ExporterService(settings)
+    stop = stop_event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
+    await service.run(stop, _announce)
+
+
+def _announce(port: int) -> None:
+    logging.getLogger("gpuscale").info("listening on port %d", port)
+
+
+def _leave_hung_driver() -> None:
+    """End the process at once where a thread is still inside the driver: it may never come back."""
+    if any(
+        each is not threading.main_thread() for each in threading.enumerate() if not each.daemon
+    ):
+        logging.shutdown()
+        os._exit(0)

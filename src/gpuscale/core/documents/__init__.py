@@ -1,0 +1,1 @@
+"""YAML and JSON documents: read, checked against models, with the place of each fault."""

@@ -1,0 +1,65 @@
+"""What our own files have in common: their API version, camelCase fields, durations."""
+
+from typing import Annotated, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+)
+from pydantic.alias_generators import to_camel
+
+from gpuscale.core.documents.documents import load_documents
+from gpuscale.core.documents.validation import validation_problems
+from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.golang.durations import MAX_DURATION_MS, format_duration, parse_duration_ms
+
+API_VERSION = "gpuscale.dev/v1alpha1"
+
+
+def _duration(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"found {value!r}, expected a duration such as 15s, 5m or 1h30m")
+    return parse_duration_ms(value)
+
+
+Milliseconds = Annotated[
+    int,
+    BeforeValidator(_duration, json_schema_input_type=str | float),
+    PlainSerializer(format_duration, return_type=str),
+]
+"""A duration: text such as `15s` or a number of seconds in the file, whole milliseconds in the code."""
+
+PositiveDuration = Annotated[Milliseconds, Field(gt=0, le=MAX_DURATION_MS)]
+
+
+class Model(BaseModel):
+    """What all parts of a file have in common: camelCase names, no unknown fields, no changes."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, strict=False
+    )
+
+
+M = TypeVar("M", bound=Model)
+
+
+def parse_file(model: type[M], text: str, source: str) -> M:
+    """Return what a file of one document says.
+
+    Raises:
+        ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.
+    """
+    documents = load_documents(text, source)
+    if len(documents) != 1:
+        found, expected = f"{len(documents)} documents", f"one {model.__name__} document"
+        raise ConfigError(Problem(source, None, None, found, expected))
+    try:
+        return model.model_validate(documents[0].data)
+    except ValidationError as error:
+        found_errors = error.errors(include_url=False)
+        schema = model.model_json_schema
+        raise ConfigError(*validation_problems(documents[0], found_errors, schema)) from None

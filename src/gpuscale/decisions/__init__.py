@@ -1,0 +1,1 @@
+"""The documents of `gpuscale decide`: the state of an HPA read, decided, explained and compared."""

@@ -1,0 +1,255 @@
+"""The node agent: collects at a fixed pace, and serves what it has to scrapers, probes and subscribers.
+
+It listens before it reads: `/health` only says that the server runs, so that a slow driver does not get it
+killed; `/readyz` waits for the first good collect. Scrapes get bytes that are already there and cost the
+same however many come.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpuscale.attribution.counts import NodeGpuResources
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import UnavailableError
+from gpuscale.exporter.collector import AttributionOf, Collector, Extras, ReadOutcome
+from gpuscale.exporter.families.own_metrics import ConfigStatus, ServerStatus
+from gpuscale.exporter.families.own_process import cpu_seconds, resident_memory_bytes
+from gpuscale.exporter.http.server import HttpServer
+from gpuscale.exporter.http.subscribers import Subscribers
+from gpuscale.exporter.routes import Handlers
+from gpuscale.exporter.snapshot import Snapshot
+from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.styles import Style
+from gpuscale.gpu.counters import Counter
+from gpuscale.gpu.reader import GpuReader
+
+if TYPE_CHECKING:
+    from gpuscale.exporter.http.passwords import BasicAuth
+    from gpuscale.exporter.http.tls import ServerTls
+
+_log = logging.getLogger(__name__)
+_STOP_WAIT_S = 1.0
+_FIRST_WAIT_S = 2.0
+_SHUTDOWN_S = 2.0
+"""How long answers under way may take once the agent stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How an agent serves, beyond what it always does."""
+
+    extras: Extras = field(default_factory=Extras)
+    stream_interval_s: float | None = None
+    """From one collect to the next while the stream has subscribers; None is no faster than otherwise."""
+    auth: "BasicAuth | None" = None
+    """Who may come in; None is everyone."""
+    tls: "ServerTls | None" = None
+    """None is plain HTTP."""
+    resources: Callable[[], NodeGpuResources] | None = None
+    """Counts the node's GPUs as Kubernetes does; for Azure's metrics."""
+    config: Callable[[], ConfigStatus] = ConfigStatus
+    """Tells how the latest load of the configuration went."""
+    before_first: Callable[[], Awaitable[None]] | None = None
+    """Waited for before the first collect, for two seconds at most, so that GPUs don't pass for nobody's
+    only because the agent has just started."""
+
+
+class NodeAgent:
+    """Collects at a fixed pace and answers scrapes.
+
+    Args:
+        reader: of this node's GPUs.
+        attribution: returns what is known of the readings' owners right now, None where owners are not
+            looked for; called on the event loop.
+        counters: the fields to serve.
+        options: how to label them.
+        clock: gives the pace and stamps readings.
+        interval_s: from one collect to the next, in the clock's seconds.
+        styles: `dcgm`, `ack` or both.
+        serve: how to serve.
+        reader_blocks: read in a thread of its own. False for readers that never block, or that look
+            into objects of this event loop.
+        read_timeout_s: how long a read may take before the GPUs count as unreadable, in the machine's
+            seconds; for readers that block.
+    """
+
+    def __init__(
+        self,
+        reader: GpuReader,
+        attribution: AttributionOf,
+        counters: Sequence[Counter],
+        options: FamilyOptions,
+        clock: Clock,
+        interval_s: float,
+        styles: frozenset[Style] = frozenset({"dcgm"}),
+        serve: ServeOptions | None = None,
+        *,
+        reader_blocks: bool = True,
+        read_timeout_s: float = 5.0,
+    ) -> None:
+        self._serve = serve or ServeOptions()
+        self._collector = Collector(
+            reader, attribution, counters, options, clock, styles, self._serve.extras
+        )
+        self._clock = clock
+        self._interval_s = interval_s
+        self._read_timeout_s = read_timeout_s
+        self._worker = ThreadPoolExecutor(1, "gpu-reader") if reader_blocks else None
+        self._unanswered: asyncio.Future[ReadOutcome] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._server: HttpServer | None = None
+        self._snapshot = self._collector.nothing_yet()
+        self._hurry = asyncio.Event()
+        self._has_collected = asyncio.Event()
+        self._subscribers = Subscribers()
+        self._handlers = Handlers(self, options.hostname, self._serve, self._subscribers)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Return what scrapes get right now."""
+        return self._snapshot
+
+    def age_s(self, at_ms: int) -> float:
+        """Return how long ago a time was."""
+        return (self._clock.now_ms() - at_ms) / 1000
+
+    async def start(self, host: str, port: int, sockets: Sequence[socket.socket] = ()) -> int:
+        """Listen, begin to collect, and return the port.
+
+        Args:
+            host: address to listen on; empty is all.
+            port: 0 is a free one.
+            sockets: listen on these instead, which are bound already.
+
+        Raises:
+            UnavailableError: the address can't be listened on.
+        """
+        server = HttpServer(self._handlers.answer, _SHUTDOWN_S)
+        tls = self._serve.tls.context if self._serve.tls else None
+        try:
+            listening = await server.start(host, port, sockets, tls)
+        except OSError as error:
+            await server.stop()
+            reason = error.strerror or error
+            raise UnavailableError(f"can't listen on {host}:{port}: {reason}") from error
+        self._server = server
+        self._task = asyncio.create_task(self._run(), name="exporter-collect")
+        return listening
+
+    async def stop(self) -> None:
+        """Stop collecting and listening; a second call does nothing."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        self._subscribers.dismiss_all()
+        if self._server is not None:
+            await self._server.stop()
+            self._server = None
+        await self._stop_worker()
+
+    async def collect(self) -> None:
+        """Collect once, now."""
+        outcome = self._collector.read() if self._worker is None else await self._read_in_worker()
+        self._publish(outcome)
+
+    def configure(self, counters: Sequence[Counter]) -> None:
+        """Serve other counters from the next collect on."""
+        self._collector.configure(counters)
+
+    async def first_collect(self) -> Snapshot:
+        """Return the snapshot once there was a collect, good or bad."""
+        await self._has_collected.wait()
+        return self._snapshot
+
+    def hurry(self) -> None:
+        """Begin to collect at the stream's pace, for the first subscriber."""
+        self._hurry.set()
+
+    def _publish(self, outcome: ReadOutcome) -> None:
+        self._snapshot = self._collector.publish(outcome, self._server_status())
+        self._has_collected.set()
+        snapshot = self._snapshot
+        self._subscribers.tell(snapshot.devices, snapshot.measured_ms, snapshot.status.error)
+
+    async def _run(self) -> None:
+        await self._wait_for_the_first()
+        while True:
+            started_ms = self._clock.now_ms()
+            try:
+                await self.collect()
+            except Exception:  # noqa: BLE001 - the task's top: log, count, and go on
+                _log.exception("a collect broke off")
+                self._publish(_failure("a fault in the exporter"))
+            took_s = (self._clock.now_ms() - started_ms) / 1000
+            await self._pause(max(0.0, self._pace_s() - took_s))
+
+    async def _wait_for_the_first(self) -> None:
+        if self._serve.before_first is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_WAIT_S):
+                    await self._serve.before_first()
+
+    def _pace_s(self) -> float:
+        stream_s = self._serve.stream_interval_s
+        if stream_s is None or not len(self._subscribers):
+            return self._interval_s
+        return min(stream_s, self._interval_s)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until the next collect is due; a first subscriber makes it due at once."""
+        if self._serve.stream_interval_s is None:
+            await self._clock.sleep(seconds)
+            return
+        self._hurry.clear()
+        waits = {
+            asyncio.create_task(self._clock.sleep(seconds)),
+            asyncio.create_task(self._hurry.wait()),
+        }
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _read_in_worker(self) -> ReadOutcome:
+        """Return what the worker read, or a failure when it is stuck; it never gets two reads at once."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._read_timeout_s):
+                if self._unanswered is not None:
+                    await asyncio.shield(self._unanswered)  # what it brings by now is old
+                self._unanswered = loop.run_in_executor(self._worker, self._collector.read)
+                outcome = await asyncio.shield(self._unanswered)
+        except TimeoutError:
+            return _failure(f"no answer from the driver for {self._read_timeout_s:g} s")
+        self._unanswered = None
+        return outcome
+
+    async def _stop_worker(self) -> None:
+        if self._unanswered is not None:
+            await asyncio.wait({self._unanswered}, timeout=_STOP_WAIT_S)
+        if self._worker is not None:
+            self._worker.shutdown(wait=False)
+
+    def _server_status(self) -> ServerStatus:
+        return ServerStatus(
+            subscribers=len(self._subscribers),
+            dropped=self._subscribers.dropped,
+            requests=self._handlers.requests,
+            resident_memory_bytes=resident_memory_bytes(),
+            cpu_seconds=cpu_seconds(),
+            config=self._serve.config(),
+        )
+
+
+def _failure(reason: str) -> ReadOutcome:
+    return ReadOutcome((), (), 0.0, reason)

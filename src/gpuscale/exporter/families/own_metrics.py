@@ -1,0 +1,248 @@
+"""What the exporter says of itself, as metric families beside those of the GPUs."""
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from gpuscale import __version__
+from gpuscale.exposition.families import Family, Sample
+from gpuscale.formats.dcgm import event_fields
+from gpuscale.gpu.counters import Counter
+from gpuscale.gpu.fields import FIELDS
+from gpuscale.gpu.reader import CallStats
+from gpuscale.gpu.readings import GpuIdentity, GpuReading
+
+NOT_READ = "this reader does not read it"
+DERIVED = "derived counters are not collected"
+PREFIX = "gpuscale_exporter_"
+
+METRICS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "build_info": ("gauge", "Version of the exporter."),
+        "collects_total": ("counter", "Collects so far."),
+        "collect_failures_total": ("counter", "Collects that could read no GPU."),
+        "collect_duration_seconds": ("gauge", "Time that the latest read of all GPUs took."),
+        "last_collect_timestamp_seconds": (
+            "gauge",
+            "When GPUs were last read well, in seconds since the epoch.",
+        ),
+        "newest_reading_timestamp_seconds": (
+            "gauge",
+            "When the newest values served were measured, in seconds since the epoch.",
+        ),
+        "collect_up": ("gauge", "1 if the latest collect read GPUs."),
+        "gpu_up": ("gauge", "1 if the GPU could be read."),
+        "absent_fields": (
+            "gauge",
+            "GPUs that have no value for a field of the counters file, by reason.",
+        ),
+        "reader_calls_total": ("counter", "Calls to the vendor's library, by kind of call."),
+        "reader_call_errors_total": ("counter", "Calls to the vendor's library that failed."),
+        "reader_call_seconds_total": ("counter", "Time spent in the vendor's library."),
+        "attribution_up": ("gauge", "1 if it is known which pods the GPUs belong to."),
+        "unattributed": (
+            "gauge",
+            "Devices and processes that could not be tied to a container, by reason.",
+        ),
+        "config_last_reload_successful": (
+            "gauge",
+            "1 if the latest load of the counters file was good.",
+        ),
+        "config_last_reload_success_timestamp_seconds": (
+            "gauge",
+            "When the counters file was last loaded well, in seconds since the epoch.",
+        ),
+        "stream_subscribers": ("gauge", "Subscribers of the stream."),
+        "stream_dropped_subscribers_total": (
+            "counter",
+            "Subscribers that were let go, by reason.",
+        ),
+        "http_requests_total": ("counter", "Requests answered, by path and status code."),
+        "process_resident_memory_bytes": ("gauge", "Resident memory of the exporter's process."),
+        "process_cpu_seconds_total": ("counter", "Processor time of the exporter's process."),
+    }
+)
+"""Every metric of the exporter's own, without its prefix: type and meaning, in serving order."""
+
+Rows = Iterable[tuple[tuple[tuple[str, str], ...], int | float]]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuStatus:
+    """Whether one GPU of the node could be read."""
+
+    gpu: GpuIdentity
+    error: str | None
+    """None when it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStatus:
+    """How the latest load of the configuration went."""
+
+    loaded_ms: int | None = None
+    """Of the configuration in use; None where there is no file to load."""
+    error: str | None = None
+    """Why the latest load was refused; None when it was good."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectStatus:
+    """How collecting goes."""
+
+    collects: int = 0
+    failures: int = 0
+    last_good_ms: int | None = None
+    """None until a collect went well."""
+    newest_reading_ms: int | None = None
+    """When the newest values were measured; None until there are any."""
+    duration_s: float | None = None
+    """Of the latest read; None before the first."""
+    error: str | None = None
+    """Why the latest read failed as a whole."""
+    attribution_error: str | None = None
+    """Why nothing is known of the owners."""
+    is_attributing: bool = True
+    """Whether owners are looked for at all."""
+    is_attribution_known: bool = True
+    """Whether what is known of the owners counts; it does not before the kubelet's first answer, for one."""
+    unattributed: Mapping[str, int] = field(default_factory=dict)
+    """What could not be tied to a container, by reason."""
+    gpus: tuple[GpuStatus, ...] = ()
+    calls: tuple[CallStats, ...] = ()
+    """What reading has cost so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """How serving goes."""
+
+    subscribers: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Answers by path and status code."""
+    resident_memory_bytes: int | None = None
+    cpu_seconds: float | None = None
+    config: ConfigStatus = field(default_factory=ConfigStatus)
+
+
+def own_families(
+    status: CollectStatus,
+    readings: Sequence[GpuReading],
+    counters: Iterable[Counter],
+    server: ServerStatus | None = None,
+) -> tuple[Family, ...]:
+    """Return the exporter's own families, those without a sample left out.
+
+    Args:
+        status: of collecting.
+        readings: the latest.
+        counters: what should be served of them.
+        server: of serving; None where nothing is served.
+    """
+    rows: dict[str, Rows] = {
+        **_collect_rows(status),
+        "gpu_up": _gpu_up(status),
+        "absent_fields": _absent(readings, counters),
+        **_call_rows(status.calls),
+        **_attribution_rows(status),
+        **_server_rows(server or ServerStatus()),
+    }
+    families = (
+        Family(
+            PREFIX + name,
+            type_,
+            help_,
+            tuple(Sample(labels, value) for labels, value in rows[name]),
+        )
+        for name, (type_, help_) in METRICS.items()
+    )
+    return tuple(family for family in families if family.samples)
+
+
+def _collect_rows(status: CollectStatus) -> dict[str, Rows]:
+    return {
+        "build_info": [((("version", __version__),), 1)],
+        "collects_total": _one(status.collects),
+        "collect_failures_total": _one(status.failures),
+        "collect_duration_seconds": _one(status.duration_s),
+        "last_collect_timestamp_seconds": _seconds(status.last_good_ms),
+        "newest_reading_timestamp_seconds": _seconds(status.newest_reading_ms),
+        "collect_up": _one(int(status.error is None) if status.collects else None),
+    }
+
+
+def _attribution_rows(status: CollectStatus) -> dict[str, Rows]:
+    is_told = status.collects and status.is_attributing
+    is_up = status.attribution_error is None and status.is_attribution_known
+    reasons = sorted(status.unattributed.items())
+    return {
+        "attribution_up": _one(int(is_up) if is_told else None),
+        "unattributed": [((("reason", reason),), count) for reason, count in reasons],
+    }
+
+
+def _call_rows(calls: Sequence[CallStats]) -> dict[str, Rows]:
+    labelled = [((("source", each.source),), each) for each in calls]
+    return {
+        "reader_calls_total": [(labels, each.calls) for labels, each in labelled],
+        "reader_call_errors_total": [(labels, each.errors) for labels, each in labelled],
+        "reader_call_seconds_total": [(labels, float(each.seconds)) for labels, each in labelled],
+    }
+
+
+def _server_rows(server: ServerStatus) -> dict[str, Rows]:
+    config = server.config
+    has_config = config.loaded_ms is not None
+    return {
+        "config_last_reload_successful": _one(int(config.error is None) if has_config else None),
+        "config_last_reload_success_timestamp_seconds": _seconds(config.loaded_ms),
+        "stream_subscribers": _one(server.subscribers),
+        "stream_dropped_subscribers_total": [
+            ((("reason", reason),), count) for reason, count in sorted(server.dropped.items())
+        ],
+        "http_requests_total": [
+            ((("path", path), ("code", str(code))), count)
+            for (path, code), count in sorted(server.requests.items())
+        ],
+        "process_resident_memory_bytes": _one(server.resident_memory_bytes),
+        "process_cpu_seconds_total": _one(server.cpu_seconds),
+    }
+
+
+def _one(value: float | None) -> Rows:
+    return () if value is None else (((), value),)
+
+
+def _seconds(milliseconds: int | None) -> Rows:
+    return _one(None if milliseconds is None else milliseconds / 1000)
+
+
+def _gpu_up(status: CollectStatus) -> Rows:
+    return [(_gpu_labels(each.gpu), int(each.error is None)) for each in status.gpus]
+
+
+def _gpu_labels(gpu: GpuIdentity) -> tuple[tuple[str, str], ...]:
+    labels = (("gpu", str(gpu.index)), ("UUID", gpu.uuid))
+    if gpu.instance is None:
+        return labels
+    return (*labels, ("GPU_I_ID", str(gpu.instance.id)))
+
+
+def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows:
+    fields = [counter.field for counter in counters]
+    tally = Tally(
+        (name, reading.absent.get(name, _default_reason(name)))
+        for reading in readings
+        for name in fields
+        if name not in reading.values and name not in event_fields(reading)
+    )
+    return [
+        ((("field", name), ("reason", reason)), count)
+        for (name, reason), count in sorted(tally.items())
+    ]
+
+
+def _default_reason(name: str) -> str:
+    return DERIVED if FIELDS[name].is_derived else NOT_READ

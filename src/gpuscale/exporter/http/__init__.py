@@ -1,0 +1,1 @@
+"""HTTP for the node agent: server, TLS, passwords, negotiation and subscribers."""

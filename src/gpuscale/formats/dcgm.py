@@ -1,0 +1,333 @@
+"""Readings as the metric families that dcgm-exporter serves.
+
+A device sample names its pod when all of the GPU belongs to one pod, and its container when it belongs to
+one container. On a GPU that several pods share it names none: the value is the device's, and giving all of
+it to one pod (or to each) would make sums over pods lie. Who used how much of a shared GPU is told by the
+per-process families of `ack`.
+
+Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/rendermetrics (label order) and
+    internal/pkg/transformation (pod labels). Difference: upstream labels a shared GPU with whichever pod
+    comes last.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.exposition.families import Family, Sample
+from gpuscale.exposition.write import six_decimals
+from gpuscale.formats.names import NEW_NAMES, Names, NewName, new_name
+from gpuscale.formats.xid import xid_message
+from gpuscale.gpu.counters import Counter
+from gpuscale.gpu.fields import FIELDS
+from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.gpu.readings import GpuReading
+
+LabelPairs = tuple[tuple[str, str], ...]
+
+XID_FIELD = "DCGM_FI_DEV_XID_ERRORS"
+_PLAIN_TYPES = ("gauge", "counter")
+_UNFIT = re.compile("[^a-zA-Z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyOptions:
+    """How samples are labelled. The defaults are dcgm-exporter's."""
+
+    hostname: str
+    """Value of `Hostname`, the node's name; the label is left out when empty."""
+    hostname_labels: tuple[str, ...] | None = None
+    """Names of that label; None is the one of the names served: `Hostname`, or `hostname` from 4.9 on."""
+    names: Names = "4.8"
+    """Which release's names and units the samples have."""
+    use_old_namespace: bool = False
+    """Say `uuid`, `pod_name`, `pod_namespace` and `container_name`, as releases before 2.0 did."""
+    pod_uid: bool = False
+    """Add `pod_uid` where it is known."""
+    pod_labels: bool = False
+    """Add the pod's own labels."""
+    replace_blanks_in_model_name: bool = False
+    """Write each run of blanks in `modelName` as one dash."""
+    ack_labels: bool = False
+    """Add ACK's labels to the DCGM samples, for rules of both worlds on one scrape."""
+    node_name: str = ""
+    """ACK's `NodeName`; the hostname when empty."""
+    node_pool: str = ""
+    """ACK's `NodePoolId`."""
+    pod_source: str = "ecs"
+    """ACK's `PodSource`: where pods run, `ecs` for nodes that are virtual machines."""
+
+    @property
+    def node(self) -> str:
+        """Return the name of the node for ACK's labels."""
+        return self.node_name or self.hostname
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLabels:
+    """The labels of one GPU's samples, in the three parts that their order is made of."""
+
+    leading: LabelPairs
+    """In upstream's fixed order."""
+    labels: Mapping[str, str]
+    """Printed next, sorted; a name that is in another part is left out."""
+    attributes: Mapping[str, str]
+    """Printed last, sorted."""
+
+    def pairs(self, more: Mapping[str, str] | None = None) -> LabelPairs:
+        """Return all labels in printing order, with `more` among the attributes."""
+        attributes = {**self.attributes, **more} if more else self.attributes
+        taken = {*attributes, *(name for name, _ in self.leading)}
+        labels = ((name, value) for name, value in self.labels.items() if name not in taken)
+        return (*self.leading, *sorted(labels), *sorted(attributes.items()))
+
+    def with_labels(self, more: Iterable[tuple[str, str]]) -> "DeviceLabels":
+        """Return the same with more labels in the middle part."""
+        return DeviceLabels(self.leading, {**self.labels, **dict(more)}, self.attributes)
+
+
+def dcgm_families(
+    readings: Sequence[GpuReading],
+    counters: Iterable[Counter],
+    attribution: Attribution,
+    options: FamilyOptions,
+) -> tuple[Family, ...]:
+    """Return one family per counter and name that has a value.
+
+    They come in field-id order as up to 4.8, or by name from 4.9 on and where both names are served.
+    """
+    rows = tuple(counters)
+    if options.names == "4.8":
+        return _old_families(readings, rows, attribution, options)
+    newer = _new_families(readings, rows, attribution, options)
+    if options.names == "4.9":
+        return _by_name(newer)
+    older = _old_families(readings, rows, attribution, options)
+    return _by_name((*older, *_only_new(newer)))
+
+
+def _old_families(
+    readings: Sequence[GpuReading],
+    rows: tuple[Counter, ...],
+    attribution: Attribution,
+    options: FamilyOptions,
+) -> tuple[Family, ...]:
+    text_fields = {row.field: row.field for row in rows if row.type == "label"}
+
+    def labels_of(reading: GpuReading) -> DeviceLabels:
+        return _dcgm_labels(reading, text_fields, attribution, options, "Hostname")
+
+    return device_families(readings, rows, labels_of, with_xid_message=True)
+
+
+def _new_families(
+    readings: Sequence[GpuReading],
+    rows: tuple[Counter, ...],
+    attribution: Attribution,
+    options: FamilyOptions,
+) -> tuple[Family, ...]:
+    """Return the families under their newer names, in the newer units."""
+    text_fields = {row.field: new_name(row.field) for row in rows if row.type == "label"}
+
+    def labels_of(reading: GpuReading) -> DeviceLabels:
+        return _dcgm_labels(reading, text_fields, attribution, options, "hostname")
+
+    families = device_families(readings, rows, labels_of, with_xid_message=True)
+    return tuple(_renamed(each, NEW_NAMES.get(each.name)) for each in families)
+
+
+def _renamed(family: Family, new: NewName | None) -> Family:
+    if new is None:
+        return family
+    samples = tuple(Sample(each.labels, new.value(each.value)) for each in family.samples)
+    return Family(new.name, new.type or family.type, _new_help(family, new), samples)
+
+
+def _new_help(family: Family, new: NewName) -> str:
+    """Return the counters file's help text, or one of ours where it would name the older unit."""
+    if not new.unit:
+        return family.help
+    meaning = FIELDS[family.name].meaning
+    return f"{meaning[0].upper()}{meaning[1:]} ({new.unit})."
+
+
+def _only_new(families: Iterable[Family]) -> tuple[Family, ...]:
+    """Return the families whose name is not an older one as well: those are served once."""
+    return tuple(each for each in families if each.name not in FIELDS)
+
+
+def _by_name(families: Iterable[Family]) -> tuple[Family, ...]:
+    return tuple(sorted(families, key=lambda family: family.name))
+
+
+def device_families(
+    readings: Sequence[GpuReading],
+    counters: Iterable[Counter],
+    labels_of: Callable[[GpuReading], DeviceLabels],
+    *,
+    with_xid_message: bool,
+) -> tuple[Family, ...]:
+    """Return one family per counter that has a value, in field-id order, labelled by `labels_of`."""
+    everyone = [(reading, labels_of(reading)) for reading in readings]
+    devices = [(reading, labels) for reading, labels in everyone if not reading.is_lost]
+    plain = [(reading, labels.pairs()) for reading, labels in devices]
+    served = (row for row in counters if row.type != "label")
+    families = []
+    for row in sorted(served, key=lambda row: (FIELDS[row.field].id, row.field)):
+        if FIELDS[row.field].is_derived:
+            samples = _event_samples(row.field, everyone)
+        elif row.field == XID_FIELD and with_xid_message:
+            samples = _xid_samples(devices)
+        else:
+            samples = _samples(row.field, plain)
+        if samples:
+            families.append(Family(row.field, _family_type(row), row.help, samples))
+    return tuple(families)
+
+
+def event_fields(reading: GpuReading) -> frozenset[str]:
+    """Return the derived counters that a reading has counts for."""
+    return frozenset(event.field for event in reading.events)
+
+
+def _event_samples(
+    field: str, devices: Iterable[tuple[GpuReading, DeviceLabels]]
+) -> tuple[Sample, ...]:
+    """Return a derived counter's samples, those of lost GPUs too: they may say why it was lost.
+
+    What they count by stands among the labels, as upstream.
+    """
+    return tuple(
+        Sample(labels.with_labels(event.labels).pairs(), event.value)
+        for reading, labels in devices
+        for event in reading.events
+        if event.field == field
+    )
+
+
+def owners_of(reading: GpuReading, attribution: Attribution) -> tuple[ContainerRef, ...]:
+    """Return the containers that hold a GPU, each once."""
+    return tuple(dict.fromkeys(attribution.by_gpu.get(reading.gpu.allocated_as, ())))
+
+
+def sole_owner(reading: GpuReading, attribution: Attribution) -> ContainerRef | None:
+    """Return whose a GPU is, if it is one pod's.
+
+    The container is empty where several containers of that pod share the GPU.
+    """
+    owners = owners_of(reading, attribution)
+    if len({(owner.namespace, owner.pod) for owner in owners}) != 1:
+        return None
+    first = owners[0]
+    if len(owners) == 1:
+        return first
+    return ContainerRef(first.namespace, first.pod, "", first.pod_uid, first.labels)
+
+
+def _samples(field: str, devices: Iterable[tuple[GpuReading, LabelPairs]]) -> tuple[Sample, ...]:
+    to_number = int if FIELDS[field].kind == "int" else float
+    return tuple(
+        Sample(pairs, to_number(reading.values[field]))
+        for reading, pairs in devices
+        if field in reading.values
+    )
+
+
+def _xid_samples(devices: Iterable[tuple[GpuReading, DeviceLabels]]) -> tuple[Sample, ...]:
+    samples = []
+    for reading, labels in devices:
+        if XID_FIELD in reading.values:
+            xid = int(reading.values[XID_FIELD])
+            message = {"err_code": str(xid), "err_msg": xid_message(xid)}
+            samples.append(Sample(labels.pairs(message), xid))
+    return tuple(samples)
+
+
+def _family_type(row: Counter) -> str:
+    """Return the type to print: a lone number is neither a histogram nor a summary."""
+    return row.type if row.type in _PLAIN_TYPES else "untyped"
+
+
+def _dcgm_labels(
+    reading: GpuReading,
+    text_fields: Mapping[str, str],
+    attribution: Attribution,
+    options: FamilyOptions,
+    hostname_label: str,
+) -> DeviceLabels:
+    owner = sole_owner(reading, attribution)
+    labels = {
+        name: _label_text(reading.values[field])
+        for field, name in text_fields.items()
+        if field in reading.values
+    }
+    if owner and options.pod_labels:
+        labels = {**owner.labels, **labels}
+    if options.ack_labels:
+        labels = {**labels, **ack_node_labels(options), **ack_owner_labels(owner)}
+    leading = leading_labels(reading, options, options.hostname_labels or (hostname_label,))
+    return DeviceLabels(leading, labels, pod_attributes(owner, options))
+
+
+def leading_labels(
+    reading: GpuReading, options: FamilyOptions, hostname_labels: Iterable[str] = ("Hostname",)
+) -> LabelPairs:
+    """Return the labels that tell which GPU or MIG instance of which node, in upstream's order."""
+    gpu = reading.gpu
+    pairs: LabelPairs = (
+        ("gpu", str(gpu.index)),
+        ("uuid" if options.use_old_namespace else "UUID", gpu.uuid),
+        ("pci_bus_id", gpu.pci_bus_id),
+        ("device", gpu.device),
+        ("modelName", model_name(reading, options)),
+    )
+    if gpu.instance is not None:
+        instance = (("GPU_I_PROFILE", gpu.instance.profile), ("GPU_I_ID", str(gpu.instance.id)))
+        pairs = (*pairs, *instance)
+    if options.hostname:
+        pairs = (*pairs, *((name, options.hostname) for name in hostname_labels))
+    return pairs
+
+
+def model_name(reading: GpuReading, options: FamilyOptions) -> str:
+    """Return the value of `modelName`."""
+    if options.replace_blanks_in_model_name:
+        return "-".join(reading.gpu.model.split())
+    return reading.gpu.model
+
+
+def pod_attributes(owner: ContainerRef | None, options: FamilyOptions) -> dict[str, str]:
+    """Return the labels that tell whose a sample is; none where it is nobody's alone."""
+    if owner is None:
+        return {}
+    old = options.use_old_namespace
+    attributes = {
+        "pod_name" if old else "pod": owner.pod,
+        "pod_namespace" if old else "namespace": owner.namespace,
+    }
+    if owner.container:
+        attributes["container_name" if old else "container"] = owner.container
+    if options.pod_uid and owner.pod_uid:
+        attributes["pod_uid"] = owner.pod_uid
+    return attributes
+
+
+def ack_node_labels(options: FamilyOptions) -> dict[str, str]:
+    """Return the labels that tell ACK's rules which node a sample is from."""
+    return {
+        "NodeName": options.node,
+        "NodePoolId": options.node_pool,
+        "PodSource": options.pod_source,
+    }
+
+
+def ack_owner_labels(owner: ContainerRef | None) -> dict[str, str]:
+    """Return the labels that tell ACK's rules whose GPU it is; none where it is nobody's alone."""
+    if owner is None:
+        return {}
+    labels = {"NamespaceName": owner.namespace, "PodName": owner.pod}
+    return {**labels, "ContainerName": owner.container} if owner.container else labels
+
+
+def _label_text(value: float | str) -> str:
+    return six_decimals(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,37 @@
+"""Which exporter's series a node agent speaks: dcgm-exporter's, Alibaba's, or both."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gpuscale.exposition.families import Family
+from gpuscale.formats.ack import ack_families, with_ack_labels
+from gpuscale.formats.dcgm import FamilyOptions, dcgm_families
+from gpuscale.gpu.counters import Counter
+from gpuscale.gpu.owners import Attribution
+from gpuscale.gpu.readings import GpuReading
+
+Style = Literal["dcgm", "ack"]
+
+
+def agent_families(
+    readings: Sequence[GpuReading],
+    counters: Sequence[Counter],
+    attribution: Attribution | None,
+    options: FamilyOptions,
+    styles: frozenset[Style],
+    names: frozenset[str] | None = None,
+) -> tuple[Family, ...]:
+    """Return the GPU families of one scrape.
+
+    With both styles, the device samples carry the labels of both and stay single. With no attribution
+    at all there are no families about processes: each would pass for one that nobody asked for.
+    `names`, where given, are the only `DCGM_CUSTOM_*` families to make; `counters` say which of the others.
+    """
+    known = attribution or Attribution()
+    labelled = replace(options, ack_labels=options.ack_labels or "ack" in styles)
+    serve = dcgm_families if "dcgm" in styles else with_ack_labels
+    families = serve(readings, counters, known, labelled)
+    if "ack" not in styles or attribution is None:
+        return families
+    return (*families, *ack_families(readings, attribution, labelled, names))

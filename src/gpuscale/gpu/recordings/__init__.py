@@ -1,0 +1,1 @@
+"""Recordings of GPUs, and their replay."""

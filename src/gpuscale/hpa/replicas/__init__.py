@@ -1,0 +1,1 @@
+"""From metrics to replicas: readiness, missing pods, utilization, tolerance."""

@@ -1,0 +1,263 @@
+"""One metric of an HPA, from the answer of its metrics API to the count that it asks for.
+
+Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (computeReplicasForMetric,
+    computeStatusFor...Metric), metrics/client.go for the errors of the APIs. Their prefixes stack up
+    there, and here: the condition and the metric's event show the text from inside, the event
+    FailedComputeMetricsReplicas the one from outside.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuscale.core.errors import BugError
+from gpuscale.hpa.failures import UncomputableError
+from gpuscale.hpa.names import label_selector_text, metric_text
+from gpuscale.hpa.replicas.calculator import (
+    Proposal,
+    SyncContext,
+    plain_metric_replicas,
+    resource_replicas,
+)
+from gpuscale.hpa.replicas.pods import Sample, sample_of
+from gpuscale.hpa.replicas.totals import external_total, per_pod_replicas, value_replicas
+from gpuscale.hpa.types import (
+    ContainerUsages,
+    ExternalValues,
+    FetchError,
+    ObjectValue,
+    Observation,
+    PodUsage,
+    PodValues,
+)
+from gpuscale.objects.hpa import (
+    ContainerResourceMetric,
+    ExternalMetric,
+    MetricSpec,
+    ObjectMetric,
+    PodsMetric,
+    ResourceMetric,
+    TargetType,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFailure:
+    """Why a metric asks for nothing."""
+
+    reason: str
+    """Of the condition and of the metric's event."""
+    text: str
+    """With the prefixes up to the metric."""
+    full_text: str
+    """With the prefixes up to the list of metrics."""
+
+
+def replicas_for_metric(
+    spec: MetricSpec, observation: Observation, namespace: str, sync: SyncContext
+) -> Proposal | MetricFailure:
+    """Return what one metric asks for, or why it asks for nothing.
+
+    Raises:
+        BugError: the observation is of another kind than the metric.
+    """
+    match spec:
+        case PodsMetric():
+            return _attempt(
+                lambda: _pods_replicas(spec, observation, sync),
+                reason="FailedGetPodsMetric",
+                outside="failed to get pods metric value: ",
+            )
+        case ObjectMetric():
+            return _attempt(
+                lambda: _object_replicas(spec, observation, namespace, sync),
+                reason="FailedGetObjectMetric",
+                outside=_object_prefix(spec),
+            )
+        case ExternalMetric():
+            return _attempt(
+                lambda: _external_replicas(spec, observation, namespace, sync),
+                reason="FailedGetExternalMetric",
+                outside=_external_prefix(spec),
+            )
+        case ResourceMetric():
+            return _attempt(
+                lambda: _resource_replicas(spec, "", observation, sync),
+                reason="FailedGetResourceMetric",
+                outside=f"failed to get {spec.name} resource metric value: ",
+            )
+        case ContainerResourceMetric():
+            return _attempt(
+                lambda: _resource_replicas(spec, spec.container, observation, sync),
+                reason="FailedGetContainerResourceMetric",
+                outside=f"failed to get {spec.container} container metric value: ",
+            )
+
+
+def _attempt(
+    compute: Callable[[], Proposal], *, reason: str, outside: str
+) -> Proposal | MetricFailure:
+    try:
+        return compute()
+    except UncomputableError as error:
+        return MetricFailure(reason, str(error), f"{outside}{error}")
+
+
+def _pods_replicas(spec: PodsMetric, observation: Observation, sync: SyncContext) -> Proposal:
+    samples = _pod_samples(spec, observation)
+    if spec.target.average_value is None:
+        raise UncomputableError("invalid pods metric source: no average value target was set")
+    return plain_metric_replicas(samples, spec.target.average_value.milli_value(), "", sync)
+
+
+def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, Sample]:
+    prefix = f"unable to get metric {spec.name}: "
+    _raise_fetch_error(observation, prefix, "custom")
+    if not isinstance(observation, PodValues):
+        raise _mismatch(spec, observation)
+    if not observation.samples:
+        raise UncomputableError(f"{prefix}no metrics returned from custom metrics API")
+    return {value.object_name: sample_of(value, value.value_milli) for value in observation.samples}
+
+
+def _object_replicas(
+    spec: ObjectMetric, observation: Observation, namespace: str, sync: SyncContext
+) -> Proposal:
+    target = spec.target
+    if target.type is TargetType.VALUE and target.value is not None:
+        usage_milli = _object_usage(spec, observation, namespace)
+        return value_replicas(usage_milli, target.value.milli_value(), sync)
+    if target.type is TargetType.AVERAGE_VALUE and target.average_value is not None:
+        usage_milli = _object_usage(spec, observation, namespace)
+        return per_pod_replicas(usage_milli, target.average_value.milli_value(), sync)
+    raise UncomputableError(
+        "invalid object metric source: neither a value target nor an average value target was set"
+    )
+
+
+def _object_usage(spec: ObjectMetric, observation: Observation, namespace: str) -> int:
+    if isinstance(observation, FetchError):
+        # Upstream's format string takes its arguments in another order than it reads.
+        raise UncomputableError(
+            f"unable to get metric {spec.name}: {spec.described_object.kind} on {namespace} "
+            f"{spec.described_object.name}/{_fetch_error_text(observation, 'custom')}"
+        )
+    if not isinstance(observation, ObjectValue):
+        raise _mismatch(spec, observation)
+    return observation.value_milli
+
+
+def _object_prefix(spec: ObjectMetric) -> str:
+    target = spec.target
+    if target.type is TargetType.AVERAGE_VALUE and target.average_value is not None:
+        return f"failed to get object metric value: failed to get {spec.name} object metric: "
+    return "failed to get object metric value: "
+
+
+def _external_replicas(
+    spec: ExternalMetric, observation: Observation, namespace: str, sync: SyncContext
+) -> Proposal:
+    target = spec.target
+    if target.average_value is not None:
+        values_milli = _external_values(spec, observation, namespace)
+        total = external_total(values_milli, per_pod=True)
+        return per_pod_replicas(total, target.average_value.milli_value(), sync)
+    if target.value is not None:
+        values_milli = _external_values(spec, observation, namespace)
+        total = external_total(values_milli, per_pod=False)
+        return value_replicas(total, target.value.milli_value(), sync)
+    raise UncomputableError(
+        "invalid external metric source: neither a value target nor an average value target was set"
+    )
+
+
+def _external_values(
+    spec: ExternalMetric, observation: Observation, namespace: str
+) -> tuple[int, ...]:
+    selector = label_selector_text(spec.selector)
+    prefix = f"unable to get external metric {namespace}/{spec.name}/{selector}: "
+    _raise_fetch_error(observation, prefix, "external")
+    if not isinstance(observation, ExternalValues):
+        raise _mismatch(spec, observation)
+    if not observation.values_milli:
+        raise UncomputableError(f"{prefix}no metrics returned from external metrics API")
+    return observation.values_milli
+
+
+def _external_prefix(spec: ExternalMetric) -> str:
+    outside = f"failed to get {spec.name} external metric value: "
+    if spec.target.average_value is not None:
+        return f"{outside}failed to get {spec.name} external metric: "
+    if spec.target.value is not None:
+        return f"{outside}failed to get external metric {spec.name}: "
+    return outside
+
+
+def _resource_replicas(
+    spec: ResourceMetric | ContainerResourceMetric,
+    container: str,
+    observation: Observation,
+    sync: SyncContext,
+) -> Proposal:
+    target = spec.target
+    if target.average_value is not None:
+        with_prefix = f"failed to get {spec.name} usage: "
+        target_milli = target.average_value.milli_value()
+        return _prefixed(
+            with_prefix,
+            lambda: plain_metric_replicas(
+                _usage_samples(spec, container, observation), target_milli, spec.name, sync
+            ),
+        )
+    if target.average_utilization is None:
+        raise UncomputableError(
+            "invalid resource metric source: neither an average utilization target nor "
+            "an average value (usage) target was set"
+        )
+    percent = target.average_utilization
+    return _prefixed(
+        f"failed to get {spec.name} utilization: ",
+        lambda: resource_replicas(
+            _usage_samples(spec, container, observation), percent, spec.name, container, sync
+        ),
+    )
+
+
+def _prefixed(prefix: str, compute: Callable[[], Proposal]) -> Proposal:
+    try:
+        return compute()
+    except UncomputableError as error:
+        raise UncomputableError(f"{prefix}{error}") from None
+
+
+def _usage_samples(
+    spec: ResourceMetric | ContainerResourceMetric, container: str, observation: Observation
+) -> dict[str, Sample]:
+    prefix = f"unable to get metrics for resource {spec.name}: "
+    _raise_fetch_error(observation, prefix, "resource")
+    if not isinstance(observation, ContainerUsages):
+        raise _mismatch(spec, observation)
+    if not observation.samples:
+        raise UncomputableError(f"{prefix}no metrics returned from resource metrics API")
+    usages = ((usage, _usage_milli(usage, container)) for usage in observation.samples)
+    return {u.pod: sample_of(u, milli) for u, milli in usages if milli is not None}
+
+
+def _usage_milli(usage: PodUsage, container: str) -> int | None:
+    """Return the usage of a container or of all; None if one that counts reports none."""
+    if container:
+        return usage.containers.get(container)
+    values = [value for value in usage.containers.values() if value is not None]
+    return sum(values) if values and len(values) == len(usage.containers) else None
+
+
+def _raise_fetch_error(observation: Observation, prefix: str, api: str) -> None:
+    if isinstance(observation, FetchError):
+        raise UncomputableError(f"{prefix}{_fetch_error_text(observation, api)}")
+
+
+def _fetch_error_text(error: FetchError, api: str) -> str:
+    return f"unable to fetch metrics from {api} metrics API: {error.text}"
+
+
+def _mismatch(spec: MetricSpec, observation: Observation) -> BugError:
+    return BugError(f"{metric_text(spec)} was answered with {type(observation).__name__}")

@@ -1,0 +1,108 @@
+"""What objects of all parts have in common: names, labels, metadata, restraints."""
+
+from typing import Any
+
+from gpuscale.core.golang.durations import format_duration
+from gpuscale.install.values import Image, Values
+
+Object = dict[str, Any]
+"""A Kubernetes object, or a part of one, as plain data."""
+METRICS_API = "metrics-api"
+
+INSTALL_LABEL = "gpuscale.dev/install"
+"""On everything that an installation made; its value is the installation's name."""
+USER_ID = 65532
+"""Nobody in particular; images without a shell use it too."""
+
+
+def part_name(values: Values, part: str) -> str:
+    """Return the name of a part's objects."""
+    return f"{values.metadata.name}-{part}"
+
+
+def metrics_api_secret(values: Values) -> str:
+    """Return the name of the Secret with the metrics API's serving certificate."""
+    return part_name(values, "metrics-api-tls")
+
+
+def has_api_pods(values: Values) -> bool:
+    """Return whether the metrics API runs as pods of the installation."""
+    api = values.spec.metrics_api
+    return api.enabled and api.external_name is None
+
+
+def selector(values: Values, part: str) -> dict[str, str]:
+    """Return the labels that tell a part's pods from all others."""
+    return {
+        "app.kubernetes.io/name": "gpuscale",
+        "app.kubernetes.io/instance": values.metadata.name,
+        "app.kubernetes.io/component": part,
+    }
+
+
+def labels(values: Values, part: str) -> dict[str, str]:
+    """Return the labels of a part's objects."""
+    return {
+        **selector(values, part),
+        "app.kubernetes.io/part-of": "gpuscale",
+        INSTALL_LABEL: values.metadata.name,
+    }
+
+
+def metadata(
+    values: Values, part: str, *, name: str | None = None, namespace: str | None = None
+) -> Object:
+    """Return the metadata of a namespaced object; by default named after its part, in the installation."""
+    return {
+        "name": name or part_name(values, part),
+        "namespace": namespace or values.spec.namespace,
+        "labels": labels(values, part),
+    }
+
+
+def cluster_metadata(values: Values, part: str, *, name: str | None = None) -> Object:
+    """Return the metadata of an object that is in no namespace."""
+    return {"name": name or part_name(values, part), "labels": labels(values, part)}
+
+
+def image_reference(image: Image) -> str:
+    """Return what a container names its image by."""
+    return f"{image.repository}:{image.tag}"
+
+
+def pull_secrets(image: Image) -> Object:
+    """Return the part of a pod's spec that says where images may be pulled from."""
+    return {"imagePullSecrets": [{"name": image.pull_secret}]} if image.pull_secret else {}
+
+
+def restrained(*, user: int | None = USER_ID) -> Object:
+    """Return a container's security context without any right that a process can do without."""
+    who: Object = {} if user is None else {"runAsUser": user, "runAsGroup": user}
+    return {
+        **who,
+        "runAsNonRoot": user != 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def http_probe(path: str, port: str, *, scheme: str = "HTTP", **more: int) -> Object:
+    """Return a probe by HTTP; `more` are its periods and thresholds."""
+    return {"httpGet": {"path": path, "port": port, "scheme": scheme}, **more}
+
+
+def service_account(values: Values, part: str) -> Object:
+    """Return a part's service account, whose token no pod gets that does not ask for it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(values, part),
+        "automountServiceAccountToken": False,
+    }
+
+
+def duration(milliseconds: int) -> str:
+    """Return a duration as Prometheus and gpuscale read it."""
+    return format_duration(milliseconds)

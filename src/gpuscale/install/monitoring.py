@@ -1,0 +1,183 @@
+"""How the installation's series get into Prometheus, and its rules: for an operator, or as files."""
+
+from gpuscale.core.documents.documents import dump_documents
+from gpuscale.install.alerts.groups import alert_groups, alert_settings
+from gpuscale.install.common import (
+    METRICS_API,
+    Object,
+    duration,
+    has_api_pods,
+    metadata,
+    metrics_api_secret,
+    part_name,
+    selector,
+)
+from gpuscale.install.parts import agent
+from gpuscale.install.parts.rules import ALERTS_FILE, RECORDING_FILE, recording_groups
+from gpuscale.install.parts.workloads import config_map
+from gpuscale.install.values import Values
+
+PART = "monitoring"
+_NOT_THE_AGENTS = "pod|container|namespace|endpoint"
+"""Labels of the agent's own pod. A GPU that nobody uses has no `pod`, and must not get the agent's."""
+_NODE_NAME = "__meta_kubernetes_pod_node_name"
+MONITORING = "monitoring.coreos.com/v1"
+API_CA_FOLDER = "/etc/prometheus/metrics-api-ca"
+"""Where the installation's own Prometheus has the metrics API's CA."""
+_TOKEN_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - a path
+
+
+def scraping_objects(values: Values) -> list[Object]:
+    """Return what makes Prometheus scrape the installation and evaluate the rules."""
+    if values.spec.prometheus.kind == "operator":
+        return [*_monitors(values), *_prometheus_rules(values)]
+    if values.spec.prometheus.kind == "own" and not values.spec.has_own_prometheus:
+        return []
+    files = rule_texts(values)
+    jobs = scrape_configs(values)
+    if values.spec.prometheus.kind == "plain" and jobs:
+        files["scrape-config.yaml"] = dump_documents([jobs])
+    return [config_map(values, PART, files)] if files else []
+
+
+def rule_texts(values: Values) -> dict[str, str]:
+    """Return the rule files that Prometheus is to evaluate, by name."""
+    groups = _rule_groups(values)
+    return {name: dump_documents([{"groups": found}]) for name, found in groups.items()}
+
+
+def _rule_groups(values: Values) -> dict[str, list[Object]]:
+    spec = values.spec
+    found = {}
+    if spec.recording_rules:
+        found[RECORDING_FILE] = recording_groups(honor_labels=spec.prometheus.honor_labels)
+    if spec.alerts.enabled:
+        found[ALERTS_FILE] = alert_groups(alert_settings(values))
+    return found
+
+
+def scrape_configs(values: Values) -> list[Object]:
+    """Return the scrape jobs, for a Prometheus that is configured by a file."""
+    agents = [_agent_job(values)] if values.spec.agent.enabled else []
+    return [*agents, *([_api_job(values)] if has_api_pods(values) else ())]
+
+
+def _agent_job(values: Values) -> Object:
+    pods = _pods(values, agent.PART, "metrics")
+    # An agent that takes another's place goes on with its series. As series of their own, both would count
+    # in sums until those of the old one are marked as ended, two scrapes later.
+    pods["relabel_configs"].append({"source_labels": [_NODE_NAME], "target_label": "instance"})
+    return {
+        "job_name": part_name(values, agent.PART),
+        "honor_labels": values.spec.prometheus.honor_labels,
+        **pods,
+    }
+
+
+def _api_job(values: Values) -> Object:
+    return {
+        "job_name": part_name(values, METRICS_API),
+        "scheme": "https",
+        # Who scrapes needs the right to get /metrics, and says who it is by its service account.
+        "authorization": {"credentials_file": _TOKEN_FILE},
+        "tls_config": _api_tls(values),
+        **_pods(values, METRICS_API, "https"),
+    }
+
+
+def _api_tls(values: Values) -> Object:
+    if values.spec.prometheus.kind == "own":
+        return {"ca_file": f"{API_CA_FOLDER}/ca.crt", "server_name": _api_host(values)}
+    # Only a Prometheus of the installation's own has the CA at hand.
+    return {"insecure_skip_verify": True}
+
+
+def _api_host(values: Values) -> str:
+    return f"{part_name(values, METRICS_API)}.{values.spec.namespace}.svc"
+
+
+def _pods(values: Values, part: str, port: str) -> Object:
+    spec = values.spec
+    component = selector(values, part)["app.kubernetes.io/component"]
+    return {
+        "scrape_interval": duration(spec.prometheus.scrape_interval),
+        "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [spec.namespace]}}],
+        "relabel_configs": [
+            _keep("__meta_kubernetes_pod_label_app_kubernetes_io_component", component),
+            _keep("__meta_kubernetes_pod_label_app_kubernetes_io_instance", values.metadata.name),
+            _keep("__meta_kubernetes_pod_container_port_name", port),
+            {"source_labels": [_NODE_NAME], "target_label": "node"},
+            {"target_label": "service", "replacement": part_name(values, part)},
+        ],
+    }
+
+
+def _keep(label: str, value: str) -> Object:
+    return {"source_labels": [label], "regex": value, "action": "keep"}
+
+
+def _monitors(values: Values) -> list[Object]:
+    agents = [_agent_monitor(values)] if values.spec.agent.enabled else []
+    return [*agents, *([_api_monitor(values)] if has_api_pods(values) else ())]
+
+
+def _agent_monitor(values: Values) -> Object:
+    prometheus = values.spec.prometheus
+    # As in a scrape job: the series of a node go on whichever pod the agent is.
+    relabelings: list[Object] = [{"sourceLabels": [_NODE_NAME], "targetLabel": "instance"}]
+    if prometheus.honor_labels:
+        relabelings.append({"action": "labeldrop", "regex": _NOT_THE_AGENTS})
+    endpoint = {
+        "port": "metrics",
+        "honorLabels": prometheus.honor_labels,
+        "relabelings": relabelings,
+    }
+    return _monitor(values, agent.PART, endpoint)
+
+
+def _api_monitor(values: Values) -> Object:
+    secret = {"name": metrics_api_secret(values), "key": "ca.crt"}
+    endpoint = {
+        "port": "https",
+        "scheme": "https",
+        # Prometheus' own; the operator's charts give it the right to get /metrics.
+        "bearerTokenFile": _TOKEN_FILE,
+        "tlsConfig": {"ca": {"secret": secret}, "serverName": _api_host(values)},
+    }
+    return _monitor(values, METRICS_API, endpoint)
+
+
+def _monitor(values: Values, part: str, endpoint: Object) -> Object:
+    interval = duration(values.spec.prometheus.scrape_interval)
+    return {
+        "apiVersion": MONITORING,
+        "kind": "ServiceMonitor",
+        "metadata": _selected(values, metadata(values, part)),
+        "spec": {
+            "selector": {"matchLabels": selector(values, part)},
+            "namespaceSelector": {"matchNames": [values.spec.namespace]},
+            "attachMetadata": {"node": False},
+            "endpoints": [{**endpoint, "interval": interval}],
+        },
+    }
+
+
+def _prometheus_rules(values: Values) -> list[Object]:
+    groups = [group for found in _rule_groups(values).values() for group in found]
+    if not groups:
+        return []
+    return [
+        {
+            "apiVersion": MONITORING,
+            "kind": "PrometheusRule",
+            "metadata": _selected(values, metadata(values, PART)),
+            "spec": {"groups": groups},
+        }
+    ]
+
+
+def _selected(values: Values, found: Object) -> Object:
+    release = values.spec.prometheus.release
+    if release is None:
+        return found
+    return {**found, "labels": {**found["labels"], "release": release}}

@@ -1,0 +1,1 @@
+"""The Kubernetes client: kubeconfig, credentials, requests and their errors."""

@@ -1,0 +1,1 @@
+"""Objects followed by list and watch."""

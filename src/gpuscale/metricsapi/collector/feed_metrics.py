@@ -1,0 +1,47 @@
+"""What the server says of where its values come from: how often a source is asked, how the collector does."""
+
+from gpuscale.exposition.families import Family
+from gpuscale.metricsapi.collector.process import CollectorProcess
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.telemetry.own_metrics import family
+
+
+def value_families(provider: MetricsProvider) -> tuple[Family, ...]:
+    """Return how questions were answered, and which values were too old."""
+    counts = provider.questions.counts
+    return (
+        family(
+            "questions_total",
+            "counter",
+            "Questions for values: asked of the source, shared with others that asked the same, "
+            "cut out of a query for many, or split into parts.",
+            {(("how", how),): getattr(counts, how) for how in ("asked", "shared", "cut", "split")},
+        ),
+        family(
+            "stale_values_total",
+            "counter",
+            "Values that were left out because they were measured too long ago.",
+            {
+                (("group", group), ("metric", metric)): count
+                for (group, metric), count in provider.age_limit.stale.items()
+            },
+        ),
+    )
+
+
+def collector_families(process: CollectorProcess) -> tuple[Family, ...]:
+    """Return how the collector process does."""
+    return (
+        family(
+            "collector_up",
+            "gauge",
+            "1 if the process that follows the targets answers.",
+            {(): int(process.is_up)},
+        ),
+        family(
+            "collector_restarts_total",
+            "counter",
+            "Times that the process that follows the targets ended and was started again.",
+            {(): process.restarts},
+        ),
+    )

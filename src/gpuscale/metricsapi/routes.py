@@ -1,0 +1,349 @@
+"""The metrics APIs on an aiohttp application. Answers are JSON always, whatever was asked for.
+
+JSON without exception, because every known client takes it, and because an answer without a Content-Type
+would be read as the client's own preferred type.
+
+Source: custom-metrics-apiserver v1.30.0; k8s.io/apiserver v0.30.0 (responsewriters, healthz).
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from aiohttp import web
+
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, Checks, Health, health, single
+from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.telemetry.own_metrics import Answer
+from gpuscale.metricsapi.usage.answers import UsageAnswers
+from gpuscale.metricsapi.usage.measured import UsageProvider
+from gpuscale.metricsapi.why.page import asks_why, why_response
+from gpuscale.metricsapi.wire import bodies
+from gpuscale.metricsapi.wire.aggregated import (
+    aggregated_list,
+    aggregated_version,
+    content_type,
+    etag,
+    matches,
+)
+from gpuscale.metricsapi.wire.groups import (
+    CUSTOM_GROUP,
+    EXTERNAL_GROUP,
+    RESOURCE_GROUP,
+    versions_of,
+)
+from gpuscale.metricsapi.wire.openapi import openapi_v2, openapi_v3, openapi_v3_index
+from gpuscale.metricsapi.wire.paths import (
+    BadPathError,
+    NoRouteError,
+    custom_target,
+    external_target,
+    split_path,
+)
+from gpuscale.metricsapi.wire.requests import RequestError, is_true, is_watch, selector_of
+from gpuscale.metricsapi.wire.statuses import (
+    NO_ROUTE,
+    Status,
+    bad_request,
+    method_not_allowed,
+    status_of,
+    watch_not_supported,
+)
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
+
+_COMPRESS_FROM_BYTES = 128 * 1024
+"""Where the Kubernetes API server begins to compress."""
+_BROWSERS = ("curl", "Wget", "Mozilla/5.0")
+"""Clients that get indented answers unless they say otherwise, as from the Kubernetes API server."""
+_JSON = "application/json"
+
+Answered = Callable[[Answer], None]
+"""Told of an answer that holds values."""
+SeesReasons = Callable[[web.Request], Awaitable[bool]]
+"""Returns whether a client may see why a health check failed."""
+
+
+async def everybody(_: web.Request) -> bool:
+    """Let every client see reasons."""
+    return True
+
+
+def add_routes(
+    app: web.Application,
+    provider: MetricsProvider,
+    checks: Checks = lambda _: (),
+    answered: Answered = lambda _: None,
+    usage: UsageProvider | None = None,
+    sees_reasons: SeesReasons = everybody,
+) -> None:
+    """Serve the provider's metrics on `app`; whoever owns the app sees to `provider.run`.
+
+    Args:
+        app: not started yet.
+        provider: answers.
+        checks: of the health paths, beside those of the provider.
+        answered: called with every answer that holds values.
+        usage: answers for `metrics.k8s.io`; None does not serve it.
+        sees_reasons: of failed checks.
+    """
+    api = _Api(provider, checks, answered, usage, sees_reasons)
+    app.router.add_route("*", "/apis", api.handle)
+    app.router.add_route("*", "/apis/{path:.*}", api.handle)
+    app.router.add_get("/version", api.version)
+    app.router.add_get("/openapi/v2", api.openapi_v2)
+    app.router.add_get("/openapi/v3", api.openapi_v3)
+    app.router.add_get("/openapi/v3/{place:.*}", api.openapi_v3_group)
+    for endpoint in ENDPOINTS:
+        app.router.add_get(f"/{endpoint}", api.health)
+        app.router.add_get(f"/{endpoint}/{{check}}", api.one_check)
+
+
+def make_app(provider: MetricsProvider) -> web.Application:
+    """Return an application that serves the provider and discovers for as long as it runs."""
+    app = web.Application()
+    add_routes(app, provider)
+
+    async def discover(_: web.Application) -> AsyncIterator[None]:
+        task = asyncio.create_task(provider.run(), name="metrics discovery")
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    app.cleanup_ctx.append(discover)
+    return app
+
+
+def status_response(request: web.Request, status: Status) -> web.Response:
+    """Return the answer that tells of a failure."""
+    return _json(request, status.code, status.body())
+
+
+class _Api:
+    """The handlers of one provider."""
+
+    def __init__(
+        self,
+        provider: MetricsProvider,
+        checks: Checks,
+        answered: Answered,
+        usage: UsageProvider | None,
+        sees_reasons: SeesReasons,
+    ) -> None:
+        self.provider = provider
+        self._sees_reasons = sees_reasons
+        self._usage = None if usage is None else UsageAnswers(usage, answered)
+        self._more_checks = checks
+        self._answered = answered
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer anything below /apis."""
+        try:
+            return await self._answer(request)
+        except RequestError as failure:
+            status = failure.status
+        except GpuscaleError as error:
+            status = status_of(error)
+        return status_response(request, status)
+
+    async def version(self, request: web.Request) -> web.Response:
+        """Answer /version."""
+        return _json(request, 200, bodies.version_info())
+
+    async def openapi_v2(self, request: web.Request) -> web.Response:
+        """Answer /openapi/v2."""
+        return _unless_known(request, openapi_v2(self._served_groups()))
+
+    async def openapi_v3(self, request: web.Request) -> web.Response:
+        """Answer /openapi/v3: where the documents are."""
+        return _unless_known(request, openapi_v3_index(self._served_groups()))
+
+    async def openapi_v3_group(self, request: web.Request) -> web.Response:
+        """Answer with the document of one group and version."""
+        match request.match_info["place"].split("/"):
+            case ["apis", group, version] if self._is_served(group, version):
+                return _unless_known(request, openapi_v3(group, version))
+        return status_response(request, NO_ROUTE)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Answer a health path. Failing discovery is reported but passes: what is known is served."""
+        endpoint = request.path.strip("/")
+        excluded = frozenset(request.query.getall("exclude", []))
+        verbose = "verbose" in request.query
+        checks = self._checks(endpoint)
+        found = health(endpoint, checks, excluded, verbose=verbose, shows_reasons=False)
+        if found.text != "ok" and await self._sees_reasons(request):
+            found = health(endpoint, checks, excluded, verbose=verbose)
+        return _text(found)
+
+    async def one_check(self, request: web.Request) -> web.Response:
+        """Answer one check of a health path."""
+        _, endpoint, name = request.path.split("/", 2)
+        checks = self._checks(endpoint)
+        found = single(checks, name, shows_reasons=False)
+        if found is not None and not found.is_well and await self._sees_reasons(request):
+            found = single(checks, name)
+        return status_response(request, NO_ROUTE) if found is None else _text(found)
+
+    def _checks(self, endpoint: str) -> list[Check]:
+        return [PING, self._discovery(), *self._more_checks(endpoint)]
+
+    def _discovery(self) -> Check:
+        failing = self.provider.discovery_report()
+        asked = len(self.provider.config.series_queries())
+        remark = ""
+        if self.provider.relisted_ms is None:
+            remark = "the first one has not ended yet"
+        elif failing:
+            told = "".join(f"\n    {line}" for line in failing)
+            remark = (
+                f"{len(failing)} of {asked} series queries failed; "
+                f"their metrics are kept as they were{told}"
+            )
+        return Check("discovery", remark=remark)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if request.method not in {"GET", "HEAD"}:
+            raise RequestError(method_not_allowed())
+        try:
+            _, *parts = split_path(request.rel_url.raw_path)
+            return await self._routed(request, parts)
+        except NoRouteError:
+            raise RequestError(NO_ROUTE) from None
+        except BadPathError as error:
+            raise RequestError(bad_request(str(error))) from None
+
+    async def _routed(self, request: web.Request, parts: list[str]) -> web.Response:
+        match parts:
+            case []:
+                return self._groups(request)
+            case [group] if group in self._served_groups():
+                return _json(request, 200, bodies.group(group))
+            case [group, version, *rest] if self._is_served(group, version):
+                if rest and asks_why(request) and group in (CUSTOM_GROUP, EXTERNAL_GROUP):
+                    target = custom_target if group == CUSTOM_GROUP else external_target
+                    return await why_response(request, self.provider.parts(), target(rest))
+                return _json(request, 200, await self._values(request, group, version, rest))
+        raise NoRouteError
+
+    def _groups(self, request: web.Request) -> web.Response:
+        served = self._served_groups()
+        version = aggregated_version(request.headers.get("Accept", ""))
+        if version is None:
+            response = _json(request, 200, bodies.group_list(served))
+        else:
+            response = _unless_known(
+                request, self._aggregated(version, served), content_type(version)
+            )
+        response.headers["Vary"] = "Accept"
+        return response
+
+    def _aggregated(self, version: str, served: list[str]) -> bodies.Body:
+        catalogue = self.provider.catalogue
+        listed = {
+            (group, each): bodies.listed_resources(group, catalogue)
+            for group in served
+            for each in versions_of(group)
+        }
+        return aggregated_list(version, listed, served)
+
+    def _served_groups(self) -> list[str]:
+        config = self.provider.config
+        groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, config.external_rules))
+        served = [group for group, rules in groups if rules]
+        is_usage_served = self._usage is not None and self._usage.is_served
+        return [*served, RESOURCE_GROUP] if is_usage_served else served
+
+    def _is_served(self, group: str, version: str) -> bool:
+        return group in self._served_groups() and version in versions_of(group)
+
+    async def _values(
+        self, request: web.Request, group: str, version: str, rest: list[str]
+    ) -> bodies.Body | str:
+        if group == CUSTOM_GROUP:
+            return await self._custom(request, version, rest)
+        if group == EXTERNAL_GROUP or self._usage is None:
+            return await self._external(request, version, rest)
+        return await self._usage.answer(request, version, rest)
+
+    async def _custom(
+        self, request: web.Request, version: str, rest: list[str]
+    ) -> bodies.Body | str:
+        if not rest:
+            return bodies.custom_resources(version, self.provider.catalogue)
+        target = custom_target(rest)
+        objects = selector_of(request, "labelSelector")
+        series = selector_of(request, "metricLabelSelector")
+        started = time.perf_counter()
+        answer = await self.provider.custom(target, objects, series)
+        self._tell(CUSTOM_GROUP, target.metric, answer.values, started)
+        return bodies.custom_list(version, target, answer.resource, answer.values, series)
+
+    async def _external(
+        self, request: web.Request, version: str, rest: list[str]
+    ) -> bodies.Body | str:
+        if not rest:
+            return bodies.external_resources(version, self.provider.catalogue)
+        target = external_target(rest)
+        if is_watch(request):
+            raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
+        series = selector_of(request, "labelSelector")
+        started = time.perf_counter()
+        values = await self.provider.external(target, series)
+        self._tell(EXTERNAL_GROUP, target.metric, values, started)
+        return bodies.external_list(version, target.metric, values)
+
+    def _tell(
+        self,
+        group: str,
+        metric: str,
+        values: Sequence[MetricValue] | Sequence[ExternalValue],
+        started: float,
+    ) -> None:
+        if values:
+            oldest_ms = min(value.measured_ms for value in values)
+            seconds = time.perf_counter() - started
+            self._answered(Answer(group, metric, oldest_ms, seconds))
+
+
+def _text(answer: Health) -> web.Response:
+    return web.Response(text=answer.text, status=200 if answer.is_well else 500)
+
+
+def _unless_known(
+    request: web.Request, body: bodies.Body, content_type: str = _JSON
+) -> web.Response:
+    """Return a document, or that the client has it already."""
+    tag = etag(body)
+    if matches(request.headers.get("If-None-Match"), tag):
+        return web.Response(status=304, headers={"ETag": tag})
+    response = _json(request, 200, body, content_type)
+    response.headers["ETag"] = tag
+    return response
+
+
+def _json(
+    request: web.Request, code: int, body: bodies.Body | str, content_type: str = _JSON
+) -> web.Response:
+    """Return an answer in JSON; a body that is text is JSON already."""
+    text = body if isinstance(body, str) else bodies.json_text(body)
+    if _wants_indent(request):
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    response = web.Response(
+        status=code,
+        body=f"{text}\n".encode("utf-8", "backslashreplace"),
+        headers={"Content-Type": content_type},
+    )
+    if len(text) > _COMPRESS_FROM_BYTES:
+        response.enable_compression()
+    return response
+
+
+def _wants_indent(request: web.Request) -> bool:
+    wanted = request.query.get("pretty")
+    if wanted:
+        return is_true(wanted)
+    return request.headers.get("User-Agent", "").startswith(_BROWSERS)

@@ -1,0 +1,1 @@
+"""The rules in force: files, the preset, and those of teams."""

@@ -1,0 +1,112 @@
+"""Whose certificates count: the CAs of the flags, and for the rest what the cluster publishes."""
+
+import logging
+from pathlib import Path
+
+from gpuscale.core.clock import Clock
+from gpuscale.core.errors import UsageError
+from gpuscale.metricsapi.security.chains import CaBundle
+from gpuscale.metricsapi.security.reviews import RequestHeaders, Trust, TrustConfigMap
+from gpuscale.metricsapi.settings import AuthSettings
+
+_LOG = logging.getLogger(__name__)
+LOOK_EVERY_S = 10.0
+
+
+class CaFile:
+    """A file with CAs that may be replaced.
+
+    Raises:
+        UsageError: it holds none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.fault: str | None = None
+        """Why the file as it is now does not count; None where it does."""
+        self._path = path
+        try:
+            self.pem = self._read()
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: {error}") from error
+
+    def look(self) -> None:
+        """Take the file as it is now, if it holds CAs."""
+        try:
+            self.pem = self._read()
+        except (OSError, ValueError) as error:
+            if self.fault is None:
+                _LOG.warning("the last good CAs stay: %s: %s", self._path, error)
+            self.fault = f"{self._path}: {error}"
+        else:
+            self.fault = None
+
+    def _read(self) -> str:
+        pem = self._path.read_text(encoding="utf-8")
+        CaBundle(pem)
+        return pem
+
+
+class TrustSources:
+    """The trust of the flags and of the cluster together; what a flag gives comes first.
+
+    Args:
+        settings: the flags.
+        published: what the cluster publishes; None where that is not looked for.
+        clock: of the waits.
+
+    Raises:
+        UsageError: a file holds no CAs.
+    """
+
+    def __init__(
+        self, settings: AuthSettings, published: TrustConfigMap | None, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._published = published
+        self._clock = clock
+        self._client_ca = _file(settings.client_ca_file)
+        self._proxy_ca = _file(settings.proxy_ca_file)
+
+    def trust(self) -> Trust:
+        """Return whose certificates count right now."""
+        published = self._published.trust if self._published is not None else None
+        found = published or Trust()
+        return Trust(
+            self._client_ca.pem if self._client_ca is not None else found.client_ca_pem,
+            self._headers() if self._proxy_ca is not None else found.request_headers,
+        )
+
+    def faults(self) -> tuple[str, ...]:
+        """Return why what counts may be old or missing."""
+        told = [file.fault for file in (self._client_ca, self._proxy_ca) if file is not None]
+        if self._published is not None:
+            told.append(self._published.fault)
+        return tuple(fault for fault in told if fault is not None)
+
+    def is_known(self) -> bool:
+        """Return whether everything was read at least once."""
+        return self._published is None or self._published.trust is not None
+
+    async def run(self) -> None:
+        """Follow the files until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY_S)
+            for file in (self._client_ca, self._proxy_ca):
+                if file is not None:
+                    file.look()
+
+    def _headers(self) -> RequestHeaders | None:
+        if self._proxy_ca is None:
+            return None
+        settings = self._settings
+        return RequestHeaders(
+            self._proxy_ca.pem,
+            settings.proxy_names,
+            settings.username_headers,
+            settings.group_headers,
+            settings.extra_prefixes,
+        )
+
+
+def _file(path: Path | None) -> CaFile | None:
+    return None if path is None else CaFile(path)

@@ -1,0 +1,1 @@
+"""Usage of pods and nodes: `metrics.k8s.io`."""

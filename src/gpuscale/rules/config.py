@@ -1,0 +1,420 @@
+"""prometheus-adapter's rule files, read whole or not at all.
+
+Three forms are read: the adapter's own file (`rules`, `externalRules`, `resourceRules`); the values of its
+Helm chart (`rules: {default, custom, external}`, where the chart's rules come first and `default` is
+true unless it says otherwise, as in the chart); and a bare list of rules, as documentation often shows them.
+
+Source: prometheus-adapter v0.12.0 pkg/config (loader.go), pkg/naming (metric_namer.go). Upstream stops at
+the first fault; here all are reported at once.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import TypeVar
+
+from gpuscale.core.documents.documents import Document, Path, load_documents
+from gpuscale.core.documents.shapes import read_shape, schema_of
+from gpuscale.core.documents.validation import validation_problems
+from gpuscale.core.errors import ConfigError, Problem, QueryError
+from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.core.golang.template import Template, TemplateError, parse_template
+from gpuscale.core.regex import Pattern, compile_re2
+from gpuscale.rules.expand import compile_expansion
+from gpuscale.rules.models import (
+    AdapterFileModel,
+    FilterModel,
+    HelmValuesModel,
+    NameModel,
+    ResourceRuleModel,
+    ResourceRulesModel,
+    ResourcesModel,
+    RuleModel,
+)
+from gpuscale.rules.naming import Naming, SeriesFilter, default_expansion
+from gpuscale.rules.query import FIELDS
+from gpuscale.rules.resource_labels import LabelTemplate, NoLabelError, ResourceLabels
+from gpuscale.rules.resource_rules import ResourceRule, ResourceRules
+from gpuscale.rules.resources import (
+    KUBERNETES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    ResourceMapper,
+    ResourceType,
+    UnknownResourceError,
+)
+from gpuscale.series.promql.parse import BadQueryError, parse_matchers, parse_query
+from gpuscale.series.values import Scalar, Value, Vector
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One compiled rule."""
+
+    origin: str
+    """File and line, for messages."""
+    series_query: str
+    """Selector of the series the rule is about, as the file has it."""
+    filters: tuple[SeriesFilter, ...]
+    naming: Naming
+    labels: ResourceLabels
+    metrics_query: Template
+    namespaced: bool = True
+    """Whether an external query asks for the namespace too."""
+    external: bool = False
+    only_in: str = ""
+    """The only namespace whose objects it serves; empty for a rule of the whole cluster."""
+    nan_is_zero: bool = False
+    """Whether a row that is NaN has the value 0, as in prometheus-adapter, and is not left out."""
+
+    def read(self, value: Value) -> Value:
+        """Return what a query gave, as the rule wants it read."""
+        if not self.nan_is_zero:
+            return value
+        if isinstance(value, Scalar):
+            return Scalar(0.0) if math.isnan(value.value) else value
+        if isinstance(value, Vector) and any(math.isnan(row.value) for row in value.samples):
+            rows = (
+                replace(row, value=0.0) if math.isnan(row.value) else row for row in value.samples
+            )
+            return Vector(tuple(rows))
+        return value
+
+    def api_name(self, series: str) -> str | None:
+        """Return what the API calls the metric of a series; None where the rule leaves it out."""
+        if all(condition.takes(series) for condition in self.filters):
+            return self.naming.api_name(series)
+        return None
+
+    def example(self, series: str) -> str:
+        """Return the query for made-up objects, to see what it is made of.
+
+        Raises:
+            TemplateError: the template fails on any request.
+        """
+        group_by = () if self.external else ("pod",)
+        values = dict.fromkeys(("namespace", "pod", *self.labels.overrides), "x")
+        return self.metrics_query.render(
+            {
+                "Series": series,
+                "LabelMatchers": 'namespace="x",pod="x"',
+                "LabelValuesByName": values,
+                "GroupBy": ",".join(group_by),
+                "GroupBySlice": group_by,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """All rules of a file, in its order."""
+
+    rules: tuple[Rule, ...] = ()
+    external_rules: tuple[Rule, ...] = ()
+    resource_rules: ResourceRules | None = None
+    """None where `metrics.k8s.io` is not served."""
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    """What is accepted but does not do what it may look like."""
+
+    @staticmethod
+    def joined(*configs: "AdapterConfig") -> "AdapterConfig":
+        """Return the rules of all, in order; of several resource rules the last are taken."""
+        resource = [each.resource_rules for each in configs if each.resource_rules is not None]
+        return AdapterConfig(
+            tuple(rule for each in configs for rule in each.rules),
+            tuple(rule for each in configs for rule in each.external_rules),
+            resource[-1] if resource else None,
+            tuple(warning for each in configs for warning in each.warnings),
+        )
+
+    def series_queries(self) -> tuple[str, ...]:
+        """Return every distinct series query; rules with the same text share one."""
+        every = (*self.rules, *self.external_rules)
+        return tuple(dict.fromkeys(rule.series_query for rule in every))
+
+
+def load_rules(text: str, source: str, mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
+    """Return the rules of a file.
+
+    Raises:
+        ConfigError: with every fault of the file: unknown or repeated keys, wrong types, templates,
+            expressions, series queries and resources.
+    """
+    document = _only_document(text, source)
+    data = document.data
+    if isinstance(data, list):
+        loaded = _from_list(document, mapper)
+    elif isinstance(data, dict) and isinstance(data.get("rules"), dict):
+        loaded = _from_helm_values(document, data, mapper)
+    else:
+        loaded = _from_adapter_file(document, mapper)
+    return loaded
+
+
+@lru_cache(maxsize=4)
+def default_config(mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
+    """Return the rules that the Helm chart adds by default."""
+    text = files("gpuscale.rules").joinpath("default_rules.yaml").read_text(encoding="utf-8")
+    return load_rules(text, "<the chart's default rules>", mapper)
+
+
+def _only_document(text: str, source: str) -> Document:
+    documents = load_documents(text, source)
+    if len(documents) != 1:
+        found = f"{len(documents)} documents" if documents else "an empty file"
+        raise ConfigError(Problem(source, None, None, found, "one YAML document with rules"))
+    return documents[0]
+
+
+def _from_list(document: Document, mapper: ResourceMapper) -> AdapterConfig:
+    models = _validated(document, list[RuleModel])
+    compiler = _Compiler(document, mapper)
+    return compiler.finish(compiler.rules(models, ()), ())
+
+
+def _from_adapter_file(document: Document, mapper: ResourceMapper) -> AdapterConfig:
+    model = _validated(document, AdapterFileModel)
+    compiler = _Compiler(document, mapper)
+    rules = compiler.rules(model.rules, ("rules",))
+    external = compiler.rules(model.external_rules, ("externalRules",), external=True)
+    resource = compiler.resource_rules(model.resource_rules, ("resourceRules",))
+    return compiler.finish(rules, external, resource)
+
+
+def _from_helm_values(
+    document: Document, data: Mapping[str, object], mapper: ResourceMapper
+) -> AdapterConfig:
+    model = _validated(document, HelmValuesModel)
+    compiler = _Compiler(document, mapper)
+    for key, value in data.items():
+        if key != "rules" and value is not None:
+            compiler.warn((key,), "not read: of the chart's values only `rules` is")
+    if model.rules.existing is not None:
+        compiler.warn(("rules", "existing"), "not read: give the content of that ConfigMap instead")
+    custom = compiler.rules(model.rules.custom, ("rules", "custom"))
+    external = compiler.rules(model.rules.external, ("rules", "external"), external=True)
+    # The chart writes no resourceRules for the empty mapping that its values begin with.
+    given = model.rules.resource if model.rules.resource != ResourceRulesModel() else None
+    resource = compiler.resource_rules(given, ("rules", "resource"))
+    # The chart writes its own rules first, so that a user's rule of the same name wins.
+    before = default_config(mapper).rules if model.rules.default else ()
+    return compiler.finish((*before, *custom), external, resource)
+
+
+def _validated(document: Document, shape: type[T]) -> T:
+    found, faults = read_shape(shape, document.data)
+    if found is None:
+        raise ConfigError(*validation_problems(document, faults, lambda: schema_of(shape)))
+    return found
+
+
+class _Compiler:
+    """Compiles the rules of one document, noting every fault instead of stopping at the first."""
+
+    def __init__(self, document: Document, mapper: ResourceMapper) -> None:
+        self.document = document
+        self.mapper = mapper
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def finish(
+        self,
+        rules: tuple[Rule, ...],
+        external: tuple[Rule, ...],
+        resource: ResourceRules | None = None,
+    ) -> AdapterConfig:
+        """Return the configuration, or raise what was noted."""
+        if self.problems:
+            raise ConfigError(*sorted(self.problems, key=lambda problem: problem.line or 0))
+        return AdapterConfig(rules, external, resource, tuple(self.warnings))
+
+    def note(self, path: Path, expected: str, found: str | None = None) -> None:
+        """Remember a fault."""
+        self.problems.append(self.document.problem(path, expected, found=found))
+
+    def warn(self, path: Path, text: str) -> None:
+        """Remember something that is accepted, but may surprise."""
+        self.warnings.append(self.document.problem(path, text))
+
+    def rules(
+        self, models: list[RuleModel], base: Path, *, external: bool = False
+    ) -> tuple[Rule, ...]:
+        """Return the rules that have no fault."""
+        compiled = (
+            self._rule(model, (*base, index), external=external)
+            for index, model in enumerate(models)
+        )
+        return tuple(rule for rule in compiled if rule is not None)
+
+    def _rule(self, model: RuleModel, path: Path, *, external: bool) -> Rule | None:
+        faults = len(self.problems)
+        self._check_series_query(model.series_query, (*path, "seriesQuery"))
+        filters = [
+            self._filter(condition, (*path, "seriesFilters", index))
+            for index, condition in enumerate(model.series_filters)
+        ]
+        naming = self._naming(model.name, (*path, "name"))
+        labels = self._labels(model.resources, (*path, "resources"))
+        query = self._template(model.metrics_query, (*path, "metricsQuery"))
+        if len(self.problems) > faults or naming is None or query is None:
+            return None
+        rule = Rule(
+            origin=f"{self.document.source}:{self.document.line(path)}",
+            series_query=model.series_query,
+            filters=tuple(condition for condition in filters if condition is not None),
+            naming=naming,
+            labels=labels,
+            metrics_query=query,
+            namespaced=model.resources.namespaced,
+            external=external,
+            nan_is_zero=model.nan == "zero",
+        )
+        self._check_example(rule, model.metrics_query, (*path, "metricsQuery"))
+        return rule
+
+    def resource_rules(self, model: ResourceRulesModel | None, path: Path) -> ResourceRules | None:
+        """Return the rules for CPU and memory; None where there are none, or they have faults."""
+        if model is None:
+            return None
+        cpu = self._resource_rule(model.cpu, (*path, "cpu"))
+        memory = self._resource_rule(model.memory, (*path, "memory"))
+        try:
+            window_ms = parse_duration_ms(model.window)
+        except ValueError:
+            self.note((*path, "window"), "a duration such as 5m or 1h30m", repr(model.window))
+            return None
+        return None if cpu is None or memory is None else ResourceRules(cpu, memory, window_ms)
+
+    def _resource_rule(self, model: ResourceRuleModel, path: Path) -> ResourceRule | None:
+        labels = self._labels(model.resources, (*path, "resources"))
+        queries = [
+            self._usage_query(text, (*path, key))
+            for key, text in (
+                ("containerQuery", model.container_query),
+                ("nodeQuery", model.node_query),
+            )
+        ]
+        for resource in (NAMESPACES, PODS, NODES):
+            self._check_label(labels, resource, (*path, "resources"))
+        if not model.container_label:
+            self.warn(
+                (*path, "containerLabel"),
+                "not given: the containers of a pod count as one without a name",
+            )
+        container, node = queries
+        if container is None or node is None:
+            return None
+        return ResourceRule(container, node, labels, model.container_label)
+
+    def _usage_query(self, text: str, path: Path) -> Template | None:
+        if not text:
+            self.warn(path, "no query: nothing can be answered with it")
+        return self._parsed_template(text, path)
+
+    def _check_label(self, labels: ResourceLabels, resource: ResourceType, path: Path) -> None:
+        try:
+            labels.label_for(resource)
+        except NoLabelError:
+            self.warn(path, f"no label names {resource.name}: their usage can't be asked for")
+
+    def _check_series_query(self, text: str, path: Path) -> None:
+        if not text.strip():
+            self.note(path, "a series selector such as DCGM_FI_DEV_GPU_UTIL{}", repr(text))
+            return
+        try:
+            parse_matchers(text)
+        except QueryError as error:
+            self.note(path, f"a series selector in PromQL: {error}", repr(text))
+
+    def _filter(self, model: FilterModel, path: Path) -> SeriesFilter | None:
+        key = "is" if model.matching else "isNot"
+        pattern = self._pattern(model.matching or model.not_matching, (*path, key))
+        return None if pattern is None else SeriesFilter(pattern, matches=key == "is")
+
+    def _pattern(self, text: str, path: Path) -> Pattern | None:
+        try:
+            return compile_re2(text)
+        except ValueError as error:
+            reason = str(error).removeprefix("not a regular expression of RE2: ")
+            self.note(path, f"a regular expression of RE2: {reason}", repr(text))
+            return None
+
+    def _naming(self, model: NameModel, path: Path) -> Naming | None:
+        pattern = self._pattern(model.matches or ".*", (*path, "matches"))
+        if pattern is None:
+            return None
+        text = model.expansion or default_expansion(pattern)
+        if text is None:
+            self.note(
+                (*path, "matches"),
+                "at most one group, or an `as` that says what to make of them",
+                f"{pattern.groups} groups in {model.matches!r}",
+            )
+            return None
+        expansion = compile_expansion(text, pattern)
+        for name in expansion.unknown:
+            self.warn(
+                (*path, "as"),
+                f"{name!r} is no group of `matches` and means nothing; "
+                "a number that is followed by letters needs braces, as in ${1}_rate",
+            )
+        return Naming(pattern, expansion)
+
+    def _labels(self, model: ResourcesModel, path: Path) -> ResourceLabels:
+        overrides: dict[str, ResourceType] = {}
+        for label, wanted in model.overrides.items():
+            place: Path = (*path, "overrides", label)
+            try:
+                resource = self.mapper.find(wanted.resource, wanted.group)
+            except UnknownResourceError as error:
+                self.note((*place, "resource"), "a resource of the cluster", str(error))
+                continue
+            if resource in overrides.values():
+                first = next(name for name, known in overrides.items() if known == resource)
+                self.warn(
+                    place, f"queries ask for the label {first!r}, the first for {resource.name}"
+                )
+            overrides[label] = resource
+        return ResourceLabels(overrides, self._label_template(model.template, path), self.mapper)
+
+    def _label_template(self, text: str, path: Path) -> LabelTemplate | None:
+        if not text:
+            return None
+        try:
+            return LabelTemplate(text)
+        except (TemplateError, ValueError) as error:
+            self.note(
+                (*path, "template"), f"a label template such as <<.Resource>>: {error}", repr(text)
+            )
+            return None
+
+    def _template(self, text: str, path: Path) -> Template | None:
+        if not text:
+            self.warn(path, "no query: the metrics of this rule are listed, but can't be asked for")
+        return self._parsed_template(text, path)
+
+    def _parsed_template(self, text: str, path: Path) -> Template | None:
+        try:
+            return parse_template(text, FIELDS)
+        except TemplateError as error:
+            self.note(path, f"a query template: {error}", repr(text))
+            return None
+
+    def _check_example(self, rule: Rule, query: str, path: Path) -> None:
+        """Tell early of a query that can hardly work; the values of a request may still mend it."""
+        try:
+            text = rule.example("series_of_the_rule")
+        except TemplateError as error:
+            self.note(path, f"a query template that a request can fill: {error}", repr(query))
+            return
+        try:
+            if text:
+                parse_query(text)
+        except BadQueryError as error:
+            # A place in the filled-in text would mislead in the template.
+            self.warn(path, f"does not look like PromQL once it is filled in: {error.reason}")

@@ -1,0 +1,1 @@
+"""Queries of rules: planned, widened to many objects, and judged."""

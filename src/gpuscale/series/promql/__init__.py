@@ -1,0 +1,1 @@
+"""PromQL: parsed, evaluated over the store, and written."""

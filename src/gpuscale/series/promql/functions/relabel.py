@@ -1,0 +1,89 @@
+"""label_replace and label_join: new label values from old ones.
+
+Source: prometheus promql/functions.go (evalLabelReplace, evalLabelJoin), Go regexp (Expand).
+"""
+
+import re
+
+from gpuscale.core.errors import QueryError
+from gpuscale.core.regex import Match, Pattern, compile_re2
+from gpuscale.series.promql.rows import Rows, unique
+
+MAX_VALUE_CHARS = 64 * 1024
+"""Length of a label value made here; calls inside each other can double it every time."""
+
+_REFERENCE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
+
+
+def label_replace(rows: Rows, target: str, replacement: str, source: str, expression: str) -> Rows:
+    """Return the rows with `target` set where `source` matches the whole expression.
+
+    Raises:
+        QueryError: not a label name, not a regular expression, a value that is too long, or two rows become
+            alike.
+    """
+    _check_label(target, "destination", "label_replace")
+    try:
+        pattern = compile_re2(expression)
+    except ValueError:
+        raise QueryError(f"invalid regular expression in label_replace(): {expression}") from None
+    result: Rows = []
+    for labels, value, measured_ms in rows:
+        match = pattern.fullmatch(labels.value(source))
+        changed = labels
+        if match is not None:
+            made = _bounded(expand(replacement, match, pattern), "label_replace")
+            changed = labels.override({target: made})
+        result.append((changed, value, measured_ms))
+    return unique(result)
+
+
+def label_join(rows: Rows, target: str, separator: str, sources: tuple[str, ...]) -> Rows:
+    """Return the rows with `target` set to the values of other labels, joined.
+
+    Raises:
+        QueryError: not a label name, a value that is too long, or two rows become alike.
+    """
+    for source in sources:
+        _check_label(source, "source", "label_join")
+    _check_label(target, "destination", "label_join")
+    result: Rows = []
+    for labels, value, measured_ms in rows:
+        made = _bounded(separator.join(labels.value(name) for name in sources), "label_join")
+        result.append((labels.override({target: made}), value, measured_ms))
+    return unique(result)
+
+
+def expand(template: str, match: Match, pattern: Pattern) -> str:
+    """Return the template with `$1`, `$name` and `${name}` replaced by what those groups matched."""
+
+    def value(reference: re.Match[str]) -> str:
+        if reference[1]:
+            return "$"
+        return _group(reference[2] or reference[3], match, pattern)
+
+    return _REFERENCE.sub(value, template)
+
+
+def _group(name: str, match: Match, pattern: Pattern) -> str:
+    if name.isascii() and name.isdigit():
+        # A longer number names no group, whatever its digits say.
+        return (
+            (match.group(int(name)) or "") if len(name) < 9 and int(name) <= pattern.groups else ""
+        )
+    return (match.group(name) or "") if name in pattern.groupindex else ""
+
+
+def _bounded(value: str, function: str) -> str:
+    if len(value) > MAX_VALUE_CHARS:
+        raise QueryError(
+            f"{function}() made a label value of {len(value)} characters, "
+            f"expected at most {MAX_VALUE_CHARS}"
+        )
+    return value
+
+
+def _check_label(name: str, role: str, function: str) -> None:
+    # Since release 3 any text that is not empty names a label.
+    if not name:
+        raise QueryError(f"invalid {role} label name in {function}(): {name}")

@@ -1,0 +1,55 @@
+"""Orders of rows: by value, and by labels with numbers inside texts compared as numbers.
+
+Source: prometheus promql/functions.go (funcSort, funcSortByLabel), facette/natsort.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from functools import cmp_to_key
+
+from gpuscale.series.promql.rows import Row, Rows
+
+_CHUNK = re.compile(r"[0-9]+|[^0-9]+")
+_MAX_DIGITS = 18
+"""A longer number is compared as text, as one that overflows an int64 is."""
+
+
+def ascending(row: Row) -> tuple[bool, float]:
+    """Return the key that sorts rows by value, NaN last."""
+    return math.isnan(row[1]), row[1]
+
+
+def descending(row: Row) -> tuple[bool, float]:
+    """Return the key that sorts rows by value, the largest first and NaN last."""
+    return math.isnan(row[1]), -row[1]
+
+
+def by_labels(rows: Rows, names: Sequence[str], *, largest_first: bool) -> Rows:
+    """Return the rows sorted by labels `names`, and where those are alike by all of their labels."""
+
+    def compare(left: Row, right: Row) -> int:
+        for name in names:
+            order = natural_order(left[0].value(name), right[0].value(name))
+            if order:
+                return order
+        pairs = tuple(left[0].items()), tuple(right[0].items())
+        return (pairs[0] > pairs[1]) - (pairs[0] < pairs[1])
+
+    return sorted(rows, key=cmp_to_key(compare), reverse=largest_first)
+
+
+def natural_order(left: str, right: str) -> int:
+    """Return below 0, 0 or above 0, as `left` comes before, with or after `right`; `a9` is before `a10`."""
+    for one, other in zip(_CHUNK.findall(left), _CHUNK.findall(right), strict=False):
+        if _is_number(one) and _is_number(other):
+            order = int(one) - int(other)
+        else:
+            order = (one > other) - (one < other)
+        if order:
+            return order
+    return len(left) - len(right)
+
+
+def _is_number(chunk: str) -> bool:
+    return chunk.isdigit() and len(chunk) <= _MAX_DIGITS

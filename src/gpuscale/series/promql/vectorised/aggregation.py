@@ -1,0 +1,292 @@
+"""Aggregations of tables: groups of columns reduced step by step, for all steps at once.
+
+The columns may come some at a time, so that a sum over a hundred thousand series never holds all of them.
+"""
+
+import math
+
+import numpy as np
+
+from gpuscale.series.promql.rows import NAN
+from gpuscale.series.promql.tree import Aggregate
+from gpuscale.series.promql.vectorised.axis import Groups
+from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
+from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.sums import Sums, exact_cuts
+from gpuscale.series.promql.vectorised.table import Table
+from gpuscale.series.promql.vectorised.windows import Check
+
+GRADUAL = frozenset({"sum", "avg", "min", "max", "count", "group"})
+"""What can be reduced some columns at a time."""
+AGGREGATORS = GRADUAL | {"stddev", "stdvar", "topk", "bottomk", "quantile"}
+
+
+class Reduction:
+    """A gradual aggregation in progress.
+
+    Args:
+        operator: one of `GRADUAL`.
+        groups: of the axis that all columns are on.
+        steps: the number of rows.
+    """
+
+    NEVER_MS = 1 << 62
+
+    def __init__(self, operator: str, groups: Groups, steps: int) -> None:
+        self._operator = operator
+        self._groups = groups
+        shape = steps, len(groups.axis)
+        self._counts = np.zeros(shape, np.int64)
+        self._sums = Sums(shape)
+        self._odd: Floats | None = None
+        """Sums of infinities and NaN; zero where there are none."""
+        self._single: Floats | None = None
+        """The only value of a group, where its sum is zero and might be the negative one."""
+        self._extremes = np.full(shape, NAN)
+        self._measured_ms: Ints | None = None
+        self._seen = 0
+        self._first = np.full(shape[1], self.NEVER_MS)
+        """The number of the first column of each group, in an instant query."""
+
+    def add(self, table: Table) -> None:
+        """Reduce some columns.
+
+        Raises:
+            RowWiseError: a sum may overflow.
+        """
+        if table.measured_ms is not None and self._measured_ms is None:
+            self._measured_ms = np.full(self._counts.shape, self.NEVER_MS)
+        if not table.width:
+            return
+        ids = table.of(self._groups.ids)
+        segments = Segments(ids)
+        found = segments.found
+        if table.present is None:
+            counts = np.broadcast_to(segments.sizes, (len(table.values), len(segments.sizes)))
+        else:
+            counts = segments.reduced(np.add, table.present.astype(np.int64))
+        self._counts[:, found] += counts
+        if self._operator in {"sum", "avg"}:
+            self._add_sums(table, segments, counts)
+        elif self._operator in {"min", "max"}:
+            least = np.fmin if self._operator == "min" else np.fmax
+            extremes = segments.reduced(least, table.filled(NAN))
+            self._extremes[:, found] = least(self._extremes[:, found], extremes)
+        if table.measured_ms is not None and self._measured_ms is not None:
+            self._add_times(table.measured_ms, self._measured_ms, segments)
+
+    def _add_sums(self, table: Table, segments: "Segments", counts: Ints) -> None:
+        found, shape = segments.found, self._counts.shape
+        values = table.filled(0.0)
+        finite = np.isfinite(values)
+        if not finite.all():
+            if self._odd is None:
+                self._odd = np.zeros(shape)
+            self._odd[:, found] += segments.reduced(np.add, np.where(finite, 0.0, values))
+            values = np.where(finite, values, 0.0)
+        total = np.zeros(counts.shape)
+        for cut in exact_cuts(values, int(segments.sizes.max())):
+            part = segments.reduced(np.add, cut)
+            total += part
+            self._sums.add(part, found)
+        lonely = (counts == 1) & (total == 0)
+        if self._operator == "avg" and lonely.any():
+            if self._single is None:
+                self._single = np.zeros(shape)
+            single = segments.reduced(np.add, table.filled(-0.0))
+            self._single[:, found] = np.where(lonely, single, self._single[:, found])
+
+    def _add_times(self, measured_ms: Ints, oldest_ms: Ints, segments: "Segments") -> None:
+        found, width = segments.found, measured_ms.shape[1]
+        oldest = segments.reduced(np.minimum, measured_ms)
+        oldest_ms[:, found] = np.minimum(oldest_ms[:, found], oldest)
+        first = segments.reduced(np.minimum, np.arange(width)[None, :])[0] + self._seen
+        self._first[found] = np.minimum(self._first[found], first)
+        self._seen += width
+
+    def table(self) -> Table:
+        """Return the result: one column for each group."""
+        counts = self._counts
+        values = self._values()
+        result = Table(self._groups.axis, None, values, counts > 0, self._measured_ms)
+        if self._measured_ms is None:
+            return result
+        there = np.flatnonzero(counts[0] > 0)
+        return result.taken(there[np.argsort(self._first[there], kind="stable")])
+
+    def _values(self) -> Floats:
+        counts = self._counts
+        if self._operator == "count":
+            return counts.astype(np.float64)
+        if self._operator == "group":
+            return np.ones(counts.shape)
+        if self._operator in {"min", "max"}:
+            return self._extremes
+        values = self._sums.rounded()
+        if self._operator == "avg":
+            values /= np.maximum(counts, 1)
+            if self._single is not None:
+                values = np.where((counts == 1) & (values == 0), self._single, values)
+        if self._odd is not None:
+            values = np.where(self._odd != 0, self._odd, values)
+        return values
+
+
+class Segments:
+    """QuerySamples side by side by group, so that a group is a run of neighbours.
+
+    Args:
+        ids: the group of each column, at least one.
+    """
+
+    def __init__(self, ids: Ints) -> None:
+        self._order: Ints | None = None
+        if (ids[1:] < ids[:-1]).any():
+            self._order = np.argsort(ids, kind="stable")
+            ids = ids[self._order]
+        self._starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+        found = ids[self._starts]
+        self.found: Ints | slice = found
+        """The groups that have a column, ascending."""
+        if found[-1] - found[0] == len(found) - 1:
+            self.found = slice(int(found[0]), int(found[-1]) + 1)
+        self.sizes: Ints = np.diff(self._starts, append=len(ids))
+
+    def reduced(self, function: np.ufunc, values: np.ndarray) -> np.ndarray:
+        """Return one column for each of `found`."""
+        ordered = values if self._order is None else np.take(values, self._order, axis=1)
+        reduced: np.ndarray = function.reduceat(ordered, self._starts, axis=1)
+        return reduced
+
+
+def aggregated(
+    node: Aggregate, table: Table, groups: Groups, numbers: Floats | None, check: Check
+) -> Table:
+    """Return an aggregation that needs all columns at once.
+
+    Args:
+        node: the aggregation; its operator is in `AGGREGATORS`.
+        table: what is aggregated.
+        groups: of the table's axis.
+        numbers: the parameter at each step.
+        check: raises once the query has to stop.
+
+    Raises:
+        RowWiseError: a parameter is out of bounds.
+    """
+    if node.operator in GRADUAL:
+        reduction = Reduction(node.operator, groups, len(table.values))
+        reduction.add(table)
+        return reduction.table()
+    if node.operator in {"stddev", "stdvar"}:
+        values, present = _variances(table, groups, check)
+        if node.operator == "stddev":
+            values = np.where(values >= 0, np.sqrt(values), NAN)
+        return _of_groups(table, groups, values, present)
+    if numbers is None:
+        raise RowWiseError("the parameter is missing")
+    if node.operator == "quantile":
+        return _quantiles(table, groups, numbers, check)
+    return _largest(table, groups, numbers, check, largest=node.operator == "topk")
+
+
+def _of_groups(table: Table, groups: Groups, values: Floats, present: Flags) -> Table:
+    """Return one column for each group; times and order are as of a minimum."""
+    times = Reduction("group", groups, len(table.values))
+    times.add(table)
+    shape = times.table()
+    if shape.columns is None:
+        return Table(groups.axis, None, values, present, None)
+    return Table(groups.axis, shape.columns, values[:, shape.columns], None, shape.measured_ms)
+
+
+def _variances(table: Table, groups: Groups, check: Check) -> tuple[Floats, Flags]:
+    """Return the variance of each group by Welford's method, one member of every group at a time."""
+    shape = len(table.values), len(groups.axis)
+    average, squares = np.zeros(shape), np.zeros(shape)
+    counts = np.zeros(shape, np.int64)
+    ids = table.of(groups.ids)
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    rank = np.arange(len(ids)) - np.searchsorted(ordered, ordered)
+    # The first member of every group, then the second of every group that has one, and so on.
+    by_rank = order[np.argsort(rank, kind="stable")]
+    most = int(rank.max(initial=-1)) + 1
+    first_at = np.searchsorted(np.sort(rank), np.arange(most + 1)).tolist()
+    presence = table.presence()
+    for position in range(most):
+        columns = by_rank[first_at[position] : first_at[position + 1]]
+        group, there = ids[columns], presence[:, columns]
+        value, before = table.values[:, columns], average[:, group]
+        count = counts[:, group] + there
+        delta = value - before
+        after = np.where(there, before + delta / np.maximum(count, 1), before)
+        average[:, group] = after
+        counts[:, group] = count
+        squares[:, group] += np.where(there, delta * (value - after), 0.0)
+        check()
+    return squares / np.maximum(counts, 1), counts > 0
+
+
+def _ranked(table: Table, ids: Ints, step: int, *, key: Floats, nan_first: bool) -> Ints:
+    """Return the present columns of one step by group, then by value."""
+    there = np.arange(table.width) if table.present is None else np.flatnonzero(table.present[step])
+    value = key[step, there]
+    is_nan = np.isnan(value)
+    nan_rank = ~is_nan if nan_first else is_nan
+    ranked: Ints = there[np.lexsort((value, nan_rank, ids[there]))]
+    return ranked
+
+
+def _starts(ids: Ints) -> Ints:
+    """Return where the run of equal neighbours begins that each element is in."""
+    starts: Ints = np.searchsorted(ids, ids)
+    return starts
+
+
+def _quantiles(table: Table, groups: Groups, shares: Floats, check: Check) -> Table:
+    ids = table.of(groups.ids)
+    shape = len(table.values), len(groups.axis)
+    values, present = np.full(shape, NAN), np.zeros(shape, np.bool_)
+    for step, share in enumerate(shares.tolist()):
+        check()
+        ranked = _ranked(table, ids, step, key=table.values, nan_first=True)
+        found, starts, sizes = np.unique(ids[ranked], return_index=True, return_counts=True)
+        present[step, found] = True
+        if math.isnan(share):
+            continue
+        if share < 0 or share > 1:
+            values[step, found] = math.copysign(math.inf, share)
+            continue
+        rank = share * (sizes - 1)
+        lower = np.floor(rank)
+        upper = np.minimum(sizes - 1, lower + 1)
+        weight = rank - lower
+        ordered = table.values[step, ranked]
+        low = ordered[starts + lower.astype(np.int64)]
+        high = ordered[starts + upper.astype(np.int64)]
+        values[step, found] = low * (1 - weight) + high * weight
+    return _of_groups(table, groups, values, present)
+
+
+def _largest(
+    table: Table, groups: Groups, numbers: Floats, check: Check, *, largest: bool
+) -> Table:
+    """Return the cells with the largest, or smallest, values of each group."""
+    if not (np.abs(numbers) < 2.0**63).all():
+        raise RowWiseError("the parameter is out of bounds")
+    key = -table.values if largest else table.values
+    ids = table.of(groups.ids)
+    if table.measured_ms is not None:
+        # Groups are in the order of their first rows.
+        _, first, ids = np.unique(ids, return_index=True, return_inverse=True)
+        ids = np.argsort(np.argsort(first))[ids]
+    kept = np.zeros(table.values.shape, np.bool_)
+    chosen = np.zeros(0, np.int64)
+    for step, number in enumerate(numbers.astype(np.int64).tolist()):
+        check()
+        ranked = _ranked(table, ids, step, key=key, nan_first=False)
+        within = np.arange(len(ranked)) - _starts(ids[ranked])
+        chosen = ranked[within < number]
+        kept[step, chosen] = True
+    return table.taken(chosen) if table.measured_ms is not None else table.where(kept)

@@ -1,0 +1,199 @@
+"""Samples of many series as matrices: times by group of series, values by series.
+
+Series that were scraped together share their times, so a block has one column of times for each group and one
+of values for each series. A series with gaps becomes a group of its own, so that its samples, too, lie one
+under another without holes: the samples of any window are those between two rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuscale.series.storage.frames import Frame
+from gpuscale.series.storage.staleness import ABSENT_BITS, STALE_BITS
+
+Element = TypeVar("Element", bound=np.generic)
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_NO_TIME = 1 << 61
+"""Fills the columns of times below their last row; later than any query looks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Samples of some series of a selection.
+
+    T is the number of rows, G that of groups with the same times, S that of series.
+    """
+
+    times_ms: Ints
+    """T x G, ascending down each column."""
+    counts: Ints
+    """G: how many rows of each group are samples; below them are fillers."""
+    values: Floats
+    """T x S."""
+    group: Ints
+    """S: the column of times of each series."""
+    positions: Ints
+    """S: where the series stands in its selection."""
+
+    @property
+    def is_even(self) -> bool:
+        """Return whether all series have the same times."""
+        return len(self.counts) == 1
+
+    def spread(self, by_group: npt.NDArray[Element]) -> npt.NDArray[Element]:
+        """Return rows of one number a group as rows of one number a series, or one for all."""
+        if self.is_even or by_group.shape[1] == 1:
+            return by_group
+        return by_group[:, self.group]
+
+    def at(self, matrix: Floats, rows: Ints) -> Floats:
+        """Return the elements of a T x S matrix in given rows, which are K x G; the result is K x S."""
+        if self.is_even:
+            found: Floats = matrix[rows[:, 0]]
+            return found
+        series = matrix.shape[1]
+        places = rows[:, self.group]
+        places *= series
+        places += np.arange(series)
+        taken: Floats = matrix.ravel().take(places)
+        return taken
+
+    def rows(self, low: int, high: int) -> "Block":
+        """Return the rows from `low` up to, and without, `high`."""
+        if low == 0 and high >= len(self.times_ms):
+            return self
+        return Block(
+            self.times_ms[low:high],
+            np.clip(self.counts - low, 0, high - low),
+            self.values[low:high],
+            self.group,
+            self.positions,
+        )
+
+    def only(self, series: Flags) -> "Block":
+        """Return some of the series."""
+        return Block(
+            self.times_ms,
+            self.counts,
+            np.ascontiguousarray(self.values[:, series]),
+            self.group[series],
+            self.positions[series],
+        )
+
+    def reached(self, moments_ms: Ints) -> Ints:
+        """Return how many samples of each group are not later than each of K moments; K x G.
+
+        Args:
+            moments_ms: ascending by the same step each, or one moment.
+        """
+        times = self.times_ms
+        if len(moments_ms) == 1:
+            found: Ints = (times <= moments_ms[0]).sum(axis=0, dtype=np.int64)[None, :]
+            return found
+        if self.is_even:
+            found = np.searchsorted(times[:, 0], moments_ms, side="right").astype(np.int64)
+            return found[:, None]
+        moments, groups = len(moments_ms), times.shape[1]
+        first_ms, step_ms = int(moments_ms[0]), int(moments_ms[1] - moments_ms[0])
+        # The first moment that reaches a sample; one past the last where none does.
+        reaching = np.clip(-((first_ms - times) // step_ms), 0, moments)
+        reaching *= groups
+        reaching += np.arange(groups)
+        counted = np.bincount(reaching.ravel(), minlength=(moments + 1) * groups)
+        by_moment: Ints = counted.reshape(moments + 1, groups)[:moments].cumsum(axis=0)
+        return by_moment
+
+
+def blocks_of(frames: Sequence[Frame], positions: Ints) -> list[Block]:
+    """Return the samples of frames in few blocks, none filled up by more than a quarter of its rows.
+
+    Args:
+        frames: at least one.
+        positions: where the series of all frames, one after the other, stand in their selection.
+    """
+    classes: dict[int, list[tuple[Frame, int]]] = {}
+    first = 0
+    for frame in frames:
+        classes.setdefault(_size_class(len(frame.times_ms)), []).append((frame, first))
+        first += len(frame.labels)
+    return [_block_of(members, positions) for members in classes.values()]
+
+
+def _size_class(rows: int) -> int:
+    shift = max(0, rows.bit_length() - 3)
+    return (-(-rows >> shift)) << shift if rows else 0
+
+
+def _block_of(members: Sequence[tuple[Frame, int]], positions: Ints) -> Block:
+    widths = [len(frame.labels) for frame, _ in members]
+    counts = np.array([len(frame.times_ms) for frame, _ in members], np.int64)
+    group = np.repeat(np.arange(len(members)), widths)
+    if len(members) == 1:
+        ((frame, first),) = members
+        times, values = frame.times_ms[:, None], np.ascontiguousarray(frame.values)
+        return Block(times, counts, values, group, positions[first : first + widths[0]])
+    rows = int(counts.max())
+    times = np.full((rows, len(members)), _NO_TIME, np.int64)
+    values = np.zeros((rows, len(group)))
+    places: list[Ints] = []
+    start = 0
+    for column, ((frame, first), width) in enumerate(zip(members, widths, strict=True)):
+        height = len(frame.times_ms)
+        times[:height, column] = frame.times_ms
+        values[:height, start : start + width] = frame.values
+        places.append(positions[first : first + width])
+        start += width
+    return Block(times, counts, values, group, np.concatenate(places))
+
+
+def without_markers(block: Block, *, keep_stale: bool) -> Block:
+    """Return the block without what is no sample: holes, and the markers of a series' end unless kept."""
+    unordered = np.isnan(block.values)
+    if not unordered.any():
+        return block
+    bits = block.values.view(np.int64)
+    dropped = unordered & (bits == ABSENT_BITS)
+    if not keep_stale:
+        dropped |= unordered & (bits == STALE_BITS)
+    gaps = dropped.any(axis=0)
+    if not gaps.any():
+        return block
+    whole, ragged = block.only(~gaps), _compacted(block.only(gaps), dropped[:, gaps])
+    if not whole.positions.size:
+        return ragged
+    below = ((0, len(whole.times_ms) - len(ragged.times_ms)), (0, 0))
+    return Block(
+        np.hstack([whole.times_ms, np.pad(ragged.times_ms, below, constant_values=_NO_TIME)]),
+        np.concatenate([whole.counts, ragged.counts]),
+        np.hstack([whole.values, np.pad(ragged.values, below)]),
+        np.concatenate([whole.group, ragged.group + len(whole.counts)]),
+        np.concatenate([whole.positions, ragged.positions]),
+    )
+
+
+def _compacted(block: Block, dropped: Flags) -> Block:
+    """Return the block with the samples of each series moved up over its holes."""
+    rows, series = block.values.shape
+    dropped |= np.arange(rows)[:, None] >= block.counts[block.group]
+    order = np.argsort(dropped, axis=0, kind="stable")
+    counts: Ints = rows - dropped.sum(axis=0, dtype=np.int64)
+    times = np.take_along_axis(block.times_ms[:, block.group], order, axis=0)
+    values = np.take_along_axis(block.values, order, axis=0)
+    below = np.arange(rows)[:, None] >= counts
+    times[below] = _NO_TIME
+    values[below] = 0.0
+    return Block(times, counts, values, np.arange(series), block.positions)
+
+
+def is_stale(values: Floats) -> Flags:
+    """Return where the marker of a series' end is."""
+    flags: Flags = values.view(np.int64) == STALE_BITS
+    return flags

@@ -1,0 +1,105 @@
+"""Functions and operators of single numbers, over whole arrays.
+
+What the processor computes exactly as Python does is left to numpy. The rest, such as logarithms, whose last
+digit depends on the library, is called number by number.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from gpuscale.series.promql.elementwise import ARITHMETIC, ELEMENTWISE
+from gpuscale.series.promql.vectorised.blocks import Flags, Floats
+from gpuscale.series.promql.vectorised.windows import Check
+
+
+def each(function: Callable[..., float], check: Check, *arguments: Floats) -> Floats:
+    """Return what a function gives for each element of one or two K x C arrays."""
+    rows = np.broadcast_arrays(*arguments)
+    found = np.empty(rows[0].shape)
+    for step in range(len(found)):
+        found[step] = list(map(function, *(array[step].tolist() for array in rows)))
+        check()
+    return found
+
+
+def function_of(name: str, values: Floats, check: Check) -> Floats:
+    """Return a function of one number, by its name in PromQL, of each value."""
+    if name in _EXACT:
+        return _EXACT[name](values)
+    return each(ELEMENTWISE[name], check, values)
+
+
+def arithmetic(operator: str, left: Floats, right: Floats, check: Check) -> Floats:
+    """Return what an arithmetic operator gives for each pair."""
+    if operator in _EXACT_OPERATORS:
+        found: Floats = _EXACT_OPERATORS[operator](left, right)
+        return found
+    return each(ARITHMETIC[operator], check, left, right)
+
+
+def compared(operator: str, left: Floats, right: Floats) -> Flags:
+    """Return where a comparison holds."""
+    holds: Flags = _COMPARISONS[operator](left, right)
+    return holds
+
+
+def rounded_to(values: Floats, nearest: Floats) -> Floats:
+    """Return the closest multiples; ties go up."""
+    inverse = 1.0 / nearest
+    multiple: Floats = _floor(values * inverse + 0.5) / inverse
+    return multiple
+
+
+def clamped(values: Floats, low: Floats, high: Floats) -> Floats:
+    """Return the values kept between two bounds."""
+    return _greater(low, -_greater(-high, -values))
+
+
+def _greater(left: Floats, right: Floats) -> Floats:
+    """Return the larger numbers; plus infinity beats NaN, and NaN all others."""
+    larger = np.where(right > left, right, left)
+    larger = np.where(np.isnan(left) | np.isnan(right), math.nan, larger)
+    return np.where((left == math.inf) | (right == math.inf), math.inf, larger)
+
+
+def _sign(values: Floats) -> Floats:
+    return np.where(values > 0, 1.0, np.where(values < 0, -1.0, values))
+
+
+def _ceil(values: Floats) -> Floats:
+    # Zero has no sign here, as in Python's whole numbers.
+    rounded: Floats = np.ceil(values) + 0.0
+    return rounded
+
+
+def _floor(values: Floats) -> Floats:
+    rounded: Floats = np.floor(values) + 0.0
+    return rounded
+
+
+_EXACT: dict[str, Callable[[Floats], Floats]] = {
+    "abs": np.abs,
+    "ceil": _ceil,
+    "floor": _floor,
+    "sqrt": np.sqrt,
+    "sgn": _sign,
+    "deg": lambda values: values * 180 / math.pi,
+    "rad": lambda values: values * math.pi / 180,
+}
+_EXACT_OPERATORS: dict[str, np.ufunc] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": np.fmod,
+}
+_COMPARISONS: dict[str, np.ufunc] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    ">": np.greater,
+    "<": np.less,
+    ">=": np.greater_equal,
+    "<=": np.less_equal,
+}

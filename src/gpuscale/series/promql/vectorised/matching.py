@@ -1,0 +1,216 @@
+"""Operations between two tables: which columns belong together is a matter of labels, worked out once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuscale.series.labels import LabelSet
+from gpuscale.series.promql.elementwise import ARITHMETIC
+from gpuscale.series.promql.tree import Binary, Cardinality, Matching
+from gpuscale.series.promql.vectorised.aggregation import Reduction, Segments
+from gpuscale.series.promql.vectorised.axis import Axis, Groups, in_parts
+from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
+from gpuscale.series.promql.vectorised.elementwise import arithmetic, compared
+from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.table import Table
+from gpuscale.series.promql.vectorised.windows import Check
+
+
+def drops_name(node: Binary) -> bool:
+    """Return whether the result of an operator means something else than its operands."""
+    return node.operator in ARITHMETIC or node.return_bool
+
+
+def with_scalar(
+    node: Binary,
+    table: Table,
+    numbers: Floats,
+    number_ms: int | None,
+    check: Check,
+    *,
+    swapped: bool,
+) -> Table:
+    """Return what an operator gives for a vector and a number at each step.
+
+    Args:
+        node: the operation.
+        table: the vector.
+        numbers: K x 1.
+        number_ms: when the number was measured, in an instant query; None where it was not.
+        check: raises once the query has to stop.
+        swapped: whether the number stands on the left.
+
+    Raises:
+        RowWiseError: label sets become alike.
+    """
+    left, right = (numbers, table.values) if swapped else (table.values, numbers)
+    measured = table.measured_ms
+    if measured is not None and number_ms is not None:
+        measured = np.minimum(measured, number_ms)
+    table = Table(table.axis, table.columns, table.values, table.present, measured)
+    if node.operator in ARITHMETIC:
+        return table.with_values(
+            arithmetic(node.operator, left, right, check), table.axis.nameless(check)
+        )
+    holds = compared(node.operator, left, right)
+    if node.return_bool:
+        return table.with_values(holds.astype(np.float64), table.axis.nameless(check))
+    return table.where(holds)
+
+
+def matched(node: Binary, left: Table, right: Table, check: Check) -> Table:
+    """Return what an operator gives for the pairs of columns that belong together.
+
+    Raises:
+        RowWiseError: a column may have more than one partner, or label sets become alike.
+    """
+    swapped = node.matching.cardinality is Cardinality.ONE_TO_MANY
+    many, one = (right, left) if swapped else (left, right)
+    sides = _signatures(node.matching, many.axis, one.axis, check)
+    many_ids, one_ids = many.of(sides.many.ids), one.of(sides.translated)
+    partner_of = np.full(len(sides.many.axis), -1, np.int64)
+    known = np.flatnonzero(one_ids >= 0)
+    partner_of[one_ids[known]] = known
+    if len(np.unique(one.of(sides.one.ids))) != one.width:
+        raise RowWiseError("more than one partner")
+    partners = partner_of[many_ids]
+    chosen = np.flatnonzero(partners >= 0)
+    partners = partners[chosen]
+    is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE
+    if is_single and len(np.unique(many_ids[chosen])) != len(chosen):
+        raise RowWiseError("more than one match")
+    axis = _joined_axis(node, many, one, chosen, partners, check)
+    many_values, one_values = many.values[:, chosen], one.values[:, partners]
+    first, second = (one_values, many_values) if swapped else (many_values, one_values)
+    present = _both(many.present, chosen, one.present, partners)
+    measured = None
+    if many.measured_ms is not None and one.measured_ms is not None:
+        measured = np.minimum(many.measured_ms[:, chosen], one.measured_ms[:, partners])
+    if node.operator in ARITHMETIC:
+        return Table(axis, None, arithmetic(node.operator, first, second, check), present, measured)
+    holds = compared(node.operator, first, second)
+    if node.return_bool:
+        return Table(axis, None, holds.astype(np.float64), present, measured)
+    return Table(axis, None, first, present, measured).where(holds)
+
+
+def _both(many: Flags | None, chosen: Ints, one: Flags | None, partners: Ints) -> Flags | None:
+    if many is None:
+        return None if one is None else one[:, partners]
+    return many[:, chosen] if one is None else many[:, chosen] & one[:, partners]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Signatures:
+    """What is compared of the label sets of two axes."""
+
+    many: Groups
+    one: Groups
+    translated: Ints
+    """For each position of the one side its group on the many side; -1 where that has none."""
+
+
+def _signatures(matching: Matching, many: Axis, one: Axis, check: Check) -> _Signatures:
+    # The other axis is kept with what was made of it, so that its identity stays its own.
+    key = ("signatures", matching.labels, matching.on, id(one))
+    _, found = many.remembered(key, lambda: (one, _compared(matching, many, one, check)))
+    return found
+
+
+def _compared(matching: Matching, many: Axis, one: Axis, check: Check) -> _Signatures:
+    ours = many.groups(matching.labels, check, by=matching.on)
+    theirs = one.groups(matching.labels, check, by=matching.on)
+    translation = np.array([ours.by_key.get(key, -1) for key in theirs.by_key], np.int64)
+    translated = translation[theirs.ids] if len(translation) else theirs.ids
+    return _Signatures(ours, theirs, translated)
+
+
+def _joined_axis(
+    node: Binary, many: Table, one: Table, chosen: Ints, partners: Ints, check: Check
+) -> Axis:
+    ours = chosen if many.columns is None else many.columns[chosen]
+    theirs = partners if one.columns is None else one.columns[partners]
+    key = (
+        *("joined", node.matching, drops_name(node), id(one.axis)),
+        *(ours.tobytes(), theirs.tobytes()),
+    )
+
+    def made() -> tuple[Axis, Axis]:
+        ours_labels, theirs_labels = many.axis.labels, one.axis.labels
+        labels = in_parts(
+            list(zip(ours.tolist(), theirs.tolist(), strict=True)),
+            lambda pair: _joined_labels(node, ours_labels[pair[0]], theirs_labels[pair[1]]),
+            check,
+        )
+        return one.axis, Axis(labels)
+
+    return many.axis.remembered(key, made)[1].distinct()
+
+
+def _joined_labels(node: Binary, many: LabelSet, one: LabelSet) -> LabelSet:
+    matching = node.matching
+    labels = many.without_name() if drops_name(node) else many
+    if matching.cardinality is Cardinality.ONE_TO_ONE:
+        labels = labels.keep(matching.labels) if matching.on else labels.drop(matching.labels)
+    if matching.include:
+        labels = labels.override({name: one.value(name) for name in matching.include})
+    return labels
+
+
+def set_operation(node: Binary, left: Table, right: Table, check: Check) -> Table:
+    """Return the cells of one vector that the other has, or lacks; or those of both."""
+    if node.operator == "or":
+        there, _ = _found(node.matching, right, left, check)
+        return _together(left, right.where(~there))
+    there, oldest_ms = _found(node.matching, left, right, check)
+    if node.operator == "unless":
+        return left.where(~there)
+    if left.measured_ms is not None and oldest_ms is not None:
+        measured = np.minimum(left.measured_ms, oldest_ms)
+        left = Table(left.axis, left.columns, left.values, left.present, measured)
+    return left.where(there)
+
+
+def _found(
+    matching: Matching, table: Table, other: Table, check: Check
+) -> tuple[Flags, Ints | None]:
+    """Return for each cell of a table whether the other one has a match, and when its oldest was measured."""
+    sides = _signatures(matching, table.axis, other.axis, check)
+    ids = other.of(sides.translated)
+    groups = sides.many
+    there = np.zeros((len(table.values), len(groups.axis)), np.bool_)
+    oldest = None
+    known = np.flatnonzero(ids >= 0)
+    if other.measured_ms is not None:
+        oldest = np.full(there.shape, Reduction.NEVER_MS)
+    if known.size:
+        segments = Segments(ids[known])
+        there[:, segments.found] = segments.reduced(np.logical_or, other.presence()[:, known])
+        if oldest is not None and other.measured_ms is not None:
+            times = segments.reduced(np.minimum, other.measured_ms[:, known])
+            oldest[:, segments.found] = times
+    own = table.of(groups.ids)
+    return there[:, own], None if oldest is None else oldest[:, own]
+
+
+def _together(left: Table, right: Table) -> Table:
+    """Return the columns of both."""
+    key = ("together", id(right.axis))
+    _, axis = left.axis.remembered(
+        key, lambda: (right.axis, Axis([*left.axis.labels, *right.axis.labels]))
+    )
+    columns = None
+    if left.columns is not None or right.columns is not None:
+        columns = np.concatenate([_columns(left), _columns(right) + len(left.axis)])
+    values = np.concatenate([left.values, right.values], axis=1)
+    present = None
+    if left.present is not None or right.present is not None:
+        present = np.concatenate([left.presence(), right.presence()], axis=1)
+    measured = None
+    if left.measured_ms is not None and right.measured_ms is not None:
+        measured = np.concatenate([left.measured_ms, right.measured_ms], axis=1)
+    return Table(axis, columns, values, present, measured)
+
+
+def _columns(table: Table) -> Ints:
+    return np.arange(table.width) if table.columns is None else table.columns

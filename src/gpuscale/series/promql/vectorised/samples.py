@@ -1,0 +1,367 @@
+"""The samples that one query reads, copied from a store as blocks.
+
+Selectors whose series are merely reduced to a few numbers a step are not copied ahead, but some series at a
+time, while the query is evaluated. So a sum over very many series holds few of them at once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gpuscale.core.errors import QueryError, UncoveredError
+from gpuscale.series.labels import LabelKey, LabelSet
+from gpuscale.series.promql import tree
+from gpuscale.series.promql.budget import Check
+from gpuscale.series.promql.evaluate import Evaluable
+from gpuscale.series.promql.ranges import RANGE_FUNCTIONS
+from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.promql.snapshot import Need, needs
+from gpuscale.series.promql.tree import ValueType, value_type
+from gpuscale.series.promql.vectorised.aggregation import GRADUAL
+from gpuscale.series.promql.vectorised.axis import Axis
+from gpuscale.series.promql.vectorised.blocks import Block, Ints, blocks_of, without_markers
+from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.storage.columns import NEVER_MS
+from gpuscale.series.storage.frames import Frame, frames_of
+from gpuscale.series.storage.samples import Series, current
+from gpuscale.series.storage.store import Selector, SeriesStore
+from gpuscale.series.values import Matrix, Value
+
+MAX_SAMPLES = 10_000_000
+"""Samples, and results twice, that one query may hold at one time; 8 bytes each."""
+SLICE_CELLS = 1 << 19
+"""Samples copied in one go, or results computed in one go; 4 MiB."""
+_SERIES_A_COPY = 1_000
+_CELLS_A_MOMENT = 5_000
+"""Samples that take as long to copy as it takes to find the row of one time in one group."""
+_CELLS_A_FRAME = 10_000
+"""Samples that take as long to copy as a frame of none."""
+_AXES_BYTES = 32 * 1024 * 1024
+"""Label sets and what is made of them, remembered from query to query; one query may make more."""
+_AXES_BYTES_A_SERIES = 1_024
+"""As much as that for each series of the store, where this is more."""
+
+HandOver = Callable[[Callable[[], list[Frame]]], list[Frame]]
+"""Runs something where the store may be read."""
+
+
+@dataclass(eq=False)
+class Selection:
+    """The series of one selector, and what is copied of their samples."""
+
+    matchers: Selector
+    axis: Axis
+    series: tuple[Series, ...]
+    need: Need
+    is_gradual: bool = False
+    """Whether the samples are copied while the query is evaluated."""
+    cut_ms: Ints = field(init=False)
+    """Of each series: the newest sample that was dropped to make room."""
+    _frames: list[Frame] = field(default_factory=list)
+    _newest: list[Block] = field(default_factory=list)
+    _ready: dict[bool, list[Block]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cut_ms = np.full(len(self.series), -NEVER_MS)
+
+    def add(self, frames: Sequence[Frame]) -> int:
+        """Take over copied samples; return how many."""
+        self._frames += frames
+        return sum(frame.values.size for frame in frames)
+
+    def add_newest(self, first: int, series: Sequence[Series]) -> int:
+        """Copy the newest sample of some series up to the one time that counts; return how many there are.
+
+        Args:
+            first: the place of the first of them.
+            series: neighbours in the selection.
+
+        Raises:
+            RowWiseError: one may have been dropped.
+        """
+        # A range query may have one step, and end later.
+        (at_ms,) = self.need.moments or (self.need.end_ms,)
+        try:
+            found = [current(each, self.need.start_ms, at_ms) for each in series]
+        except UncoveredError:
+            raise RowWiseError("a sample may have been dropped") from None
+        there = [place for place, sample in enumerate(found, first) if sample is not None]
+        newest = [sample for sample in found if sample is not None]
+        self._newest.append(
+            Block(
+                np.array([[time_ms for time_ms, _ in newest]], np.int64),
+                np.ones(len(newest), np.int64),
+                np.array([[value for _, value in newest]]),
+                np.arange(len(newest)),
+                np.array(there, np.int64),
+            )
+        )
+        return len(newest)
+
+    def frames(self, series: Sequence[Series]) -> Iterator[Frame]:
+        """Return copies of the samples of some of the series."""
+        need = self.need
+        return frames_of(
+            series, need.start_ms, need.end_ms, need.moments if self.is_sparse else None
+        )
+
+    @cached_property
+    def is_instant(self) -> bool:
+        """Return whether the samples of one time are all that is needed."""
+        return self.need.moments is not None and len(self.need.moments) == 1
+
+    @cached_property
+    def rows(self) -> int:
+        """Return about how many samples each series has, by a few of them."""
+        few = self.series[:: max(1, len(self.series) // 4)]
+        frames = frames_of(few, self.need.start_ms, self.need.end_ms)
+        return max((len(frame.times_ms) for frame in frames), default=0)
+
+    @cached_property
+    def is_sparse(self) -> bool:
+        """Return whether so few of the samples count that it pays to pick them out."""
+        if self.need.moments is None:
+            return False
+        some = self.series[:_SERIES_A_COPY]
+        frames = len({each.group for each in some}) * -(-len(self.series) // max(1, len(some)))
+        picking = len(self.need.moments) * frames * _CELLS_A_MOMENT
+        return picking < (self.rows - len(self.need.moments)) * len(self.series)
+
+    def _positions(self) -> dict[LabelKey, int]:
+        return {labels.key: position for position, labels in enumerate(self.axis.labels)}
+
+    def blocks(self, *, keep_stale: bool) -> list[Block]:
+        """Return the samples without holes, and unless kept without markers of a series' end."""
+        found = self._ready.get(keep_stale)
+        if found is None:
+            found = [without_markers(each, keep_stale=keep_stale) for each in self._whole]
+            self._ready[keep_stale] = found
+        return found
+
+    @cached_property
+    def _whole(self) -> list[Block]:
+        frames = self._frames
+        if not frames:
+            return self._newest
+        position_of = self.axis.remembered("positions", self._positions)
+        positions = np.array(
+            [position_of[labels.key] for frame in frames for labels in frame.labels], np.int64
+        )
+        self.cut_ms[positions] = np.concatenate([frame.cut_ms for frame in frames])
+        return blocks_of(frames, positions)
+
+    def part(self) -> "Selection":
+        """Return a selection of the same series that holds nothing yet."""
+        return Selection(self.matchers, self.axis, self.series, self.need)
+
+
+class QuerySamples(Evaluable):
+    """What a query reads of a store; `instant` and `range_query` evaluate it with numpy.
+
+    Args:
+        store: only touched in `fill`, and through `hand_over`.
+        root: of the query.
+        covered: the times it is evaluated at.
+        lookback_ms: how old a sample may be and still count as the current one.
+        hand_over: runs something where the store may be read; by default right here.
+    """
+
+    def __init__(
+        self,
+        store: SeriesStore,
+        root: tree.Node,
+        covered: QueryRange,
+        lookback_ms: int,
+        hand_over: HandOver = lambda read: read(),
+    ) -> None:
+        self._oldest_kept_ms = store.oldest_kept_ms()
+        self._hand_over = hand_over
+        self.held = 0
+        """Samples and results; a caller that lets go of some sets it back."""
+        steps = 1 + (covered.end_ms - covered.start_ms) // (covered.step_ms or 1)
+        once = _reduced_once(root)
+        self.selections: dict[Selector, Selection] = {}
+        for matchers, need in needs(root, covered, lookback_ms).items():
+            series = store.select(matchers)
+            axis = _axis(store, matchers, series)
+            selection = Selection(matchers, axis, series, need)
+            if matchers in once and not selection.is_instant:
+                cells = len(series) * max(steps, selection.rows)
+                selection.is_gradual = cells > 2 * SLICE_CELLS
+            self.selections[matchers] = selection
+
+    def fill(self) -> Iterator[None]:
+        """Copy what is not copied later; between any two parts the caller may do something else.
+
+        Raises:
+            QueryError: the query would hold too many samples.
+        """
+        for selection in self.selections.values():
+            if selection.is_gradual:
+                continue
+            cost = 0
+            for start in range(0, len(selection.series), _SERIES_A_COPY):
+                part = selection.series[start : start + _SERIES_A_COPY]
+                if selection.is_instant:
+                    self.hold(selection.add_newest(start, part))
+                    yield
+                    continue
+                for frame in selection.frames(part):
+                    samples = selection.add([frame])
+                    self.hold(samples)
+                    cost += samples + _CELLS_A_FRAME
+                    if cost > SLICE_CELLS:
+                        cost = 0
+                        yield
+
+    def slices(self, selection: Selection, steps: int) -> Iterator[tuple[int, int, Selection]]:
+        """Yield the samples of some series after the other: their first and last place, and what they hold.
+
+        Args:
+            selection: a gradual one.
+            steps: results of each series.
+        """
+        width = max(1, SLICE_CELLS // max(selection.rows, steps, 1))
+        for start in range(0, len(selection.series), width):
+            stop = min(len(selection.series), start + width)
+            part = selection.part()
+            held = self.held
+            # A part at a time, so that whoever owns the store is not kept waiting.
+            for first in range(start, stop, _SERIES_A_COPY):
+                series = selection.series[first : min(stop, first + _SERIES_A_COPY)]
+                self.hold(part.add(self._copied(selection, series)))
+            yield start, stop, part
+            self.held = held
+
+    def _copied(self, selection: Selection, series: Sequence[Series]) -> list[Frame]:
+        return self._hand_over(lambda: list(selection.frames(series)))
+
+    def hold(self, samples: int) -> None:
+        """Count samples, or results, that are held from now on.
+
+        Raises:
+            QueryError: they are too many; the text is Prometheus'.
+        """
+        self.held += samples
+        if self.held > MAX_SAMPLES:
+            raise QueryError(
+                "query processing would load too many samples into memory in query execution"
+            )
+
+    def oldest_kept_ms(self) -> int:
+        """Return the time before which nothing is answered."""
+        return self._oldest_kept_ms
+
+    def instant(
+        self, root: tree.Node, at_ms: int, lookback_ms: int, *, left_open: bool, check: Check
+    ) -> Value:
+        """Return the value of a query at one time."""
+        from gpuscale.series.promql.vectorised.evaluation import instant
+
+        return instant(self, root, at_ms, lookback_ms, left_open=left_open, check=check)
+
+    def range_query(
+        self,
+        root: tree.Node,
+        covered: QueryRange,
+        steps: range,
+        lookback_ms: int,
+        *,
+        left_open: bool,
+        check: Check,
+    ) -> Matrix:
+        """Return the values of a query at many times."""
+        from gpuscale.series.promql.vectorised.evaluation import range_query
+
+        return range_query(
+            self, root, covered, steps, lookback_ms, left_open=left_open, check=check
+        )
+
+
+_axes: "WeakKeyDictionary[SeriesStore, tuple[int, dict[Selector, Axis]]]" = WeakKeyDictionary()
+
+
+def _axis(store: SeriesStore, matchers: Selector, series: tuple[Series, ...]) -> Axis:
+    """Return the axis of a selector's series, remembered until one comes or goes."""
+    generation, axes = _axes.get(store, (-1, {}))
+    held = sum(axis.bytes_held() for axis in axes.values())
+    most = max(_AXES_BYTES, _AXES_BYTES_A_SERIES * store.stats().series)
+    if generation != store.generation or held > most:
+        for outdated in axes.values():
+            outdated.forget()
+        axes = {}
+        _axes[store] = store.generation, axes
+    axis = axes.get(matchers)
+    if axis is None:
+        axis = axes[matchers] = _SeriesAxis(series)
+    return axis
+
+
+class _SeriesAxis(Axis):
+    """The label sets of series, listed where they are first needed: not on the event loop."""
+
+    bytes_each = 16
+    """The label sets are the store's."""
+
+    def __init__(self, series: tuple[Series, ...]) -> None:
+        super().__init__(())
+        self._series = series
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    @property
+    def labels(self) -> Sequence[LabelSet]:
+        """Return the label sets."""
+        if len(self._labels) != len(self._series):
+            self._labels = [each.labels for each in self._series]
+        return self._labels
+
+
+def _reduced_once(root: tree.Node) -> set[Selector]:
+    """Return the selectors that are read in one place, where an aggregation takes series after series."""
+    uses: Counter[Selector] = Counter()
+    reduced: set[Selector] = set()
+
+    def visit(node: tree.Node) -> None:
+        if isinstance(node, tree.Select):
+            uses[node.matchers] += 1
+        if isinstance(node, tree.Aggregate) and (selector := reduced_selector(node)) is not None:
+            reduced.add(selector.matchers)
+        for child in tree.children(node):
+            visit(child)
+
+    visit(root)
+    return {matchers for matchers in reduced if uses[matchers] == 1}
+
+
+def reduced_selector(node: tree.Aggregate) -> tree.Select | None:
+    """Return the one selector of an aggregation that can take its series one after the other."""
+    return _columnwise(node.expression) if node.operator in GRADUAL else None
+
+
+def _columnwise(node: tree.Node) -> tree.Select | None:
+    """Return the selector of an expression in which no series knows of another one."""
+    match node:
+        case tree.Select():
+            return node
+        case tree.SelectRange():
+            return node.selector
+        case tree.Negate():
+            return _columnwise(node.expression)
+        case tree.Call() if node.function in RANGE_FUNCTIONS:
+            inside = [each for each in node.arguments if value_type(each) is ValueType.MATRIX]
+            scalars = [each for each in node.arguments if each not in inside]
+            if all(isinstance(each, tree.Number) for each in scalars):
+                return _columnwise(inside[0])
+            return None
+        case tree.Binary():
+            sides = [each for each in (node.left, node.right) if not isinstance(each, tree.Number)]
+            is_set = node.operator in tree.SET_OPERATORS
+            return _columnwise(sides[0]) if len(sides) == 1 and not is_set else None
+        case _:
+            return None

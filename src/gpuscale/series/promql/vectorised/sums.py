@@ -1,0 +1,75 @@
+"""Sums of many numbers that are rounded once, as `math.fsum` rounds them, but of whole arrays at a time.
+
+Each number is cut into slices of bits, coarse ones first. The slices of one cut share a unit so coarse that
+any sum of them is exact, in any order, and as a difference of two running totals. So a plain sum of each cut,
+added up with its error term, is the sum of the numbers.
+
+Source: Rump, Ogita and Oishi, Accurate floating-point summation (2008), algorithm 3.2 (ExtractVector).
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuscale.series.promql.vectorised.errors import RowWiseError
+
+Floats = npt.NDArray[np.float64]
+
+_ALL = slice(None)
+
+
+def exact_cuts(numbers: Floats, terms: int) -> Iterator[Floats]:
+    """Yield arrays that add up to the given one, each of whose sums of up to `terms` elements is exact.
+
+    Args:
+        numbers: finite.
+        terms: how many elements go into one sum at most.
+
+    Raises:
+        RowWiseError: the numbers are so large that a sum might overflow.
+    """
+    rest = numbers
+    while rest.size:
+        largest = max(float(rest.max()), -float(rest.min()))
+        if largest == 0:
+            return
+        exponent = math.frexp(largest)[1] + max(1, terms).bit_length() + 1
+        if exponent > 1_000:
+            raise RowWiseError("a sum may overflow")
+        # Adding this rounds each number to one unit, 2^-53 of it, and their sum stays below it.
+        unit = math.ldexp(1.0, exponent)
+        cut = rest + unit
+        cut -= unit
+        rest = rest - cut
+        yield cut
+
+
+class Sums:
+    """Running sums with an error term each; what comes first should be the largest."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._high = np.zeros(shape)
+        self._low = np.zeros(shape)
+
+    def add(self, terms: Floats, columns: npt.NDArray[np.int64] | slice = _ALL) -> None:
+        """Add one number to each sum, or to each in some columns."""
+        before = self._high[..., columns]
+        high = before + terms
+        added = high - before
+        self._low[..., columns] += (before - (high - added)) + (terms - added)
+        self._high[..., columns] = high
+
+    def rounded(self) -> Floats:
+        """Return the sums."""
+        total: Floats = self._high + self._low
+        return total
+
+
+def window_sums(running: Iterator[tuple[Floats, Floats]], shape: tuple[int, ...]) -> Floats:
+    """Return sums over windows, from running totals of each cut at the windows' ends and starts."""
+    sums = Sums(shape)
+    for at_end, at_start in running:
+        sums.add(at_end - at_start)
+    return sums.rounded()

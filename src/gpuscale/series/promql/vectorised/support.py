@@ -1,0 +1,30 @@
+"""Whether a query can be evaluated with numpy; this module does without it."""
+
+from functools import cache
+from importlib.util import find_spec
+
+from gpuscale.series.promql import tree
+from gpuscale.series.promql.tree import ValueType, value_type
+
+
+@cache
+def is_installed() -> bool:
+    """Return whether numpy is there."""
+    return find_spec("numpy") is not None
+
+
+def is_vectorised(root: tree.Node) -> bool:
+    """Return whether a query reads series and has no part that is only evaluated row by row."""
+    return (
+        value_type(root) in {ValueType.VECTOR, ValueType.SCALAR}
+        and _reads(root)
+        and not _has_subquery(root)
+    )
+
+
+def _reads(node: tree.Node) -> bool:
+    return isinstance(node, tree.Select) or any(map(_reads, tree.children(node)))
+
+
+def _has_subquery(node: tree.Node) -> bool:
+    return isinstance(node, tree.Subquery) or any(map(_has_subquery, tree.children(node)))

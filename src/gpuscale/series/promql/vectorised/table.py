@@ -1,0 +1,76 @@
+"""A vector at many times: values by step and series."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuscale.series.promql.vectorised.axis import Axis
+from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """K rows, one a step, and C columns, one a series; in an instant query all cells are present.
+
+    So the columns of an instant query are rows of the vector, in its order.
+    """
+
+    axis: Axis
+    columns: Ints | None
+    """C: the position of each column on the axis; None where they are all of it, in order."""
+    values: Floats
+    """K x C; where a cell is not present, anything."""
+    present: Flags | None
+    """K x C; None where all are."""
+    measured_ms: Ints | None
+    """K x C; None in range queries, which answer without it."""
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+        return len(self.values.T)
+
+    def of(self, by_position: Ints) -> Ints:
+        """Return what an array over the axis has for each column."""
+        return by_position if self.columns is None else by_position[self.columns]
+
+    def with_values(self, values: Floats, axis: Axis | None = None) -> "Table":
+        """Return the table with other values, and perhaps other labels for the same positions."""
+        return Table(axis or self.axis, self.columns, values, self.present, self.measured_ms)
+
+    def where(self, kept: Flags) -> "Table":
+        """Return the table without the cells that are not kept."""
+        present = kept if self.present is None else self.present & kept
+        return Table(
+            self.axis, self.columns, self.values, present, self.measured_ms
+        ).compressed_if_instant()
+
+    def compressed_if_instant(self) -> "Table":
+        """Return the table of an instant query without cells that are not present."""
+        if self.measured_ms is None or self.present is None:
+            return self
+        return self.taken(np.flatnonzero(self.present[0]))
+
+    def taken(self, chosen: Ints) -> "Table":
+        """Return some columns of an instant query, all present, in a given order."""
+        columns = chosen if self.columns is None else self.columns[chosen]
+        measured = None if self.measured_ms is None else self.measured_ms[:, chosen]
+        return Table(self.axis, columns, self.values[:, chosen], None, measured)
+
+    def rows(self, start: int, stop: int) -> "Table":
+        """Return some of the steps."""
+        if stop - start == len(self.values):
+            return self
+        present = None if self.present is None else self.present[start:stop]
+        return Table(self.axis, self.columns, self.values[start:stop], present, None)
+
+    def filled(self, value: float) -> Floats:
+        """Return the values, with one number in all cells that are not present."""
+        if self.present is None:
+            return self.values
+        filled: Floats = np.where(self.present, self.values, value)
+        return filled
+
+    def presence(self) -> Flags:
+        """Return which cells are present."""
+        return np.ones(self.values.shape, np.bool_) if self.present is None else self.present

@@ -1,0 +1,1 @@
+"""Scraped and streamed samples on their way into the store."""

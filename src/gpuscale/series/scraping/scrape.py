@@ -1,0 +1,161 @@
+"""What a target exposes, into the store: Prometheus' scrape loop less the network.
+
+Source: prometheus scrape/scrape.go (append, mutateSampleLabels, report).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from gpuscale.core.errors import Problem
+from gpuscale.exposition.parse import check_size
+from gpuscale.exposition.reading.entries import MetaLine
+from gpuscale.exposition.reading.errors import ExpositionError, NativeHistogramError
+from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, Format
+from gpuscale.series.scraping.scraped_text import TextReader
+from gpuscale.series.scraping.target import TargetSeries
+from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.limits import (
+    DEFAULT_LIMITS,
+    ScrapeLimitError,
+    ScrapeLimits,
+    check_limit,
+)
+from gpuscale.series.storage.metadata import metadata_of
+from gpuscale.series.storage.samples import Series
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeResult:
+    """What one scrape brought."""
+
+    samples: int
+    """Lines with a value."""
+    added: int
+    """Samples that the store took."""
+    refused: int
+    """Samples that it did not; the store counts the reasons."""
+    problem: Problem | None = None
+    """Why the whole scrape failed; None where it did not."""
+    limit: str | None = None
+    """Which limit it failed by, if it did by one; `native_histograms` where it carried some."""
+
+
+class ScrapeTarget:
+    """One scraped address: its labels, what it exposed last, and whether it is up.
+
+    Args:
+        store: where samples go.
+        labels: the target's own, such as job, instance, namespace and pod; empty ones are left out.
+        honor_labels: whether an exposed label wins over the target's of the same name; otherwise the exposed
+            one is kept as `exported_<name>`.
+        own_labels: names of labels that are the target's even so.
+        limits: what a scrape may bring.
+        source: the target's name in messages.
+        wanted: tells which series are kept.
+    """
+
+    def __init__(
+        self,
+        store: SeriesStore,
+        labels: Mapping[str, str],
+        *,
+        honor_labels: bool = False,
+        own_labels: Collection[str] = (),
+        limits: ScrapeLimits = DEFAULT_LIMITS,
+        source: str = "<scrape>",
+        wanted: SeriesFilter = KEEP_ALL,
+    ) -> None:
+        self.unwanted = 0
+        """Samples of the last scrape whose series are not kept."""
+        self._store = store
+        self._limits = limits
+        self._target = TargetSeries(store, labels, honor_labels=honor_labels, own_labels=own_labels)
+        self._source = source
+        self._reader = TextReader(store, self._target, limits, source, wanted)
+        self._last: list[Series] = []
+        self._metas: list[MetaLine] | None = []
+        """What it said of its metrics last; None where that was too much to keep."""
+        self._group: Group | None = None
+
+    def ingest(
+        self,
+        text: str,
+        t_ms: int,
+        duration_seconds: float | None = None,
+        format_: Format = PROMETHEUS_TEXT,
+    ) -> ScrapeResult:
+        """Store what the target answered, all of it or nothing.
+
+        A series that was there last time and is not now gets a staleness marker. A malformed text, or one
+        beyond a limit, counts as a failed scrape and comes back as `problem`.
+
+        Args:
+            text: what the target answered, bytes that are not UTF-8 decoded with `surrogateescape`.
+            t_ms: the server's time when the scrape began; that of all samples without one of their own.
+            duration_seconds: how long it took; written as `scrape_duration_seconds` where known.
+            format_: of the text.
+        """
+        self._store.advance(t_ms)
+        try:
+            check_size(text, self._source)
+            check_limit("body_size", len(text), self._limits.body_bytes, "bytes", self._source)
+            scraped = self._reader.read(text, format_)
+        except ExpositionError as error:
+            self.failed(t_ms, duration_seconds)
+            return ScrapeResult(0, 0, 0, error.problems[0], _limit(error))
+        samples = scraped.samples
+        if self._group is None:
+            self._group = self._store.group_of(scraped.refs)
+            # Restored series that are not among them have ended meanwhile.
+            self._last = self._group.members
+        added = self._store.append_many(scraped.refs, scraped.values, t_ms, group=self._group)
+        added += self._append_timed(scraped.timed, t_ms)
+        self._reader.remember(scraped)
+        if scraped.metas != self._metas:
+            is_whole = self._target.describe(metadata_of(scraped.metas))
+            self._metas = scraped.metas if is_whole else None
+        self._end_missing(scraped.refs, t_ms)
+        self._report(t_ms, up=1, samples=samples, duration_seconds=duration_seconds)
+        self.unwanted = scraped.unwanted
+        return ScrapeResult(samples, added, samples - added - scraped.unwanted)
+
+    def failed(self, t_ms: int, duration_seconds: float | None = None) -> None:
+        """Note that the target did not answer: its series end, and `up` is 0."""
+        self._end_missing([], t_ms)
+        self._report(t_ms, up=0, samples=0, duration_seconds=duration_seconds)
+
+    def gone(self, t_ms: int) -> None:
+        """Note that the target is no more: all that was written for it ends, `up` included."""
+        self._end_missing([], t_ms)
+        self._target.end_reports(t_ms)
+        self._metas = []
+
+    def _append_timed(self, timed: Iterable[tuple[Series, float, int]], t_ms: int) -> int:
+        append = self._store.append_ref
+        return sum(append(ref, time_ms, value, t_ms) for ref, value, time_ms in timed)
+
+    def _end_missing(self, current: list[Series], t_ms: int) -> None:
+        """Mark the series of the last scrape that are not in this one."""
+        if current != self._last:
+            missing = set(self._last).difference(current)
+            for series in self._last:
+                if series in missing:
+                    self._store.mark_stale(series, t_ms)
+            if missing:
+                self._reader.forget(missing)
+        self._last = current
+
+    def _report(self, t_ms: int, *, up: int, samples: int, duration_seconds: float | None) -> None:
+        values: dict[str, float] = {"up": up, "scrape_samples_scraped": samples}
+        if duration_seconds is not None:
+            values["scrape_duration_seconds"] = duration_seconds
+        self._target.report(values, t_ms)
+
+
+def _limit(error: ExpositionError) -> str | None:
+    """Return which limit a text failed by."""
+    if isinstance(error, NativeHistogramError):
+        return "native_histograms"
+    return error.limit if isinstance(error, ScrapeLimitError) else None

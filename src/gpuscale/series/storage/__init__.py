@@ -1,0 +1,1 @@
+"""Samples in memory: series, columns, bounds and retention."""

@@ -1,0 +1,659 @@
+"""Time series in memory: append, select, staleness, retention.
+
+Series that are appended together share the rows of a group, 8 bytes a sample; those that come alone have
+arrays of their own, 16 bytes a sample. An inverted index from label name and value to series makes selecting
+quick, and what a selector selects is remembered until a series comes or goes.
+
+Nothing is lost silently: what the bounds keep out is counted by reason. A store with no room for another
+sample drops its oldest ones, just as many as it needs; what a query can't be answered without, it refuses.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+from weakref import ref as weak
+
+from gpuscale.series.ages import SampleAges
+from gpuscale.series.labels import LabelKey, label_set
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.storage.columns import NEVER_MS, absents
+from gpuscale.series.storage.groups import Group, Left, Order
+from gpuscale.series.storage.limits import Share
+from gpuscale.series.storage.metadata import MetadataBook
+from gpuscale.series.storage.postings import Postings
+from gpuscale.series.storage.samples import OPEN, Series
+from gpuscale.series.storage.staleness import ABSENT, STALE
+
+REFUSALS = (
+    "out_of_order",
+    "duplicate_timestamp",
+    "too_old",
+    "too_far_ahead",
+    "too_many_series",
+    "too_many_of_target",
+    "too_many_samples",
+)
+"""Why a sample is not taken."""
+
+MAX_AHEAD_MS = 10_000
+"""How far a sample's own timestamp may lie ahead of the server's clock.
+
+Prometheus takes ten minutes. Such a sample has no value until its time comes, and clocks of one
+cluster differ by much less.
+"""
+_LOOKED_AT = 16
+"""Series by which a restored group is found again."""
+_SWEEPS_PER_RETENTION = 16
+_CUT_STEPS = 256
+"""How finely the time of a cut is chosen: parts of the retention."""
+_CUT_SHARE = 32
+"""One part in so many of all samples goes with a cut, so that not every sample needs one."""
+_MAX_REMEMBERED_SELECTORS = 1024
+_MOST_MOVES = 3
+"""A series that several groups claim so often is kept apart from all of them."""
+_MAX_FRESH = 20_000
+"""Handles without samples that are kept though nobody else may hold them."""
+
+Selector = tuple[Matcher, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """How full a store is, and what it did not take."""
+
+    series: int
+    samples: int
+    """Of a group every place in its rows counts, also where a series has no sample of that time."""
+    now_ms: int | None
+    """The store's clock; None where nothing was ever appended."""
+    refused: Mapping[str, int]
+    """Samples by reason, one entry for each of `REFUSALS`."""
+    cut: int
+    """Samples that were dropped to make room, before they were too old."""
+    covered_ms: int
+    """How far back all that was taken is still there; at most the retention."""
+
+
+class SeriesStore:
+    """Series of the last `retention_ms`, up to bounds on their number and size.
+
+    Time is the server's: whoever appends says when a sample arrived, and a sample's own timestamp
+    moves nothing. The store reads no clock itself, so that it works in virtual time too.
+
+    Args:
+        retention_ms: how far back from the newest arrival anything is kept.
+        max_series: a new series above this is refused.
+        max_samples: where this is reached, the oldest samples make room; 8 bytes each, 16 where a series is
+            appended alone.
+    """
+
+    def __init__(
+        self,
+        retention_ms: int = 3_600_000,
+        max_series: int = 200_000,
+        max_samples: int = 20_000_000,
+    ) -> None:
+        self.retention_ms = retention_ms
+        self.max_series = max_series
+        self.max_samples = max_samples
+        self.generation = 0
+        """Changes whenever a series comes or goes."""
+        self.metadata = MetadataBook()
+        """What targets say of their metrics."""
+        self._ages = SampleAges(max(1, retention_ms // _CUT_STEPS))
+        self._cut = 0
+        self._cut_before_ms = -NEVER_MS
+        self._now_ms: int | None = None
+        self._sweep_at_ms = -NEVER_MS
+        self._refused = dict.fromkeys(REFUSALS, 0)
+        self._groups: set[Group] = set()
+        """Those that have rows."""
+        self._unclaimed: set[Group] = set()
+        """Restored ones that no target has taken over yet."""
+        self._lone: list[dict[Series, Left | None]] = []
+        self._listed: dict[LabelKey, Series] = {}
+        self._shares = 0
+        """Targets that have series."""
+        self._fresh: dict[LabelKey, Series] = {}
+        """Handles that were never listed, until the next sweep or until they are too many."""
+        self._idle: dict[LabelKey, weak[Series]] = {}
+        """Handles that are not listed and may have no holder any more."""
+        self._postings: Postings[Series] = Postings()
+        self._selected: dict[Selector, tuple[Series, ...]] = {}
+
+    def append(
+        self, labels: Mapping[str, str], t_ms: int, value: float, now_ms: int | None = None
+    ) -> bool:
+        """Add a sample; return whether it was taken.
+
+        Args:
+            labels: with the metric's name under `__name__`.
+            t_ms: milliseconds since the epoch.
+            value: any number, NaN included.
+            now_ms: the server's time; None where `t_ms` is that. Give it wherever `t_ms` is somebody else's.
+        """
+        return self.append_ref(self.ref(labels), t_ms, value, now_ms)
+
+    def ref(self, labels: Mapping[str, str], share: Share | None = None) -> Series:
+        """Return the handle of a label set; the series itself begins with its first sample.
+
+        Args:
+            labels: with the metric's name under `__name__`.
+            share: of the target whose series it is, if nobody had it before.
+        """
+        labels = label_set(labels)
+        key = labels.key
+        series = self._listed.get(key) or self._fresh.get(key)
+        if series is None and key in self._idle:
+            series = self._idle[key]()
+        if series is None:
+            series = Series(labels, share)
+            if len(self._fresh) >= _MAX_FRESH:
+                self._let_go()
+            self._fresh[key] = series
+        elif share is not None and series.share is None and series.group in self._unclaimed:
+            # A restored series is nobody's until its target is back.
+            series.share = share
+            self._shares += not share.series
+            share.series += 1
+        return series
+
+    def room(self, share: Share) -> int:
+        """Return how many series more a target may begin."""
+        return share.room(self.max_series - len(self._listed), self._equal_part(share))
+
+    def _equal_part(self, share: Share) -> int:
+        """Return what each target has if all have the same, and one more comes."""
+        targets = self._shares + (not share.series)
+        return self.max_series // (targets + 1)
+
+    def group(self) -> Group:
+        """Return a group for series that will be appended together, such as those of one target."""
+        return Group(self._ages, self._lone)
+
+    def group_of(self, refs: Iterable[Series]) -> Group:
+        """Return a group for series that will be appended together: that they were restored in, or a new one.
+
+        So a target goes on in the rows of the process before, and no samples have to move.
+        """
+        for ref in islice(refs, _LOOKED_AT):
+            if ref.group in self._unclaimed:
+                self._unclaimed.remove(ref.group)
+                return ref.group
+        return self.group()
+
+    def leave_unclaimed(self, groups: Iterable[Group]) -> None:
+        """Let whoever appends the same series next take over their groups, see `group_of`."""
+        self._unclaimed.update(group for group in groups if group in self._groups)
+
+    def groups(self) -> tuple[Group, ...]:
+        """Return the groups that have rows."""
+        return tuple(self._groups)
+
+    def follow_lone(self) -> dict[Series, Left | None]:
+        """Return a dict that gets each series with new samples of its own, until whoever reads it clears it.
+
+        The value is the group that the samples were in before; None where they came alone.
+        """
+        followed: dict[Series, Left | None] = {}
+        self._lone.append(followed)
+        return followed
+
+    def append_ref(self, ref: Series, t_ms: int, value: float, now_ms: int | None = None) -> bool:
+        """Add a sample through a handle; return whether it was taken. Arguments as for `append`."""
+        return self._takes(t_ms, 1, now_ms) and self._append_alone(ref, t_ms, value)
+
+    def append_many(
+        self,
+        refs: Sequence[Series],
+        values: Sequence[float],
+        t_ms: int,
+        now_ms: int | None = None,
+        group: Group | None = None,
+    ) -> int:
+        """Add one sample to each of many series at one time; return how many were taken.
+
+        Arguments as for `append`.
+
+        Args:
+            refs: the series.
+            values: one for each.
+            t_ms: milliseconds since the epoch.
+            now_ms: the server's time; None where `t_ms` is that.
+            group: the one of all series that are appended by this caller.
+        """
+        if len(refs) != len(values):
+            raise ValueError(f"found {len(values)} values for {len(refs)} series")
+        places = len(refs) if group is None else max(len(refs), group.width)
+        if not refs or not self._takes(t_ms, len(refs), now_ms, places):
+            return 0
+        if group is None or t_ms <= group.last_ms:
+            return self._fill(group, refs, values, t_ms)
+        group.prepare(t_ms)
+        order = group.order
+        if order is None or not (order.refs is refs or order.refs == refs):
+            order = self._order(group, refs, t_ms)
+        if order.taken:
+            self._append_row(group, t_ms, order.row(values))
+        taken = len(order.taken)
+        for position in order.alone:
+            taken += self._append_alone(refs[position], t_ms, values[position])
+        return taken
+
+    def append_newest(
+        self,
+        group: Group,
+        refs: Sequence[Series],
+        values: Sequence[float],
+        t_ms: int,
+        now_ms: int,
+        resolution_ms: int,
+        ended: Sequence[Series] = (),
+    ) -> int:
+        """Say that all series of a group were measured, and which have changed; return how many samples came.
+
+        Of each step of time only the newest row is kept, at the time it was measured. A row in which a series
+        ends, and the one before it, are kept too.
+
+        Args:
+            group: of the series.
+            refs: those that are new or have changed; the others have the value they had.
+            values: one for each.
+            t_ms: milliseconds since the epoch; no earlier than the time before.
+            now_ms: the server's time.
+            resolution_ms: the length of a step.
+            ended: those that are no more.
+        """
+        is_next = t_ms - t_ms % resolution_ms > group.last_ms
+        places = max(len(refs), group.width) if is_next else 0
+        if not self._takes(t_ms, len(refs), now_ms, places):
+            for ref in ended:
+                self.mark_stale(ref, t_ms)
+            return 0
+        before = group.going_on
+        joining = self._joining(group, refs, t_ms)
+        has_come = bool(joining) or group.going_on > before
+        if not (is_next or group.has_marker or has_come or ended):
+            group.move_newest(t_ms)
+            taken = 0
+            for ref, value in zip(refs, values, strict=True):
+                if ref.group is group:
+                    group.write(ref, value)
+                    taken += 1
+                elif ref.moves >= _MOST_MOVES:
+                    taken += self._append_alone(ref, t_ms, value)
+            return taken
+        group.prepare(t_ms)
+        if joining:
+            group.admit(joining, t_ms)
+        if not group.width:
+            return 0
+        row = group.carried_row()
+        for ref, value in zip(refs, values, strict=True):
+            if ref.group is group:
+                row[ref.slot] = value
+            elif ref.moves >= _MOST_MOVES:
+                self._append_alone(ref, t_ms, value)
+        leaving = [ref for ref in ended if group.is_member(ref) and ref.last == OPEN]
+        for ref in leaving:
+            row[ref.slot] = ABSENT
+        self._append_row(group, max(t_ms, group.last_ms + 1), row)
+        for ref in leaving:
+            group.end(ref)
+        return group.going_on
+
+    def mark_stale(self, ref: Series, t_ms: int) -> bool:
+        """Write that a series ends; return whether there was something to end.
+
+        Where its newest sample is of this very time or later, the end is put right behind it. A full store
+        takes it all the same: what has ended must not pass for current.
+        """
+        if not ref.is_listed or ref.is_stale():
+            return False
+        t_ms = max(t_ms, ref.last_ms + 1)
+        if ref.group is not None and t_ms > ref.group.last_ms:
+            self._make_room(ref.group.width)
+        group = ref.group
+        if group is not None and t_ms < group.last_ms:
+            group.leave(ref)
+            group = None
+        if group is None:
+            self._append_own(ref, t_ms, STALE)
+            return True
+        if t_ms > group.last_ms:
+            group.prepare(t_ms)
+            self._append_row(group, t_ms, absents(group.width))
+        group.end(ref)
+        return True
+
+    def select(self, matchers: Selector) -> tuple[Series, ...]:
+        """Return the series that fulfil all matchers, whenever their samples are.
+
+        Raises:
+            ValueError: a matcher is not a regular expression of RE2.
+        """
+        found = self._selected.get(matchers)
+        if found is None:
+            if len(self._selected) >= _MAX_REMEMBERED_SELECTORS:
+                self._selected.clear()
+            found = self._selected[matchers] = tuple(self._find(matchers))
+        return found
+
+    def series(
+        self, matchers: Selector, start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[Mapping[str, str]]:
+        """Return the label sets of series with a sample between the times, both ends included."""
+        return [series.labels for series in self._between(matchers, start_ms, end_ms)]
+
+    def label_names(
+        self, matchers: Selector = (), start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[str]:
+        """Return the label names of the selected series, sorted."""
+        if not matchers and start_ms is None and end_ms is None:
+            return sorted(self._postings.names())
+        found = self._between(matchers, start_ms, end_ms)
+        return sorted({name for series in found for name in series.labels})
+
+    def label_values(
+        self,
+        name: str,
+        matchers: Selector = (),
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+    ) -> list[str]:
+        """Return the values that one label has among the selected series, sorted."""
+        if not matchers and start_ms is None and end_ms is None:
+            return sorted(self._postings.values(name))
+        found = self._between(matchers, start_ms, end_ms)
+        return sorted({series.labels[name] for series in found if name in series.labels})
+
+    def advance(self, now_ms: int) -> int:
+        """Move the store's clock to the server's time, never back; return what it shows."""
+        if self._now_ms is None or now_ms > self._now_ms:
+            self._now_ms = now_ms
+            if now_ms >= self._sweep_at_ms:
+                self._sweep()
+        return self._now_ms
+
+    def oldest_kept_ms(self) -> int:
+        """Return the time before which nothing is answered any more."""
+        return -NEVER_MS if self._now_ms is None else self._now_ms - self.retention_ms
+
+    def stats(self) -> StoreStats:
+        """Return how full the store is."""
+        since_cut_ms = 0 if self._now_ms is None else self._now_ms - self._cut_before_ms
+        return StoreStats(
+            len(self._listed),
+            self._ages.total,
+            self._now_ms,
+            dict(self._refused),
+            self._cut,
+            min(self.retention_ms, since_cut_ms) if self._cut else self.retention_ms,
+        )
+
+    def _takes(self, t_ms: int, count: int, now_ms: int | None, places: int | None = None) -> bool:
+        """Move time forward, and check what concerns all samples of one time.
+
+        Args:
+            t_ms: of the samples.
+            count: how many there are.
+            now_ms: the server's time; None where `t_ms` is that.
+            places: how many they count as; None where that is as many as there are.
+        """
+        if now_ms is None:
+            now_ms = t_ms
+        newest_ms = self.advance(now_ms)
+        if t_ms < newest_ms - self.retention_ms:
+            self._refused["too_old"] += count
+            return False
+        if t_ms > newest_ms + MAX_AHEAD_MS:
+            self._refused["too_far_ahead"] += count
+            return False
+        if not self._make_room(count if places is None else places):
+            self._refused["too_many_samples"] += count
+            return False
+        return True
+
+    def _append_alone(self, ref: Series, t_ms: int, value: float) -> bool:
+        """Add a sample that shares its time with none."""
+        if ref.is_listed:
+            last_ms = ref.last_ms
+            if t_ms <= last_ms:
+                reason = "duplicate_timestamp" if t_ms == last_ms else "out_of_order"
+                self._refused[reason] += 1
+                return False
+            if ref.group is not None:
+                ref.group.leave(ref)
+                ref.moves += 1
+        elif not self._begin(ref):
+            return False
+        self._append_own(ref, t_ms, value)
+        return True
+
+    def _append_own(self, ref: Series, t_ms: int, value: float) -> None:
+        ref.append(t_ms, value)
+        self._ages.add(t_ms, 1)
+        for followed in self._lone:
+            followed.setdefault(ref, None)
+
+    def _fill(
+        self, group: Group | None, refs: Sequence[Series], values: Sequence[float], t_ms: int
+    ) -> int:
+        """Add samples of a time that is no later than the group's newest row."""
+        taken = 0
+        for ref, value in zip(refs, values, strict=True):
+            if (
+                group is not None
+                and t_ms == group.last_ms
+                and group.is_member(ref)
+                and ref.last == OPEN
+                and not group.has_newest(ref)
+            ):
+                group.write(ref, value)
+                taken += 1
+            else:
+                taken += self._append_alone(ref, t_ms, value)
+        return taken
+
+    def _append_row(self, group: Group, t_ms: int, row: "array[float]") -> None:
+        self._groups.add(group)
+        group.append_row(t_ms, row)
+
+    def _order(self, group: Group, refs: Sequence[Series], t_ms: int) -> Order:
+        """Return where the samples of some series go, all of which have places then if they may."""
+        joining = self._joining(group, refs, t_ms)
+        if joining:
+            group.admit(joining, t_ms)
+        taken = [position for position, ref in enumerate(refs) if ref.group is group]
+        slots = [refs[position].slot for position in taken]
+        alone: list[int] = []
+        if len(set(slots)) < len(slots):
+            # The second sample of a series is refused like any other of the same time.
+            first = dict(zip(reversed(slots), reversed(taken), strict=True))
+            alone += [position for position in taken if first[refs[position].slot] != position]
+            taken = sorted(first.values())
+            slots = [refs[position].slot for position in taken]
+        if len(taken) + len(alone) < len(refs):
+            alone += [
+                position
+                for position, ref in enumerate(refs)
+                if ref.group is not group and ref.moves >= _MOST_MOVES
+            ]
+        order = Order(list(refs), taken, slots, group.width, alone)
+        if len(taken) + len(alone) == len(refs):
+            group.order = order
+        return order
+
+    def _joining(self, group: Group, refs: Sequence[Series], t_ms: int) -> list[Series]:
+        """Return the series that get a place with the next row, once they are made ready for that."""
+        joining: dict[Series, None] = {}
+        for ref in refs:
+            if ref.group is group:
+                if ref.last == OPEN:
+                    continue
+                if group.is_member(ref):
+                    group.resume(ref)
+                    continue
+                group.leave(ref)
+            elif ref.group is not None and t_ms > ref.last_ms:
+                ref.moves += ref.last == OPEN
+                ref.group.leave(ref)
+            if ref in joining or ref.moves >= _MOST_MOVES:
+                continue
+            if not ref.is_listed:
+                if not self._begin(ref):
+                    continue
+            elif ref.last_ms >= t_ms:
+                reason = "duplicate_timestamp" if t_ms == ref.last_ms else "out_of_order"
+                self._refused[reason] += 1
+                continue
+            joining[ref] = None
+        return list(joining)
+
+    def _make_room(self, count: int) -> bool:
+        """Drop the oldest samples, as many as it takes; return whether there is room now.
+
+        Each series keeps its newest sample, so that none that is current seems to have ended.
+        """
+        now_ms = self._now_ms or 0
+        while (excess := self._ages.total + count - self.max_samples) > 0:
+            cutoff_ms = self._ages.cutoff_ms(excess + self.max_samples // _CUT_SHARE, now_ms)
+            if cutoff_ms is None:
+                return False
+            before = self._ages.total
+            kept = {group: group.first_kept(cutoff_ms) for group in self._groups}
+            for series in self._listed.values():
+                if (group := series.group) is not None and group in kept:
+                    group.keep_newest(series, cutoff_ms, kept[group])
+                self._ages.total -= series.cut(cutoff_ms)
+            for group in self._groups:
+                group.cut(cutoff_ms)
+            self._ages.forget(cutoff_ms)
+            self._cut += before - self._ages.total
+            self._cut_before_ms = max(self._cut_before_ms, cutoff_ms)
+        return True
+
+    def _begin(self, ref: Series) -> bool:
+        """List a series that is about to get its first sample; return whether it may have one."""
+        free = self.max_series - len(self._listed)
+        if free <= 0:
+            self._refused["too_many_series"] += 1
+            return False
+        share = ref.share
+        if share is not None and free - 1 <= share.series >= self._equal_part(share):
+            self._refused["too_many_of_target"] += 1
+            return False
+        self._list(ref)
+        return True
+
+    def _list(self, series: Series) -> None:
+        key = series.labels.key
+        series.is_listed = True
+        self._listed[key] = series
+        if self._fresh.pop(key, None) is None:
+            self._idle.pop(key, None)
+        if series.share is not None:
+            self._shares += not series.share.series
+            series.share.series += 1
+        self._postings.add(series)
+        self._forget_selected()
+
+    def _unlist(self, gone: AbstractSet[Series]) -> None:
+        for series in gone:
+            del self._listed[series.labels.key]
+            self._idle[series.labels.key] = weak(series)
+            for followed in self._lone:
+                followed.pop(series, None)
+            if series.share is not None:
+                series.share.series -= 1
+                self._shares -= not series.share.series
+            series.is_listed = False
+            series.moves = 0
+        self._postings.remove(gone)
+        self._forget_selected()
+
+    def _forget_selected(self) -> None:
+        self.generation += 1
+        if self._selected:
+            self._selected.clear()
+
+    def _sweep(self) -> None:
+        """Drop what is older than the retention."""
+        cutoff_ms = self.oldest_kept_ms()
+        for group in self._groups:
+            group.expire(cutoff_ms)
+        for series in self._listed.values():
+            self._ages.total -= series.expire(cutoff_ms)
+            if series.group is not None and not series.group.holds(series):
+                series.group.forget(series)
+        self._groups = {group for group in self._groups if group.blocks}
+        self._unclaimed &= self._groups
+        self._ages.forget(cutoff_ms)
+        gone = {
+            series
+            for series in self._listed.values()
+            if series.group is None and series.own_times_ms is None
+        }
+        if gone:
+            self._unlist(gone)
+        if self._sweep_at_ms != -NEVER_MS:
+            # The very first samples find handles that were made for them.
+            self._let_go()
+        now_ms = cutoff_ms + self.retention_ms
+        self._sweep_at_ms = now_ms + max(1, self.retention_ms // _SWEEPS_PER_RETENTION)
+
+    def _let_go(self) -> None:
+        """Keep handles that are not listed only where someone else holds them."""
+        self._idle = {key: held for key, held in self._idle.items() if held() is not None}
+        self._idle.update((key, weak(series)) for key, series in self._fresh.items())
+        self._fresh.clear()
+
+    def _between(
+        self, matchers: Selector, start_ms: int | None, end_ms: int | None
+    ) -> Iterator[Series]:
+        oldest_ms = self.oldest_kept_ms()
+        start = oldest_ms if start_ms is None else max(start_ms, oldest_ms)
+        end = NEVER_MS if end_ms is None else end_ms
+        return (each for each in self.select(matchers) if each.has_sample_between(start, end))
+
+    def _find(self, matchers: Selector) -> Iterable[Series]:
+        tests = [(matcher, matcher.predicate()) for matcher in matchers]
+        found, used = self._smallest_pool(tests)
+        for matcher, test in tests:
+            if matcher is not used:
+                found = _passing(found, matcher.name, test)
+        return found
+
+    def _smallest_pool(
+        self, tests: list[tuple[Matcher, Callable[[str], bool]]]
+    ) -> tuple[Iterable[Series], Matcher | None]:
+        """Return the series to look through, and the matcher that they are known to fulfil.
+
+        A matcher that an absent label fulfils says nothing about where to look.
+        """
+        needed = [(matcher, test) for matcher, test in tests if not test("")]
+        equal = [matcher for matcher, _ in needed if matcher.op is MatchOp.EQUAL]
+        if equal:
+            pools = [(self._postings.of(each.name, each.value), each) for each in equal]
+            return min(pools, key=lambda pool: len(pool[0]))
+        if needed:
+            matcher, test = needed[0]
+            values = self._postings.values(matcher.name)
+            return [
+                each for value, posting in values.items() if test(value) for each in posting
+            ], matcher
+        return self._listed.values(), None
+
+
+def _passing(series: Iterable[Series], name: str, test: Callable[[str], bool]) -> Iterator[Series]:
+    """Return the series whose label passes; each value is tested once."""
+    verdicts: dict[str, bool] = {}
+    for each in series:
+        value = each.labels.value(name)
+        verdict = verdicts.get(value)
+        if verdict is None:
+            verdict = verdicts[value] = test(value)
+        if verdict:
+            yield each

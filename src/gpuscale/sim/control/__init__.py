@@ -1,0 +1,1 @@
+"""The control plane in virtual time: controllers, scheduler, kubelet and node autoscaler."""

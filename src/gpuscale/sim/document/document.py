@@ -1,0 +1,216 @@
+"""A run as one plain document: what `simulate -o json` prints and what the page and the report show.
+
+`{"scenario", "seed", "description", "summary", "events", "series"}`; times are seconds of scenario time,
+and null in a series is a gap.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpuscale.objects.hpa import MetricTarget
+from gpuscale.sim.autoscaler import HpaFigures
+from gpuscale.sim.control.cloud import Rental
+from gpuscale.sim.document.jobs import job_progress
+from gpuscale.sim.document.timeline import Recorder
+from gpuscale.sim.events import Event
+from gpuscale.sim.site import Site
+
+_DIGITS = 6
+"""Enough for a microsecond or a millionth of a request, and short in the file."""
+
+
+def document(world: Site, recorder: Recorder) -> dict[str, object]:
+    """Return the whole run so far."""
+    _, times, series = recorder.series()
+    return {
+        "scenario": world.setup.name,
+        "seed": world.setup.seed,
+        "description": world.setup.description,
+        "summary": summary(world),
+        "events": events(world, world.cluster.events.since(0)),
+        "series": {"t": times, **series},
+    }
+
+
+def events(world: Site, items: Iterable[Event]) -> list[dict[str, object]]:
+    """Return events as plain data, oldest first."""
+    return [
+        {
+            "t": world.seconds(event.time_ms),
+            "kind": event.kind,
+            "object": event.object,
+            "from": event.before,
+            "to": event.after,
+            "reason": event.reason,
+        }
+        for event in items
+    ]
+
+
+def row(
+    world: Site, hpas: Mapping[str, HpaFigures], pod_utilization: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    """Return one moment's numbers by series name.
+
+    Args:
+        world: the cluster.
+        hpas: HPA key to what it shows.
+        pod_utilization: series name (`gpu/...`, `pod/...`) to percent.
+    """
+    values: dict[str, float | None] = dict(pod_utilization)
+    for key, service in world.services.items():
+        name = key.partition("/")[2]
+        values[f"load/{name}"] = round(service.rate, _DIGITS)
+        values[f"queue/{name}"] = round(service.waiting, _DIGITS)
+        values[f"replicas/{name}/ready"] = world.ready_pods(key)
+    values |= _hpa_values(world, hpas)
+    for name, jobs in job_progress(world).items():
+        values[f"jobs/{name}/pending"] = jobs.pending
+        values[f"jobs/{name}/running"] = jobs.running
+        values[f"jobs/{name}/succeeded"] = jobs.succeeded
+    values["pods/pending"] = world.pending_pods()
+    for name in world.cloud.pools:
+        ready, total = world.cloud.sizes(name)
+        values[f"nodes/{name}/ready"] = ready
+        values[f"nodes/{name}/total"] = total
+    return values
+
+
+def _hpa_values(world: Site, hpas: Mapping[str, HpaFigures]) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for key, hpa in world.cluster.hpas.items():
+        name = hpa.metadata.name
+        deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
+        values[f"hpa/{name}/current"] = world.cluster.deployments[deployment].replicas
+        if hpa.metrics:
+            values[f"hpa/{name}/target"] = _target(hpa.metrics[0].target)
+        if key in hpas:
+            shown = hpas[key]
+            values[f"hpa/{name}/desired"] = shown.desired
+            values[f"hpa/{name}/value"] = None if shown.milli is None else shown.milli / 1000
+    return values
+
+
+def _target(target: MetricTarget) -> float | None:
+    """Return the number that a metric's value is held against, whichever form the target has."""
+    quantity = target.average_value or target.value
+    return float(quantity) if quantity is not None else target.average_utilization
+
+
+def summary(world: Site) -> dict[str, object]:
+    """Return the figures that sum a run up."""
+    log = world.cluster.events.since(0)
+    now_ms = world.engine.now_ms
+    rentals = world.cloud.rentals
+    return {
+        "duration": world.seconds(now_ms),
+        "hpas": _hpa_summaries(world, log),
+        "nodePools": _pool_summaries(world, log),
+        "jobs": {
+            name: {
+                "submitted": jobs.submitted,
+                "pending": jobs.pending,
+                "running": jobs.running,
+                "succeeded": jobs.succeeded,
+            }
+            for name, jobs in job_progress(world).items()
+        },
+        "completedJobs": len(world.cluster.completed_jobs),
+        "submittedJobs": len(world.cluster.jobs),
+        "gpuHours": round(sum(rental.hours(now_ms) * rental.gpus for rental in rentals), 4),
+        "busyGpuHours": round(world.busy_gpu_hours(), 4),
+        "cost": _cost(rentals, now_ms),
+        "currency": world.setup.currency,
+        "poolsWithoutPrice": sorted({each.pool for each in rentals if each.price_per_hour is None}),
+        "requests": _requests(world),
+        "scaleOuts": _scale_outs(world),
+        **_failed_rules(world),
+    }
+
+
+def _failed_rules(world: Site) -> dict[str, object]:
+    """Return the Prometheus rules that failed, how often and why at last; nothing where none did."""
+    failed = {
+        f"{group.name}/{rule.name}": {
+            "evaluations": rule.status.evaluations,
+            "failures": rule.status.failures,
+            "lastError": rule.status.latest_failure,
+        }
+        for group in world.prometheus_rules.groups
+        for rule in group.rules
+        if rule.status.failures
+    }
+    return {"failedRules": failed} if failed else {}
+
+
+def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:
+    """Return what all nodes cost; None where one of them has no price."""
+    costs = [
+        None if rental.price_per_hour is None else rental.hours(now_ms) * rental.price_per_hour
+        for rental in rentals
+    ]
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 4) if len(known) == len(costs) else None
+
+
+def _hpa_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
+    started = {item.metadata.key: item.replicas for item in world.setup.deployments}
+    found: dict[str, object] = {}
+    for hpa in world.cluster.hpas.values():
+        deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
+        sizes = _sizes_after(
+            log, "SuccessfulRescale", f"HorizontalPodAutoscaler/{hpa.metadata.name}"
+        )
+        found[hpa.metadata.name] = {
+            "maxReplicas": max([started[deployment], *sizes]),
+            "finalReplicas": world.cluster.deployments[deployment].replicas,
+            "rescales": len(sizes),
+        }
+    return found
+
+
+def _pool_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, item in world.cloud.pools.items():
+        sizes = _sizes_after(log, "TriggeredScaleUp", f"NodePool/{name}")
+        found[name] = {
+            "maxNodes": max([item.pool.min_nodes, *sizes]),
+            "finalNodes": world.cloud.sizes(name)[1],
+        }
+    return found
+
+
+def _sizes_after(log: Sequence[Event], kind: str, name: str) -> list[float]:
+    return [e.after for e in log if (e.kind, e.object) == (kind, name) and e.after is not None]
+
+
+def _requests(world: Site) -> dict[str, object]:
+    return {
+        key.partition("/")[2]: {
+            "arrived": round(service.arrived, 3),
+            "served": round(service.served, 3),
+            "waiting": round(service.waiting, 3),
+            "rejected": round(service.rejected, 3),
+        }
+        for key, service in world.services.items()
+    }
+
+
+def _scale_outs(world: Site) -> dict[str, object]:
+    """Return how long scale-outs took, mean times in seconds; None where there is nothing to average."""
+    rises, scale_outs = world.scale_outs.rises, world.scale_outs.all
+    ready = [each for each in scale_outs if each.ready_ms is not None]
+    return {
+        "count": len(scale_outs),
+        "ready": len(ready),
+        "loadRises": len(rises),
+        "meanLoadToDecisionTime": _mean_seconds(rise.to_decision_ms for rise in rises),
+        "meanLoadToReadyTime": _mean_seconds(rise.to_ready_ms for rise in rises),
+        "meanDecisionToReadyTime": _mean_seconds(
+            each.ready_ms - each.decided_ms for each in scale_outs if each.ready_ms is not None
+        ),
+    }
+
+
+def _mean_seconds(times_ms: Iterable[int | None]) -> float | None:
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    return round(sum(known) / len(known) / 1000, 3) if known else None

@@ -1,0 +1,1 @@
+"""Load on services, and the GPUs that work for it."""

@@ -1,0 +1,1 @@
+"""Scenarios: the file format, and what a run is set up with."""

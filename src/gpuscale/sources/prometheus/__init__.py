@@ -1,0 +1,1 @@
+"""A Prometheus, or what speaks like one, as a source of metrics."""

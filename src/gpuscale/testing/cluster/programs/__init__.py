@@ -1,0 +1,1 @@
+"""The control plane's programs: pinned, fetched and built."""
