@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.install.monitoring import scrape_configs
 from gpuscale.install.parts.prometheus import prometheus_objects
+from gpuscale.install.parts.scraping import scrape_configs
 from gpuscale.install.render import manifest
 from gpuscale.install.values import Values, ValuesSpec
 from gpuscale.promapi.app import add_routes

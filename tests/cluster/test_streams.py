@@ -11,7 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 
 from gpuscale.core.clock import WallClock
-from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent
+from gpuscale.exporter.options import ServeOptions
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.model_table import MODELS

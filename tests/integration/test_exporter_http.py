@@ -9,8 +9,9 @@ import pytest
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.http.passwords import BasicAuth
+from gpuscale.exporter.options import ServeOptions
 from gpuscale.exposition.write import CONTENT_TYPE
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters

@@ -15,8 +15,9 @@ from aiohttp.test_utils import unused_port
 from gpuscale.attribution.processes.shares import split_utilisation
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import Extras
+from gpuscale.exporter.options import ServeOptions
 from gpuscale.exposition.parse import parse_text
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS

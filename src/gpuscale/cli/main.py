@@ -2,16 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from gpuscale.cli.exits import BUG, NO, WRONG_INPUT, leaves
 from gpuscale.core.errors import BugError, ConfigError, GpuscaleError, QueryError, UsageError
 
-NO = 1
-"""The answer is no, or a part failed."""
-WRONG_INPUT = 2
-"""The input is wrong, or the question could not be asked."""
-BUG = 70
-"""gpuscale itself is at fault; EX_SOFTWARE of sysexits.h, so that no script takes it for an answer."""
 _INTERRUPTED = 130
 """What shells and typer say of a command that SIGINT ended."""
 COMPLETING = "_GPUSCALE_COMPLETE"
@@ -150,15 +145,6 @@ def _where_to_report() -> str:
     except PackageNotFoundError:
         return ""
     return "".join(f" at {link.partition(', ')[2]}" for link in links if link.startswith("Issues,"))
-
-
-def leaves(error: Exception) -> Iterator[Exception]:
-    """Yield the errors of a group of tasks, or the error itself."""
-    if isinstance(error, ExceptionGroup):
-        for each in error.exceptions:
-            yield from leaves(each)
-    else:
-        yield error
 
 
 def _code(error: Exception) -> int:

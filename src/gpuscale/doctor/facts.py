@@ -5,7 +5,8 @@ import shlex
 from collections.abc import Iterator
 
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.install.parts import agent, metrics_api
+from gpuscale.install.common import NODE_AGENT
+from gpuscale.install.parts import metrics_api
 from gpuscale.kube.reading import read_node_record
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint, read_taint
@@ -218,7 +219,7 @@ def _is_part(given: dict[str, str], part: str) -> bool:
 
 def is_own_agent(body: Fields) -> bool:
     """Return whether a pod or DaemonSet is gpuscale's node agent."""
-    return _is_part(labels(body), agent.PART)
+    return _is_part(labels(body), NODE_AGENT)
 
 
 def is_agent(body: Fields, spec: PodSpec) -> bool:

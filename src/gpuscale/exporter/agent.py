@@ -8,20 +8,18 @@ same however many come.
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.exporter.collector import AttributionOf, Collector, Extras, ReadOutcome
-from gpuscale.exporter.families.own_metrics import ConfigStatus, ServerStatus
+from gpuscale.exporter.collector import AttributionOf, Collector, ReadOutcome
+from gpuscale.exporter.families.own_metrics import ServerStatus
 from gpuscale.exporter.families.own_process import cpu_seconds, resident_memory_bytes
 from gpuscale.exporter.http.server import HttpServer
 from gpuscale.exporter.http.subscribers import Subscribers
+from gpuscale.exporter.options import ServeOptions
 from gpuscale.exporter.routes import Handlers
 from gpuscale.exporter.snapshot import Snapshot
 from gpuscale.formats.dcgm import FamilyOptions
@@ -29,35 +27,11 @@ from gpuscale.formats.styles import Style
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.reader import GpuReader
 
-if TYPE_CHECKING:
-    from gpuscale.exporter.http.passwords import BasicAuth
-    from gpuscale.exporter.http.tls import ServerTls
-
 _log = logging.getLogger(__name__)
 _STOP_WAIT_S = 1.0
 _FIRST_WAIT_S = 2.0
 _SHUTDOWN_S = 2.0
 """How long answers under way may take once the agent stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """How an agent serves, beyond what it always does."""
-
-    extras: Extras = field(default_factory=Extras)
-    stream_interval_s: float | None = None
-    """From one collect to the next while the stream has subscribers; None is no faster than otherwise."""
-    auth: "BasicAuth | None" = None
-    """Who may come in; None is everyone."""
-    tls: "ServerTls | None" = None
-    """None is plain HTTP."""
-    resources: Callable[[], NodeGpuResources] | None = None
-    """Counts the node's GPUs as Kubernetes does; for Azure's metrics."""
-    config: Callable[[], ConfigStatus] = ConfigStatus
-    """Tells how the latest load of the configuration went."""
-    before_first: Callable[[], Awaitable[None]] | None = None
-    """Waited for before the first collect, for two seconds at most, so that GPUs don't pass for nobody's
-    only because the agent has just started."""
 
 
 class NodeAgent:

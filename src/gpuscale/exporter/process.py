@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import AttributionOf, Extras
 from gpuscale.exporter.counters_file import Counters, CountersFile, read_text
 from gpuscale.exporter.families.azure import AzureMetrics
+from gpuscale.exporter.options import ServeOptions
 from gpuscale.exporter.readers import (
     WHAT_ELSE,
     ReplaceableReader,

@@ -15,7 +15,7 @@ from gpuscale.exporter.snapshot import Format, Snapshot
 from gpuscale.exposition import openmetrics, write
 
 if TYPE_CHECKING:
-    from gpuscale.exporter.agent import ServeOptions
+    from gpuscale.exporter.options import ServeOptions
 
 METRICS, AZURE, STREAM = "/metrics", "/metrics/azure", "/stream"
 HEALTH, READY, PAGE = "/health", "/readyz", "/"

@@ -7,6 +7,7 @@ from gpuscale.install.values import Image, Values
 
 Object = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain data."""
+NODE_AGENT = "node-agent"
 METRICS_API = "metrics-api"
 
 INSTALL_LABEL = "gpuscale.dev/install"

@@ -7,7 +7,6 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.boards.catalogue import dashboard_objects
 from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.common import Object
-from gpuscale.install.monitoring import scraping_objects
 from gpuscale.install.parts.agent import agent_objects
 from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.device_plugin import device_plugin_objects
@@ -18,6 +17,7 @@ from gpuscale.install.parts.network import network_objects
 from gpuscale.install.parts.prometheus import prometheus_objects
 from gpuscale.install.parts.rules import rule_file_objects
 from gpuscale.install.parts.samples import sample_objects
+from gpuscale.install.parts.scraping import scraping_objects
 from gpuscale.install.values import Values
 
 KIND_ORDER = (

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuscale.install.common import METRICS_API, part_name
-from gpuscale.install.parts import agent
+from gpuscale.install.common import METRICS_API, NODE_AGENT, part_name
 from gpuscale.install.values import Values
 
 GPU_RESOURCES = 'resource=~"nvidia_com_(gpu|mig_).*|amd_com_gpu"'
@@ -43,7 +42,7 @@ class SeriesNames:
 def series_names(values: Values) -> SeriesNames:
     """Return the names that an installation's series have."""
     jobs = {
-        "agent_job": part_name(values, agent.PART),
+        "agent_job": part_name(values, NODE_AGENT),
         "api_job": part_name(values, METRICS_API),
     }
     if values.spec.prometheus.honor_labels:

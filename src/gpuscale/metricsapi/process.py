@@ -23,7 +23,6 @@ from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.directory import CopyState, ObjectCopies
-from gpuscale.metricsapi.audit import AuditLog
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.metricsapi.collector.feed_metrics import collector_families, value_families
 from gpuscale.metricsapi.connections.counted_log import CountedLog
@@ -36,6 +35,7 @@ from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.routes import SeesReasons, add_routes, everybody
 from gpuscale.metricsapi.rulebook.rule_book import RuleBook
 from gpuscale.metricsapi.rulebook.team_rules import TeamRules
+from gpuscale.metricsapi.security.audit import AuditLog, audit_families
 from gpuscale.metricsapi.security.authentication import Authenticator
 from gpuscale.metricsapi.security.authorization import Authorizer
 from gpuscale.metricsapi.security.client_tls import TlsRules
@@ -51,7 +51,7 @@ from gpuscale.metricsapi.security.serving_certificate import (
 from gpuscale.metricsapi.security.trust import TrustSources
 from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
 from gpuscale.metricsapi.telemetry.cache_metrics import cache_families
-from gpuscale.metricsapi.telemetry.connections import LoopLag, audit_families, connection_families
+from gpuscale.metricsapi.telemetry.connections import LoopLag, connection_families
 from gpuscale.metricsapi.telemetry.hop_lag import HopLag
 from gpuscale.metricsapi.telemetry.own_metrics import (
     ServerMetrics,

@@ -7,7 +7,6 @@ Source: custom-metrics-apiserver v1.30.0; k8s.io/apiserver v0.30.0 (responsewrit
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -43,22 +42,16 @@ from gpuscale.metricsapi.wire.paths import (
     external_target,
     split_path,
 )
-from gpuscale.metricsapi.wire.requests import RequestError, is_true, is_watch, selector_of
+from gpuscale.metricsapi.wire.requests import RequestError, is_watch, selector_of
+from gpuscale.metricsapi.wire.responses import JSON, json_response, status_response
 from gpuscale.metricsapi.wire.statuses import (
     NO_ROUTE,
-    Status,
     bad_request,
     method_not_allowed,
     status_of,
     watch_not_supported,
 )
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
-
-_COMPRESS_FROM_BYTES = 128 * 1024
-"""Where the Kubernetes API server begins to compress."""
-_BROWSERS = ("curl", "Wget", "Mozilla/5.0")
-"""Clients that get indented answers unless they say otherwise, as from the Kubernetes API server."""
-_JSON = "application/json"
 
 Answered = Callable[[Answer], None]
 """Told of an answer that holds values."""
@@ -117,11 +110,6 @@ def make_app(provider: MetricsProvider) -> web.Application:
     return app
 
 
-def status_response(request: web.Request, status: Status) -> web.Response:
-    """Return the answer that tells of a failure."""
-    return _json(request, status.code, status.body())
-
-
 class _Api:
     """The handlers of one provider."""
 
@@ -151,7 +139,7 @@ class _Api:
 
     async def version(self, request: web.Request) -> web.Response:
         """Answer /version."""
-        return _json(request, 200, bodies.version_info())
+        return json_response(request, 200, bodies.version_info())
 
     async def openapi_v2(self, request: web.Request) -> web.Response:
         """Answer /openapi/v2."""
@@ -221,19 +209,21 @@ class _Api:
             case []:
                 return self._groups(request)
             case [group] if group in self._served_groups():
-                return _json(request, 200, bodies.group(group))
+                return json_response(request, 200, bodies.group(group))
             case [group, version, *rest] if self._is_served(group, version):
                 if rest and asks_why(request) and group in (CUSTOM_GROUP, EXTERNAL_GROUP):
                     target = custom_target if group == CUSTOM_GROUP else external_target
                     return await why_response(request, self.provider.parts(), target(rest))
-                return _json(request, 200, await self._values(request, group, version, rest))
+                return json_response(
+                    request, 200, await self._values(request, group, version, rest)
+                )
         raise NoRouteError
 
     def _groups(self, request: web.Request) -> web.Response:
         served = self._served_groups()
         version = aggregated_version(request.headers.get("Accept", ""))
         if version is None:
-            response = _json(request, 200, bodies.group_list(served))
+            response = json_response(request, 200, bodies.group_list(served))
         else:
             response = _unless_known(
                 request, self._aggregated(version, served), content_type(version)
@@ -314,36 +304,12 @@ def _text(answer: Health) -> web.Response:
 
 
 def _unless_known(
-    request: web.Request, body: bodies.Body, content_type: str = _JSON
+    request: web.Request, body: bodies.Body, content_type: str = JSON
 ) -> web.Response:
     """Return a document, or that the client has it already."""
     tag = etag(body)
     if matches(request.headers.get("If-None-Match"), tag):
         return web.Response(status=304, headers={"ETag": tag})
-    response = _json(request, 200, body, content_type)
+    response = json_response(request, 200, body, content_type)
     response.headers["ETag"] = tag
     return response
-
-
-def _json(
-    request: web.Request, code: int, body: bodies.Body | str, content_type: str = _JSON
-) -> web.Response:
-    """Return an answer in JSON; a body that is text is JSON already."""
-    text = body if isinstance(body, str) else bodies.json_text(body)
-    if _wants_indent(request):
-        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    response = web.Response(
-        status=code,
-        body=f"{text}\n".encode("utf-8", "backslashreplace"),
-        headers={"Content-Type": content_type},
-    )
-    if len(text) > _COMPRESS_FROM_BYTES:
-        response.enable_compression()
-    return response
-
-
-def _wants_indent(request: web.Request) -> bool:
-    wanted = request.query.get("pretty")
-    if wanted:
-        return is_true(wanted)
-    return request.headers.get("User-Agent", "").startswith(_BROWSERS)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gpuscale.core.flags import FlagReader
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.metricsapi.audit import AUDIT_BACKUPS, AUDIT_MB, AuditSettings
 from gpuscale.metricsapi.connections.limits import ConnectionLimits
 from gpuscale.metricsapi.flags import FLAGS
 from gpuscale.objects.selectors import parse_selector
@@ -31,6 +30,7 @@ from gpuscale.sources.ruler.settings import (
 from gpuscale.sources.saving.settings import MIB, MIN_BYTES, SavingSettings
 from gpuscale.sources.source import SOURCE_PLUGINS, SourceKind
 
+AUDIT_MB, AUDIT_BACKUPS = 100, 10
 _SOURCES = ("prometheus", "streams")
 _TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
 
@@ -127,6 +127,18 @@ class RuleSettings:
     """Label selector of the namespaces whose ConfigMaps count; empty for all."""
     budget: RuleBudget = DEFAULT_BUDGET
     """Of each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """Where to write, and how much to keep."""
+
+    path: str
+    """`-` is standard output."""
+    max_mb: int = AUDIT_MB
+    """Of a file, before another one is begun."""
+    max_backups: int = AUDIT_BACKUPS
+    """Old files that are kept: PATH.1 is the newest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,28 @@
 """Metric values from the series in memory. The simulator calls the synchronous half directly."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.series.promql.budget import Check, QueryTimeoutError
 from gpuscale.series.promql.evaluate import Samples, instant
-from gpuscale.series.promql.parse import MAX_QUERY_CHARS, parse_matchers, parse_query
+from gpuscale.series.promql.parse import MAX_QUERY_CHARS, Query, parse_matchers, parse_query
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value
-from gpuscale.sources.query_pool import QueryPool
+
+
+class Pool(Protocol):
+    """Evaluates queries beside the event loop, each with a deadline."""
+
+    async def evaluate(
+        self,
+        store: SeriesStore,
+        query: Query,
+        covered: QueryRange,
+        work: Callable[[Samples, Check], Value],
+    ) -> Value: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +30,8 @@ class EmbeddedSource:
     """A `MetricSource` over a series store."""
 
     store: SeriesStore
-    pool: QueryPool | None = None
-    """Evaluates beside the event loop, with a deadline; None evaluates at once, as virtual time needs."""
+    pool: Pool | None = None
+    """None evaluates at once, as virtual time needs."""
 
     def takes(self, promql: str) -> bool:
         """Return whether a query is short enough to be read."""

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi import audit
+from gpuscale.metricsapi.security import audit
 from gpuscale.metricsapi.security.reviews import Attributes, User
 
 VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/pods/web-0/gpu_util"

@@ -7,13 +7,13 @@ import pytest
 from gpuscale.collector.keeping_metrics import keeping_families
 from gpuscale.collector.metrics import feed_families
 from gpuscale.core.clock import ManualClock, Origin
-from gpuscale.metricsapi.audit import AuditLog, AuditSettings
 from gpuscale.metricsapi.collector.feed_metrics import collector_families, value_families
 from gpuscale.metricsapi.collector.process import CollectorProcess
 from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.flags import FLAGS, GROUPS
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.rulebook.rule_file import RuleState
+from gpuscale.metricsapi.security.audit import AuditLog, AuditSettings
 from gpuscale.metricsapi.telemetry.connections import LoopLag, audit_families, connection_families
 from gpuscale.metricsapi.telemetry.own_metrics import (
     ServerMetrics,

@@ -6,8 +6,8 @@ import pytest
 
 from gpuscale.cli.servers.serving import given_texts, plain_arguments
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.audit import AuditSettings
 from gpuscale.metricsapi.flags import FLAGS
+from gpuscale.metricsapi.security.audit import AuditSettings
 from gpuscale.metricsapi.settings import NamedPair, read_settings
 from gpuscale.sources.feeds.annotated_pods import DEFAULT_EXPORTERS
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.cli.checked import checked_values
 from gpuscale.cli.texts import Output, deprecated, print_document, read_text, shown_name
-from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.install.common import Object
@@ -77,30 +78,6 @@ def read_values(name: str) -> "Values":
     return values
 
 
-def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
-    """Return the values of a file's text, and what is worth knowing about them.
-
-    Raises:
-        ConfigError: it is wrong, or asks for what lint says can't work.
-    """
-    from gpuscale.core.findings import Severity
-    from gpuscale.install.linted import lint_values
-    from gpuscale.install.notes import notes
-    from gpuscale.install.values import parse_values
-    from gpuscale.lint.problems import problems_of_errors
-
-    values = parse_values(text, source)
-    report = lint_values(values, text, source)
-    if errors := problems_of_errors(report):
-        raise ConfigError(*errors)
-    warnings = [
-        f"{each.where}: warning: {each.what} {each.fix.say}"
-        for each in report.findings
-        if each.check.severity is Severity.WARNING
-    ]
-    return values, [*warnings, *notes(values)]
-
-
 def rendered(values: "Values") -> "tuple[Object, ...]":
     """Return the objects of values, with a new certificate where one is needed."""
     from gpuscale.core.clock import WallClock
@@ -124,7 +101,7 @@ def _print(objects: "tuple[Object, ...]", output: Output) -> None:
 
 def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> None:
     from gpuscale.install.boards.catalogue import board_files
-    from gpuscale.install.monitoring import rule_texts
+    from gpuscale.install.parts.scraping import rule_texts
     from gpuscale.install.pools import pool_files
     from gpuscale.install.render import manifest
 

@@ -57,8 +57,8 @@ def _allow_connections() -> None:
 
 
 def _run(settings: CollectorSettings, status: int) -> int:
+    from gpuscale.cli.exits import NO, leaves
     from gpuscale.cli.logs import set_up_log
-    from gpuscale.cli.main import NO, leaves
     from gpuscale.collector.server import CollectorServer
 
     set_up_log(settings.log_level)

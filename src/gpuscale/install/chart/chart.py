@@ -12,7 +12,6 @@ from gpuscale.install.chart import dimensions as d
 from gpuscale.install.chart.fold import Case, Folder
 from gpuscale.install.chart.placeholders import expressed, marked_certificate, scalar
 from gpuscale.install.common import Object
-from gpuscale.install.monitoring import scraping_objects
 from gpuscale.install.parts.agent import agent_objects
 from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.device_plugin import device_plugin_objects
@@ -22,6 +21,7 @@ from gpuscale.install.parts.network import prometheus_policies, server_policies
 from gpuscale.install.parts.prometheus import prometheus_objects
 from gpuscale.install.parts.rules import rule_file_objects
 from gpuscale.install.parts.samples import sample_objects
+from gpuscale.install.parts.scraping import scraping_objects
 from gpuscale.install.values import Scale, Values, ValuesSpec, Workload
 
 _HEAD = "{{- /* Made by `python -m gpuscale.install.chart`; change the renderer instead. */}}"

@@ -5,6 +5,7 @@ is the least that each setting takes, and the comments say for what.
 """
 
 from gpuscale.install.common import (
+    NODE_AGENT,
     Object,
     duration,
     http_probe,
@@ -17,7 +18,6 @@ from gpuscale.install.common import (
 from gpuscale.install.parts.workloads import service, workload
 from gpuscale.install.values import Values
 
-PART = "node-agent"
 PORT = 9400
 _DRIVER = "/usr/local/nvidia"
 _SERVED_S = {"streams": 5, "prometheus": 30}
@@ -29,11 +29,11 @@ def agent_objects(values: Values) -> list[Object]:
     """Return the node agent's objects; none where it is off."""
     if not values.spec.agent.enabled:
         return []
-    return [service_account(values, PART), _service(values), _daemon_set(values)]
+    return [service_account(values, NODE_AGENT), _service(values), _daemon_set(values)]
 
 
 def _service(values: Values) -> Object:
-    found = service(values, PART, "metrics", PORT)
+    found = service(values, NODE_AGENT, "metrics", PORT)
     # A readiness that is lost says that GPUs can't be read; the reasons are still worth a scrape.
     found["spec"]["publishNotReadyAddresses"] = True
     if values.spec.prometheus.kind == "plain":
@@ -50,13 +50,13 @@ def _daemon_set(values: Values) -> Object:
     # The next nodes wait until readings of a new agent are served too: an HPA whose pods are all without
     # a value for a moment is blind. Prometheus has to find and scrape it first.
     more = {"updateStrategy": rolling, "minReadySeconds": _SERVED_S[values.spec.metrics_api.source]}
-    return workload(values, "DaemonSet", PART, _pod_spec(values), **more)
+    return workload(values, "DaemonSet", NODE_AGENT, _pod_spec(values), **more)
 
 
 def _pod_spec(values: Values) -> Object:
     agent = values.spec.agent
     spec: Object = {
-        "serviceAccountName": part_name(values, PART),
+        "serviceAccountName": part_name(values, NODE_AGENT),
         "automountServiceAccountToken": False,
         **pull_secrets(values.spec.image),
         "affinity": values.spec.provider.gpu_node_affinity(),

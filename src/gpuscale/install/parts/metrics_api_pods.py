@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gpuscale.install.common import (
     METRICS_API,
+    NODE_AGENT,
     USER_ID,
     Object,
     has_api_pods,
@@ -17,7 +18,7 @@ from gpuscale.install.common import (
     restrained,
     selector,
 )
-from gpuscale.install.parts import agent, prometheus
+from gpuscale.install.parts import prometheus
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
 from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RULE_FILE
 from gpuscale.install.parts.workloads import workload
@@ -187,7 +188,7 @@ def _source_arguments(values: Values) -> list[str]:
         return [f"--prometheus-url={prometheus.address(values)}"]
     return [
         "--source=streams",
-        f"--agent-service={values.spec.namespace}/{part_name(values, agent.PART)}",
+        f"--agent-service={values.spec.namespace}/{part_name(values, NODE_AGENT)}",
         f"--store-directory={_SAMPLES}",
         f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
         f"--remote-write-config={_REMOTE_WRITE}",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gpuscale.install.common import (
+    NODE_AGENT,
     Object,
     has_api_pods,
     metadata,
@@ -30,7 +31,7 @@ def server_policies(values: Values) -> list[Object]:
         return []
     found: list[Object] = []
     if values.spec.agent.enabled:
-        found.append(_policy(values, agent.PART, _tcp(agent.PORT), []))
+        found.append(_policy(values, NODE_AGENT, _tcp(agent.PORT), []))
     if has_api_pods(values):
         # Replicas reach each other at the API server's port 6443, which is theirs too.
         ports = _tcp(

@@ -1,7 +1,6 @@
 """A small Prometheus of the installation's own, for clusters that have none: it keeps what scaling needs."""
 
 from gpuscale.core.documents.documents import dump_documents
-from gpuscale.install import monitoring as scraping
 from gpuscale.install.common import (
     USER_ID,
     Object,
@@ -15,6 +14,7 @@ from gpuscale.install.common import (
     restrained,
     service_account,
 )
+from gpuscale.install.parts import scraping
 from gpuscale.install.parts.workloads import config_map, service, workload
 from gpuscale.install.values import Values
 

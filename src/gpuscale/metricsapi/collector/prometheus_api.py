@@ -16,10 +16,10 @@ from yarl import URL
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.metricsapi.collector.client import HOST, CollectorClient
-from gpuscale.metricsapi.routes import status_response
 from gpuscale.metricsapi.security.authorization import attributes_of, forbidden_message
 from gpuscale.metricsapi.security.guard import ASKS
 from gpuscale.metricsapi.security.reviews import UNAUTHENTICATED
+from gpuscale.metricsapi.wire.responses import status_response
 from gpuscale.metricsapi.wire.statuses import forbidden
 
 _LOG = logging.getLogger(__name__)

@@ -14,12 +14,11 @@ from aiohttp.typedefs import Middleware
 from OpenSSL import crypto
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.metricsapi import audit
-from gpuscale.metricsapi.audit import AuditLog
 from gpuscale.metricsapi.connections.connection import Connection
 from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.health import ENDPOINTS
-from gpuscale.metricsapi.routes import status_response
+from gpuscale.metricsapi.security import audit
+from gpuscale.metricsapi.security.audit import AuditLog
 from gpuscale.metricsapi.security.authentication import (
     Authenticator,
     Credentials,
@@ -35,6 +34,7 @@ from gpuscale.metricsapi.security.reviews import MASTERS, NOBODY, Attributes, Us
 from gpuscale.metricsapi.telemetry.own_metrics import ServerMetrics
 from gpuscale.metricsapi.wire.paths import is_text
 from gpuscale.metricsapi.wire.requests import is_watch
+from gpuscale.metricsapi.wire.responses import status_response
 from gpuscale.metricsapi.wire.statuses import (
     NO_ROUTE,
     TIMED_OUT,

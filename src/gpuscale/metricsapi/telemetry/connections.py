@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 
 from gpuscale.exposition.families import Family
-from gpuscale.metricsapi.audit import AuditLog
 from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.connections.port import Port
 from gpuscale.metricsapi.telemetry.histograms import Histogram, histograms
@@ -31,18 +30,6 @@ class LoopLag:
         """Return what was measured."""
         name = f"{PREFIX}_event_loop_lag_seconds"
         return (histograms(name, "How late the event loop runs scheduled work.", {(): self._lags}),)
-
-
-def audit_families(log: AuditLog) -> tuple[Family, ...]:
-    """Return what the audit log does not have."""
-    return (
-        family(
-            "audit_events_dropped_total",
-            "counter",
-            "Events that the audit log could not take.",
-            {(): log.dropped},
-        ),
-    )
 
 
 def connection_families(ports: Mapping[str, Port], malformed: CountedLog) -> tuple[Family, ...]:

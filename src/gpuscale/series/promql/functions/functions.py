@@ -14,10 +14,10 @@ from gpuscale.series.promql.functions.histogram import (
     histogram_quantile,
     histogram_quantiles,
 )
+from gpuscale.series.promql.functions.ranges import KEEPS_NAME, RANGE_FUNCTIONS, Bounds
 from gpuscale.series.promql.functions.relabel import label_join, label_replace
 from gpuscale.series.promql.functions.sorting import ascending, by_labels, descending
 from gpuscale.series.promql.moments import DATE_FUNCTIONS, date_part
-from gpuscale.series.promql.ranges import KEEPS_NAME, RANGE_FUNCTIONS, Bounds
 from gpuscale.series.promql.rows import NAN, Evaluator, QueryRange, Reading, Rows, nameless, unique
 from gpuscale.series.promql.tree import Node, Select, SelectRange, ValueType, value_type
 

@@ -22,8 +22,8 @@ from gpuscale.series.promql.functions.functions import (
     VECTOR_FUNCTIONS,
     expected_labels,
 )
+from gpuscale.series.promql.functions.ranges import KEEPS_NAME, RANGE_FUNCTIONS
 from gpuscale.series.promql.moments import DATE_FUNCTIONS, date_part
-from gpuscale.series.promql.ranges import KEEPS_NAME, RANGE_FUNCTIONS
 from gpuscale.series.promql.rows import NAN, QueryRange, Reading, Rows
 from gpuscale.series.promql.rows import Windows as RowWindows
 from gpuscale.series.promql.tree import Anchor, Moment, ValueType, value_type

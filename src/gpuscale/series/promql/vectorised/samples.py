@@ -17,7 +17,7 @@ from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.budget import Check
 from gpuscale.series.promql.evaluate import Evaluable
-from gpuscale.series.promql.ranges import RANGE_FUNCTIONS
+from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.promql.snapshot import Need, needs
 from gpuscale.series.promql.tree import ValueType, value_type

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuscale.series.labels import EMPTY
-from gpuscale.series.promql.ranges import RANGE_FUNCTIONS, Bounds
+from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS, Bounds
 from gpuscale.series.promql.rows import NAN, Window
 from gpuscale.series.promql.vectorised.blocks import Block, Flags, Floats, Ints
 from gpuscale.series.promql.vectorised.sums import exact_cuts, window_sums

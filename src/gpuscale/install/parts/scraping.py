@@ -4,6 +4,7 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.alerts.groups import alert_groups, alert_settings
 from gpuscale.install.common import (
     METRICS_API,
+    NODE_AGENT,
     Object,
     duration,
     has_api_pods,
@@ -12,7 +13,6 @@ from gpuscale.install.common import (
     part_name,
     selector,
 )
-from gpuscale.install.parts import agent
 from gpuscale.install.parts.rules import ALERTS_FILE, RECORDING_FILE, recording_groups
 from gpuscale.install.parts.workloads import config_map
 from gpuscale.install.values import Values
@@ -63,12 +63,12 @@ def scrape_configs(values: Values) -> list[Object]:
 
 
 def _agent_job(values: Values) -> Object:
-    pods = _pods(values, agent.PART, "metrics")
+    pods = _pods(values, NODE_AGENT, "metrics")
     # An agent that takes another's place goes on with its series. As series of their own, both would count
     # in sums until those of the old one are marked as ended, two scrapes later.
     pods["relabel_configs"].append({"source_labels": [_NODE_NAME], "target_label": "instance"})
     return {
-        "job_name": part_name(values, agent.PART),
+        "job_name": part_name(values, NODE_AGENT),
         "honor_labels": values.spec.prometheus.honor_labels,
         **pods,
     }
@@ -132,7 +132,7 @@ def _agent_monitor(values: Values) -> Object:
         "honorLabels": prometheus.honor_labels,
         "relabelings": relabelings,
     }
-    return _monitor(values, agent.PART, endpoint)
+    return _monitor(values, NODE_AGENT, endpoint)
 
 
 def _api_monitor(values: Values) -> Object:

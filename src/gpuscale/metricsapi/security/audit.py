@@ -18,7 +18,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from gpuscale.core.errors import UsageError
+from gpuscale.exposition.families import Family
 from gpuscale.metricsapi.security.reviews import NOBODY, Attributes, User
+from gpuscale.metricsapi.settings import AuditSettings
+from gpuscale.metricsapi.telemetry.own_metrics import family
 
 _EVERY_S = 0.25
 _MOST_BYTES = 8 * 1024 * 1024
@@ -28,19 +31,6 @@ _MOST_CHARS = 4096
 _FORBIDDEN = 403
 _UNAUTHORIZED = 401
 _BYTES_PER_MB = 1024 * 1024
-AUDIT_MB, AUDIT_BACKUPS = 100, 10
-
-
-@dataclass(frozen=True, slots=True)
-class AuditSettings:
-    """Where to write, and how much to keep."""
-
-    path: str
-    """`-` is standard output."""
-    max_mb: int = AUDIT_MB
-    """Of a file, before another one is begun."""
-    max_backups: int = AUDIT_BACKUPS
-    """Old files that are kept: PATH.1 is the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +180,15 @@ def _reference(attributes: Attributes) -> dict[str, str]:
 def _time(seconds: float) -> str:
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
     return text.replace("+00:00", "Z")
+
+
+def audit_families(log: AuditLog) -> tuple[Family, ...]:
+    """Return what the audit log does not have."""
+    return (
+        family(
+            "audit_events_dropped_total",
+            "counter",
+            "Events that the audit log could not take.",
+            {(): log.dropped},
+        ),
+    )
