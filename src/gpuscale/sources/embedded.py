@@ -22,7 +22,9 @@ class Pool(Protocol):
         query: Query,
         covered: QueryRange,
         work: Callable[[Samples, Check], Value],
-    ) -> Value: ...
+    ) -> Value:
+        """Return what `work` gives over the samples of the query."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ PATTERNS: Mapping[str, str] = {
     r"^[a-z][a-z0-9]*$": "a name of lower-case letters and digits that begins with a letter, such as gpu1",
     r"^[A-Za-z0-9_./=, -]+$": "NAMESPACE or NAMESPACE/LABEL=VALUE, separated by commas",
     r"^[1-9][0-9]*(Mi|Gi)$": "a size such as 512Mi or 1Gi",
+    r"^https?://[^\s\"'`$\\{},]+$": "a URL such as http://alertmanager.monitoring:9093",
     r"^[A-Z]{3}$": "a currency of three capital letters, such as USD",
 }
 """What the patterns of our models ask for, with an example."""

@@ -7,7 +7,7 @@ import pytest
 from gpuscale.core.errors import UnavailableError
 from gpuscale.gpu.recordings.recording import ReplayReader, read_recording
 
-FOLDER = Path(__file__).parents[2] / "data" / "recordings"
+FOLDER = Path(__file__).parents[3] / "data" / "recordings"
 FILES = sorted(FOLDER.glob("*.jsonl.gz"))
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 

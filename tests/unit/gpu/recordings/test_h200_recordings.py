@@ -10,7 +10,7 @@ from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.recordings.recording import ReplayReader
 
-FOLDER = Path(__file__).parents[2] / "data" / "recordings"
+FOLDER = Path(__file__).parents[3] / "data" / "recordings"
 UTIL, POWER, ENERGY = (
     "DCGM_FI_DEV_GPU_UTIL",
     "DCGM_FI_DEV_POWER_USAGE",
