@@ -1,7 +1,7 @@
 """Readings of AMD GPUs as the metric families that ROCm's device-metrics-exporter serves.
 
 Names, units and labels are its own; all families are gauges there, counters too. A label that has nothing
-to say is there, and empty. A GPU that several pods share names none of them, as in `gpu.families`.
+to say is there, and empty. A GPU that several pods share names none of them, as in `formats.dcgm`.
 
 Differences: `clock_index` counts the two clocks that are read, where upstream counts every clock domain;
 no computed health; only the families of `sources` and the three that are made here.
