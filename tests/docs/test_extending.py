@@ -203,7 +203,7 @@ def test_no_plugins_are_looked_for_where_a_name_is_built_in(tmp_path):
     assert done.stdout == "False\n", done.stderr
 
 
-ALLOWED = {("ack", part) for part in ("gpu", "exporter", "install", "sim")}
+ALLOWED = {("ack", part) for part in ("gpu", "formats", "exporter", "install", "sim")}
 """`ack` also is the style of Alibaba's exporter, which any cloud may have."""
 
 

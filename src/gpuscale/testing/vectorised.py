@@ -1,6 +1,6 @@
 """Queries evaluated with numpy, and row by row where that has to answer, as the query pool does it.
 
-Both functions are called as their namesakes in `series.promql.evaluate`, so tests of the language hold either way:
+Both functions are called as in `series.promql.evaluate`, so tests of the language hold either way:
 
     instant(store, "sum(up)", now_ms)
 """

@@ -87,7 +87,7 @@ def test_what_is_no_judge_is_refused(tmp_path):
     done = lint(tmp_path, "racks = hot_checks:judge_nodes")
     assert done.returncode == 2
     assert "plug-in hot 1.0" in done.stderr
-    assert "expected a gpuscale.core.Judge" in done.stderr
+    assert "expected a gpuscale.core.findings.Judge" in done.stderr
 
 
 def test_a_check_with_the_id_of_another_is_refused(tmp_path):

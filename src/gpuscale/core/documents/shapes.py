@@ -1,7 +1,7 @@
 """Plain data read into dataclasses, with every fault found.
 
 For what a server reads at its start: pydantic, which does more, costs it 4 MiB and a tenth of that time. The
-faults are named as pydantic names them, so that one set of words serves both (see `core.documents.validation`).
+faults are named as pydantic names them, so that one set of words serves both (`core.documents.validation`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from pathlib import Path
 from grpc_tools import protoc  # type: ignore[import-untyped]
 
 _FOLDER = Path(__file__).parent
-_SOURCE_ROOT = _FOLDER.parents[2]
+_SOURCE_ROOT = _FOLDER.parents[3]
 _PROTO = _FOLDER / "podresources.proto"
 _MADE = ("podresources_pb2.py", "podresources_pb2.pyi")
 _HEADER = "# ruff: noqa\n# fmt: off\n# mypy: ignore-errors\n"

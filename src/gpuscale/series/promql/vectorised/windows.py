@@ -1,7 +1,8 @@
 """Functions of range vectors, over the windows of all series and steps at once.
 
-Each gives what its namesake in `series.promql.functions.ranges` gives for a single window. A function that has no entry here
-is called window by window, and so are the columns where a sum would meet an infinity or NaN.
+Each gives what its namesake in `series.promql.functions.ranges` gives for a single window. A function
+that has no entry here is called window by window, and so are the columns where a sum would meet an
+infinity or NaN.
 """
 
 from collections.abc import Callable, Iterator

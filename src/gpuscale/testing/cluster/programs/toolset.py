@@ -89,11 +89,11 @@ def modules_folder() -> Path:
         NotFoundError: neither a checkout nor a wheel that carries them.
     """
     here = Path(__file__).resolve()
-    for folder in (here.parent / _MODULES, here.parents[4] / "tools" / "cluster"):
+    for folder in (here.parents[1] / _MODULES, here.parents[5] / "tools" / "cluster"):
         if folder.is_dir():
             return folder
     raise NotFoundError(
-        f"the pinned versions are not here: no folder {here.parent / _MODULES}, and this is no "
+        f"the pinned versions are not here: no folder {here.parents[1] / _MODULES}, and this is no "
         "checkout of gpuscale; use a checkout, or a wheel made by its build"
     )
 
