@@ -57,7 +57,7 @@ _NEEDS = (
 
 _INTRO = """# Metrics
 
-What a node agent can serve, where each value comes from and what it needs. A value that can't be had is left
+What a node agent can serve, where each value comes from and what it needs. An unavailable value is left
 out and counted with its reason in `gpuscale_exporter_absent_fields`; it is never 0 instead.
 
 Which DCGM fields are served is the counters file's choice. *Type* is the one of the built-in file; a file of
@@ -65,8 +65,9 @@ your own gives its own. *Needs* and *With MIG* are about NVML: a GPU that is spl
 GPU and for each of its instances, each where the table says so. Profiling fields come from GPM, without DCGM.
 
 `DCGM_FI_DEV_GPU_UTIL` and `DCGM_FI_DEV_MEM_COPY_UTIL` are means over the time since the collect before.
-`source` in `gpuscale_exporter_reader_calls_total` tells what of: `utilization_rates` for figures that were
-asked for five times a second, `utilization_samples` and `memory_utilization_samples` for the driver's buffer.
+`source` in `gpuscale_exporter_reader_calls_total` shows what they average: `utilization_rates` for figures
+that were asked for five times a second, `utilization_samples` and `memory_utilization_samples` for the
+driver's buffer.
 
 Use by process and by container is a sample, not a count: the driver looks every 200 ms and gives all that
 the GPU did since to the process that it finds running. So it is the mean of 10 s, with a standard error of
@@ -209,7 +210,7 @@ _NVML_CALLS = _nvml_calls()
 def _newer_names() -> str:
     intro = (
         "## Newer names\n\n"
-        "What dcgm-exporter calls these fields from 4.9 on, for agents that are told to use those names."
+        "What dcgm-exporter calls these fields from 4.9 on, for agents that are set to use those names."
     )
     rows = [
         (f"`{old}`", f"`{new.name}`", new.unit or "as before")

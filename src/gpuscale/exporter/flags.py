@@ -264,7 +264,7 @@ _PODS = (
     Flag(
         "hpc-job-mapping-dir",
         "Folder with one file of job ids per GPU.",
-        no_effect="jobs of batch systems are not told apart",
+        no_effect="jobs of batch systems are not distinguished",
         env="DCGM_HPC_JOB_MAPPING_DIR",
     ),
 )

@@ -89,7 +89,9 @@ _STREAMS = (
         is_ours=True,
     ),
     Flag(
-        "agent-ca-file", "CAs of the agents' certificates; they are come to by HTTPS.", is_ours=True
+        "agent-ca-file",
+        "CAs of the agents' certificates; agents are then reached by HTTPS.",
+        is_ours=True,
     ),
     Flag(
         "agent-client-tls-cert-file", "Client certificate to go to the agents with.", is_ours=True
@@ -191,7 +193,7 @@ _STREAMS = (
     ),
     Flag(
         "serve-prometheus-api",
-        "Serve the Prometheus HTTP API over the series, below /prometheus, to whom RBAC allows these paths.",
+        "Serve the Prometheus HTTP API over the series, below /prometheus, where RBAC allows these paths.",
         "bool",
         "true",
         is_ours=True,
@@ -436,7 +438,7 @@ _SERVING = (
     Flag("secure-port", "Port of HTTPS; 0 serves none.", "int", "6443"),
     Flag(
         "insecure-loopback-port",
-        "Port of plain HTTP on 127.0.0.1, for whoever is on this machine; 0 serves none.",
+        "Port of plain HTTP on 127.0.0.1, for any process on this machine; 0 serves none.",
         "int",
         "0",
         is_ours=True,
@@ -518,7 +520,7 @@ _AUTHENTICATION = (
     ),
     _bool(
         "authentication-tolerate-lookup-failure",
-        "Start without that ConfigMap; until it is there nobody comes by certificate.",
+        "Start without that ConfigMap; until it is there no client certificate is accepted.",
     ),
     Flag("client-ca-file", "CAs of client certificates, instead of the cluster's."),
     Flag("requestheader-client-ca-file", "CAs of front proxies, instead of the cluster's."),

@@ -24,7 +24,7 @@ OLD_API_VERSION = _CHECKS.add(
     "old-api-version",
     Severity.ERROR,
     "An HPA whose manifest the cluster refuses from now on.",
-    "Write the manifest anew as autoscaling/v2; metricName becomes metric.name, and "
+    "Rewrite the manifest as autoscaling/v2; metricName becomes metric.name, and "
     "targetAverageValue becomes target.averageValue.",
 )
 NO_SCALE_TARGET = _CHECKS.add(
@@ -42,7 +42,7 @@ NO_GPU_REQUEST = _CHECKS.add(
 NO_VALUE = _CHECKS.add(
     "no-value",
     Severity.ERROR,
-    "A metric without a value; told hop by hop where gpuscale serves it.",
+    "A metric without a value; explained hop by hop where gpuscale serves it.",
     "See which rule gives the metric, and of which series and labels.",
 )
 PODS_WITHOUT_VALUE = _CHECKS.add(

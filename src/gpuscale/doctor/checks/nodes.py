@@ -30,7 +30,7 @@ GPU_NODE_NOT_READY = _CHECKS.add(
 GPU_NODE_UNLABELLED = _CHECKS.add(
     "gpu-node-unlabelled",
     Severity.WARNING,
-    "A node with GPUs and no label that tells so.",
+    "A node with GPUs and no label that says so.",
     "Label the node, and its pool for the nodes to come.",
 )
 ACCELERATOR_LABEL_MISSING = _CHECKS.add(

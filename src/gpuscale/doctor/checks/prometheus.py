@@ -18,7 +18,7 @@ _CHECKS = Checks(PROMETHEUS)
 WRONG_PROMETHEUS_ADDRESS = _CHECKS.add(
     "wrong-prometheus-address",
     Severity.ERROR,
-    "A metrics server that is told of a Service or port that is not there.",
+    "A metrics server that is set to a Service or port that is not there.",
     "Set --prometheus-url to a Service and port that are there.",
 )
 PROMETHEUS_UNREACHABLE = _CHECKS.add(
