@@ -3,10 +3,11 @@
 import asyncio
 import base64
 import json
+import ssl
 import subprocess
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from aiohttp import web
@@ -22,6 +23,7 @@ from gpuscale.sources.ruler import alertmanager
 from gpuscale.sources.ruler.alertmanager import AlertmanagerSender
 from gpuscale.sources.ruler.ruler import Ruler
 from gpuscale.sources.ruler.settings import AlertmanagerSettings, alerts_url
+from gpuscale.testing.cluster.certificates import Authority
 
 RULES = """\
 groups:
@@ -74,8 +76,8 @@ async def sending():
             await task
 
 
-@pytest.fixture
-def real(tmp_path):
+@contextmanager
+def alertmanager_at(tmp_path, scheme="http", *arguments):
     config = tmp_path / "alertmanager.yml"
     config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
     port = unused_port()
@@ -86,18 +88,50 @@ def real(tmp_path):
             f"--storage.path={tmp_path / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
             "--cluster.listen-address=",
+            *arguments,
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
-
-
-def alerts_at(url):
     try:
-        with urllib.request.urlopen(f"{url}/api/v2/alerts") as answer:
+        yield f"{scheme}://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def real(tmp_path):
+    with alertmanager_at(tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+def authority(tmp_path):
+    (tmp_path / "certificates").mkdir()
+    return Authority(tmp_path / "certificates", "alerts")
+
+
+@pytest.fixture
+def real_tls(tmp_path, authority):
+    """An Alertmanager that asks for a client certificate of the authority."""
+    pair = authority.server("alertmanager", ["127.0.0.1"])
+    config = {
+        "tls_server_config": {
+            "cert_file": str(pair.certificate),
+            "key_file": str(pair.key),
+            "client_auth_type": "RequireAndVerifyClientCert",
+            "client_ca_file": str(authority.certificate),
+        }
+    }
+    (tmp_path / "web.yml").write_text(json.dumps(config))
+    with alertmanager_at(tmp_path, "https", f"--web.config.file={tmp_path / 'web.yml'}") as url:
+        yield url
+
+
+def alerts_at(url, context=None):
+    try:
+        with urllib.request.urlopen(f"{url}/api/v2/alerts", context=context) as answer:
             return json.load(answer)
     except OSError:
         return None
@@ -120,6 +154,33 @@ async def test_an_alertmanager_gets_alerts_and_their_end(real, sending):
     await until(lambda: alerts_at(real) == [])
     assert loop.sender.sent == {f"{real}/api/v2/alerts": 2}
     assert (loop.sender.errors, loop.sender.dropped, loop.sender.remark()) == ({}, 0, "")
+
+
+@pytest.mark.alertmanager
+async def test_an_alertmanager_behind_tls_is_trusted_by_its_authority_only(
+    real_tls, authority, tmp_path, sending
+):
+    pair = authority.client("gpuscale")
+    files = (pair.certificate, pair.key)
+    context = ssl.create_default_context(cafile=authority.certificate)
+    context.load_cert_chain(*files)
+    await until(lambda: alerts_at(real_tls, context) == [])
+    (tmp_path / "others").mkdir()
+    other = Authority(tmp_path / "others", "someone")
+    for wrong in (
+        {"client_files": files},
+        {"client_files": files, "ca_file": other.certificate},
+        {"ca_file": authority.certificate},
+    ):
+        loop = sending(real_tls, **wrong)
+        await loop.measure(95)
+        await until(lambda loop=loop: loop.sender.errors)
+        assert loop.sender.sent == {}
+    assert alerts_at(real_tls, context) == []
+    loop = sending(real_tls, ca_file=authority.certificate, client_files=files)
+    await loop.measure(95)
+    await until(lambda: alerts_at(real_tls, context))
+    assert loop.sender.sent == {f"{real_tls}/api/v2/alerts": 1}
 
 
 async def test_all_alertmanagers_get_all_alerts_and_a_dead_one_is_named(caplog, sending):
