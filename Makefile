@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image cluster-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live clean
+.PHONY: help run test check image cluster-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -88,6 +88,16 @@ reference: $(VENV)/.dev ## write the pages that are made from the code: docs/met
 	@$(BIN)/python tools/alerts_reference.py > docs/alerts.md
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/check_tables.py
+
+DOCS_VENV := build/docs-environment
+$(DOCS_VENV)/.done: pyproject.toml
+	@mkdir -p build
+	@'$(PYTHON)' tools/environment.py $(DOCS_VENV) '.[docs]'
+	@touch $@
+
+docs: $(DOCS_VENV)/.done ## the pages of docs/ as a site with search, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "the site is in build/site; to read it: python3 -m http.server --directory build/site"
 
 house: $(VENV)/.dev ## the figures of the code: sizes, names, prose, what starting each server costs
 	@$(BIN)/python tools/house.py --servers
