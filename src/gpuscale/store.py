@@ -1,6 +1,6 @@
 """An in-memory store of time series, and PromQL over it. Part of the promised API.
 
-It does no I/O and reads no clock: whoever appends says when. Times are milliseconds since the epoch.
+It does no I/O and reads no clock: the caller says when. Times are milliseconds since the epoch.
 """
 
 from gpuscale.series.promql.evaluate import instant, range_query

@@ -32,7 +32,7 @@ class ViewSource(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
@@ -69,7 +69,7 @@ class ClusterFollower:
         self._source.want_claims()
 
     def gaps(self) -> tuple[Unattributed, ...]:
-        """Return what the API server does not tell now, and why."""
+        """Return what the API server does not report now, and why."""
         view = self._source.view
         silence = self._silence(view)
         gaps = [
@@ -87,7 +87,7 @@ class ClusterFollower:
         await self._source.run()
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._source.close()
 
     def _look(self) -> None:

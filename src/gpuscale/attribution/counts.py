@@ -11,7 +11,7 @@ class NodeGpuResources:
     """GPUs as Kubernetes counts them. None and missing mean unknown."""
 
     capacity: int | None = None
-    """What the node has; only the API server tells."""
+    """What the node has; only the API server knows."""
     allocatable: int | None = None
     """What pods may be given."""
     containers: Mapping[ContainerRef, int] = field(default_factory=dict)

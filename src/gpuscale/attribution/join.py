@@ -17,7 +17,7 @@ from gpuscale.kube.informers.records import DeviceKey, PodRecord
 PodName = tuple[str, str]
 """(namespace, pod)."""
 _NOBODYS = (reasons.PROCESS_NOT_IN_POD, reasons.NO_GPU_REQUEST)
-"""Why a process is known to be on a GPU that nobody gave it."""
+"""Why a process is known to be on a GPU that it was not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def holders_of(
     """Return the containers that hold devices now, and the ids that are still listed for two pods.
 
     Kubelets before 1.34 also list pods that have finished, beside those that got their devices since. The
-    API server tells which; where it does not, both stay, and no GPU is given to one of them alone.
+    API server says which; where it does not, both stay, and no GPU is given to one of them alone.
     """
     running = [each for each in allocations.containers if _name(each) not in directory.ended]
     pods = _pods_by_device(running)
@@ -148,7 +148,7 @@ def process_owners(
         readings: with their processes.
         owners: UUID of a GPU to its containers.
         directory: the node's pods; empty without the API server.
-        place_of: tells where a process runs; raises OSError where that can't be read.
+        place_of: returns where a process runs; raises OSError where that can't be read.
     """
     by_pid: dict[int, ContainerRef] = {}
     missing: dict[int, Unattributed] = {}

@@ -3,7 +3,7 @@
 Three sources are followed at their own pace: the kubelet's allocations, the API server's pods (when asked
 for), and the cgroups of processes. An answer only joins what they last said. The one thing read while
 answering is the cgroup of a process that was never seen before; without it, each new process would count as
-nobody's once.
+unattributed once.
 """
 
 import asyncio

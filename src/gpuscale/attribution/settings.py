@@ -35,6 +35,6 @@ class AttributionSettings:
     proc_root: Path = Path("/proc")
     """Where the host's processes are seen; `/host/proc` when that is mounted."""
     own_proc_root: Path = Path("/proc")
-    """Where our own processes are seen; it tells whether the driver shows us those of the host."""
+    """Where our own processes are seen; it shows whether the driver reports us those of the host."""
     kubernetes: KubeSettings | None = None
     """How to ask the API server for UIDs, labels and owners; None does without."""

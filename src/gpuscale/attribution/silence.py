@@ -7,7 +7,7 @@ class Silence:
     """A time without news.
 
     Args:
-        clock: tells how long it lasts.
+        clock: measures how long it lasts.
         since_ms: when it began; now when None.
     """
 

@@ -1,4 +1,4 @@
-"""Exit codes, and the errors that they stand for."""
+"""Exit codes, and the errors that map to them."""
 
 from collections.abc import Iterator
 

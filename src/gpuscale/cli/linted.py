@@ -151,7 +151,7 @@ def _of_scenario(given: Text, judges: Sequence[FileJudge]) -> LintReport:
         load_setup(text, name, lambda file: read_beside(folder, file), load_policy)
     except ConfigError as error:
         faults = error.problems
-    # What is wrong in the files that it names, lint itself tells, with what else there is.
+    # Faults in the files that it names are reported by lint, with all others.
     own = [each for each in faults if each.source == name]
     told = [refused(REFUSED_SCENARIO, each, "simulate refuses it") for each in own]
     refusal = replace(_EMPTY, findings=tuple(told), scenarios=1, files=1)
@@ -191,7 +191,7 @@ def _text_of(
             try:
                 yield shown, read_beside(folder, file)
             except NotFoundError:
-                return  # load_setup has told so.
+                return  # load_setup has reported it.
         case {"inline": str() as inline}:
             name, text = given
             line = document.line((*path, "inline")) or 0

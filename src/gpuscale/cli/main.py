@@ -44,7 +44,7 @@ def _run(words: Sequence[str]) -> int:
             return 0
         return _run_typer(words)
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more as it ends.
+        # The reader of our output has seen enough. Python would complain once more as it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO
 

@@ -1,4 +1,4 @@
-"""What a command is doing, for whoever waits at a terminal."""
+"""What a command is doing, for a user who waits at a terminal."""
 
 import sys
 import threading

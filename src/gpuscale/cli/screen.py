@@ -18,7 +18,7 @@ class Screen:
 
     Args:
         out: where to.
-        on_gone: called when whoever read the stream has closed it.
+        on_gone: called when the reader of the stream has closed it.
     """
 
     def __init__(self, out: TextIO, on_gone: Callable[[], None]) -> None:

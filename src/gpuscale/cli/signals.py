@@ -1,4 +1,4 @@
-"""How commands that serve are told to end."""
+"""How serving commands are stopped."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ def stop_event() -> asyncio.Event:
 def stop_events() -> tuple[asyncio.Event, asyncio.Event]:
     """Return an event that SIGINT and SIGTERM set, and one that SIGINT or a second SIGTERM sets.
 
-    The second one is for commands that take their time to end: whoever presses Ctrl-C is waiting.
+    The second one is for commands that take their time to end: the user who presses Ctrl-C is waiting.
     """
     stop, hurry = stop_event(), asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -135,7 +135,7 @@ class CollectorServer:
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         socket = self._settings.socket
-        # Nobody else is left to do this if the metrics API was killed.
+        # No other process is left to do this if the metrics API was killed.
         stack.callback(shutil.rmtree, socket.parent, ignore_errors=True)
         await web.UnixSite(runner, str(socket)).start()
 
@@ -164,7 +164,7 @@ class CollectorServer:
             await asyncio.sleep(_LOOK_S)
 
     def _all_wanted(self, ruler: Ruler) -> WantedNames:
-        """Return what somebody can ask for. What is written elsewhere is for whoever asks there."""
+        """Return what somebody can ask for. What is written elsewhere is available there."""
         feeds = self._settings.feeds
         if feeds.keeps_all_series or feeds.remote_write:
             return EVERYTHING

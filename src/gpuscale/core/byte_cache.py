@@ -2,7 +2,7 @@
 
 What a cache holds often comes from outside: texts of requests, names, answers. A bound on the number of
 entries is no bound then, as one of them may be as large as a request. An entry above `MAX_ENTRY_BYTES` is not
-kept at all, so that nobody can push out what others use with a few large ones.
+kept at all, so that a few large ones cannot push out what others use.
 
 Threads may share a cache.
 """
@@ -43,7 +43,7 @@ class Accountant:
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self.most_bytes = most_bytes
         self.lock = threading.RLock()
-        """Held by whoever changes a cache."""
+        """Held while a cache is changed."""
         self._caches: weakref.WeakSet[ByteCache[Hashable, object]] = weakref.WeakSet()
         self._held: dict[str, int] = {}
 

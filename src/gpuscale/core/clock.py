@@ -53,7 +53,7 @@ class WallClock:
 
 
 class ManualClock:
-    """Time that moves only when told to; for tests and for virtual time."""
+    """Time that moves only when advanced; for tests and for virtual time."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms

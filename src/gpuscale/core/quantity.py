@@ -81,7 +81,7 @@ def milli_text(milli: int) -> str:
 
 
 def parse_quantity(text: str | float | None) -> Quantity:
-    """Return the quantity that a manifest's text or number stands for; None is zero.
+    """Return the quantity of a manifest's text or number; None is zero.
 
     Raises:
         ValueError: not a quantity; the message is the API server's.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 MAX_WORD = 120
-"""Characters; comparing longer words takes long and helps nobody."""
+"""Characters; comparing longer words takes long and doesn't help."""
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:

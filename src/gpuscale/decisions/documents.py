@@ -1,6 +1,6 @@
 """Decision documents: one moment of one HPA as a user writes it down, as what `decide` takes.
 
-Ages are seconds before one moment that stands for now. Every fault of a document is told at once;
+Ages are seconds before the same moment, now. All errors of a document are reported together;
 only one of another kind is not looked into.
 """
 
@@ -77,12 +77,12 @@ class DecisionRequest:
 
     @property
     def is_first_sync(self) -> bool:
-        """Return whether the document tells of no earlier recommendation."""
+        """Return whether the document has no earlier recommendation."""
         return not self.state.recommendations
 
 
 def decide_request(request: DecisionRequest) -> Decision:
-    """Return what the controller would do with what a document tells."""
+    """Return what the controller would do in the situation of a document."""
     if request.scale_error:
         return _without_scale(request)
     return decide(

@@ -20,7 +20,7 @@ from gpuscale.objects.selectors import Selector, parse_selector
 
 _READY_TEXTS = ("True", "False", "Unknown")
 _LISTED = 3
-"""Names that a note spells out; of more it tells how many."""
+"""Names that a note spells out; of more it gives the count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Which rules shaped a decision, and what to change if it should be another.
 
-Conditions tell of stabilization, rates and bounds. The dead band and pods that are not counted leave no
+Conditions report stabilization, rates and bounds. The dead band and pods that are not counted leave no
 trace in them; these are found by deciding again without the rule.
 """
 

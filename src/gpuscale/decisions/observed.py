@@ -34,7 +34,7 @@ from gpuscale.objects.selectors import Selector
 
 _ANSWERS = ("pods", "value", "samples", "error")
 _UNREADABLE = FetchError("")
-"""Stands for an entry with a fault until the whole document is refused."""
+"""Placeholder of an entry with a fault until the whole document is refused."""
 
 
 def metric_label(spec: MetricSpec) -> str:

@@ -1,1 +1,1 @@
-"""What is wrong with a live cluster's GPU autoscaling: looked at once, judged hop by hop, told whole."""
+"""What is wrong with a live cluster's GPU autoscaling: one snapshot, judged hop by hop."""

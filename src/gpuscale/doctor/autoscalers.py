@@ -1,4 +1,4 @@
-"""Each HPA with what it scales, what it is told, and whether its controller may ask.
+"""Each HPA with what it scales, the values it gets, and whether its controller may ask.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go (requests); how a path becomes the
     attributes of an access review: k8s.io/apiserver pkg/endpoints/request/requestinfo.go.

@@ -26,7 +26,7 @@ class PrometheusReader:
 
     Args:
         connection: to the API server, which passes requests on to Services.
-        url: where it is asked directly; None asks where the metrics server is told to.
+        url: where it is asked directly; None uses the address of the metrics server.
     """
 
     def __init__(self, connection: KubeConnection, url: str | None) -> None:

@@ -77,13 +77,13 @@ class MetricLook:
     explanation: Mapping[str, Any] | None = None
     """gpuscale's own, where there is no value."""
     allowed: bool | None = None
-    """Whether the HPA controller may ask; None where that can't be told."""
+    """Whether the HPA controller may ask; None where that is unknown."""
     denied_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HpaLook:
-    """An HPA with what it scales and what it is told."""
+    """An HPA with what it scales and the values it gets."""
 
     hpa: HorizontalPodAutoscaler
     body: Mapping[str, Any]
@@ -129,5 +129,5 @@ class Snapshot:
         return self.looks.get(plural, Look()).each
 
     def hides(self, plural: str) -> bool:
-        """Return whether objects of a kind can't be seen, so that there is no telling that there are none."""
+        """Return whether objects of a kind can't be seen, so that their absence can't be known."""
         return bool(self.looks.get(plural, Look()).fault)

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadOutcome:
-    """What reading the GPUs came to."""
+    """Outcome of one collection pass."""
 
     gpus: tuple[GpuIdentity, ...]
     readings: tuple[GpuReading, ...]
@@ -62,7 +62,7 @@ class Extras:
 
 
 class Collector:
-    """Turns readings into snapshots and keeps the counts that are told about them.
+    """Turns readings into snapshots and keeps the counts that are reported about them.
 
     Args:
         reader: of this node's GPUs.

@@ -53,7 +53,7 @@ FLEXIBLE = DeviceSelection()
 
 
 def parse_devices(text: str) -> DeviceSelection:
-    """Return the selection that a text stands for.
+    """Return the selection that a text describes.
 
     Raises:
         ValueError: not of the form.

@@ -27,7 +27,7 @@ class ServeOptions:
     resources: Callable[[], NodeGpuResources] | None = None
     """Counts the node's GPUs as Kubernetes does; for Azure's metrics."""
     config: Callable[[], ConfigStatus] = ConfigStatus
-    """Tells how the latest load of the configuration went."""
+    """Reports how the latest load of the configuration went."""
     before_first: Callable[[], Awaitable[None]] | None = None
-    """Waited for before the first collect, for two seconds at most, so that GPUs don't pass for nobody's
-    only because the agent has just started."""
+    """Waited for before the first collect, for two seconds at most, so that GPUs are not reported as
+    unallocated just because the agent has just started."""

@@ -83,7 +83,7 @@ class ExporterService:
 
         Raises:
             UnavailableError: the address can't be listened on; or GPUs can't be read that were chosen by
-                number, or that nobody asked for by kind.
+                number, or that were not asked for by kind.
         """
         for note in self._settings.notes:
             _log.info("%s", note)
@@ -174,7 +174,7 @@ class ExporterService:
             async with asyncio.timeout(_CLOSE_WAIT_S):
                 await asyncio.get_running_loop().run_in_executor(closer, self._reader.close)
         except TimeoutError:
-            _log.warning("the driver does not let go of its GPUs")
+            _log.warning("the driver did not release its GPUs in time")
         closer.shutdown(wait=False)
         _finish(self._recorder)
 

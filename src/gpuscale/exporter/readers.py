@@ -51,7 +51,7 @@ def make_reader(settings: ExporterSettings, fields: frozenset[str], node: str) -
 class ReplaceableReader:
     """A reader that another one can take the place of, between two reads.
 
-    The one of before is closed by whoever reads next, so that never two calls are under way.
+    The next read closes the previous one, so that never two calls are under way.
     """
 
     def __init__(self, inner: GpuReader) -> None:

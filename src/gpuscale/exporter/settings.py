@@ -1,4 +1,4 @@
-"""What the node agent was asked to do: flags and environment to settings, with every fault told at once."""
+"""What the node agent was asked to do: flags and environment to settings, with all errors together."""
 
 import re
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ class PodSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExporterSettings:
-    """All that a node agent is told when it starts."""
+    """The configuration that a node agent starts with."""
 
     counters_file: Path
     is_counters_file_named: bool
@@ -112,7 +112,7 @@ def read_settings(
         hostname: of this machine; `NODE_NAME` stands in for it under Kubernetes.
 
     Raises:
-        UsageError: at least one value is wrong; all are told, one per line.
+        UsageError: at least one value is wrong; all are reported, one per line.
     """
     texts = {name: [text] for name, text in given.items()}
     flags = FlagReader(FLAGS, texts, environment, _WORDS)

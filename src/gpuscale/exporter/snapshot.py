@@ -1,7 +1,7 @@
 """What scrapes and probes are answered with until the next collect.
 
 A format is rendered when the first scrape asks for it and kept for all others of the same tick. Most ticks
-are never scraped in most formats, so nothing is made that nobody wants.
+are never scraped in most formats, so nothing is made before it is asked for.
 """
 
 import gzip

@@ -16,7 +16,7 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 """The Content-Type header of an answer that carries this format."""
 
 UNITS = ("seconds", "bytes", "ratio", "celsius", "watts", "joules", "hertz", "volts", "amperes")
-"""Units that a name may end with and that are then told on a UNIT line."""
+"""Units that a name may end with and that then get a UNIT line."""
 
 _TOTAL = "_total"
 _END = "# EOF\n"

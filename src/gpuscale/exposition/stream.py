@@ -10,7 +10,7 @@ milliseconds since the epoch.
     {"kind":"heartbeat","ms":…}
     {"kind":"end","reason":"…"}
 
-An id stands for one series from the line that brings it until a line says that it is gone, or until the
+An id names one series from the line that brings it until a line says that it is gone, or until the
 next snapshot; it is never given to another one on the same stream. Values are JSON numbers, or the texts
 `NaN`, `+Inf` and `-Inf`. `families` says of which types the metrics are, and what they mean; a change
 brings only those that are new or different, and older agents leave it out. A `snapshot`, `change` or
@@ -49,7 +49,7 @@ class StreamError(GpuscaleError):
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
-    """What tells one series from another."""
+    """What identifies a series."""
 
     name: str
     labels: tuple[tuple[str, str], ...]
@@ -76,7 +76,7 @@ class StreamEncoder:
     def advance(
         self, families: Iterable[Family], measured_ms: int, error: str | None = None
     ) -> bytes:
-        """Return the line that tells what changed since the last tick."""
+        """Return the line with what changed since the last tick."""
         known = tuple(families)
         values = _values_of(known)
         meanings: dict[str, Meaning] = {each.name: (each.type, each.help) for each in known}
@@ -149,7 +149,7 @@ class StreamLine(Generic[T]):
 
 
 class StreamReader(Generic[T]):
-    """Follows an agent's series, line by line; whoever uses it keeps the values.
+    """Follows an agent's series, line by line; the caller keeps the values.
 
     Of each series only a handle of the user's is kept, because a subscriber of a thousand agents has some
     hundred thousand of them.

@@ -2,8 +2,8 @@
 
 A device sample names its pod when all of the GPU belongs to one pod, and its container when it belongs to
 one container. On a GPU that several pods share it names none: the value is the device's, and giving all of
-it to one pod (or to each) would make sums over pods lie. Who used how much of a shared GPU is told by the
-per-process families of `ack`.
+it to one pod (or to each) would make sums over pods lie. The per-process families of `ack`
+report who used how much of a shared GPU.
 
 Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/rendermetrics (label order) and
     internal/pkg/transformation (pod labels). Difference: upstream labels a shared GPU with whichever pod
@@ -272,7 +272,7 @@ def _dcgm_labels(
 def leading_labels(
     reading: GpuReading, options: FamilyOptions, hostname_labels: Iterable[str] = ("Hostname",)
 ) -> LabelPairs:
-    """Return the labels that tell which GPU or MIG instance of which node, in upstream's order."""
+    """Return the labels of the GPU or MIG instance and its node, in upstream's order."""
     gpu = reading.gpu
     pairs: LabelPairs = (
         ("gpu", str(gpu.index)),
@@ -297,7 +297,7 @@ def model_name(reading: GpuReading, options: FamilyOptions) -> str:
 
 
 def pod_attributes(owner: ContainerRef | None, options: FamilyOptions) -> dict[str, str]:
-    """Return the labels that tell whose a sample is; none where it is nobody's alone."""
+    """Return the labels of a sample's owner; none where it has no single owner."""
     if owner is None:
         return {}
     old = options.use_old_namespace
@@ -313,7 +313,7 @@ def pod_attributes(owner: ContainerRef | None, options: FamilyOptions) -> dict[s
 
 
 def ack_node_labels(options: FamilyOptions) -> dict[str, str]:
-    """Return the labels that tell ACK's rules which node a sample is from."""
+    """Return the labels by which ACK's rules find a sample's node."""
     return {
         "NodeName": options.node,
         "NodePoolId": options.node_pool,
@@ -322,7 +322,7 @@ def ack_node_labels(options: FamilyOptions) -> dict[str, str]:
 
 
 def ack_owner_labels(owner: ContainerRef | None) -> dict[str, str]:
-    """Return the labels that tell ACK's rules whose GPU it is; none where it is nobody's alone."""
+    """Return the labels by which ACK's rules find a GPU's owner; none where it has no single owner."""
     if owner is None:
         return {}
     labels = {"NamespaceName": owner.namespace, "PodName": owner.pod}

@@ -25,7 +25,7 @@ def agent_families(
     """Return the GPU families of one scrape.
 
     With both styles, the device samples carry the labels of both and stay single. With no attribution
-    at all there are no families about processes: each would pass for one that nobody asked for.
+    at all there are no families about processes: each process would look as if it ran outside every pod.
     `names`, where given, are the only `DCGM_CUSTOM_*` families to make; `counters` say which of the others.
     """
     known = attribution or Attribution()

@@ -190,5 +190,5 @@ XID_MESSAGES: Mapping[int, str] = MappingProxyType(
 
 
 def xid_message(xid: int) -> str:
-    """Return what an XID means; 0 stands for no error."""
+    """Return what an XID means; 0 means no error."""
     return XID_MESSAGES.get(xid, UNKNOWN)

@@ -3,8 +3,8 @@
 One row per metric: DCGM field, Prometheus type, help text. Spaces around a column fall away (tabs stay),
 `#` comments out a line as its first character only, and a help text with a comma is quoted as CSV does.
 
-Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/counters/counter_config.go. Differences: all faults of a
-    file are told at once; a line of spaces counts as blank; a quoted column may follow spaces; a field may
+Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/counters/counter_config.go. Differences: all errors of a
+    file are reported together; a line of spaces is blank; a quoted column may follow spaces; a field may
     stand in one row only; text is only taken as a label; a quoted column ends on its line.
 """
 

@@ -14,7 +14,7 @@ Vendor = Literal["NVIDIA", "AMD"]
 
 _VENDOR_WORDS = re.compile(r"^(nvidia|amd)?(tesla|instinct)?")
 _SURNAME = re.compile(r"^(NVIDIA |Tesla |AMD Instinct )")
-"""What nobody types before a model's name."""
+"""What users leave out before a model's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,5 +98,5 @@ def _names(model: GpuModel) -> tuple[str, ...]:
 
 
 def _key(name: str) -> str:
-    """Return what tells names apart: letters and digits, without the vendor's words."""
+    """Return what distinguishes names: letters and digits, without the vendor's words."""
     return _VENDOR_WORDS.sub("", re.sub(r"[^a-z0-9]", "", name.lower()))

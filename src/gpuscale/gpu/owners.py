@@ -1,4 +1,4 @@
-"""Who uses a GPU: containers by device, as the kubelet allocates, and by process, as cgroups tell."""
+"""Who uses a GPU: containers by device, as the kubelet allocates, and by process, as cgroups show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

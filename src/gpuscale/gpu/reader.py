@@ -39,7 +39,7 @@ class GpuReader(Protocol):
         ...
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return what reading has cost so far, by kind of call; empty where that tells nothing."""
+        """Return what reading has cost so far, by kind of call; empty where there is nothing to report."""
         ...
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class GpuIdentity:
 class ProcessReading:
     """One process on one GPU. Utilisations are percent of the time, 0 to 100.
 
-    They are None where the driver does not tell, as on a GPU that is split with MIG; idle is 0.
+    They are None where the driver does not report them, as on a GPU that is split with MIG; idle is 0.
     """
 
     pid: int
@@ -56,7 +56,7 @@ class ProcessReading:
     encode_util: int | None
     decode_util: int | None
     memory_used_mib: int | None
-    """None where the driver does not tell, as under vGPU or WSL."""
+    """None where the driver does not report it, as under vGPU or WSL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """How many replicas: the seam that every replica autoscaler fits in, and the HPA's own policy.
 
-Whoever runs a policy fetches what is in a `ReplicaRequest`, asks `decide`, and applies the Decision. In
+The caller of a policy fetches what is in a `ReplicaRequest`, asks `decide`, and applies the Decision. In
 virtual time and in the live loop that is `sim.autoscaler`.
 """
 
@@ -44,7 +44,7 @@ class ReplicaPolicy(Protocol):
     """Decides the replicas of one target. Each HPA has an object of its own, which may remember."""
 
     def decide(self, request: ReplicaRequest) -> Decision:
-        """Return what to do now; whoever asks writes the scale where it changes."""
+        """Return what to do now; the caller writes the scale where it changes."""
 
 
 ReplicaPolicyFactory = Callable[[], ReplicaPolicy]

@@ -13,7 +13,7 @@ METRICS_API = "metrics-api"
 INSTALL_LABEL = "gpuscale.dev/install"
 """On everything that an installation made; its value is the installation's name."""
 USER_ID = 65532
-"""Nobody in particular; images without a shell use it too."""
+"""An unprivileged user; images without a shell use it too."""
 
 
 def part_name(values: Values, part: str) -> str:
@@ -33,7 +33,7 @@ def has_api_pods(values: Values) -> bool:
 
 
 def selector(values: Values, part: str) -> dict[str, str]:
-    """Return the labels that tell a part's pods from all others."""
+    """Return the labels that identify a part's pods."""
     return {
         "app.kubernetes.io/name": "gpuscale",
         "app.kubernetes.io/instance": values.metadata.name,

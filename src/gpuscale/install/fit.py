@@ -1,4 +1,4 @@
-"""Values made to fit a cluster: what `install` changes by itself, and what is said of what was found."""
+"""Values made to fit a cluster: what `install` changes automatically, and what it reports of its finds."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Lint over what a values file makes, with places in the values file.
 
-A target that can't be reached stands there as `spec.scale[0].target`, not in an object that nobody wrote.
+A target that can't be reached stands there as `spec.scale[0].target`, not in an object of the renderer's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

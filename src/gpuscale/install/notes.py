@@ -1,4 +1,4 @@
-"""What values allow but may not mean: told when they are rendered, and nothing is stopped by it."""
+"""What values allow but may not mean: reported when they are rendered, without stopping anything."""
 
 from gpuscale.install.common import has_api_pods, image_reference
 from gpuscale.install.image import has_registry

@@ -1,6 +1,6 @@
 """The files of a values file's node pool, as its provider makes them.
 
-`install` does not run them: nodes cost money, and whoever makes them needs rights in the cloud.
+`install` does not run them: nodes cost money, and making them needs rights in the cloud.
 """
 
 from collections.abc import Sequence

@@ -152,7 +152,7 @@ def source_for(answers: Answers, found: Detected) -> MetricSourceName:
 
 
 def serves_resource(answers: Answers, found: Detected) -> bool:
-    """Return whether to serve metrics.k8s.io: what was said, else where nobody does and we can.
+    """Return whether to serve metrics.k8s.io: what was said, else where nothing else does and we can.
 
     It takes a Prometheus that is there, because the installation's own does not scrape kubelets.
     """

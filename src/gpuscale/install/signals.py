@@ -24,7 +24,7 @@ class Signal:
     target: float
     """Per pod, where the user gives none."""
     aggregate: Literal["avg", "sum"] = "avg"
-    """What a pod with several GPUs is told: their mean, or their sum."""
+    """The value of a pod with several GPUs: their mean, or their sum."""
     divisor: str | None = None
     """Series that the sum is divided by."""
     of_processes: bool = False

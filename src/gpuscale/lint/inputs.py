@@ -248,7 +248,7 @@ def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
 
 
 def is_block(text: str, line: int, value: str) -> bool:
-    """Return whether a text stands below its key line by line, so that its lines can be told."""
+    """Return whether a text is below its key line by line, so that its lines are known."""
     below = text.split("\n", line + 1)[line : line + 1]
     return bool(below) and below[0].strip() == value.split("\n", 1)[0].strip()
 

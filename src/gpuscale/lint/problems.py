@@ -1,4 +1,4 @@
-"""Faults that reading told of as findings, and errors that are found as faults."""
+"""Faults from reading as findings, and errors of findings as faults."""
 
 from gpuscale.core.errors import Problem
 from gpuscale.core.findings import Check, Checks, Severity

@@ -47,7 +47,7 @@ class Read:
 
 
 def values_of(node: Node) -> Interval | None:
-    """Return between which values the rows lie; None where there is no telling."""
+    """Return between which values the rows lie; None where that is unknown."""
     match node:
         case tree.Number():
             return Interval(node.value, node.value)

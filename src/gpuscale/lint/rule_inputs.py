@@ -73,7 +73,7 @@ def is_rules(data: object) -> bool:
 
 
 def read_rules(document: Document, text: str) -> RuleReading:
-    """Return the rules of a file, and what reading them told.
+    """Return the rules of a file, and what reading them reported.
 
     Args:
         document: the file's only one.
@@ -96,7 +96,7 @@ def read_rules(document: Document, text: str) -> RuleReading:
 
 
 def read_preset() -> RuleReading:
-    """Return the rules that gpuscale serves by where nobody gives any."""
+    """Return gpuscale's default rules."""
     preset = preset_config()
     return RuleReading(
         tuple(PlacedRule(rule, None) for rule in preset.rules),
@@ -186,7 +186,7 @@ def _at(data: object, path: Path) -> object:
 
 
 def _warnings(config: AdapterConfig, document: Document) -> Iterator[LintFinding]:
-    """Return what reading the rules warned of; one check each, told by the field it is about."""
+    """Return what reading the rules warned of; one check each, chosen by its field."""
     given = {dotted(path) for path in document.lines}
     for problem in config.warnings:
         found = f"found {problem.found}; " if problem.found else ""

@@ -37,7 +37,7 @@ class SeriesFacts:
 
     @property
     def highest(self) -> float | None:
-        """Return the highest value; None where there is no telling."""
+        """Return the highest value; None where that is unknown."""
         return _SHARES.get(self.unit)
 
 

@@ -22,7 +22,7 @@ class Serving:
 
     placed: PlacedRule
     series: str | None
-    """None where it can't be told which."""
+    """None where it is unknown which."""
     certain: bool
     """Whether the rule names the series; otherwise there may be none of that name."""
 

@@ -56,7 +56,7 @@ from gpuscale.sources.ruler.ruler import Ruler
 from gpuscale.views.live import add_routes as add_page
 
 _PUMP_S = 0.05
-"""How often, in real seconds, the world is brought up to the clock when nobody asks for it."""
+"""How often, in real seconds, the world is brought up to the clock without requests."""
 _RECORD_MS = 5_000
 """Time between two points of the page's charts, in scenario time."""
 _FIRST_LOOK_S = 2.0

@@ -1,4 +1,4 @@
-"""The metrics of an HPA as plain numbers, for whoever compares or draws them.
+"""The metrics of an HPA as plain numbers, for code that compares or draws them.
 
 Quantities such as `11500m` are for reading beside kubectl; a page that parses them again gets them
 wrong by a factor of a thousand.

@@ -26,7 +26,7 @@ _SUM_MS = 10_000
 
 
 class LiveView:
-    """Answers the page's questions from the world; changes the load when told to.
+    """Answers the page's questions from the world; changes the load on request.
 
     Args:
         world: of the run.

@@ -446,7 +446,7 @@ class MetricsApiServer:
         """Return once the cluster's trust is known, or where it is no matter.
 
         Raises:
-            UnavailableError: it can't be had.
+            UnavailableError: it is unavailable.
         """
         if self._trust is None or self._published is None or self._trust.is_known():
             return

@@ -1,4 +1,4 @@
-"""A Prometheus behind TLS of its own: which CAs it is held against, and with what we come to it."""
+"""A Prometheus behind TLS of its own: the CAs that verify it, and our own credentials."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +53,7 @@ def make_source(settings: SourceSettings) -> PrometheusSource:
 def _credentials(
     settings: SourceSettings,
 ) -> tuple[Callable[[], Credentials] | None, tuple[Path, ...]]:
-    """Return what reads somebody else's credentials, and the files that tell of a change."""
+    """Return what reads somebody else's credentials, and the files that show a change."""
     if settings.in_cluster:
         return service_account_credentials, (SERVICE_ACCOUNT / "ca.crt",)
     path = settings.kubeconfig

@@ -104,7 +104,7 @@ class MetricsProvider:
             None if max_value_age_s is None else round(max_value_age_s * 1000)
         )
         self.team_faults: Callable[[str], tuple[str, ...]] = lambda _: ()
-        """Returns what is wrong with the rules of a namespace, for whoever asks why."""
+        """Returns what is wrong with the rules of a namespace, for `?why`."""
         self._plans = Plans()
         self._directory = directory
         self._clock = clock
@@ -234,7 +234,7 @@ class MetricsProvider:
         return plan.answer(value, answer.asked_ms)
 
     async def ask(self, promql: str, at_ms: int) -> Value:
-        """Return what a query evaluates to, shared with whoever asks the same; see `MetricSource.query`."""
+        """Return what a query evaluates to, shared by identical queries; see `MetricSource.query`."""
         return (await self.questions.query(promql, at_ms)).value
 
     def discovery_report(self) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ class MetricsProvider:
         return tuple(f"{query}: {failures[query].reason}" for query in sorted(failures))
 
     def parts(self) -> Parts:
-        """Return what requests are answered from now, for whoever explains an answer."""
+        """Return what requests are answered from now, for explaining an answer."""
         return Parts(
             self.config,
             self.catalogue,
@@ -268,7 +268,7 @@ class MetricsProvider:
         return self._directory.names(resource, target.namespace, objects)
 
     def _served(self, target: CustomTarget) -> ResourceType:
-        """Return the resource asked for; nobody can make us look at objects that no metric is about."""
+        """Return the resource asked for; no client can make us look at objects that no metric is about."""
         try:
             resource = self._mapper.parse(target.resource)
         except UnknownResourceError as error:

@@ -54,7 +54,7 @@ from gpuscale.metricsapi.wire.statuses import (
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 
 Answered = Callable[[Answer], None]
-"""Told of an answer that holds values."""
+"""Called with an answer that holds values."""
 SeesReasons = Callable[[web.Request], Awaitable[bool]]
 """Returns whether a client may see why a health check failed."""
 
@@ -72,7 +72,7 @@ def add_routes(
     usage: UsageProvider | None = None,
     sees_reasons: SeesReasons = everybody,
 ) -> None:
-    """Serve the provider's metrics on `app`; whoever owns the app sees to `provider.run`.
+    """Serve the provider's metrics on `app`; the owner of the app runs `provider.run`.
 
     Args:
         app: not started yet.

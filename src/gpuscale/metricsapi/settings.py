@@ -94,7 +94,7 @@ class ServingSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Whom to believe, and for how long."""
+    """Which credentials to accept, and for how long."""
 
     authentication_kubeconfig: Path | None
     authorization_kubeconfig: Path | None
@@ -122,7 +122,7 @@ class RuleSettings:
     config_maps: str
     """Label selector of teams' ConfigMaps; empty for none."""
     namespace_labels: tuple[str, ...]
-    """The labels of series that are trusted to tell teams' namespaces apart."""
+    """The labels of series that are trusted to distinguish teams' namespaces."""
     namespaces: str = ""
     """Label selector of the namespaces whose ConfigMaps count; empty for all."""
     budget: RuleBudget = DEFAULT_BUDGET

@@ -1,6 +1,6 @@
 """HorizontalPodAutoscalers of every API version, as `autoscaling/v2` with the API server's defaults.
 
-Faults are told in the API server's words, at the field and line that the user wrote, also where an
+Faults are reported in the API server's words, at the field and line that the user wrote, also where an
 old version names the field otherwise. A `type` that does not fit the target field beside it passes,
 as it does there: `type: Utilization` with `averageValue` on a Pods metric means AverageValue.
 
@@ -464,7 +464,7 @@ def _check_resource(fields: Fields, percent: Path, average: Path) -> None:
 
 
 def _is_set(fields: Fields, path: Path) -> bool:
-    """Tell whether a field was given at all, readable or not."""
+    """Return whether a field was given at all, readable or not."""
     data: object = fields.data
     for part in path:
         data = _mapping(data).get(str(part))

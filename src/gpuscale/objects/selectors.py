@@ -98,7 +98,7 @@ class Selector:
 
 
 def selector_of_labels(labels: Mapping[str, str]) -> Selector:
-    """Return the selector that a `matchLabels` mapping, or a Service's selector, stands for."""
+    """Return the selector of a `matchLabels` mapping, or of a Service."""
     return _selector([Requirement(key, Operator.EQUALS, (value,)) for key, value in labels.items()])
 
 
@@ -135,7 +135,7 @@ def _expression(key: str, operator: str, values: tuple[str, ...]) -> Requirement
 
 
 def parse_selector(text: str) -> Selector:
-    """Return the selector that a `labelSelector` text stands for, such as `app=x,tier in (a,b),!old`.
+    """Return the selector of a `labelSelector` text, such as `app=x,tier in (a,b),!old`.
 
     Raises:
         ValueError: not a selector; the message quotes the part that is wrong.

@@ -14,7 +14,7 @@ HPAS = "horizontalpodautoscalers"
 _PAGE = "500"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 _ANONYMOUS = '"system:anonymous"'
-"""Whom the API server sees where no credentials were sent; the connection says so."""
+"""The user the API server sees where no credentials were sent; the connection says so."""
 _NAMED = 5
 """Namespaces that a message spells out."""
 
@@ -24,7 +24,7 @@ class UnreadableError(UnavailableError):
 
 
 def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> UnreadableError:
-    """Return the error for a request that the API server refused to whoever asks.
+    """Return the error for a request that the API server refused.
 
     Args:
         error: of the request.

@@ -61,7 +61,7 @@ class MetricReader:
             selector: of the target's pods.
 
         Raises:
-            UnreadableError: whoever asks may not read the metric, or the API server is gone.
+            UnreadableError: the user may not read the metric, or the API server is gone.
         """
         spec, namespace = sight.hpa.metrics[index], sight.hpa.metadata.namespace
         try:

@@ -65,7 +65,7 @@ def _tags(pool: Pool) -> dict[str, str]:
     key, rest = str(pool.taint).split("=", 1)
     return {
         f"{_TEMPLATE}/label/{ACCELERATOR}": pool.gpu,
-        # Time-slicing multiplies GPUs only once a node runs; at zero nodes the tag has to tell.
+        # Time-slicing multiplies GPUs only once a node runs; at zero nodes the tag has to say so.
         f"{_TEMPLATE}/resources/nvidia.com/gpu": str(pool.shared_gpus()),
         f"{_TEMPLATE}/taint/{key}": rest,
     }
@@ -129,7 +129,7 @@ _EC2_GPU_TYPES = (
     *("p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge"),
     *("p5en.48xlarge", "p6-b200.48xlarge", "p6-b300.48xlarge"),
 )
-"""EKS labels no node as one with GPUs by itself; the instance type is what every node has."""
+"""EKS does not label GPU nodes; the instance type is what every node has."""
 
 KARPENTERS = NodeLabel("karpenter.k8s.aws/instance-gpu-manufacturer", ("nvidia",))
 EKS = Provider(

@@ -13,7 +13,7 @@ from gpuscale.providers.files import PoolFile
 from gpuscale.providers.pool import Pool
 
 OWN_LABEL = "gpuscale.dev/gpu"
-"""For nodes that nobody else labels: `kubectl label node NAME gpuscale.dev/gpu=true`."""
+"""For nodes without another label: `kubectl label node NAME gpuscale.dev/gpu=true`."""
 
 
 @dataclass(frozen=True, slots=True)

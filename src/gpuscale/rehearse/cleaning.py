@@ -1,7 +1,7 @@
 """Taking everything away that carries a rehearsal's label, and nothing else.
 
 One way serves the end of a rehearsal and what a killed one left behind, so pods are deleted without
-waiting for a kubelet. The order leaves no controller with an API that nobody serves, no pod without its
+waiting for a kubelet. The order leaves no controller with an API that has no server, no pod without its
 node, and no namespace that waits for the grace period of pods: autoscalers, what makes pods, pods, nodes,
 registered APIs, namespaces.
 """

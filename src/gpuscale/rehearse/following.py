@@ -1,4 +1,4 @@
-"""Everything of a rehearsal on the API server, followed into the site that stands for it."""
+"""Everything of a rehearsal on the API server, followed into the site that mirrors it."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -26,8 +26,8 @@ class Following:
     Args:
         connection: to the API server.
         present: the site, brought up to the time of each change first.
-        mirror: told the objects.
-        happenings: told the events.
+        mirror: gets the objects.
+        happenings: gets the events.
         clock: of the waits.
     """
 

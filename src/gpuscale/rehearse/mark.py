@@ -49,10 +49,10 @@ class Mark:
         return {"key": LABEL, "operator": "Equal", "value": self.id, "effect": "NoSchedule"}
 
     def namespace_of(self, name: str) -> str:
-        """Return the namespace that stands for one of the scenario's."""
+        """Return the namespace used for one of the scenario's."""
         return self.namespace if name == "default" else f"{self.namespace}-{name}"
 
     def key_of(self, key: str) -> str:
-        """Return the `namespace/name` that stands for one of the scenario's."""
+        """Return the `namespace/name` used for one of the scenario's."""
         namespace, _, name = key.partition("/")
         return f"{self.namespace_of(namespace)}/{name}"

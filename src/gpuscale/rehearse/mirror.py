@@ -136,7 +136,7 @@ class Mirror:
             self._site.processes.pop(key, None)
 
     def _say(self, kind: str, verb: str, pod: Pod, now_ms: int) -> None:
-        """Log what a kubelet would tell the API server."""
+        """Log what a kubelet would report to the API server."""
         for container in pod.spec.containers:
             text = f"{verb} container {container.name}"
             self._site.cluster.event(now_ms, kind, f"Pod/{pod.metadata.name}", text)

@@ -87,8 +87,8 @@ class Rehearsal:
     Args:
         setup: the scenario.
         target: the cluster.
-        tell: told every event as plain data, as it happens.
-        announce: told where it takes place, before anything is created.
+        tell: gets every event as plain data, as it happens.
+        announce: gets the place of the rehearsal, before anything is created.
     """
 
     def __init__(

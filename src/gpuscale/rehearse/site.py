@@ -100,7 +100,7 @@ class ClusterControlPlane:
         self._site = site
 
     def touch(self) -> None:
-        """Do nothing: Kubernetes' controllers look by themselves."""
+        """Do nothing: Kubernetes' controllers look on their own."""
 
     def unschedulable(self) -> list[Pod]:
         """Return the pods that the scheduler found no node for, oldest first."""
@@ -124,4 +124,4 @@ class ClusterControlPlane:
 
 
 STOP_S = STOP_MS / 1000
-"""From being told to end until gone."""
+"""From the order to end until gone."""

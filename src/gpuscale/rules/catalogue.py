@@ -214,7 +214,7 @@ def _needed_by(rule: Rule) -> frozenset[str] | None:
 
 def _shapes(series: Sequence[Mapping[str, str]]) -> tuple[SeriesShape, ...]:
     """Return each distinct shape, in the order of its first series."""
-    # Series by the thousand have the same few lists of label names, which are quick to tell apart.
+    # Series by the thousand have the same few lists of label names, which are quick to compare.
     lists = Counter(
         (labels[METRIC_NAME], tuple(labels)) for labels in series if METRIC_NAME in labels
     )

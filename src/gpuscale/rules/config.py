@@ -406,7 +406,7 @@ class _Compiler:
             return None
 
     def _check_example(self, rule: Rule, query: str, path: Path) -> None:
-        """Tell early of a query that can hardly work; the values of a request may still mend it."""
+        """Report a query early that can hardly work; the values of a request may still fix it."""
         try:
             text = rule.example("series_of_the_rule")
         except TemplateError as error:

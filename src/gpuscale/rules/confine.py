@@ -1,8 +1,8 @@
-"""Rules of a team: what they can read and whom they can serve ends at the borders of one namespace.
+"""Rules of a team: they read and serve only one namespace.
 
 Every selector of what a rule asks gets a matcher for the namespace, whatever else it says, after its
-template was filled. The label is one that the operator trusts to tell namespaces apart, never one that the
-rule names by itself. A query that is not understood is not sent.
+template was filled. The label is one that the operator trusts to distinguish namespaces, never one that the
+rule names. A query that is not understood is not sent.
 """
 
 from collections.abc import Collection
@@ -80,7 +80,7 @@ def confined_config(
     Args:
         config: what its file says.
         namespace: its own.
-        labels: the labels that are trusted to tell namespaces apart.
+        labels: the labels that are trusted to distinguish namespaces.
         source: the name of the file, for messages.
         longest_ms: how far back its queries may look.
 

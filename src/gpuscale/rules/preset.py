@@ -1,4 +1,4 @@
-"""The rules that are there where nobody gives any: GPUs, and the queues of model servers."""
+"""The default rules: GPUs, and the queues of model servers."""
 
 from functools import lru_cache
 from importlib.resources import files
@@ -14,5 +14,5 @@ def preset_text() -> str:
 
 @lru_cache(maxsize=4)
 def preset_config(mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
-    """Return the preset's rules; a kind that the cluster does not tell of counts as it is everywhere."""
+    """Return the preset's rules; a kind unknown to the cluster counts with its usual scope."""
     return load_rules(preset_text(), "<preset>", mapper.extended(*KUBERNETES.types))

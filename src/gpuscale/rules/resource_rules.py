@@ -56,7 +56,7 @@ class ResourceRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceRules:
-    """Both rules, and the window that answers tell."""
+    """Both rules, and the window that answers state."""
 
     cpu: ResourceRule
     memory: ResourceRule

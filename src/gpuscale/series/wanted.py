@@ -56,7 +56,7 @@ def _wanted_by(selector: tree.Select) -> WantedNames:
 
 
 class SeriesFilter:
-    """Tells by its name whether a series is kept; what is wanted can change while targets are followed.
+    """Decides by its name whether a series is kept; what is wanted can change while targets are followed.
 
     Args:
         wanted: to begin with.

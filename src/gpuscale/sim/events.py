@@ -34,7 +34,7 @@ class EventLog:
         """Events so far, dropped ones included."""
 
     def add(self, event: Event) -> None:
-        """Remember an event and tell the listeners."""
+        """Record an event and notify the listeners."""
         self._events.append(event)
         self.total += 1
         for listener in self._listeners:

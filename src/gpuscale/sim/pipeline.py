@@ -77,7 +77,7 @@ class VirtualPipeline:
 
     Args:
         world: whose GPUs are scraped and whose HPAs are served.
-        controller: told what each HPA's metrics say.
+        controller: gets the metrics of each HPA.
     """
 
     def __init__(self, world: World, controller: HpaController) -> None:

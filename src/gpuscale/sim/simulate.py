@@ -29,7 +29,7 @@ def simulate(
 
     Args:
         setup: what to run.
-        progress: told the share done, 0 to 1, a hundred times.
+        progress: called with the share done, 0 to 1, a hundred times.
         replica_policy: makes the policy of each HPA; None takes the scenario's.
         node_policy: makes the policy of the node pools; None takes the scenario's.
     """

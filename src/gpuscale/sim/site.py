@@ -1,4 +1,4 @@
-"""The machines of a simulated cluster and the load on them, whoever controls the cluster.
+"""The machines of a simulated cluster and the load on them, whatever controls the cluster.
 
 Nodes, their GPUs, the cloud that makes them, and the services whose requests keep them busy. Who makes
 pods, places and starts them is not in here: in `sim.world` it is the simulator, in a rehearsal Kubernetes.
@@ -27,10 +27,10 @@ _LOAD_STEP_MS = 1_000
 
 
 class ControlPlane(Protocol):
-    """Whoever controls the pods of a cluster: simulated controllers, or a real API server."""
+    """The controller of a cluster's pods: simulated controllers, or a real API server."""
 
     def touch(self) -> None:
-        """Have the controllers and the scheduler look, where they don't do that by themselves."""
+        """Have the controllers and the scheduler look, where they don't do that on their own."""
 
     def unschedulable(self) -> list[Pod]:
         """Return the pods that were tried and fit nowhere, oldest first."""

@@ -1,4 +1,4 @@
-"""How a client shows who it is, and whom it trusts, from files that are renewed while it runs.
+"""A client's credentials and trusted CAs, from files that are renewed while it runs.
 
 Tokens, passwords and certificates are read again as their files change. A file that can't be used any more,
 as one that is half written, leaves the last good content in place; the server has the last word anyway.
@@ -114,7 +114,7 @@ class Access:
         token: for `Authorization: Bearer`.
         username: for basic authentication, with `password`.
         password: None is an empty one.
-        tls: whom to trust, and a client certificate; None is what the system trusts.
+        tls: CAs to trust, and a client certificate; None is what the system trusts.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class AmdSmiVirtualizationMode(IntEnum):
 class StandInGpu:
     """One GPU, by default a working MI300X; tests change what they are about.
 
-    A value of "N/A" is what the module gives for a number that stands for none.
+    A value of "N/A" is what the module gives for a number that means no value.
     """
 
     uuid: str = "22ff74a1-0000-1000-80cc-1a2b3c4d5e6f"

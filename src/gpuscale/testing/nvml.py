@@ -5,7 +5,7 @@
     nvml.lose(0)
 
 Constants, structures and error classes are the installed module's own, and every function here has the
-parameters of the one it stands for; a test holds the two against each other. Values may be functions of the
+parameters of the one it replaces; a test holds the two against each other. Values may be functions of the
 time in microseconds, so that loads can be scripted.
 
 Source: NVIDIA nvml.h 13.0 and nvidia-ml-py 13; behaviour as measured on an H200 with driver 580.
@@ -46,7 +46,7 @@ class FakeProcess:
     pid: int
     sm_percent: Scripted = 0
     memory_bytes: int | None = 512 * _MIB
-    """None is what the driver says when it does not tell."""
+    """None is what the driver says when it does not know."""
     name: str = "/usr/bin/python3 serve.py"
 
 
@@ -161,7 +161,7 @@ class FakeNvml:
     # Scripting
 
     def plug(self, gpu: FakeGpu) -> None:
-        """Add a GPU to the node; like the driver, an open library sees it once it is opened anew."""
+        """Add a GPU to the node; like the driver, an open library sees it once it is reopened."""
         gpu.bus = gpu.bus or 0x10 + len(self._plugged)
         gpu.uuid = gpu.uuid or f"GPU-00000000-0000-0000-0000-{gpu.bus:012x}"
         for instance in gpu.instances or ():
@@ -202,7 +202,7 @@ class FakeNvml:
         self._opened = 0
 
     def restore(self) -> None:
-        """Have the driver back; the library has to be opened anew."""
+        """Have the driver back; the library has to be reopened."""
         self._driver_code = None
 
     def not_supported(self, call: str, index: int | None = None) -> None:
@@ -584,7 +584,7 @@ class FakeNvml:
         return ctypes.cast(ctypes.c_void_p(self._next_handle), self._vendor.c_nvmlEventSet_t)
 
     def nvmlDeviceRegisterEvents(self, handle: Handle, eventTypes: int, eventSet: Handle) -> None:
-        """Have a GPU's events come to a set, once nobody waits for any."""
+        """Have a GPU's events come to a set, once no caller waits for any."""
         gpu = self._gpu(handle, "nvmlDeviceRegisterEvents")
         with self._waiting:
             if eventTypes & self._vendor.nvmlEventTypeXidCriticalError:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 GAP = "  "
 _NAME_WIDTH = 8
-"""Letters of a name that still tell things apart: its start and its end."""
+"""Letters of a name that still identify things: its start and its end."""
 
 Cells = Sequence[str]
 
@@ -38,7 +38,7 @@ def fitted(rows: Sequence[Cells], width: int, keep: Sequence[int], spare: int) -
 
 
 def shortened(name: str, width: int) -> str:
-    """Return a name of at most `width` letters; the middle goes, as ends tell siblings apart."""
+    """Return a name of at most `width` letters; the middle goes, as ends distinguish siblings."""
     if len(name) <= width:
         return name
     tail = (width - 1) // 3

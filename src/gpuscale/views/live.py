@@ -127,7 +127,7 @@ def _rate(data: Mapping[str, object]) -> float | None:
 
 
 def same_origin(request: web.BaseRequest) -> bool:
-    """Tell whether a browser sent this from our own page; programs send no Origin and may pass."""
+    """Return whether a browser sent this from our own page; programs send no Origin and may pass."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
         return False
     origin = request.headers.get("Origin")

@@ -57,7 +57,7 @@ def _job_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _cost_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the cost in its currency, or that there is no price to tell it from."""
+    """Return the cost in its currency, or that there is no price to compute it from."""
     cost = summary.get("cost")
     if isinstance(cost, (int, float)):
         return [("Cost", f"{cost:.2f} {plain_text(summary.get('currency'))}".rstrip())]

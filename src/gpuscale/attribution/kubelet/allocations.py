@@ -22,7 +22,7 @@ class ClaimDevice:
     pool: str
     device: str
     cdi_names: tuple[str, ...] = ()
-    """What the container runtime was told to inject."""
+    """What the container runtime injects."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -47,4 +47,4 @@ class NodeAllocations:
 
     containers: tuple[ContainerDevices, ...] = ()
     allocatable: tuple[Device, ...] | None = None
-    """Every GPU that the node may hand out; None where the kubelet does not tell."""
+    """Every GPU that the node may hand out; None where the kubelet does not report it."""

@@ -1,6 +1,6 @@
 """The names that device plugins give to GPUs, and which GPU each of them means.
 
-Every form is read without being told which plugin runs:
+Every form is read without knowing which plugin runs:
 
 | from | id |
 | --- | --- |
@@ -56,7 +56,7 @@ class DeviceId:
 def is_gpu(device: Device, extra_resources: Iterable[str] = ()) -> bool:
     """Return whether a device is a GPU, by the name of its resource or the form of its id.
 
-    Plugins can be told to rename resources, so under `nvidia.com/` any name counts when its ids are UUIDs.
+    Plugins can rename resources, so under `nvidia.com/` any name counts when its ids are UUIDs.
     """
     vendor, _, name = device.resource.partition("/")
     if device.resource in extra_resources:

@@ -25,7 +25,7 @@ class AllocationSource(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
@@ -79,7 +79,7 @@ class KubeletFollower:
             self._note_answer(found)
 
     async def close(self) -> None:
-        """Let go of the connection; a later refresh opens it again."""
+        """Close the connection; a later refresh opens it again."""
         await self._source.close()
 
     def _note_failure(self, error: KubeletError) -> None:

@@ -1,8 +1,8 @@
 """The kubelet's pod-resources API over its Unix socket.
 
-Each call looks at the socket file first. When the kubelet has restarted, the file is another one, and the
-connection is made anew at once; a failed call drops the connection too. So nothing waits for a back-off,
-and a socket that is missing is told from a kubelet that does not answer.
+Each call looks at the socket file first. When the kubelet has restarted, the file is another one, and
+a new connection is opened at once; a failed call drops the connection too. So nothing waits for a back-off,
+and a missing socket is distinguished from a kubelet that does not answer.
 
 Source: kubernetes/kubelet pkg/apis/podresources/v1 (GA in 1.28; claims since 1.34 by default).
 """
@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class _SocketFile:
-    """Tells one socket file from another at the same path."""
+    """Identifies a socket file among others at the same path."""
 
     device: int
     inode: int

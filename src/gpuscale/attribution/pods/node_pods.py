@@ -61,7 +61,7 @@ class NodeWatcher:
         return self._view
 
     def want_claims(self) -> None:
-        """Follow ResourceSlices from now on; without claims on the node nobody needs them."""
+        """Follow ResourceSlices from now on; without claims on the node they are not needed."""
         self._wants_claims.set()
 
     async def run(self) -> None:

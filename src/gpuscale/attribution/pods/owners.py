@@ -36,7 +36,7 @@ class OwnerResolver:
     async def top_owners(self, pods: Sequence[PodRecord]) -> dict[str, OwnerReference]:
         """Return pod UID to the pod's top owner; pods on their own are missing.
 
-        Where the server does not tell, a ReplicaSet's name gives its Deployment away, and a Job is its own
+        Where the server does not say, a ReplicaSet's name gives its Deployment away, and a Job is its own
         top. Owners of other pods are forgotten.
         """
         controllers = {pod.controller.uid for pod in pods if pod.controller}
@@ -74,7 +74,9 @@ class OwnerResolver:
 
     def _note_refusal(self, error: ApiStatusError) -> None:
         if not self._is_refused:
-            _log.info("owners are told from names where the API server does not tell: %s", error)
+            _log.info(
+                "owners are derived from names where the API server does not report them: %s", error
+            )
         self._is_refused = True
 
 

@@ -18,7 +18,7 @@ _DETAIL = (
 
 
 class HostProcesses:
-    """Tells where the processes of readings run.
+    """Finds out where the processes of readings run.
 
     Args:
         proc_root: where the host's processes are seen.
@@ -31,9 +31,9 @@ class HostProcesses:
         self._table = ProcessTable(proc_root)
 
     def look_at(self, readings: Iterable[GpuReading]) -> Unattributed | None:
-        """Get ready for the processes of these readings, and return why they can't be told apart.
+        """Get ready for the processes of these readings, and return why they can't be attributed.
 
-        With the host's proc file system mounted, but no host PID namespace, the driver tells of no process.
+        With the host's proc file system mounted, but no host PID namespace, the driver reports no processes.
         """
         pids = frozenset(each.pid for reading in readings for each in reading.processes)
         self._table.keep_only(pids)

@@ -1,11 +1,11 @@
 """How much of one GPU each of its containers used.
 
 The driver's figures per process don't add up to its figure for the device: they are means over other
-times, and time between processes belongs to nobody. The device's figure is taken for the total, and the
+times, and time between processes belongs to none of them. The device's figure is taken for the total, and the
 processes' for the proportions. So shares always add up to what the device did, in whole numbers.
 
-What can't be told is left out: there are no shares where the device's utilisation is absent, nor where
-the GPU was busy and no process is seen to be the cause, nor where the MPS server stands for its clients.
+Unknown shares are left out: there are no shares where the device's utilisation is absent, nor where
+the GPU was busy and no process is seen to be the cause, nor where the MPS server hides its clients.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -33,11 +33,11 @@ class Share:
     sm_util: int
     """Part of the device's utilisation, in its percent."""
     memory_used_mib: int | None
-    """Part of the device's used memory; None where the driver does not tell."""
+    """Part of the device's used memory; None where the driver does not report it."""
 
 
 def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Share, ...]:
-    """Return the shares of a GPU's containers, idle ones too, and last what is nobody's; () if unknown."""
+    """Return the shares of a GPU's containers, idle ones too, last the unallocated rest; () if unknown."""
     device_util = _whole(reading, UTILISATION_FIELD)
     if device_util is None:
         return ()
@@ -113,7 +113,7 @@ def _memory_by_owner(
 ) -> dict[ContainerRef | None, int]:
     """Return the used memory of each holder that it is known for.
 
-    What the device uses beyond its processes, such as the driver's own part, is nobody's.
+    What the device uses beyond its processes, such as the driver's own part, is unallocated.
     """
     known: dict[ContainerRef | None, int] = dict.fromkeys(holders, 0)
     for process in reading.processes:

@@ -1,1 +1,1 @@
-"""Commands that end by themselves."""
+"""Commands that end without Ctrl-C."""

@@ -350,7 +350,7 @@ def _save(path: Path, seen: "Sequence[Seen]", settings: "KubeSettings") -> None:
 
 
 def _watch(names: Sequence[_Names], place: _Place, printer: _Printer) -> None:
-    """Print answers whenever they change; ends by itself only where nothing can be read at first."""
+    """Print answers whenever they change; ends only where nothing can be read at first."""
     shown: dict[str, object] = {}
     while True:
         for each in names:

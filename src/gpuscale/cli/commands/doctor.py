@@ -147,7 +147,7 @@ async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Chai
 def _repaired(
     cluster: "KubeSettings", report: "ChainReport", output: Output, *, asks: bool
 ) -> "list[ClusterFinding]":
-    """Return the findings whose fix was applied; each is told at once, for the next answer may be Ctrl-C.
+    """Return the findings whose fix was applied; each is reported now: the next answer may be Ctrl-C.
 
     Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
     """

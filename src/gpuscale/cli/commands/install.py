@@ -71,7 +71,7 @@ def install(
     timeout: Timeout = "5m",
     output: Changes = Output.TEXT,
 ) -> None:
-    """Apply what a values file asks for, wait until it works, and tell what was changed.
+    """Apply what a values file asks for, wait until it works, and report what was changed.
 
     What fails is taken back as a whole. Run it again after a change of the values: only that changes. What
     lint calls an error is refused, and so is an image that no node could pull.

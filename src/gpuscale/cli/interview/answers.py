@@ -1,4 +1,4 @@
-"""What `init` was told, by flags or on a terminal: words read, and faults named by their flags."""
+"""User answers of `init`, by flags or on a terminal: parsed, with faults named by their flags."""
 
 from collections.abc import Sequence
 from dataclasses import replace

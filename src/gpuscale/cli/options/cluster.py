@@ -150,7 +150,7 @@ def confirm(what: str, *, yes: bool) -> None:
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Tell a cluster that can't be asked apart from one whose answer is bad news.
+    """Distinguish a cluster that can't be asked from one with faults.
 
     Raises:
         CouldNotLookError: the cluster can't be reached, or refuses to be read.

@@ -10,7 +10,7 @@ def plain_arguments(args: Sequence[str], find: Callable[[str], Flag | None]) -> 
 
     Args:
         args: as they were typed.
-        find: returns the flag that a name with its dashes stands for; None for what is no flag.
+        find: returns the flag of a name with its dashes; None for an unknown name.
     """
     return [part for arg in args for part in _plain_argument(arg, find)]
 

@@ -40,13 +40,13 @@ def _flag(name: str) -> Flag | None:
 
 
 def run(given: Mapping[str, str]) -> None:
-    """Serve this node's GPUs until the process is told to end.
+    """Serve this node's GPUs until the process gets a signal to end.
 
     Args:
         given: texts of flags by name.
 
     Raises:
-        GpuscaleError: a flag, a variable or a file is wrong; GPUs can't be read; the address can't be had.
+        GpuscaleError: a flag, a variable or a file is wrong; GPUs can't be read; the address is unavailable.
     """
     from gpuscale.exporter.settings import read_settings
 

@@ -92,7 +92,7 @@ def _take_orders(
     change_wanted: Callable[[WantedNames], None],
 ) -> None:
     """Pass on what comes by the input; its end stops the process, whatever the event loop is busy with."""
-    with suppress(EOFError, OSError, RuntimeError):  # RuntimeError: the loop has ended by itself
+    with suppress(EOFError, OSError, RuntimeError):  # RuntimeError: the loop has already ended
         while True:
             message = read_frame(_STDIN)
             if isinstance(message, WantedNames):

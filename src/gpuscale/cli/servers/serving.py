@@ -48,7 +48,7 @@ def given_texts(args: Sequence[str]) -> dict[str, list[str]] | None:
 
 
 def run(texts: Mapping[str, Sequence[str]]) -> None:
-    """Serve until the process is told to end.
+    """Serve until the process gets a signal to end.
 
     Args:
         texts: of flags, by name.

@@ -1,6 +1,6 @@
 """How many nodes: the seam that every node autoscaler fits in, and the Cluster Autoscaler's policy.
 
-Whoever runs a policy gathers a `NodeRequest`, asks `scan` and applies the actions, as `sim.control.cloud`.
+The caller of a policy gathers a `NodeRequest`, asks `scan` and applies the actions, as `sim.control.cloud`.
 """
 
 from collections.abc import Callable, Sequence

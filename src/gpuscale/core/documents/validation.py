@@ -51,14 +51,14 @@ _PLAIN: Mapping[str, str] = {
     "string_type": "text",
     "tuple_type": "a list",
 }
-"""What was expected, by pydantic's name of the error; the others have a limit or names to tell."""
+"""What was expected, by pydantic's name of the error; the others have a limit or names to report."""
 _LIMITS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
 }
-"""Where pydantic tells the limit, and the words before it."""
+"""Where pydantic reports the limit, and the words before it."""
 _ABSENT = "this field is required"
 
 
@@ -245,7 +245,7 @@ def _below(node: Mapping[str, Any], part: str | int) -> Iterator[Mapping[str, An
 def _resolved(
     schema: Mapping[str, Any], node: Mapping[str, Any], data: object
 ) -> Iterator[Mapping[str, Any]]:
-    """Return the schemas that a node stands for; of alternatives those that the data may be of."""
+    """Return the schemas of a node, references resolved; of alternatives those that the data may be of."""
     if "$ref" in node:
         yield from _resolved(schema, schema["$defs"][node["$ref"].rpartition("/")[2]], data)
         return

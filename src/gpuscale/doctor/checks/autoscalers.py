@@ -1,4 +1,4 @@
-"""The autoscalers: what they are told, what they say of themselves, and whether their targets make sense."""
+"""The autoscalers: the values they get, their conditions, and whether their targets make sense."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -86,7 +86,7 @@ _NEEDS_RULES = frozenset({"unknown-metric", "misspelled-metric", "metric-not-for
 
 
 def hpa_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what is wrong with autoscalers and what they are told."""
+    """Return what is wrong with autoscalers and the values they get."""
     for look in snapshot.hpas:
         yield from _version(snapshot, look)
         yield from _target(snapshot, look)

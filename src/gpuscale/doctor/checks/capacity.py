@@ -137,14 +137,14 @@ def _wants_more(look: HpaLook) -> bool:
 
 def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     nodes = facts.gpu_nodes(snapshot)
-    # One that the taints of all GPU nodes keep off is told of there; more nodes would not help it.
+    # A pod that the taints of all GPU nodes keep off is reported there; more nodes would not help it.
     waiting = [
         pod
         for pod in facts.waiting_pods(snapshot)
         if not (nodes and kept_off_by(facts.spec_of(pod), nodes))
     ]
     if not waiting or (not nodes and not adds_nodes(snapshot)):
-        return  # Without nodes and who adds them, that is told already.
+        return  # Without nodes and a node autoscaler, that is reported already.
     if not adds_nodes(snapshot):
         if not snapshot.hides("autoscaler-status"):
             yield _alone(waiting)

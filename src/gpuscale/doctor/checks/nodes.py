@@ -1,4 +1,4 @@
-"""GPU nodes: labels, the device plugin, what can be allocated, and whom taints keep away."""
+"""GPU nodes: labels, the device plugin, what can be allocated, and which pods taints keep away."""
 
 import json
 from collections.abc import Iterator, Sequence

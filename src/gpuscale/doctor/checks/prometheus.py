@@ -1,4 +1,4 @@
-"""Prometheus: who is told of it, whether it scrapes the agents, and what became of their labels."""
+"""Prometheus: who is configured to use it, whether it scrapes the agents, and whether labels survive."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -171,7 +171,7 @@ def _prometheuses(services: Mapping[tuple[str, str], Fields], same: Fields | Non
 
 
 def _agents_targets(snapshot: Snapshot) -> list[Row]:
-    """Return the targets that are agents, as far as their labels tell."""
+    """Return the targets that are agents, as far as their labels show."""
     pods = {facts.name(pod) for pod in facts.agent_pods(snapshot)}
     jobs = {usage.get("job") for usage, _ in snapshot.prometheus.usage}
 

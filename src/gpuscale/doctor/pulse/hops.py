@@ -45,7 +45,7 @@ class Sight:
 
     at_ms: int
     gpu_percent: float | None = None
-    """Of the busiest GPU that the agents give to the workload's pods; None where none is told of."""
+    """Of the busiest GPU that the agents give to the workload's pods; None where none is known."""
     values: Mapping[str, float] = field(default_factory=dict)
     """The highest item of each metric, by its name; those without a value are left out."""
     wanted: int | None = None

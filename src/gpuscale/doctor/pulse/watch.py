@@ -32,8 +32,8 @@ _BEFORE = 3
 _EVERY_S = 0.5
 _ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _USAGE = {facts.UTILIZATION: 1.0, _ENGINE: 100.0}
-"""What tells how busy a GPU is, and the percent that 1 stands for. The latter is for MIG instances, which
-have no other; of whole GPUs it is read more seldom, and would still tell of the load before."""
+"""Series of how busy a GPU is, and the percent that 1 means. The latter is for MIG instances, which
+have no other; of whole GPUs it is read more seldom, and would still show the load before."""
 _INSTANCE = "GPU_I_ID"
 
 
@@ -252,7 +252,7 @@ class PulseWatch:
         return found, "; ".join(faults or shown)
 
     async def _gpu(self, pods: Iterable[Fields]) -> tuple[float | None, str]:
-        """Return how busy the busiest GPU of these pods is, and why that can't be told."""
+        """Return how busy the busiest GPU of these pods is, and why that is unknown."""
         looks = await self._agents.read(self._around)
         names = {facts.name(pod) for pod in pods}
         seen = list(busy_percents(looks, self._look.namespace, names))

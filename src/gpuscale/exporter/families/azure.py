@@ -71,7 +71,7 @@ class AzureMetrics:
         self._uses: dict[_Place, deque[_Use]] = {}
 
     def observe(self, gpus: Iterable[GpuShares], now_ms: int) -> None:
-        """Add what one tick came to."""
+        """Add the outcome of one tick."""
         for gpu in gpus:
             total = gpu.reading.values.get(_TOTAL_FIELD)
             total_mib = None if total is None else int(total)
@@ -141,7 +141,7 @@ class AzureMetrics:
 
 
 def container_name(container: ContainerRef) -> str:
-    """Return Azure's name of a container; without a UID the pod's namespace and name stand for it."""
+    """Return Azure's name of a container; without a UID the pod's namespace and name are used."""
     pod = container.pod_uid or f"{container.namespace}/{container.pod}"
     return f"{pod}/{container.container}"
 

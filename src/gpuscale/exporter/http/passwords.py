@@ -41,7 +41,7 @@ def bcrypt_check() -> CheckHash:
 
 
 class BasicAuth:
-    """Tells who may come in.
+    """Decides which users may come in.
 
     Args:
         users: name to bcrypt hash.

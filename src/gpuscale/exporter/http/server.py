@@ -256,7 +256,7 @@ class _Connection:
         else:
             try:
                 response = await self._handler(request)
-            except Exception:  # noqa: BLE001 - the connection's top: log, and tell the client
+            except Exception:  # noqa: BLE001 - the connection's top: log, and inform the client
                 _log.exception("answering %s broke off", request.path)
                 response = text_response("500 Internal Server Error\n", 500)
         if isinstance(response.body, bytes):

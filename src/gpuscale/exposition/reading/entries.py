@@ -100,7 +100,7 @@ def sample_line(
 
 
 def parse_value(text: str) -> int | float:
-    """Return the number that a value's text stands for; a whole number stays whole.
+    """Return the number of a value's text; a whole number stays whole.
 
     Raises:
         LineError: not a number as Go reads it.
@@ -145,7 +145,7 @@ def bare(name: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return what a label value between its quotes stands for; an unknown escape stands for itself."""
+    """Return the label value between quotes, unescaped; an unknown escape stays as it is."""
     if "\\" not in text:
         return text
     return _ESCAPE.sub(_replaced, text)

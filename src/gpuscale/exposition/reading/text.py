@@ -63,7 +63,7 @@ def read_entry(text: str, start: int) -> tuple[Entry, int]:
 
 
 def timestamp_ms(text: str) -> int:
-    """Return the milliseconds that a sample's own time stands for.
+    """Return a sample's own time in milliseconds.
 
     Raises:
         LineError: no whole number, or one beyond 64 bits.

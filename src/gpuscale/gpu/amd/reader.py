@@ -11,7 +11,7 @@ Faults:
 - A GPU that was there once stays listed as lost, unless another one takes its place on the bus, as
   partitions do.
 
-Of a process, AMD SMI tells its memory and how many compute units it occupies, which is served under AMD's own
+AMD SMI reports a process' memory and how many compute units it occupies, which is served under AMD's own
 name, but not for how much of the time it used which engine: those parts of a `ProcessReading` stay unknown.
 """
 
@@ -235,7 +235,7 @@ def _measure(library: AmdLibrary, gpu: _Gpu, call: AmdCall, found: _Found) -> No
 
 
 def _measure_processes(library: AmdLibrary, gpu: _Gpu, found: _Found) -> None:
-    """Note the processes, and the part of the compute units that each occupies where that is told."""
+    """Note the processes, and the part of the compute units that each occupies where that is reported."""
     try:
         processes = library.call(PROCESS_FUNCTION, gpu.handle)
     except AmdFault as fault:
@@ -304,7 +304,7 @@ def _found_gpu(library: AmdLibrary, index: int, handle: object, count: int) -> _
 
 
 def _partition(library: AmdLibrary, handle: object) -> dict[str, _Value | None]:
-    """Return what tells one partition of a GPU from another, as far as the library says."""
+    """Return what identifies a partition of a GPU, as far as the library says."""
     kfd = _known(library, "amdsmi_get_gpu_kfd_info", handle)
     mode = _known(library, "amdsmi_get_gpu_virtualization_mode", handle).get("mode")
     return {

@@ -54,7 +54,7 @@ class AmdValue:
     """What ROCm's device-metrics-exporter calls it."""
     meaning: str
     most: float
-    """Above it, a number is one that stands for no value."""
+    """A number above it means no value."""
     labels: tuple[tuple[str, str], ...] = ()
     """That the family has beside the usual ones."""
     zero_is_none: bool = False

@@ -144,7 +144,7 @@ class OpenGpu:
         return found
 
     def _watch_xids(self) -> str | None:
-        """Return why XIDs can't be told, or None."""
+        """Return why XIDs are unavailable, or None."""
         try:
             self._shared.watcher.watch(self._handle, self.gpu.uuid)
         except CallFailedError as failure:

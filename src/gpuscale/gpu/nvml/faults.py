@@ -1,7 +1,7 @@
 """What can go wrong with a call to NVML, in a small fixed set of words that labels can carry.
 
 NVML's return codes fall into three kinds: the driver is gone, so that nothing can be read; one GPU is
-gone; or one value can't be had, for a reason that is told beside the values that can.
+gone; or one value is unavailable, and its reason is reported beside the other values.
 
 Source: NVIDIA nvml.h 13.0, nvmlReturn_t (codes and meanings).
 """
@@ -74,7 +74,7 @@ _LASTING = frozenset({NOT_SUPPORTED, NO_PERMISSION})
 
 
 class DriverGoneError(UnavailableError):
-    """Nothing can be read of any GPU until NVML is opened anew."""
+    """No GPU can be read until NVML is reopened."""
 
 
 class GpuLostError(UnavailableError):

@@ -3,7 +3,7 @@
 Theory of operation. In good times one thread reads one GPU after the other. It is waited for a little while
 with each; a GPU that hangs keeps that thread, delays a read once while another thread goes on, and is then
 left alone until it answers. A GPU whose calls say that it is lost is tried again at
-intervals. NVML itself is opened anew when the driver has gone, when GPUs come or go, and now and then for a
+intervals. NVML itself is reopened when the driver has gone, when GPUs come or go, and now and then for a
 lost GPU, which often comes back only so; never while a call is still out, which might not survive it.
 """
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def kernel_gpus() -> frozenset[str]:
-    """Return the bus ids of the GPUs that the kernel's driver has; empty where it does not tell."""
+    """Return the bus ids of the GPUs that the kernel's driver has; empty where it does not say."""
     try:
         return frozenset(path.name for path in _KERNEL_LIST.iterdir())
     except OSError:
@@ -51,8 +51,8 @@ class NvmlReader:
         settings: how often what is read.
         library: the `pynvml` module, or a stand-in with its functions; loaded when None.
         fields: DCGM fields to read; all that NVML can give when None.
-        clock: stamps XIDs, and times the opening when nobody gives a time.
-        present: tells cheaply which GPUs there are, to see when they come or go.
+        clock: stamps XIDs, and times the opening when no time is given.
+        present: returns cheaply which GPUs there are, to see when they come or go.
 
     Raises:
         UnavailableError: the Python package nvidia-ml-py is not installed.
@@ -164,7 +164,7 @@ class NvmlReader:
     def _have_gpus_changed(self, now_ms: int) -> bool:
         present = self._present()
         if present != self._seen:
-            _log.info("the GPUs of this node have changed: opening NVML anew")
+            _log.info("the GPUs of this node have changed: reopening NVML")
             return True
         if 0 <= now_ms - self._counted_ms < self._settings.device_check_period_ms:
             return False
@@ -237,7 +237,7 @@ class NvmlReader:
         return UnavailableError(self._failure)
 
     def _note_lost(self, now_ms: int) -> None:
-        """Note since when a GPU is lost, to open NVML anew for it."""
+        """Note since when a GPU is lost, to reopen NVML for it."""
         if not any(slot.is_lost for slot in self._slots):
             self._lost_since_ms = None
             self._lost_wait_ms = self._settings.lost_reopen_ms

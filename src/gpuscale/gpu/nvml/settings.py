@@ -25,8 +25,8 @@ class NvmlSettings:
     """The graphics engine's activity, the one profiling counter that costs 1.5 ms more. None makes the period
     grow with the number of GPUs, `GRAPHICS_SHARE_MS` for each, so that eight cost no more than two."""
     poll_period_ms: int = 200
-    """GPU and memory utilisation as the driver tells it, 0.04 to 0.07 ms, while reads come often: as often as
-    the driver computes it anew. 0 never asks so."""
+    """GPU and memory utilisation from the driver, 0.04 to 0.07 ms, while reads come often: as often as
+    the driver computes it. 0 never asks so."""
     utilization_period_ms: int = 0
     """GPU utilisation from the driver's buffer, 2.7 ms, where the polls don't cover the time since the last
     read. The driver samples every 200 ms and keeps 14 s."""
@@ -77,13 +77,13 @@ class NvmlSettings:
     lost_retry_ms: int = 5_000
     """How often a lost GPU is tried again."""
     lost_reopen_ms: int = 30_000
-    """When NVML as a whole is first opened anew for a lost GPU's sake; the time doubles up to ten-fold."""
+    """When NVML as a whole is first reopened for a lost GPU; the time doubles up to ten-fold."""
     reopen_first_ms: int = 1_000
     """How long to wait before NVML is opened again after the driver has gone; doubles each time."""
     reopen_last_ms: int = 30_000
     """The longest such wait."""
     forget_gone_ms: int = 3_600_000
-    """How long a GPU that has left the node is still told of as lost."""
+    """How long a GPU that has left the node is still reported as lost."""
     processes: bool = True
     """Whether to read processes at all; only families about processes need them."""
 

@@ -125,7 +125,7 @@ class Slot:
 
 
 def lost_reading(gpu: GpuIdentity, reason: str, shared: Shared, now_ms: int) -> GpuReading:
-    """Return a reading without values. What was heard of the GPU is told all the same: an XID may say why."""
+    """Return a reading without values. Events of the GPU are still reported: an XID may say why."""
     events = shared.xids.events(
         (gpu.uuid, None), now_ms, shared.settings.xid_window_ms, shared.fields
     )

@@ -45,7 +45,7 @@ class Work(Generic[T]):
         self._has_begun = True
         try:
             self._result = job()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever takes the result
+        except BaseException as error:  # noqa: BLE001 - handed to the caller that takes the result
             self._error = error
         self._ended.set()
 

@@ -49,7 +49,7 @@ class XidLog:
         self._places: dict[Place, _Heard] = {}
 
     def add(self, place: Place, xid: int, now_ms: int) -> None:
-        """Note one XID; 0 stands for none and is passed over."""
+        """Note one XID; 0 means none and is skipped."""
         if xid == 0:
             return
         with self._lock:
@@ -90,7 +90,7 @@ class XidLog:
 
 
 class XidWatcher:
-    """Waits for XIDs of the GPUs it is told of, while NVML is open.
+    """Waits for XIDs of the registered GPUs, while NVML is open.
 
     Args:
         caller: for the watcher's own calls.
@@ -120,7 +120,7 @@ class XidWatcher:
     def watch(self, handle: Handle, uuid: str) -> None:
         """Have the XIDs of one GPU come here.
 
-        While the thread waits, the driver lets nobody in: then this takes up to `wait_ms`.
+        While the thread waits, the driver blocks other calls: then this takes up to `wait_ms`.
 
         Raises:
             CallFailedError: this GPU or driver sends none.

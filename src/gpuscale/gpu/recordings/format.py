@@ -1,6 +1,6 @@
 """Recorded readings as lines of JSON: what changed from one read to the next.
 
-The first line is the header, every other line a tick: what one read came to. Numbers in brackets are
+The first line is the header, every other line a tick: the result of one read. Numbers in brackets are
 positions in the list of GPUs, which the header starts and `new` extends.
 
 ```
@@ -57,7 +57,7 @@ class FormatFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one read came to."""
+    """The result of one read."""
 
     now_ms: int
     gpus: tuple[GpuIdentity, ...]

@@ -2,7 +2,7 @@
 
 A recording is a gzip file of JSON lines (`recording_format`). Replay keeps the recorded pace: each read
 gets the latest recorded tick, and its values were measured as long ago as the tick is. Where nothing was
-recorded for some time, and after the end, the GPUs are lost: an old value never passes for a new one.
+recorded for some time, and after the end, the GPUs are lost: an old value is never served as a new one.
 """
 
 import gzip
@@ -91,7 +91,7 @@ class Recorder:
         now_ms: int | None = None,
         gpus: Sequence[GpuIdentity] | None = None,
     ) -> None:
-        """Add what one read came to.
+        """Add the result of one read.
 
         Args:
             readings: each GPU at most once.

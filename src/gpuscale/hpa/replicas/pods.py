@@ -21,7 +21,7 @@ from gpuscale.objects.pods import Pod, PodPhase, PodStatus
 CPU = "cpu"
 NO_PODS = "no pods returned by selector while calculating replica count"
 _LONG_AGO_MS = -(10**18)
-"""Stands for Go's zero time: a condition that never says when it changed."""
+"""Go's zero time: a condition that never says when it changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def group_pods(
 
 
 def _is_unready(pod: PodInfo, sample: Sample, settings: ControllerSettings, now_ms: int) -> bool:
-    """Tell whether a CPU sample may show a pod's start instead of its load."""
+    """Return whether a CPU sample may show a pod's start instead of its load."""
     if pod.ready is ReadyCondition.ABSENT or pod.start_ms is None:
         return True
     changed_ms = _LONG_AGO_MS if pod.ready_transition_ms is None else pod.ready_transition_ms

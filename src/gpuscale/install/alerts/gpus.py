@@ -14,7 +14,7 @@ _BROKEN_XIDS = "48|62|64|74|79|92|95|109|119|120|136|140|143|155|157|158|161|167
 _LASTING_REASONS = (
     "unknown_device_id|device_allocated_twice|dra_unresolved|api_unreachable|api_forbidden"
 )
-"""Reasons of `gpuscale_exporter_unattributed` that are faults and not simply processes of nobody."""
+"""Reasons of `gpuscale_exporter_unattributed` that are faults and not simply processes outside every pod."""
 _UNCORRECTABLE = ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")
 _UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 _ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -228,6 +228,6 @@ def _new_xid(selector: str) -> str:
 
 
 def _grown(counter: str) -> str:
-    """Return an expression for what a GPU's counter grew by within the hour, whoever had it meanwhile."""
+    """Return an expression for what a GPU's counter grew by within the hour, whichever pod had it then."""
     summed = f"max by ({_GPU}) ({counter})"
     return f"({summed} - min_over_time({summed}[1h:1m])) > 0"

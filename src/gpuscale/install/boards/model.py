@@ -30,7 +30,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text that stands for a value, in its colour."""
+    """A text shown in place of a value, in its colour."""
 
     value: str
     text: str

@@ -24,7 +24,7 @@ def board_settings(values: Values) -> BoardSettings:
 GPU = 'Hostname=~"$node", gpu=~"$gpu"'
 """Matchers of the chosen GPUs."""
 GPU_LABELS = "Hostname, gpu, UUID, modelName"
-"""What tells one GPU from another, whoever has it."""
+"""What identifies a GPU, whichever pod has it."""
 
 
 def busy(matchers: str) -> str:

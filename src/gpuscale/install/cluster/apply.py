@@ -111,7 +111,7 @@ class Installer:
     async def _apply_all(self, plan: Plan) -> None:
         """Apply servers first, then the APIs that they serve, then what asks these APIs.
 
-        What has to be made anew comes last, so that no other step's failure costs it its pods.
+        What has to be recreated comes last, so that no other step's failure costs it its pods.
         """
         apis = [step for step in plan.steps if step.body["kind"] == "APIService"]
         scalers = [step for step in plan.steps if step.body["kind"] in _SCALERS]

@@ -21,7 +21,7 @@ _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 @dataclass(frozen=True, slots=True)
 class FoundPrometheus:
-    """A Prometheus, and how it is told what to scrape."""
+    """A Prometheus, and how its scrape targets are configured."""
 
     is_operated: bool
     url: str

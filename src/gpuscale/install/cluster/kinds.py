@@ -83,7 +83,7 @@ def path_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
-    """An object by its names, as messages tell it."""
+    """An object by its names, as messages show it."""
 
     kind: str
     namespace: str

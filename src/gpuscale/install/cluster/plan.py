@@ -30,7 +30,7 @@ class Step:
     before: Mapping[str, Any] | None
     is_foreign: bool = False
     immutable: tuple[str, ...] = ()
-    """Fields that have to change and can't while the object lives, so that it has to be made anew."""
+    """Fields that have to change and can't while the object lives, so that it has to be recreated."""
 
     @property
     def reference(self) -> Reference:
@@ -60,7 +60,7 @@ async def make_plan(
         replaces: whether objects of others may be taken over.
 
     Raises:
-        UsageError: kinds or namespaces are missing, or objects belong to somebody else; all are told.
+        UsageError: kinds or namespaces are missing, or objects belong to somebody else; all are reported.
         ApiUnreachableError: no answer, or not now.
         ApiStatusError: refused.
     """
@@ -134,7 +134,7 @@ async def _tried(client: WritingClient, step: Step) -> Step:
     try:
         await server_side_apply(client, step.body, forces=True, dryRun="All")
     except ApiStatusError as error:
-        # Whatever else it has against the object is told when it is applied.
+        # Other refusals of the object are reported when it is applied.
         return replace(step, immutable=error.immutable_fields)
     return step
 

@@ -1,4 +1,4 @@
-"""Taking an installation away: everything that carries its label, in an order that leaves nobody waiting.
+"""Taking an installation away: everything that carries its label, in an order that leaves nothing waiting.
 
 The APIs go first, because an API without a server holds up discovery and the removal of namespaces.
 """
@@ -101,7 +101,7 @@ class Remover:
         return await take_away(self._client, body)
 
     async def _others(self, namespace: str) -> list[Reference]:
-        """Return what is in a namespace and belongs to nobody's installation or controller."""
+        """Return what is in a namespace and belongs to no installation or controller."""
         found: list[Reference] = []
         there = await served_kinds(self._client, KINDS)
         for kind in KINDS:

@@ -1,6 +1,6 @@
 """The node agent: a DaemonSet on GPU nodes, and the Service it is scraped through.
 
-It asks nobody but the kubelet and the driver, so it has no token and no way out. What it may do beyond that
+It asks only the kubelet and the driver, so it has no token and no way out. What it may do beyond that
 is the least that each setting takes, and the comments say for what.
 """
 
@@ -70,7 +70,7 @@ def _pod_spec(values: Values) -> Object:
     if agent.runtime_class is not None:
         spec["runtimeClassName"] = agent.runtime_class
     if agent.attribution == "processes":
-        # The driver tells of the processes of its own PID namespace only.
+        # The driver reports only the processes of its own PID namespace.
         spec["hostPID"] = True
     return spec
 

@@ -192,7 +192,7 @@ def _source_arguments(values: Values) -> list[str]:
         f"--store-directory={_SAMPLES}",
         f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
         f"--remote-write-config={_REMOTE_WRITE}",
-        # Each replica sends all samples; what keeps them can tell the copies apart.
+        # Each replica sends all samples; the labels distinguish the copies.
         "--remote-write-label=replica=$(POD_NAME)",
         *_prometheus_rules(values),
         *_pod_scraping(values),

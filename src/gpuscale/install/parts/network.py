@@ -1,4 +1,4 @@
-"""Network policies: who may reach a part, and whom it may reach. A cluster need not enforce them."""
+"""Network policies: who may reach a part, and what it may reach. A cluster need not enforce them."""
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit

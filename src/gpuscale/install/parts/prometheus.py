@@ -67,7 +67,7 @@ def _rights(values: Values) -> list[Object]:
 
 
 def _api_rights(values: Values, subject: Object) -> list[Object]:
-    """Return what the metrics API asks of whoever scrapes it."""
+    """Return what the metrics API asks of its scrapers."""
     name = part_name(values, "prometheus-metrics")
     return [
         {

@@ -37,7 +37,7 @@ def rule_file_objects(values: Values) -> list[Object]:
 
 def _rules(values: Values) -> Object:
     if values.spec.has_streams:
-        # The agents' labels arrive as they are, and nobody records means.
+        # The agents' labels arrive as they are, and nothing records means.
         return {"rules": _pod_rules(honor_labels=True)}
     return adapter_rules(honor_labels=values.spec.prometheus.honor_labels)
 

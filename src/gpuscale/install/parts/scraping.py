@@ -19,7 +19,7 @@ from gpuscale.install.values import Values
 
 PART = "monitoring"
 _NOT_THE_AGENTS = "pod|container|namespace|endpoint"
-"""Labels of the agent's own pod. A GPU that nobody uses has no `pod`, and must not get the agent's."""
+"""Labels of the agent's own pod. An unallocated GPU has no `pod`, and must not get the agent's."""
 _NODE_NAME = "__meta_kubernetes_pod_node_name"
 MONITORING = "monitoring.coreos.com/v1"
 API_CA_FOLDER = "/etc/prometheus/metrics-api-ca"

@@ -121,7 +121,7 @@ class MetadataClient(ApiClient):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Whom a client trusts and how it shows who it is, for servers beside the API server."""
+    """The CAs a client trusts and its own credentials, for servers beside the API server."""
 
     tls: ssl.SSLContext = field(repr=False)
     """Trust, and a client certificate where there is one."""

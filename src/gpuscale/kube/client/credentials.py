@@ -114,7 +114,7 @@ class ProgramAuth(httpx2.Auth):
         return _Given(token, _seconds(text_of(status.get("expirationTimestamp"))))
 
     async def _run(self, command: str, version: str) -> bytes:
-        """Return what the program prints; at a terminal it may talk to whoever sits there."""
+        """Return what the program prints; at a terminal it may talk to the user."""
         interactive = self._is_interactive(command)
         info: dict[str, Any] = {
             "apiVersion": version,

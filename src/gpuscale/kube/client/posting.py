@@ -31,7 +31,7 @@ class Poster:
 
     Args:
         server: its address.
-        tls: whom to trust, and a client certificate.
+        tls: CAs to trust, and a client certificate.
         auth: adds a token to a request; None adds nothing.
         timeout_s: of a whole question.
         max_bytes: of an answer.

@@ -112,14 +112,14 @@ class ObjectCopies:
         """Begin a copy if there is none, and return once it is there.
 
         Raises:
-            ObjectsUnavailableError: it is not there after the wait, or can't be had.
+            ObjectsUnavailableError: it is not there after the wait, or is unavailable.
         """
         copy = self._copies.get(collection) or self._begin(collection)
         if copy.is_current:
             return
         wait_s = self._first_list_wait_s
         if copy.reflector.state.listed:
-            # Whoever asks comes through the API server, which may be back.
+            # The request came through the API server, which may be back.
             wait_s = min(wait_s, _LATEST_TRY_S)
             if copy.reflector.hurry():
                 copy.tried.clear()
@@ -281,7 +281,7 @@ class _Index:
         return index
 
     def replace(self, namespaces: AbstractSet[str], items: Iterable[ObjectRecord]) -> None:
-        """Index these namespaces anew; the answers for others stay."""
+        """Rebuild the index of these namespaces; the answers for others stay."""
         for namespace in namespaces:
             self.places.pop(namespace, None)
         self._add(item for item in items if item.namespace in namespaces)

@@ -59,7 +59,7 @@ class Reflector(Generic[Item]):
         read: makes an item of a JSON object; None for one that is of no interest.
         clock: stamps the state and waits.
         changed: called after each change of the copy.
-        removed: told `namespace/name` of an object that a watch saw go, before `changed` is called.
+        removed: gets the `namespace/name` of an object that a watch saw go, before `changed` is called.
     """
 
     def __init__(

@@ -18,11 +18,11 @@ class PodTimes:
     run_s: float | None = None
     """From Ready until its containers end with success; None means never."""
     stop_s: float = 0.0
-    """From being told to end until it is gone."""
+    """From the order to end until it is gone."""
 
 
 AT_ONCE = PodTimes()
-"""Running and Ready when bound, gone when told to end."""
+"""Running and Ready when bound, gone when deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def _why_not_for(placed: PlacedRule, resource: ResourceType) -> str:
 def _doubtful(
     inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, series: str
 ) -> Iterator[LintFinding]:
-    """Tell of a name that only rules for series of any name can give, where it is hardly a series."""
+    """Report a name that only rules for series of any name can give, where it is hardly a series."""
     if series in inputs.recorded:
         return
     if is_unknown_gpu_name(series):
@@ -242,7 +242,7 @@ def _contradicted(answered: Answered) -> Iterator[LintFinding]:
 def _ungrouped(
     metric: PlacedMetric, spec: AskedMetric, serving: Serving, resource: ResourceType | None
 ) -> Iterator[LintFinding]:
-    """Tell of a query that has rows for some resources, and none for the one that is asked for."""
+    """Report a query that has rows for some resources, and none for the one that is asked for."""
     if resource is None or resource not in resources_without_rows(serving.rule):
         return
     label = serving.rule.labels.label_for(resource)

@@ -92,7 +92,7 @@ def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
 
 
 def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
-    """Return how many GPUs each pod of the target has; None where the files don't tell."""
+    """Return how many GPUs each pod of the target has; None where the files don't say."""
     target = placed.hpa.target
     for deployment in inputs.deployments:
         key = (deployment.metadata.namespace, "Deployment", deployment.metadata.name)

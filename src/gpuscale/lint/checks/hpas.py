@@ -1,4 +1,4 @@
-"""What is wrong with autoscalers by themselves, whatever the rules.
+"""What is wrong with autoscalers alone, whatever the rules.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go and metrics/client.go (which field of a
     target counts; what is asked for); pkg/apis/autoscaling/validation/validation.go (what passes).

@@ -1,4 +1,4 @@
-"""What is wrong with rules, whoever asks for their metrics."""
+"""What is wrong with rules, whichever HPA asks for their metrics."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ RECORDED_GPU_SERIES = _CHECKS.add(
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = "some_series"
-"""Stands for the name of a series that the rule leaves open."""
+"""Placeholder for a series name that the rule leaves open."""
 _NAME = "some_object"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 """A string of PromQL."""

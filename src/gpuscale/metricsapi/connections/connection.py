@@ -318,7 +318,7 @@ class Connection(asyncio.Transport):
             except SSL.Error:
                 end = "bad TLS"
                 break
-        # OpenSSL answers some messages by itself, a change of keys for one.
+        # OpenSSL answers some messages on its own, such as a change of keys.
         self._flush()
         if parts:
             self._take(parts[0] if len(parts) == 1 else b"".join(parts))

@@ -1,4 +1,4 @@
-"""Whom one can ask why: a server, the API server in front of one, or a server of one's own for a moment."""
+"""Where to ask why: a server, the API server in front of one, or a server of one's own for a moment."""
 
 import asyncio
 import json

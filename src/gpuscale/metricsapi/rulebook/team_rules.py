@@ -1,6 +1,6 @@
 """Rules in ConfigMaps of teams, each confined to the namespace that its ConfigMap is in.
 
-A bad ConfigMap keeps its own last good rules, and touches nobody else's. What a namespace may have is bounded
+A bad ConfigMap keeps its own last good rules, and affects no others. What a namespace may have is bounded
 for all of its ConfigMaps together; those that go beyond, the last by name, don't count.
 """
 
@@ -49,7 +49,7 @@ class TeamRules:
         connection: to the API server.
         settings: waits and sizes.
         selector: which ConfigMaps hold rules.
-        namespace_labels: the labels that are trusted to tell namespaces apart.
+        namespace_labels: the labels that are trusted to distinguish namespaces.
         clock: of the waits.
         namespaces: label selector of the namespaces whose ConfigMaps count; empty for all.
         budget: of each namespace.

@@ -44,7 +44,7 @@ class Request:
     address: str
     user_agent: str
     audit_id: str
-    """What the API server calls it; empty where it came by itself."""
+    """What the API server calls it; empty where it has none."""
     code: int
     received_s: float
     """Since the epoch, as the next."""

@@ -1,4 +1,4 @@
-"""Who asks: a front proxy's word, a client certificate, a bearer token, or nobody.
+"""Who asks: a front proxy's word, a client certificate, a bearer token, or anonymous.
 
 Tried in that order; the first that holds counts. A credential that was shown and is not good makes the
 request fail, unless another one is good. Headers that name a user count only beside a certificate of a
@@ -112,7 +112,7 @@ class Authenticator:
 
 
 def _proxied(trusted: RequestHeaders, credentials: Credentials) -> User | None:
-    """Return whom a front proxy speaks for; None where it names nobody."""
+    """Return the user a front proxy speaks for; None where it names none."""
     _front_proxy(trusted, credentials.certificates)
     headers = credentials.headers
     name = next((text for text in _values(headers, trusted.username_headers) if text), "")

@@ -32,7 +32,7 @@ class Authorizer:
     """Decides on requests.
 
     Args:
-        reviews: asks the API server; None refuses whatever is not allowed by itself.
+        reviews: asks the API server; None refuses all that is not always allowed.
         always_allowed: paths that need no permission; a `*` at the end matches any rest.
     """
 
@@ -45,7 +45,7 @@ class Authorizer:
         """Return whether the user may do it.
 
         Raises:
-            GpuscaleError: the API server can't tell.
+            GpuscaleError: the API server can't decide.
         """
         if MASTERS in user.groups or self._is_always_allowed(attributes):
             return Decision(allowed=True)
@@ -110,7 +110,7 @@ def _attributes(method: str, raw_path: str, path: str, watches: bool) -> Attribu
 def named_by_fields(attributes: Attributes, field_selector: str) -> Attributes:
     """Return the attributes with the name of the only object that a field selector leaves.
 
-    So whoever may see one object may list it by its name.
+    So a user who may see one object may list it by its name.
     """
     if attributes.verb not in ("list", "watch"):
         return attributes

@@ -1,4 +1,4 @@
-"""Whether a certificate that a client showed was signed by a given CA, and whom it names.
+"""Whether a certificate that a client showed was signed by a given CA, and the user it names.
 
 Source: Go crypto/x509 (Certificate.Verify with KeyUsages ClientAuth), as k8s.io/apiserver v0.30.0
 pkg/authentication/request/x509 (x509.go) uses it: any certificate of the bundle is an anchor, intermediates
@@ -27,7 +27,7 @@ MAX_CHAIN = 10
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a verified certificate names."""
+    """The user that a verified certificate names."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -67,7 +67,7 @@ class CaBundle:
             self._store.add_cert(certificate)
 
     def subject(self, presented: Sequence[crypto.X509]) -> Subject:
-        """Return whom the first of the certificates names.
+        """Return the user that the first of the certificates names.
 
         What a connection showed is looked at again after ten seconds, not for each of its requests.
 

@@ -47,7 +47,7 @@ from gpuscale.metricsapi.wire.statuses import (
 )
 
 ASKS: ContextVar[User | None] = ContextVar("asks", default=None)
-"""Who sent the request that is answered in this context; None where nobody has to say so."""
+"""Who sent the request that is answered in this context; None where none is needed."""
 _TIMEOUT_S = 60.0
 """For a request, in the machine's seconds."""
 _READS_METRICS = Attributes("get", "/metrics")
@@ -112,7 +112,7 @@ class Guard:
         return response
 
     async def sees_reasons(self, _request: web.Request) -> bool:
-        """Return whether a client may see why a health check failed: whoever may read metrics."""
+        """Return whether a client may see why a health check failed; it needs the right to read metrics."""
         user = ASKS.get()
         if user is None or user.name == NOBODY.name:
             return False
@@ -219,7 +219,7 @@ def counted(
 
 
 async def unguarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer whoever asks; for a port that only this machine reaches."""
+    """Answer every client; for a port that only this machine reaches."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             return await handler(request)

@@ -1,4 +1,4 @@
-"""What the API server says of users: whose a token is, what a user may do, and whom to trust at all.
+"""What the API server says of users: the user of a token, what a user may do, and which CAs to trust.
 
 Answers are remembered for a short time, and only as many as fit a bound. A question that the API server
 can't answer is an error; an old answer does not stand in for it.
@@ -47,7 +47,7 @@ _RENEW_FROM, _RENEW_TO = 0.75, 0.95
 _MAX_AT_ONCE = 8
 """Questions on their way."""
 _FAILURE_S = 1.0
-"""How long those who asked the same meanwhile get the same failure; a queue of timeouts helps nobody."""
+"""How long those who asked the same meanwhile get the same failure; a queue of timeouts doesn't help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +361,7 @@ def access_review(user: User, attributes: Attributes) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """How a front proxy tells of whom it speaks for."""
+    """How a front proxy names the user it speaks for."""
 
     ca_pem: str
     """Who signs the proxies' certificates."""
@@ -378,7 +378,7 @@ class Trust:
     """Whose certificates count."""
 
     client_ca_pem: str | None = None
-    """Of client certificates; None where nobody can come with one."""
+    """Of client certificates; None where none are accepted."""
     request_headers: RequestHeaders | None = None
     """None where no front proxy is trusted."""
 

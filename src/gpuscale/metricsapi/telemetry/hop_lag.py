@@ -1,4 +1,4 @@
-"""How long values take from hop to hop, as far as the source can tell: asked in the background.
+"""How long values take from hop to hop, as far as the source reports it: asked in the background.
 
 A Prometheus answers a query with the time of the query, so how old the samples behind it are takes a
 question of its own: `timestamp()`. When they were measured is known of gpuscale's node agents, which say so.
@@ -28,7 +28,7 @@ _QUERY_S, _ROW_S = 0.0026, 0.000018
 """What a query and a series cost a Prometheus 2.42 in CPU; see `sources.asking`."""
 _AGENT_TIME = "gpuscale_exporter_newest_reading_timestamp_seconds"
 _AGENT_TARGET = "job, instance"
-"""The labels that tell a scraped target from others."""
+"""The labels that identify a scraped target."""
 
 
 class HopLag:
@@ -64,7 +64,7 @@ class HopLag:
             await self.look()
 
     async def look(self) -> None:
-        """Ask once for every metric that was answered since the last time; what can't be had is left out."""
+        """Ask once for every metric that was answered since the last time; unavailable ones are left out."""
         catalogue = self._provider.catalogue
         series, rows = series_by_metric(catalogue), rows_by_metric(catalogue)
         now_ms = self._clock.now_ms()

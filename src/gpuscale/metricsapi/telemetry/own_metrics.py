@@ -28,7 +28,7 @@ class Answer:
     group: str
     metric: str
     measured_ms: int
-    """When the oldest of them was measured, as far as the source tells."""
+    """When the oldest of them was measured, as far as the source reports it."""
     seconds: float
     """From the request, once it was let through, to the values."""
 
@@ -199,7 +199,7 @@ def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
 
 
 def rule_families(state: RuleState, sources: Mapping[str, RuleState]) -> tuple[Family, ...]:
-    """Return how the rule files do together, and each file and each team's ConfigMap by itself."""
+    """Return how the rule files do together, and each file and each team's ConfigMap on its own."""
     good: Mapping[Labels, float] = {} if state.good_ms is None else {(): state.good_ms / 1000}
     return (
         family(

@@ -1,7 +1,7 @@
 """CPU and memory of pods and nodes for `metrics.k8s.io`, from the rule file's `resourceRules`.
 
 Source: prometheus-adapter v0.12.0 pkg/resourceprovider (provider.go); metrics-server v0.7.1 pkg/api
-(pod.go, node.go). As upstream, what can't be had leaves objects out of a list, and the log says why.
+(pod.go, node.go). As upstream, a list leaves out objects without values, and the log says why.
 """
 
 import asyncio

@@ -219,7 +219,7 @@ class _Custom:
         return self.told.failed("query", f"0 rows. {finding.said}", finding.fix, *finding.more)
 
     async def _lost_in_query(self, rule: Rule, plan: CustomPlan) -> Finding:
-        """Tell of series that are there and that the query makes no rows of."""
+        """Report series that are there and that the query makes no rows of."""
         try:
             plain = self._plain(rule, plan, self.series)
             rows = await self._count(plain)

@@ -43,7 +43,7 @@ class Row:
     value: str
     """As Prometheus writes it."""
     age_ms: int
-    """Since it was measured, as far as the source tells."""
+    """Since it was measured, as far as the source reports it."""
     belongs_to: str | None
     """The object; empty where it is of none that was asked for, None where rows are of no objects."""
 
@@ -81,7 +81,7 @@ class Explanation:
         self.hops.append(Hop(name, State.OK, said, more))
 
     def unknown(self, name: str, said: str) -> None:
-        """Note that there is no telling of a hop."""
+        """Note that the state of a hop is unknown."""
         self.hops.append(Hop(name, State.UNKNOWN, said))
 
     def absent(self, name: str, said: str, fix: str) -> None:

@@ -78,7 +78,7 @@ class SampleAges:
 
 
 async def sample_ages(parts: Parts, plain: str, label: str) -> SampleAges:
-    """Return the times of the samples that a plain selector finds; none where they can't be had.
+    """Return the times of the samples that a plain selector finds; none where they are unavailable.
 
     Args:
         parts: what requests are answered from.
@@ -197,7 +197,7 @@ def tell_values(
     samples: Mapping[str, VectorSample],
     ages: SampleAges,
 ) -> Explanation:
-    """Tell which rows are usable numbers that are young enough."""
+    """Report which rows are usable numbers that are young enough."""
     limit_ms = parts.max_value_age_ms
     unusable = [name for name, sample in samples.items() if not math.isfinite(sample.value)]
     for name, sample in samples.items():

@@ -40,5 +40,5 @@ def _wants_indent(request: web.Request) -> bool:
 
 
 def status_response(request: web.Request, status: Status) -> web.Response:
-    """Return the answer that tells of a failure."""
+    """Return the answer that reports a failure."""
     return json_response(request, status.code, status.body())

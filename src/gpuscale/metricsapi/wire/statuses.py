@@ -1,4 +1,4 @@
-"""Errors as the Kubernetes API tells them: a `Status` object.
+"""Errors as the Kubernetes API reports them: a `Status` object.
 
 Source: k8s.io/apimachinery pkg/api/errors (errors.go). Known difference: a malformed metricLabelSelector
 is the client's fault and gets 400 like a malformed labelSelector, where upstream answers 500.

@@ -11,7 +11,7 @@ What is not known to be safe is not safe. The argument for each case:
 - A function of one series at a time keeps that. So does one that groups, if the objects' labels are among
   the labels it groups by: no group then holds two objects.
 - Two such sides may be matched with each other if the objects' labels take part in the match, and with a
-  side that has nothing to do with the request if each of their rows is matched by itself.
+  side that has nothing to do with the request if each of their rows is matched on its own.
 - `absent`, `scalar`, a `sum` over everything, `topk` without `by` look at all rows at once: not safe.
 """
 
@@ -66,7 +66,7 @@ _REDUCING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The labels that tell objects apart, and what the exact query asks of them."""
+    """The labels that identify objects, and what the exact query asks of them."""
 
     label: str
     """Of the resource; every row of both forms has it."""
@@ -110,7 +110,7 @@ def is_local(exact: Node, wide: Node, keys: Keys) -> bool:
     Args:
         exact: the query for some objects.
         wide: the same for the objects of all namespaces.
-        keys: what tells objects apart.
+        keys: the labels that identify objects.
     """
     try:
         return isinstance(_Look(keys).kind(exact, wide), _Keyed)
@@ -181,7 +181,7 @@ class _Look:
             return "le" not in self._labels
         if call.function in _LABEL_FUNCTIONS:
             texts = [each.value for each in call.arguments if isinstance(each, Text)]
-            # Whatever is read or written, it must not be what tells objects apart.
+            # Whatever is read or written, it must not be what identifies objects.
             return self._labels.isdisjoint(texts)
         return call.function in _PER_SERIES
 

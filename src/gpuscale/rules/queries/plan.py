@@ -1,4 +1,4 @@
-"""One request as a query, and the query's result as the answer. No I/O: whoever has a result can ask.
+"""One request as a query, and the query's result as the answer. No I/O: any caller with a result can ask.
 
 Source: prometheus-adapter v0.12.0 pkg/custom-provider (provider.go), pkg/external-provider
 (provider.go, metric_converter.go); custom-metrics-apiserver v1.30.0 pkg/provider (errors.go). Known
@@ -52,7 +52,7 @@ class UnexpectedResultError(UpstreamError):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a query was made of, for whoever makes another one of it."""
+    """What a query was made of, for building another one from it."""
 
     entry: Entry
     namespace: str | None
@@ -76,7 +76,7 @@ class CustomPlan:
     def answer(self, value: Value) -> tuple[MetricValue, ...]:
         """Return the objects' values in the order of their names; an object without one is left out.
 
-        Of several rows for one object the last counts, as upstream; `remarks` tells of them.
+        Of several rows for one object the last counts, as upstream; `remarks` reports them.
 
         Raises:
             FetchError: the query gave no vector.

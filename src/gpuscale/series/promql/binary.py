@@ -164,7 +164,7 @@ class _Match:
 
 
 def _filled(signature: LabelSet, fill: float | None, match: Row) -> Row | None:
-    """Return what stands for the sample that a match lacks; it is as old as the match."""
+    """Return the substitute for the sample that a match lacks; it is as old as the match."""
     return None if fill is None else (signature, fill, match[2])
 
 

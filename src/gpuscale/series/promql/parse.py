@@ -82,7 +82,7 @@ class Query:
 
 @remembered("parsed queries", 8 * 1024 * 1024)
 def parse_query(text: str) -> Query:
-    """Return the query that a text stands for.
+    """Return the query of a text.
 
     Raises:
         BadQueryError: not PromQL, or a part of the language that is not supported.

@@ -156,7 +156,7 @@ class WriteMessage:
 def pieces(batch: Batch, max_samples: int) -> Iterator[tuple[range, slice]]:
     """Yield the columns and times of parts of a batch, each of at most so many samples.
 
-    All of the first times come before any later ones, so that whoever sends them in this order sends each
+    All of the first times come before any later ones, so that sending them in this order sends each
     series' samples in order.
     """
     width, count = len(batch.refs), len(batch.times_ms)

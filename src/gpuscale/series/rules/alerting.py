@@ -119,7 +119,7 @@ class AlertingRule(Rule):
         return {labels.key: (labels, number) for labels, number in samples}
 
     def to_send(self, now_ms: int, resend_ms: int, interval_ms: int) -> list[Alert]:
-        """Return copies of the alerts that are due for whoever sends them on, and note that they are sent."""
+        """Return copies of the alerts that are due for sending, and note that they are sent."""
         due = [alert for alert in self.active.values() if _needs_sending(alert, now_ms, resend_ms)]
         for alert in due:
             alert.sent_ms = now_ms

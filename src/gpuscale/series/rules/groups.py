@@ -1,7 +1,7 @@
 """Groups of rules: evaluated together, in their order, each rule seeing what those before it recorded.
 
 A failed recording rule marks its series stale, where Prometheus leaves them as they were for five minutes: an
-old value must not pass for a current one. A failed alerting rule leaves its alerts as they are.
+old value must not look current. A failed alerting rule leaves its alerts as they are.
 
 Source: prometheus rules/group.go (v3.0.0).
 """
@@ -37,7 +37,7 @@ class RuleGroup:
     name: str
     file: str
     interval_ms: int | None
-    """None where it has none of its own: it is due at every call, and whoever calls keeps the pace."""
+    """None where it has none of its own: it is due at every call, and the caller keeps the pace."""
     offset_ms: int
     """How long before the time of the evaluation its queries look."""
     limit: int
@@ -46,7 +46,7 @@ class RuleGroup:
     last_ms: int | None = None
     """When it was evaluated last; None before the first time."""
     evaluation_s: float = 0.0
-    """How long that took; set by whoever evaluates."""
+    """How long that took; set by the evaluator."""
     external_url: str = ""
 
     @property

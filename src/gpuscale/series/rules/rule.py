@@ -27,7 +27,7 @@ class RuleStatus:
     evaluated_ms: int | None = None
     """When it was; None before the first."""
     evaluation_s: float = 0.0
-    """How long it took; set by whoever evaluates."""
+    """How long it took; set by the evaluator."""
     evaluations: int = 0
     """So far."""
     failures: int = 0

@@ -65,7 +65,7 @@ class SegmentReader:
         self._places = {}
 
     def end(self) -> None:
-        """Note that there are no more segments: whoever appends to the groups goes on where they end."""
+        """Note that there are no more segments: the next append to the groups goes on where they end."""
         self._store.leave_unclaimed(self._groups.values())
         self._groups = {}
 
@@ -81,7 +81,7 @@ class SegmentReader:
             else:
                 yield from self._append(record.content)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error):
-            # The checksum was right, so whoever wrote this did it wrong.
+            # The checksum was right, so the writer did it wrong.
             raise TornSegmentError(_INCONSISTENT) from None
 
     def _declare(self, content: bytes) -> None:

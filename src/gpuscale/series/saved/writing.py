@@ -1,6 +1,6 @@
 """Batches of samples to the records of a segment.
 
-A segment says by itself which series its samples are of, so that any other can be deleted. The series of a
+A segment holds the names of its samples, so that any other can be deleted. The series of a
 group are declared when their first samples are written to the segment.
 """
 

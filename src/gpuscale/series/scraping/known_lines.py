@@ -1,4 +1,4 @@
-"""Which series the lines of a target stand for, so that a line that was there before is only looked up.
+"""Which series the lines of a target belong to, so that a line that was there before is only looked up.
 
 An exporter prints the same labels with each of its metrics. So the text of labels is kept once, whatever the
 number of metrics, and looked up under each metric's name.

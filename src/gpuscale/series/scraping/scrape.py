@@ -53,7 +53,7 @@ class ScrapeTarget:
         own_labels: names of labels that are the target's even so.
         limits: what a scrape may bring.
         source: the target's name in messages.
-        wanted: tells which series are kept.
+        wanted: decides which series are kept.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The text of a scrape to series and values.
 
-A target remembers for each text before a value (`name{labels}`) the series it stands for, so that a line
+A target remembers for each text before a value (`name{labels}`) the series it names, so that a line
 that was there before costs a look-up and a `float()`. A new line comes apart by its shape, or letter by
 letter where it has none. All of this takes each line for itself. Where a line does not read so, such as
 one with a line break in a label value, the whole text is read once more, entry by entry, and that reading
@@ -81,7 +81,7 @@ class TextReader:
         target: gives them their labels.
         limits: what a scrape may bring.
         source: the target's name in messages.
-        wanted: tells which series are kept.
+        wanted: decides which series are kept.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class TextReader:
             ExpositionError: it is not of the format, or beyond a limit.
         """
         if format_ is not self._format or self._version != self._wanted.version:
-            # The same text before a value may stand for something else there.
+            # The same text before a value may mean something else there.
             self._format, self._version = format_, self._wanted.version
             self._known.clear()
             self._unwanted.clear()

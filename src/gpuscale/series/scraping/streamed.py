@@ -42,7 +42,7 @@ class StreamedTarget:
         resolution_ms: the step of time of which the newest sample is kept.
         limits: what the agent may bring.
         source: the agent's name in messages.
-        wanted: tells which series are kept.
+        wanted: decides which series are kept.
     """
 
     def __init__(

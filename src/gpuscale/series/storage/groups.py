@@ -293,7 +293,7 @@ class Group(Columns):
         self._ages.add(times_ms[-1], 1)
 
     def forget(self, series: Series) -> None:
-        """Let go of a series all of whose samples here are dropped."""
+        """Release a series all of whose samples here are dropped."""
         series.own_cut_ms = series.cut_ms
         if self.is_member(series):
             self._owners[series.slot] = None

@@ -54,7 +54,7 @@ _MAX_REMEMBERED_SELECTORS = 1024
 _MOST_MOVES = 3
 """A series that several groups claim so often is kept apart from all of them."""
 _MAX_FRESH = 20_000
-"""Handles without samples that are kept though nobody else may hold them."""
+"""Handles without samples that are kept though no other code may hold them."""
 
 Selector = tuple[Matcher, ...]
 
@@ -79,7 +79,7 @@ class StoreStats:
 class SeriesStore:
     """Series of the last `retention_ms`, up to bounds on their number and size.
 
-    Time is the server's: whoever appends says when a sample arrived, and a sample's own timestamp
+    Time is the server's: the caller says when a sample arrived, and a sample's own timestamp
     moves nothing. The store reads no clock itself, so that it works in virtual time too.
 
     Args:
@@ -141,7 +141,7 @@ class SeriesStore:
 
         Args:
             labels: with the metric's name under `__name__`.
-            share: of the target whose series it is, if nobody had it before.
+            share: of the target whose series it is, if no target had it before.
         """
         labels = label_set(labels)
         key = labels.key
@@ -154,7 +154,7 @@ class SeriesStore:
                 self._let_go()
             self._fresh[key] = series
         elif share is not None and series.share is None and series.group in self._unclaimed:
-            # A restored series is nobody's until its target is back.
+            # A restored series has no owner until its target is back.
             series.share = share
             self._shares += not share.series
             share.series += 1
@@ -185,7 +185,7 @@ class SeriesStore:
         return self.group()
 
     def leave_unclaimed(self, groups: Iterable[Group]) -> None:
-        """Let whoever appends the same series next take over their groups, see `group_of`."""
+        """Let the next appender of the same series take over their groups, see `group_of`."""
         self._unclaimed.update(group for group in groups if group in self._groups)
 
     def groups(self) -> tuple[Group, ...]:
@@ -193,7 +193,7 @@ class SeriesStore:
         return tuple(self._groups)
 
     def follow_lone(self) -> dict[Series, Left | None]:
-        """Return a dict that gets each series with new samples of its own, until whoever reads it clears it.
+        """Return a dict that gets each series with new samples of its own, until the reader clears it.
 
         The value is the group that the samples were in before; None where they came alone.
         """
@@ -308,7 +308,7 @@ class SeriesStore:
         """Write that a series ends; return whether there was something to end.
 
         Where its newest sample is of this very time or later, the end is put right behind it. A full store
-        takes it all the same: what has ended must not pass for current.
+        takes it all the same: what has ended must not look current.
         """
         if not ref.is_listed or ref.is_stale():
             return False

@@ -29,7 +29,7 @@ class Batch:
     group: object
     """The same object in all batches of these series."""
     refs: Sequence[Series | None]
-    """S series; None for a place that is nobody's, whose values mean nothing."""
+    """S series; None for an unused place, whose values mean nothing."""
     times_ms: "array[int]"
     """T times, ascending."""
     values: "array[float]"

@@ -1,4 +1,4 @@
-"""The provider and its node autoscaler: nodes that come after a while, and go when told to."""
+"""The provider and its node autoscaler: nodes that come after a while, and go on request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ class Cloud:
         settings: the autoscaler's.
         policy: decides which pools grow and which nodes go.
         unschedulable: the pods that fit nowhere.
-        joined: told the name and pool of each new node.
-        left: told the name of each node that went.
+        joined: called with the name and pool of each new node.
+        left: called with the name of each node that went.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ class TraceLoad:
 
     Args:
         arrivals: seconds since the start of the scenario, ascending.
-        scale: how many requests each recorded one stands for; above zero.
+        scale: how many requests each recorded one counts as; above zero.
         bin_s: the shown rate is the mean over bins of this many seconds.
     """
 

@@ -1,7 +1,7 @@
 """Trace files: a user's own CSV to a load.
 
-Two kinds of file are read. In a *request* trace every row is one request and one column tells when it
-came. In a *rate* trace one column tells the time and another the requests per second from then on.
+Two kinds of file are read. In a *request* trace every row is one request and one column says when it
+came. In a *rate* trace one column has the time and another the requests per second from then on.
 Times are numbers of seconds, or dates such as `2023-11-16 18:15:46.6805900`; the first row is second 0.
 """
 

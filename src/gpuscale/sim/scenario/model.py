@@ -236,7 +236,7 @@ class TraceSpec(Model):
     rate_column: str | None = None
     """Absent: every row is one request."""
     scale: float = Field(default=1.0, gt=0, le=1e6)
-    """How many requests each recorded one stands for."""
+    """How many requests each recorded one counts as."""
 
 
 LoadSpec = Annotated[

@@ -1,6 +1,6 @@
 """What a virtual run has to store: only the series that its rules can ever ask for.
 
-A live node agent serves everything; in virtual time nobody else looks, and days have to pass in seconds.
+A live node agent serves everything; in virtual time nothing else looks, and days have to pass in seconds.
 """
 
 from dataclasses import dataclass

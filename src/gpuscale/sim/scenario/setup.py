@@ -106,7 +106,7 @@ def no_policy(_group: str, _name: str) -> None:
 def load_setup(
     text: str, source: str, read: ReadFile, load_policy: LoadPolicy = no_policy
 ) -> Setup:
-    """Return what the scenario of a file stands for.
+    """Return the setup of a file's scenario.
 
     Args:
         text: of the scenario.

@@ -4,10 +4,10 @@ A question that finds no fresh answer is asked at once, and takes along those th
 time for which its answer is fresh: what an HPA controller asks in the next second is one query instead of
 dozens. Where several come at a time, the later ones wait until one of those on its way is back, and go
 together. When the rows that are wanted cost more than all rows that there are, the query is for all objects.
-So it is when the queries of one freshness have cost as much: after a start nobody is expected yet, and a
+So it is when the queries of one freshness have cost as much: after a start no request is expected yet, and a
 controller whose every question waits for a query of its own falls behind.
 
-No answer is used for longer than the freshness allows, whoever it was asked for.
+No answer is used for longer than the freshness allows, for any request.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class JointQuestions:
     async def answer(self, plan: CustomPlan, at_ms: int) -> tuple[Value | None, bool, bool]:
         """Return what answers a question, whether it was there, and whether it is a part of a larger one.
 
-        None is a question that has to be asked by itself.
+        None is a question that has to be asked on its own.
 
         Raises:
             UnavailableError: as the source does.
@@ -293,7 +293,7 @@ class JointQuestions:
             ask.outcome.set_result(found)
 
     def _fail(self, asks: Sequence[_Ask], error: BaseException, at_ms: int) -> None:
-        """Pass on why there is no answer; where the source refuses a query, each is asked by itself."""
+        """Pass on why there is no answer; where the source refuses a query, each is asked on its own."""
         is_refused = isinstance(error, GpuscaleError) and not isinstance(error, UnavailableError)
         if is_refused and len(asks) > 1:
             _LOG.debug("asked one by one, as this was refused: %s (%s)", self._wide.promql, error)
@@ -316,7 +316,7 @@ def _forget(ask: _Ask) -> None:
 
 
 def _seen(outcome: Outcome) -> None:
-    """Look at the outcome, so that asyncio says nothing where nobody is left who waits for it."""
+    """Look at the outcome, so that asyncio says nothing where no waiter is left."""
     if not outcome.cancelled():
         outcome.exception()
 

@@ -1,7 +1,7 @@
 """Questions to a source, each asked once for all who want to know.
 
 - An answer serves equal questions for as long as the user lets it, and a question that is being asked is not
-  asked again. Errors reach those who wait for them and nobody else.
+  asked again. Errors reach those who wait for them and no others.
 - Questions about one rule go together into one query (`asking`), where that gives the same (`widen`) and
   costs less: those that come at once, and those that are expected in the next moment.
 - An answer past a share of its time is renewed behind the back of those who still get it, so that a busy

@@ -51,7 +51,7 @@ class Wanted:
     is_cut: bool = False
     """Whether the answer is a part of one to several questions."""
     waiting: "asyncio.Future[Value | None] | None" = None
-    """While it is on its way; None in it says that the question has to be asked by itself."""
+    """While it is on its way; None in it says that the question has to be asked on its own."""
     waiting_ms: int = 0
     """Since when."""
 

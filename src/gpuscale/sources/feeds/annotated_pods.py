@@ -5,7 +5,7 @@
 
 A pod speaks for itself: whatever namespace and pod it exposes, its series get its own. Otherwise any pod
 could set the value that another team's HPA scales on. Exporters do speak for other pods. Which pods are
-exporters is decided by namespace first, because whoever creates a pod chooses its labels.
+exporters is decided by namespace first, because the creator of a pod chooses its labels.
 
 Source: prometheus-community/helm-charts, charts/prometheus 27, values.yaml (the job kubernetes-pods).
 """

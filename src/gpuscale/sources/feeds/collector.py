@@ -266,7 +266,7 @@ def _some(targets: Iterable[Target]) -> Targets | None:
 
 
 def agent_access(settings: FeedSettings) -> Access:
-    """Return how agents are come to; other targets get none of it.
+    """Return how agents are reached; other targets get none of it.
 
     Raises:
         UsageError: a certificate that can't be used.

@@ -37,7 +37,7 @@ class CollectorSettings:
     """How to reach the API server, which names targets; None for the static targets alone."""
     log_level: int = 0
     wanted: WantedNames = EVERYTHING
-    """What the adapter rules can ask for. It changes with the rules, and is sent again by itself then."""
+    """What the adapter rules can ask for. It changes with the rules, and is then sent again."""
     rules: RulerSettings = field(default_factory=RulerSettings)
     """Of Prometheus' rules that are evaluated over the store."""
     socket: Path = Path()

@@ -89,7 +89,7 @@ class Scraper:
         interval_s: from one scrape to the next.
         honor_labels: whether exposed labels win over the target's.
         limits: what a scrape may bring.
-        wanted: tells which series are kept.
+        wanted: decides which series are kept.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ class StreamFollower:
         clock: of the samples.
         honor_labels: whether the agent's labels win over the target's.
         resolution_ms: the step of time of which the newest sample is kept.
-        wanted: tells which series are kept.
+        wanted: decides which series are kept.
         grace_s: how long series of a broken connection stay.
         limits: what the agent may bring.
         seat: the agent's place in the store, where others may fill it too; it has the settings above.

@@ -3,7 +3,7 @@
 Labels are those that a Prometheus would give: `job` and `instance`, and for pods what the widely used job
 for annotated pods gives (namespace, pod, node and the pod's own labels). A node agent's series say themselves
 which pod they are of, so with `honor_labels` the agent's own pod and namespace are left out: a GPU that
-nobody uses would else count as the agent's.
+no pod uses would else count as the agent's.
 
 Source: prometheus documentation, kubernetes_sd_config; prometheus-community/helm-charts, charts/prometheus
 27, values.yaml (the job kubernetes-pods).

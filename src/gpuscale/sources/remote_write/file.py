@@ -87,7 +87,7 @@ class AuthorizationModel(_Model):
 
 
 class TlsModel(_Model):
-    """Whom to trust, and a client certificate."""
+    """CAs to trust, and a client certificate."""
 
     ca_file: Path | None = Field(None, strict=False)
     cert_file: Path | None = Field(None, strict=False)

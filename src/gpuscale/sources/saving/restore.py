@@ -92,7 +92,7 @@ async def _read(path: Path, reader: SegmentReader, state: SavingState) -> None:
 class Returning:
     """The restored series that have had no sample since.
 
-    One that does not come back ended while nobody watched. It gets an end marker, once it is late by three
+    One that does not come back ended while no server ran. It gets an end marker, once it is late by three
     times the pause between its last samples: until then its old value is as good as any that is not renewed.
 
     Args:

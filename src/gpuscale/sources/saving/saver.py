@@ -1,6 +1,6 @@
 """Saves a store while it is filled: what is new goes to the end of a segment, every five seconds.
 
-A segment holds a quarter of the retention and says by itself which series are in it, so what is too old is
+A segment holds a quarter of the retention and the names of its series, so what is too old is
 deleted as a file. The store is the buffer: what could not be written stays there and is written later, as
 long as it is kept. Nothing here holds up appending; compressing and writing happen in a thread.
 """
@@ -32,7 +32,7 @@ _RETRY_S = 10.0
 """From a save that failed to the next try."""
 _HOLD_TRIES = 20
 _HOLD_WAIT_S = 0.25
-"""For a process that is ending to let go of the directory."""
+"""For a process that is ending to release the directory."""
 
 
 class StoreSaver:
@@ -84,7 +84,7 @@ class StoreSaver:
             await asyncio.sleep(self._settings.interval_s if worked else _RETRY_S)
 
     async def close(self) -> None:
-        """Save what is new, and let go of the directory."""
+        """Save what is new, and release the directory."""
         if self._saving is not None:
             await self._saving
         if self._directory.is_held:

@@ -38,7 +38,7 @@ class BackgroundKubelet:
         self._run(self._kubelet.silence(name))
 
     def finish(self) -> None:
-        """Let the thread come to its end; one that has ended already is left alone."""
+        """Let the thread end; one that has ended already is left alone."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._finish.set)
 

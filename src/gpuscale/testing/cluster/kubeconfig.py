@@ -1,4 +1,4 @@
-"""A kubeconfig: where an API server is, whom to trust, and who one is there."""
+"""A kubeconfig: the address of an API server, the CA to trust, and the user."""
 
 import base64
 import json

@@ -1,6 +1,6 @@
 """Servers of the metrics APIs as processes on loopback: gpuscale's, and the prometheus-adapter it replaces.
 
-Both are told the same: which control plane, which Prometheus, which rules. Neither is registered with the
+Both get the same settings: which control plane, which Prometheus, which rules. Neither is registered with the
 control plane; see `aggregated_api` for that.
 """
 
@@ -88,7 +88,7 @@ def prometheus_adapter(
     """Run the pinned prometheus-adapter until the block ends.
 
     Args:
-        plane: whose objects it lists, and whom it asks about users.
+        plane: lists its objects, and asks it about users.
         prometheus_url: where its values come from.
         rules: its configuration file.
         folder: for certificates and the log; a folder of its own below is made.

@@ -217,7 +217,7 @@ class ControlPlane:
         return found
 
     def wait(self, resource: str, condition: str, *more: str, timeout_s: float = 30.0) -> None:
-        """Return once what `kubectl wait` is told to wait for has come.
+        """Run `kubectl wait`, and return once its condition is met.
 
         Args:
             resource: such as `deployment/demo`.

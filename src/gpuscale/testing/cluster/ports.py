@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
-    """Return different ports that nobody listens on now; they are held together, then let go.
+    """Return different unused ports; they are held together, then released.
 
     Args:
         count: how many.

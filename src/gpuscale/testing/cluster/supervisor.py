@@ -1,11 +1,11 @@
-"""Runs one program so that it ends when whoever started it ends, however that comes about.
+"""Runs one program so that it ends when its parent ends, in whatever way.
 
 Run by path, with nothing but the standard library: `supervisor.py GRACE_SECONDS FOLDER PROGRAM ARGUMENT...`.
 
 - SIGTERM ends the program: SIGTERM to it, and SIGKILL after the grace period.
 - SIGUSR1 kills it at once.
 - The end of standard input means that the starter is gone, also if it was killed: the program ends the
-  same way, and the folder is removed, since nobody is left to do it.
+  same way, and the folder is removed, since no other process is left to do it.
 - If this process itself is killed, the kernel kills the program (Linux only).
 """
 
@@ -36,7 +36,7 @@ class Supervised:
         )
 
     def wait(self) -> int:
-        """Return the exit code once the program ended; as a shell tells it if a signal did it."""
+        """Return the exit code once the program ended; as a shell reports it if a signal did it."""
         code = self._process.wait()
         return code if code >= 0 else _SIGNALLED - code
 

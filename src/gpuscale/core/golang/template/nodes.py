@@ -24,7 +24,7 @@ class Nil:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """The value that `.` stands for, and the fields read from it in turn."""
+    """The value of `.`, and the fields read from it in turn."""
 
     fields: tuple[str, ...] = ()
 

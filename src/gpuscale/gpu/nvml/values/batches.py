@@ -20,7 +20,7 @@ from gpuscale.gpu.nvml.values.sources import Findings, Retry
 
 BatchPace = Literal["read", "counters", "energy"]
 ALL_LINKS = 0xFFFF_FFFF
-"""The scope that stands for the sum over the links."""
+"""The scope that means the sum over the links."""
 _KIB_TO_MB = 1024 / 1_000_000
 
 
@@ -278,7 +278,7 @@ class LinkRates:
         return sums
 
     def _rate(self, field: str, kib: float, now_ms: int) -> int | None:
-        """Return MB/s since the last asking; None where that can't be told."""
+        """Return MB/s since the last asking; None where that is unknown."""
         before = self._last.get(field)
         self._last[field] = (now_ms, kib)
         if before is None or now_ms <= before[0] or kib < before[1]:

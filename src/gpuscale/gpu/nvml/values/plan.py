@@ -38,7 +38,7 @@ SPLIT_FIELDS = UTILIZATION_FIELDS | {
 }
 """Those that nothing has while its GPU is split."""
 LABEL_FIELDS = frozenset(field for row in ROWS if row.pace == "once" for field in row.values)
-"""What stays the same while a GPU is open, and is told of its instances as well."""
+"""What stays the same while a GPU is open, and is reported for its instances as well."""
 
 _PACES: Sequence[Pace] = ("read", "counters", "limits")
 _SHIFTS = 8

@@ -1,8 +1,8 @@
 """What the driver says of utilisation, several times a second, by a thread of its own.
 
-The driver computes a GPU's utilisation anew every 200 ms. Its buffer of past figures costs 2 to 3 ms of
+The driver computes a GPU's utilisation every 200 ms. Its buffer of past figures costs 2 to 3 ms of
 processor time a call, the newest figure tens of microseconds: to ask for it five times a second is a
-seventh of the cost of one look into the buffer, and tells the same. On an H200 under loads of a half, means
+seventh of the cost of one look into the buffer, and gives the same. On an H200 under loads of a half, means
 over 8 s of the one and the other were 45.9 and 46.2, 47.1 and 47.4.
 """
 
@@ -143,7 +143,7 @@ class Poller:
             retry.note(failure, now_us // 1000)
             polls.clear()
         except (GpuLostError, DriverGoneError) as failure:
-            _log.debug("polling utilisation failed: %s", failure)  # the reader finds out by itself
+            _log.debug("polling utilisation failed: %s", failure)  # the reader finds out on its own
             polls.clear()
         else:
             polls.add(now_us, rates)

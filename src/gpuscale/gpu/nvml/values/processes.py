@@ -1,13 +1,13 @@
 """Which processes hold a GPU, how much memory each has, and how much of the GPU each has used.
 
-The driver tells use only of processes that had some. No sample at all means that every process was idle,
+The driver reports use only for processes that had some. No sample at all means that every process was idle,
 and it says so with the code for "not found"; that is a zero, not a gap.
 
 Measured on an H200: the driver looks every 200 ms, and gives the whole of what the GPU did since to the one
 process that runs at that moment. A second holds five looks, which say little of how two processes share a
-GPU; ten seconds hold fifty, and tell a share of 70 % to within 6 points, one standard error. So use is the
+GPU; ten seconds hold fifty, and give a share of 70 % to within 6 points, one standard error. So use is the
 mean over a window that is longer than the time between reads. Bursts at a period that divides the driver's
-meet every look alike: two processes with bursts every 100 ms may be told as 100 : 0.
+meet every look alike: two processes with bursts every 100 ms may be reported as 100 : 0.
 """
 
 from collections.abc import Iterable
@@ -87,7 +87,7 @@ class Processes:
             return ()
 
     def _uses(self, pids: Iterable[int], now_ms: int) -> dict[int, ProcessUse] | None:
-        """Return use by PID; None when it can't be told. A process that is new is asked for at once."""
+        """Return use by PID; None when it is unknown. A new process is asked for at once."""
         if self._use_turns.is_due(now_ms) or not self._told.issuperset(pids):
             self._last_uses = self._ask_uses(now_ms)
             self._told = frozenset(pids)

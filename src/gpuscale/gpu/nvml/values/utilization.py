@@ -164,7 +164,7 @@ class _Mean:
         return value
 
     def read(self, now_ms: int) -> float | None:
-        """Return the mean of what the driver has kept, in percent; None when that does not tell."""
+        """Return the mean of what the driver has kept, in percent; None when it has none."""
         if self._last is not None and not self._turns.is_due(now_ms):
             return self._last[1]
         if self._retry.reason(now_ms) is not None:

@@ -11,7 +11,7 @@ LONGEST_SAMPLE_US = 1_000_000
 def mean_percent(samples: Iterable[tuple[int, float]], since_us: int) -> float | None:
     """Return the mean of what was sampled after `since_us`, each sample weighted by its time.
 
-    A sample stands for the time from the one before it, as far as a driver ever waits: where the buffer does
+    A sample covers the time from the one before it, as far as a driver ever waits: where the buffer does
     not reach back to the window's start, the mean is of what it does reach. Samples with values that can't be
     are passed over.
 

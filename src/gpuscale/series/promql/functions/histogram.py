@@ -28,7 +28,7 @@ def histogram_quantile(share: float, rows: Rows) -> Rows:
 
 
 def histogram_quantiles(label: str, shares: list[float], rows: Rows) -> Rows:
-    """Return several quantiles of each histogram, told apart by a label.
+    """Return several quantiles of each histogram, distinguished by a label.
 
     Raises:
         QueryError: two results have the same labels.

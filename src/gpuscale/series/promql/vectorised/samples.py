@@ -230,7 +230,7 @@ class QuerySamples(Evaluable):
             stop = min(len(selection.series), start + width)
             part = selection.part()
             held = self.held
-            # A part at a time, so that whoever owns the store is not kept waiting.
+            # A part at a time, so that the store's owner is not kept waiting.
             for first in range(start, stop, _SERIES_A_COPY):
                 series = selection.series[first : min(stop, first + _SERIES_A_COPY)]
                 self.hold(part.add(self._copied(selection, series)))

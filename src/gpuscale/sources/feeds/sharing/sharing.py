@@ -1,8 +1,8 @@
 """What one replica does so that several share the agents: delivers its own part, takes that of the others.
 
-Each agent has one place in the store, whoever fills it: this replica's own connection to the agent, or
+Each agent has one place in the store, whatever fills it: this replica's own connection to the agent, or
 another replica that delivers it. The place changes hands with a snapshot, so series go on in the same rows,
-with the times they were measured at, and only whoever fills it can end them.
+with the times they were measured at, and only its source can end them.
 """
 
 import asyncio
@@ -281,7 +281,7 @@ class Sharing:
             self._changed()
 
     def _gives_way(self, feeder: object | None, link: PeerLink, target: Target) -> bool:
-        """Return whether a replica comes before whoever fills an agent's place now."""
+        """Return whether a replica comes before the source that fills an agent's place now."""
         if feeder is None:
             return True
         other = feeder.replica if isinstance(feeder, PeerLink) else self.own

@@ -40,7 +40,7 @@ def build(tools: Sequence[Tool], say: Say, folder: Path | None = None) -> None:
 
     Args:
         tools: in the order to build.
-        say: is told one line at a time what goes on.
+        say: gets one line at a time about the progress.
         folder: where to; None is the cache.
 
     Raises:
@@ -115,7 +115,7 @@ def _build_arguments(tool: Tool, version: str, go: str, target: Path) -> list[st
 
 
 def _linker_flags(version: str) -> str:
-    """Return flags that leave debug information out and tell Kubernetes programs their version."""
+    """Return flags that leave debug information out and set the version of Kubernetes programs."""
     major, minor = version.removeprefix("v").split(".")[:2]
     stamps = {
         "gitVersion": version,

@@ -28,7 +28,7 @@ def fetch(wanted: Sequence[Definitions], say: Say, folder: Path | None = None) -
 
     Args:
         wanted: in the order to fetch.
-        say: is told one line at a time what goes on.
+        say: gets one line at a time about the progress.
         folder: the cache; None is the usual one.
 
     Raises:

@@ -35,7 +35,7 @@ def go_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def go_error(failed: str, output: str) -> UnavailableError | UpstreamError:
-    """Return the error for what Go said; the network and the disk are told from anything else.
+    """Return the error for what Go said; the network and the disk are distinguished from all others.
 
     Args:
         failed: what can't be done, such as `etcd can't be built`.
