@@ -2,17 +2,50 @@
 
 ```
 GpuscaleError
-├── UsageError        the command line is wrong
-├── ConfigError       a file's content is wrong; carries one Problem per fault
-├── QueryError        a PromQL text is wrong or uses what is not supported
-│   └── UncoveredError   it needs samples that are no longer kept
-├── NotFoundError     the thing asked for is not there
-├── UnavailableError  a part outside does not answer; trying again may help
-├── UpstreamError     a part outside answered with an error
-└── BugError          gpuscale broke one of its own rules
+├── UsageError                    the command line is wrong
+│   ├── CredentialError           kube.client.credentials
+│   └── PluginError               core.plugins
+├── ConfigError                   a file's content is wrong; carries one Problem per fault
+│   └── ExpositionError           exposition.reading.errors
+│       ├── NativeHistogramError  exposition.reading.errors
+│       └── ScrapeLimitError      series.storage.limits
+├── QueryError                    a PromQL text is wrong or uses what is not supported
+│   ├── UncoveredError            it needs samples that are no longer kept
+│   ├── BadQueryError             series.promql.parse
+│   ├── QueryTimeoutError         series.promql.budget
+│   └── TemplateError             core.golang.template.errors
+├── NotFoundError                 the thing asked for is not there
+│   ├── MetricNotFoundError       rules.queries.plan
+│   ├── NoLabelError              rules.resource_labels
+│   ├── ObjectNotFoundError       metricsapi.errors
+│   └── UnknownResourceError      rules.resources
+├── UnavailableError              a part outside does not answer; trying again may help
+│   ├── ApiUnreachableError       kube.client.errors
+│   ├── CallFailedError           gpu.nvml.faults
+│   ├── DriverGoneError           gpu.nvml.faults
+│   ├── GpuLostError              gpu.nvml.faults
+│   ├── KubeletError              attribution.errors
+│   ├── ListError                 metricsapi.errors
+│   ├── ObjectsUnavailableError   kube.informers.directory
+│   ├── PortTakenError            local.loop
+│   └── UnreadableError           observe.lookup
+├── UpstreamError                 a part outside answered with an error
+│   ├── AmdFault                  gpu.amd.library
+│   ├── ApiStatusError            kube.client.errors
+│   ├── BeyondLimitError          sources.feeds.scraper
+│   ├── FetchError                rules.queries.plan
+│   ├── TooLargeError             sources.http
+│   ├── UnexpectedResultError     rules.queries.plan
+│   └── UnsupportedFormatError    exposition.reading.errors
+├── BugError                      gpuscale broke one of its own rules
+├── ApiError                      promapi.errors
+├── CouldNotLookError             cli.options.cluster
+├── StreamError                   exposition.stream
+└── UncomputableError             hpa.failures
 ```
 
-Branches say what the caller can do. The command line turns the first two and QueryError into exit code 2.
+Beside an error of another module is that module, in gpuscale. Branches say what the caller can do. The
+command line turns the first two and QueryError into exit code 2.
 """
 
 from dataclasses import dataclass
