@@ -17,7 +17,8 @@ from gpuscale.metricsapi.wire.paths import (
     external_target,
     split_path,
 )
-from gpuscale.sources.metrics_client import MetricsClient
+from gpuscale.objects.hpa import CrossVersionObjectReference
+from gpuscale.sources.metrics_client import HttpMetricsClient
 from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 WORDS = st.sampled_from(["namespaces", "metrics", "pods", "*", "%2A", "%ff", "", "a.b", "m", "é"])
@@ -102,10 +103,10 @@ async def ask_prometheus(url: str) -> None:
 
 
 async def ask_metrics(url: str) -> None:
-    async with MetricsClient(url) as client:
+    async with HttpMetricsClient(url) as client:
         calls = (
             client.pod_values("n", "a=b", "m"),
-            client.object_value("n", "services", "s", "m"),
+            client.object_value("n", CrossVersionObjectReference("Service", "s", "v1"), "m"),
             client.external_values("n", "m"),
         )
         for call in calls:

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gpuscale.core.quantity import Quantity
-from gpuscale.objects.fields import Fields
 from gpuscale.objects.meta import ObjectMeta, read_meta
 from gpuscale.objects.pods import EFFECTS
+
+if TYPE_CHECKING:
+    from gpuscale.objects.fields import Fields  # it loads YAML, which most commands do without
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Node:
     ready: bool = True
 
 
-def read_node(fields: Fields) -> Node:
+def read_node(fields: "Fields") -> Node:
     """Return the node of a manifest."""
     spec = fields.child("spec")
     return Node(
@@ -46,7 +49,7 @@ def read_node(fields: Fields) -> Node:
     )
 
 
-def read_taint(fields: Fields) -> Taint:
+def read_taint(fields: "Fields") -> Taint:
     """Return one taint of a node's or node pool's list."""
     effect = fields.text("effect", required=True)
     if effect and effect not in EFFECTS:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from gpuscale.core.quantity import Quantity
-from gpuscale.objects.fields import Fields
 from gpuscale.objects.meta import ObjectMeta, read_meta
 from gpuscale.objects.selectors import Requirement, selector_of_expressions
+
+if TYPE_CHECKING:
+    from gpuscale.objects.fields import Fields  # it loads YAML, which most commands do without
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -103,19 +106,19 @@ class PodTemplate:
     spec: PodSpec
 
 
-def read_pod(fields: Fields) -> Pod:
+def read_pod(fields: "Fields") -> Pod:
     """Return the pod of a manifest."""
     return Pod(read_meta(fields), read_pod_spec(fields.child("spec", required=True)))
 
 
-def read_pod_template(fields: Fields) -> PodTemplate:
+def read_pod_template(fields: "Fields") -> PodTemplate:
     """Return the `template` of a workload's spec."""
     template = fields.child("template", required=True)
     labels = template.child("metadata").labels("labels")
     return PodTemplate(labels, read_pod_spec(template.child("spec", required=True)))
 
 
-def read_pod_spec(fields: Fields) -> PodSpec:
+def read_pod_spec(fields: "Fields") -> PodSpec:
     """Return a pod spec; at least one container is required."""
     containers = tuple(_container(item) for item in fields.items("containers"))
     if not containers:
@@ -132,7 +135,7 @@ def read_pod_spec(fields: Fields) -> PodSpec:
     )
 
 
-def _container(fields: Fields) -> Container:
+def _container(fields: "Fields") -> Container:
     resources = fields.child("resources")
     limits = resources.quantities("limits")
     return Container(
@@ -144,7 +147,7 @@ def _container(fields: Fields) -> Container:
     )
 
 
-def _toleration(fields: Fields) -> Toleration:
+def _toleration(fields: "Fields") -> Toleration:
     operator = fields.text("operator", "Equal")
     key, value, effect = fields.text("key"), fields.text("value"), fields.text("effect")
     if operator not in {"Equal", "Exists"}:
@@ -156,7 +159,7 @@ def _toleration(fields: Fields) -> Toleration:
     return Toleration(key, operator, value, effect)
 
 
-def _node_terms(fields: Fields) -> tuple[NodeSelectorTerm, ...] | None:
+def _node_terms(fields: "Fields") -> tuple[NodeSelectorTerm, ...] | None:
     affinity = fields.child("affinity").child("nodeAffinity")
     required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution")
     if not required.data:
@@ -169,7 +172,7 @@ def _node_terms(fields: Fields) -> tuple[NodeSelectorTerm, ...] | None:
     )
 
 
-def _requirements(fields: Fields, key: str) -> tuple[Requirement, ...]:
+def _requirements(fields: "Fields", key: str) -> tuple[Requirement, ...]:
     requirements: list[Requirement] = []
     for item in fields.items(key):
         name, operator = item.text("key", required=True), item.text("operator", required=True)
