@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuscale.series.storage.staleness import STALE
+from gpuscale.series.values import STALE
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster.ports import free_ports
+from gpuscale.testing.cluster.addresses import free_ports
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fleet import GPUS_PER_NODE, SERIES

@@ -28,8 +28,8 @@ from gpuscale.testing.cluster import (
     simulated_nodes,
     wait_until,
 )
+from gpuscale.testing.cluster.addresses import free_ports
 from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
-from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.podresources import PodResources
 
 sys.path.insert(0, str(Path(__file__).parent))

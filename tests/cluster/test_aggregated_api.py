@@ -9,7 +9,7 @@ import pytest
 
 from gpuscale.core.errors import UpstreamError
 from gpuscale.testing.cluster import aggregated_api, wait_until
-from gpuscale.testing.cluster.ports import free_ports
+from gpuscale.testing.cluster.addresses import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -15,15 +15,14 @@ from gpuscale.kube.simulated.nodes import node_object, node_status
 from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded
 from gpuscale.objects.nodes import Taint
 from gpuscale.testing.cluster import SimulatedNode, local_address, wait_until
-from gpuscale.testing.cluster.certificates import Authority, KeyPair
+from gpuscale.testing.cluster.addresses import free_ports, is_listening
+from gpuscale.testing.cluster.certificates import Authority, KeyPair, write_kubeconfig
 from gpuscale.testing.cluster.flags import (
     Files,
     Settings,
     controller_manager_flags,
     scheduler_flags,
 )
-from gpuscale.testing.cluster.kubeconfig import write_kubeconfig
-from gpuscale.testing.cluster.ports import free_ports, is_listening
 
 PAIR = KeyPair(Path("a.pem"), Path("a.key"))
 FILES = Files(

@@ -24,7 +24,7 @@ from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.writing import WritingClient
 from gpuscale.objects.nodes import Taint
-from gpuscale.series.storage.staleness import STALE
+from gpuscale.series.values import STALE
 from gpuscale.testing.cluster import (
     Component,
     ControlPlane,
@@ -33,8 +33,8 @@ from gpuscale.testing.cluster import (
     simulated_nodes,
     wait_until,
 )
+from gpuscale.testing.cluster.addresses import free_ports
 from gpuscale.testing.cluster.metrics_apis import prometheus_adapter
-from gpuscale.testing.cluster.ports import free_ports
 from gpuscale.testing.podresources import PodResources
 from gpuscale.testing.prometheus import serve
 from gpuscale.views.findings import chain_lines as text_lines

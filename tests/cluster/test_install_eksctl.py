@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from gpuscale.install.pools import pool_files
+from gpuscale.install.render import pool_files
 from gpuscale.install.values import Values
 from gpuscale.testing.cluster import find_definitions, missing_definitions
 

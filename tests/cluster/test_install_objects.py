@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.install.certificates import make_certificate
-from gpuscale.install.pools import pool_files
-from gpuscale.install.render import Inputs, manifest, needs_certificate, render
+from gpuscale.install.render import Inputs, manifest, needs_certificate, pool_files, render
 from gpuscale.install.values import Values
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -34,8 +34,8 @@ from gpuscale.install.values import Values, ValuesSpec
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.cluster import SimulatedNode, aggregated_api, simulated_nodes, wait_until
+from gpuscale.testing.cluster.addresses import free_ports
 from gpuscale.testing.cluster.certificates import Authority
-from gpuscale.testing.cluster.ports import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

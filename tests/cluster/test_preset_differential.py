@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from gpuscale.rules.preset import preset_text
+from gpuscale.rules.config import preset_text
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale.testing.cluster import missing, wait_until
 from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api, prometheus_adapter

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from gpuscale.cluster.scheduling.fit import node_state
-from gpuscale.cluster.scheduling.place import place
+from gpuscale.cluster.scheduling.fit import node_state, place
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.nodes import Taint
 from gpuscale.testing.cluster import PodTimes, SimulatedNode, simulated_nodes, wait_until

@@ -12,7 +12,7 @@ from aiohttp.test_utils import unused_port
 
 from gpuscale.core.clock import WallClock
 from gpuscale.exporter.agent import NodeAgent
-from gpuscale.exporter.options import ServeOptions
+from gpuscale.exporter.routes import ServeOptions
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.model_table import MODELS

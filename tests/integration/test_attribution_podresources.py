@@ -8,8 +8,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from gpuscale.attribution.errors import KubeletError
-from gpuscale.attribution.kubelet.allocations import ClaimDevice, ContainerDevices, Device
+from gpuscale.attribution.kubelet.allocations import (
+    ClaimDevice,
+    ContainerDevices,
+    Device,
+    KubeletError,
+)
 from gpuscale.attribution.kubelet.podresources import PodResourcesClient
 from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
 from gpuscale.attribution.settings import KubeletSettings

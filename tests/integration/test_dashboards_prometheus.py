@@ -24,21 +24,20 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.exporter.pattern import FIRST_PID
 from gpuscale.exporter.readers import SEED
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
-from gpuscale.gpu.simulated import SimulatedReader
+from gpuscale.gpu.simulated import FIRST_PID, SimulatedReader
 from gpuscale.install.alerts.alert import AlertSettings
 from gpuscale.install.alerts.groups import alert_groups
 from gpuscale.install.boards.catalogue import boards
 from gpuscale.install.boards.grafana import board_json
-from gpuscale.install.boards.settings import BoardSettings, board_settings
+from gpuscale.install.boards.model import BoardSettings, board_settings
 from gpuscale.install.values import Prometheus, Values, ValuesSpec
-from gpuscale.testing.cluster.ports import free_ports
+from gpuscale.testing.cluster.addresses import free_ports
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml
 from gpuscale.testing.podresources import PodResources
 

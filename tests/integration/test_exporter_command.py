@@ -125,7 +125,7 @@ async def test_agent_loads_no_tls_that_nobody_asked_for_and_no_other_commands(tm
 
 HUNG = """
 import time
-from gpuscale.exporter import pattern
+from gpuscale.gpu import simulated as pattern
 from gpuscale.cli.main import main
 
 def hang(*_):

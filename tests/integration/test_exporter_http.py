@@ -11,7 +11,7 @@ from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.http.passwords import BasicAuth
-from gpuscale.exporter.options import ServeOptions
+from gpuscale.exporter.routes import ServeOptions
 from gpuscale.exposition.write import CONTENT_TYPE
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters

@@ -17,7 +17,7 @@ from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import Extras
-from gpuscale.exporter.options import ServeOptions
+from gpuscale.exporter.routes import ServeOptions
 from gpuscale.exposition.parse import parse_text
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
@@ -27,7 +27,7 @@ from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.wire.paths import CustomTarget
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.preset import preset_config
+from gpuscale.rules.config import preset_config
 from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 pytestmark = pytest.mark.prometheus

@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.promapi.app import add_routes
-from gpuscale.promapi.axis import TimeAxis
 from gpuscale.promapi.server_view import ServerView, TargetView
+from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.query_pool import QueryPool

@@ -23,8 +23,8 @@ from gpuscale.core.errors import QueryError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered, range_query
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.snapshot import Snapshot
-from gpuscale.series.storage.staleness import STALE, is_stale
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import STALE, is_stale
 from gpuscale.testing import vectorised
 from gpuscale.testing.prometheus import major_release, points_by_labels, query_data, serve
 

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuscale.attribution.join import safe_labels
 from gpuscale.attribution.kubelet.allocations import Device
 from gpuscale.attribution.kubelet.device_ids import (
     KnownGpus,
@@ -10,7 +11,6 @@ from gpuscale.attribution.kubelet.device_ids import (
     parse_device_id,
     resolve_device,
 )
-from gpuscale.attribution.labels import safe_labels
 from gpuscale.attribution.processes.cgroups import parse_cgroup, parse_start_ticks
 from gpuscale.attribution.processes.shares import split_utilisation, split_whole
 from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed

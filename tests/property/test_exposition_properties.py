@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from gpuscale.exposition.families import TYPES, Family, Sample
 from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.reading.entries import SampleLine
-from gpuscale.exposition.reading.errors import ExpositionError
+from gpuscale.exposition.reading.entries import ExpositionError, SampleLine
 from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
 from gpuscale.exposition.write import positional, render_text, shortest
 from gpuscale.series.scraping.scrape import ScrapeTarget

@@ -13,8 +13,7 @@ from gpuscale.core.errors import ConfigError
 from gpuscale.install.cluster.kinds import KINDS, kind_of, path_of
 from gpuscale.install.common import INSTALL_LABEL
 from gpuscale.install.notes import notes
-from gpuscale.install.pools import pool_files
-from gpuscale.install.render import KIND_ORDER, manifest, render
+from gpuscale.install.render import KIND_ORDER, manifest, pool_files, render
 from gpuscale.install.signals import SIGNALS
 from gpuscale.install.values import Values, parse_values
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from gpuscale.core.errors import QueryError
 from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.promql.parse import MAX_OPERATIONS, MAX_QUERY_CHARS, parse_query
-from gpuscale.series.storage.staleness import STALE, is_stale
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Vector
+from gpuscale.series.values import STALE, Vector, is_stale
 
 WORDS = st.sampled_from(
     [

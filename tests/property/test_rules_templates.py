@@ -5,7 +5,7 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.golang.quote import go_quote
+from gpuscale.core.golang.durations import go_quote
 from gpuscale.core.golang.template import TemplateError, parse_template
 from gpuscale.core.regex import compile_re2
 from gpuscale.rules.expand import compile_expansion

@@ -5,9 +5,9 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.series.storage.staleness import ABSENT_BITS
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Tail
+from gpuscale.series.values import ABSENT_BITS
 
 START_MS = 1_700_000_000_000
 ABSENT = struct.pack("=Q", ABSENT_BITS)

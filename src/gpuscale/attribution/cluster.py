@@ -4,13 +4,12 @@ from typing import Protocol
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.join import pod_directory
-from gpuscale.attribution.pods.view import NodeView
 from gpuscale.attribution.processes.processes import PodDirectory
-from gpuscale.attribution.silence import Silence
-from gpuscale.core.clock import Clock
+from gpuscale.core.clock import Clock, Silence
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.gpu.owners import Unattributed
 from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.informers.records import NodeView
 
 _FORBIDDEN = (401, 403)
 

@@ -1,18 +1,37 @@
 """Puts together what the kubelet, the API server, the processes' cgroups and the readings say."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
 from gpuscale.attribution.kubelet.device_ids import KnownGpus, resolve_claim, resolve_device
-from gpuscale.attribution.labels import safe_labels
-from gpuscale.attribution.pods.view import NodeView
 from gpuscale.attribution.processes.cgroups import ProcessPlace
 from gpuscale.attribution.processes.processes import PodDirectory, owner_of_process
 from gpuscale.gpu.owners import ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.kube.informers.records import DeviceKey, PodRecord
+from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
+
+_UNFIT = re.compile("[^a-zA-Z0-9_]")
+
+
+def safe_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return labels under names that Prometheus takes; of two that become one, the first by key stays.
+
+    Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/transformation. Difference: a name that would begin
+        with a digit gets `_` before it.
+    """
+    safe: dict[str, str] = {}
+    for key in sorted(labels):
+        safe.setdefault(_safe_name(key), labels[key])
+    return safe
+
+
+def _safe_name(key: str) -> str:
+    name = _UNFIT.sub("_", key)
+    return f"_{name}" if name[:1].isdigit() or not name else name
+
 
 PodName = tuple[str, str]
 """(namespace, pod)."""

@@ -6,14 +6,12 @@ exactly as many devices. On a shared GPU these are shares, as in Kubernetes' own
 
 from collections.abc import Collection, Iterable, Mapping
 
-from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.attribution.join import holders_of
 from gpuscale.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
 from gpuscale.attribution.kubelet.device_ids import is_gpu_resource
-from gpuscale.attribution.pods.view import NodeView
 from gpuscale.attribution.processes.processes import PodDirectory
-from gpuscale.gpu.owners import ContainerRef
-from gpuscale.kube.informers.records import PodRecord
+from gpuscale.gpu.owners import ContainerRef, NodeGpuResources
+from gpuscale.kube.informers.records import NodeView, PodRecord
 
 
 def count_devices(devices: Iterable[Device] | None) -> int | None:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.attribution.cluster import ClusterFollower, ViewSource
-from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.attribution.join import (
     GpuOwners,
     gpu_owners,
@@ -21,17 +20,16 @@ from gpuscale.attribution.join import (
 )
 from gpuscale.attribution.kubelet.allocations import NodeAllocations
 from gpuscale.attribution.kubelet.kubelet import AllocationSource, KubeletFollower
-from gpuscale.attribution.pods.view import NodeView
 from gpuscale.attribution.processes.host_processes import HostProcesses
 from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.attribution.resources import gpu_resources
 from gpuscale.attribution.settings import AttributionSettings, KubeletSettings
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UsageError
-from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
+from gpuscale.gpu.owners import Attribution, ContainerRef, NodeGpuResources, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.records import DeviceKey
+from gpuscale.kube.informers.records import DeviceKey, NodeView
 
 _log = logging.getLogger(__name__)
 _RESTART_S = 30.0

@@ -12,8 +12,7 @@ from gpuscale.core.errors import ConfigError, NotFoundError, Problem
 from gpuscale.core.findings import with_plugins
 from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintReport
-from gpuscale.lint.inputs import is_block
-from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.inputs import FileJudge, is_block
 from gpuscale.lint.lint import lint, together
 from gpuscale.lint.problems import REFUSED_SCENARIO, REFUSED_VALUES, refused
 
@@ -140,8 +139,7 @@ _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 
 
 def _of_scenario(given: Text, judges: Sequence[FileJudge]) -> LintReport:
-    from gpuscale.cli.options.plugins import load_policy
-    from gpuscale.cli.scenarios import read_beside
+    from gpuscale.cli.scenarios import load_policy, read_beside
     from gpuscale.sim.scenario.setup import load_setup
 
     name, text = given

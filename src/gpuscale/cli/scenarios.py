@@ -1,17 +1,19 @@
-"""Finding scenarios: by the name of one that ships with gpuscale, or by file."""
+"""Finding scenarios: by the name of one that ships with gpuscale, or by file; and policies of plug-ins."""
 
 import gzip
 import sys
 import zlib
+from collections.abc import Callable
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuscale.cli.texts import unreadable
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
+from gpuscale.core.plugins import PluginError, described, find_entry, load
 
 if TYPE_CHECKING:
     from gpuscale.sim.scenario.setup import Setup
@@ -50,7 +52,7 @@ def find_setup(name: str) -> "Setup":
 
 
 def _find(name: str) -> "Setup":
-    from gpuscale.cli.options.plugins import load_policy
+    from gpuscale.cli.scenarios import load_policy
     from gpuscale.sim.scenario.setup import load_setup
 
     if name in shipped_names():
@@ -118,3 +120,21 @@ def _unpacked(data: bytes) -> bytes:
 
     with gzip.open(io.BytesIO(data)) as packed:
         return packed.read(MAX_FILE_BYTES + 1)
+
+
+def load_policy(group: str, name: str) -> Callable[[], Any] | None:
+    """Return what makes the policy that a plug-in offers under a name; None where there is none.
+
+    Raises:
+        PluginError: it can't be loaded or makes nothing, or several plug-ins have the name.
+    """
+    entry = find_entry(group, name)
+    if entry is None:
+        return None
+    factory = load(entry)
+    if not callable(factory):
+        found = f"a {type(factory).__name__}"
+        expected = "a class, or a function that makes a policy"
+        raise PluginError(f"{described(entry)}: found {found}, expected {expected}")
+    made: Callable[[], Any] = factory
+    return made

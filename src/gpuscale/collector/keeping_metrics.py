@@ -14,7 +14,7 @@ from gpuscale.metricsapi.telemetry.own_metrics import family
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.remote_write.state import BOUNDS_S
-from gpuscale.sources.saving.state import SavingState
+from gpuscale.sources.saving.settings import SavingState
 
 _PREFIX = "prometheus_remote_storage"
 

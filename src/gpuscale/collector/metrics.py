@@ -8,7 +8,7 @@ from gpuscale.exposition.families import Family
 from gpuscale.metricsapi.telemetry.histograms import Labels
 from gpuscale.metricsapi.telemetry.own_metrics import family
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.feeds.states import FeedState
+from gpuscale.sources.feeds.targets import FeedState
 
 if TYPE_CHECKING:
     from gpuscale.sources.feeds.collector import FeedCollector

@@ -8,8 +8,7 @@ from gpuscale.series.promql.evaluate import LOOKBACK_MS
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.messages import CollectorSettings
 from gpuscale.sources.feeds.scraper import timeout_s
-from gpuscale.sources.feeds.states import FeedState
-from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.feeds.targets import FeedState, Target
 from gpuscale.sources.query_pool import AT_ONCE, TIMEOUT_S
 from gpuscale.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.sources.ruler.ruler import Ruler

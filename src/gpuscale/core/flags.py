@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from gpuscale.core.errors import BugError, UsageError
-from gpuscale.core.golang.booleans import GO_BOOLS
-from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.core.golang.durations import GO_BOOLS, parse_duration_ms
 
 Kind = Literal["text", "bool", "duration", "int", "list", "choice"]
 MAX_DIGITS = 9

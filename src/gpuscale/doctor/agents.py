@@ -4,9 +4,7 @@ from collections.abc import Mapping
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.doctor import facts
-from gpuscale.doctor.at_once import at_once
-from gpuscale.doctor.direct import fetch
-from gpuscale.doctor.proxied import PODS, missing_right, pod_path
+from gpuscale.doctor.direct import PODS, at_once, fetch, missing_right, pod_path
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.parts import agent

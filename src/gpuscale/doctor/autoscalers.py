@@ -9,14 +9,14 @@ from typing import Any
 
 from gpuscale.core.errors import ConfigError, GpuscaleError
 from gpuscale.doctor import facts
-from gpuscale.doctor.at_once import at_once
 from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
+from gpuscale.doctor.direct import at_once
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
 from gpuscale.kube.client.api import ApiClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.why.page import PARAMETER
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, RESOURCE_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.objects.hpa import (
     ExternalMetric,
     HorizontalPodAutoscaler,

@@ -1,12 +1,14 @@
-"""Everything that is judged, in the order of the chain."""
+"""Everything that is judged, in the order of the chain, and the fixes that take nothing away."""
 
 from collections.abc import Sequence
 
-from gpuscale.core.findings import ChainReport
+from gpuscale.core.findings import ChainReport, Change
 from gpuscale.doctor.checks import JUDGES
 from gpuscale.doctor.facts import gpu_nodes
-from gpuscale.doctor.judges import HOPS, ClusterJudge
+from gpuscale.doctor.judges import HOPS, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client.writing import CONFLICT, WritingClient
 
 
 def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> ChainReport:
@@ -21,3 +23,35 @@ def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> Cha
         "metrics": sum(len(look.metrics) for look in snapshot.hpas),
     }
     return ChainReport(findings, HOPS, seen)
+
+
+def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
+    """Return the findings whose fix may be done without a thought, each fix once."""
+    found: dict[tuple[Change, ...] | str, ClusterFinding] = {}
+    for finding in findings:
+        if finding.fix.changes:
+            found.setdefault(finding.fix.command, finding)
+    return tuple(found.values())
+
+
+async def repair(client: WritingClient, finding: ClusterFinding) -> None:
+    """Apply the fix of a finding.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused; what comes before it in the fix is applied.
+    """
+    for change in finding.fix.changes:
+        await _apply(client, change)
+
+
+async def _apply(client: WritingClient, change: Change) -> None:
+    if not change.creates:
+        await client.patch(change.path, change.body)
+        return
+    try:
+        await client.create(change.path, change.body)
+    except ApiStatusError as error:
+        if error.code != CONFLICT:
+            raise
+        await client.patch(f"{change.path}/{change.body['metadata']['name']}", change.body)

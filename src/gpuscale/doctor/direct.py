@@ -1,6 +1,8 @@
-"""Texts and JSON from servers past the API server, by their own address."""
+"""How servers are asked: past the API server by their own address, through it, and several at a time."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -34,3 +36,52 @@ async def fetch(base: str, path: str, params: Mapping[str, str] | None = None) -
     if status != _OK:
         raise UpstreamError(f"{base} answered {path} with {status}")
     return body.decode(errors="replace")
+
+
+PODS, SERVICES = "pods/proxy", "services/proxy"
+"""The rights that it takes."""
+
+
+def pod_path(namespace: str, name: str, port: int, path: str) -> str:
+    """Return where the API server passes a request on to a pod."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{path}"
+
+
+def service_path(address: URL, namespace: str, name: str, port: int, path: str) -> str:
+    """Return where the API server passes a request on to what is behind a Service.
+
+    Args:
+        address: of what is behind it: whether it has TLS, and the path that its own paths begin with.
+        namespace: of the Service.
+        name: likewise.
+        port: likewise.
+        path: below the address.
+    """
+    tls = "https:" if address.scheme == "https" else ""
+    below = address.raw_path.rstrip("/")
+    return f"/api/v1/namespaces/{namespace}/services/{tls}{name}:{port}/proxy{below}{path}"
+
+
+def missing_right(error: Exception, right: str) -> str:
+    """Return a right if that is what an error is about, else an empty text.
+
+    What is behind the API server may refuse too, and then it is not about a right of the cluster.
+    """
+    return right if f'"{right}"' in str(error) else ""
+
+
+T = TypeVar("T")
+_MOST = 16
+
+
+async def at_once(calls: Iterable[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
+    """Return what each call gives, in their order; no more than 16 run at a time."""
+    free = asyncio.Semaphore(_MOST)
+
+    async def run(call: Coroutine[Any, Any, T]) -> T:
+        async with free:
+            return await call
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run(call)) for call in calls]
+    return tuple(task.result() for task in tasks)

@@ -12,14 +12,61 @@ from gpuscale.core.errors import GpuscaleError
 from gpuscale.doctor import facts
 from gpuscale.doctor.agents import AgentReader
 from gpuscale.doctor.autoscalers import HpaReader, custom_path
-from gpuscale.doctor.kinds import KINDS, Listed
 from gpuscale.doctor.prometheus import PrometheusReader
 from gpuscale.doctor.snapshot import Look, Snapshot
 from gpuscale.kube.client.api import ApiClient
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One kind."""
+
+    plural: str
+    path: str
+    needs: str
+    """As `--resource` of kubectl create clusterrole names it."""
+    field_selector: str = ""
+
+
+KINDS = (
+    Listed("nodes", "/api/v1/nodes", "nodes"),
+    Listed("pods", "/api/v1/pods", "pods"),
+    Listed("services", "/api/v1/services", "services"),
+    Listed("daemonsets", "/apis/apps/v1/daemonsets", "daemonsets.apps"),
+    Listed("deployments", "/apis/apps/v1/deployments", "deployments.apps"),
+    Listed("statefulsets", "/apis/apps/v1/statefulsets", "statefulsets.apps"),
+    Listed("resourcequotas", "/api/v1/resourcequotas", "resourcequotas"),
+    Listed(
+        "apiservices",
+        "/apis/apiregistration.k8s.io/v1/apiservices",
+        "apiservices.apiregistration.k8s.io",
+    ),
+    Listed(
+        "hpas",
+        "/apis/autoscaling/v2/horizontalpodautoscalers",
+        "horizontalpodautoscalers.autoscaling",
+    ),
+    Listed("events", "/api/v1/events", "events", "reason=NotTriggerScaleUp"),
+    Listed(
+        "autoscaler-status",
+        "/api/v1/namespaces/kube-system/configmaps",
+        "configmaps",
+        "metadata.name=cluster-autoscaler-status",
+    ),
+    Listed("nodepools", "/apis/karpenter.sh/v1/nodepools", "nodepools.karpenter.sh"),
+    Listed("scaledobjects", "/apis/keda.sh/v1alpha1/scaledobjects", "scaledobjects.keda.sh"),
+    Listed(
+        "servicemonitors",
+        "/apis/monitoring.coreos.com/v1/servicemonitors",
+        "servicemonitors.monitoring.coreos.com",
+    ),
+)
+"""What a cluster does not have, such as Karpenter's kinds, counts as empty."""
+
 
 _PAGE = "500"
 _NOT_FOUND = 404

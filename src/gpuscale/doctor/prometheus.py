@@ -9,9 +9,8 @@ from yarl import URL
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.doctor import facts
 from gpuscale.doctor.checks.prometheus import service_in
-from gpuscale.doctor.direct import fetch
+from gpuscale.doctor.direct import SERVICES, fetch, missing_right, service_path
 from gpuscale.doctor.facts import UTILIZATION
-from gpuscale.doctor.proxied import SERVICES, missing_right, service_path
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
 from gpuscale.kube.client.connection import KubeConnection
 

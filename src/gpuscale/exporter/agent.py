@@ -15,12 +15,10 @@ from contextlib import suppress
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.collector import AttributionOf, Collector, ReadOutcome
-from gpuscale.exporter.families.own_metrics import ServerStatus
-from gpuscale.exporter.families.own_process import cpu_seconds, resident_memory_bytes
+from gpuscale.exporter.families.own_metrics import ServerStatus, cpu_seconds, resident_memory_bytes
 from gpuscale.exporter.http.server import HttpServer
 from gpuscale.exporter.http.subscribers import Subscribers
-from gpuscale.exporter.options import ServeOptions
-from gpuscale.exporter.routes import Handlers
+from gpuscale.exporter.routes import Handlers, ServeOptions
 from gpuscale.exporter.snapshot import Snapshot
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.formats.styles import Style

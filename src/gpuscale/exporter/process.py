@@ -8,22 +8,21 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import AttributionOf, Extras
 from gpuscale.exporter.counters_file import Counters, CountersFile, read_text
 from gpuscale.exporter.families.azure import AzureMetrics
-from gpuscale.exporter.options import ServeOptions
 from gpuscale.exporter.readers import (
     WHAT_ELSE,
     ReplaceableReader,
     fields_to_read,
     make_reader,
 )
+from gpuscale.exporter.routes import ServeOptions
 from gpuscale.exporter.settings import ExporterSettings
-from gpuscale.gpu.owners import Attribution
+from gpuscale.gpu.owners import Attribution, NodeGpuResources
 from gpuscale.gpu.reader import GpuReader
 from gpuscale.gpu.readings import GpuReading
 

@@ -108,9 +108,8 @@ def _source(settings: ExporterSettings, fields: frozenset[str], node: str) -> Gp
 
 
 def _simulated(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
-    from gpuscale.exporter.pattern import wave
     from gpuscale.gpu.model_table import MODELS
-    from gpuscale.gpu.simulated import SimulatedReader
+    from gpuscale.gpu.simulated import SimulatedReader, wave
 
     model = MODELS[source.model]
     return SimulatedReader(node, model, source.count, SEED, wave, interval_ms, fields=fields)

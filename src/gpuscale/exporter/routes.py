@@ -1,21 +1,66 @@
-"""The paths that a node agent answers."""
+"""The paths that a node agent answers, in which text format, and whether compressed.
+
+Source: RFC 9110, section 12.5 (Accept, Accept-Encoding); Prometheus scrape/scrape.go (what it sends).
+"""
 
 import asyncio
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from gpuscale.attribution.counts import NodeGpuResources
-from gpuscale.exporter.collector import gpu_name
-from gpuscale.exporter.http.negotiation import accepts_gzip, prefers_openmetrics
+from gpuscale.exporter.collector import Extras, gpu_name
+from gpuscale.exporter.families.own_metrics import ConfigStatus
 from gpuscale.exporter.http.server import BodyWriter, Handler, Request, Response, text_response
 from gpuscale.exporter.http.subscribers import Subscriber, Subscribers
 from gpuscale.exporter.snapshot import Format, Snapshot
 from gpuscale.exposition import openmetrics, write
+from gpuscale.gpu.owners import NodeGpuResources
 
 if TYPE_CHECKING:
-    from gpuscale.exporter.options import ServeOptions
+    from gpuscale.exporter.http.passwords import BasicAuth
+    from gpuscale.exporter.http.tls import ServerTls
+
+_MAX_HEADER_CHARS = 4096
+_OPENMETRICS = "application/openmetrics-text"
+_OPENMETRICS_VERSIONS = ("", "1.0.0", "0.0.1")
+_PLAIN = ("text/plain", "text/*", "*/*")
+
+
+def prefers_openmetrics(accept: str) -> bool:
+    """Return whether an Accept header asks for OpenMetrics rather than for the older text."""
+    openmetrics, plain = 0.0, 0.0
+    for name, parameters in _items(accept):
+        quality = _quality(parameters)
+        if name == _OPENMETRICS and parameters.get("version", "") in _OPENMETRICS_VERSIONS:
+            openmetrics = max(openmetrics, quality)
+        elif name in _PLAIN:
+            plain = max(plain, quality)
+    return openmetrics > 0 and openmetrics >= plain
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether an Accept-Encoding header allows gzip."""
+    for name, parameters in _items(accept_encoding):
+        if name in ("gzip", "*"):
+            return _quality(parameters) > 0
+    return False
+
+
+def _items(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    for item in header[:_MAX_HEADER_CHARS].lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        pairs = (part.partition("=") for part in parameters)
+        yield name, {key.strip(): value.strip().strip('"') for key, _, value in pairs}
+
+
+def _quality(parameters: dict[str, str]) -> float:
+    try:
+        return float(parameters.get("q", "1"))
+    except ValueError:
+        return 0.0
+
 
 METRICS, AZURE, STREAM = "/metrics", "/metrics/azure", "/stream"
 HEALTH, READY, PAGE = "/health", "/readyz", "/"
@@ -230,3 +275,23 @@ def page(hostname: str) -> str:
         f'<p><a href="{READY}?verbose">State</a></p>\n'
         "</body></html>\n"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How an agent serves, beyond what it always does."""
+
+    extras: Extras = field(default_factory=Extras)
+    stream_interval_s: float | None = None
+    """From one collect to the next while the stream has subscribers; None is no faster than otherwise."""
+    auth: "BasicAuth | None" = None
+    """Who may come in; None is everyone."""
+    tls: "ServerTls | None" = None
+    """None is plain HTTP."""
+    resources: Callable[[], NodeGpuResources] | None = None
+    """Counts the node's GPUs as Kubernetes does; for Azure's metrics."""
+    config: Callable[[], ConfigStatus] = ConfigStatus
+    """Reports how the latest load of the configuration went."""
+    before_first: Callable[[], Awaitable[None]] | None = None
+    """Waited for before the first collect, for two seconds at most, so that GPUs are not reported as
+    unallocated just because the agent has just started."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from gpuscale.core.errors import Problem
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.exposition.reading.entries import MetaLine, SampleLine
-from gpuscale.exposition.reading.errors import ExpositionError
+from gpuscale.exposition.reading.entries import ExpositionError, MetaLine, SampleLine
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, entries
 
 MAX_TEXT_CHARS = 64 * 1024 * 1024

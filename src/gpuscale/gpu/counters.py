@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.gpu.fields import FIELDS
 
 CounterType = Literal["gauge", "counter", "histogram", "summary", "label"]

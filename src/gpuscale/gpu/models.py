@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 
 Vendor = Literal["NVIDIA", "AMD"]
 

@@ -1,4 +1,7 @@
-"""Who uses a GPU: containers by device, as the kubelet allocates, and by process, as cgroups show."""
+"""Who uses a GPU: containers by device, as the kubelet allocates, and by process, as cgroups show.
+
+And how many GPUs of a node Kubernetes counts, which is served also where nothing asks for owners.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,3 +47,15 @@ class Attribution:
     """Processes whose container could not be found out: they may be anybody's."""
     is_known: bool = True
     """Whether it was found out what the containers were given; if not, a GPU without one may have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpuResources:
+    """GPUs as Kubernetes counts them. None and missing mean unknown."""
+
+    capacity: int | None = None
+    """What the node has; only the API server knows."""
+    allocatable: int | None = None
+    """What pods may be given."""
+    containers: Mapping[ContainerRef, int] = field(default_factory=dict)
+    """GPUs that each container asked for, which is its request and its limit."""

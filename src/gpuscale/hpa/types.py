@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.quantity import Quantity
 from gpuscale.objects.metric_values import DEFAULT_WINDOW_MS, MetricValue
 from gpuscale.objects.pods import PodPhase
@@ -254,3 +255,7 @@ class Outcome:
 
     state: HpaState
     event: Event | None
+
+
+class UncomputableError(GpuscaleError):
+    """No replica count can be computed; the text is the controller's. It does not leave `hpa`."""

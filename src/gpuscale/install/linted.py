@@ -13,8 +13,7 @@ from gpuscale.install.render import Inputs, needs_certificate, render
 from gpuscale.install.values import Values
 from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintReport, Place
-from gpuscale.lint.inputs import is_block, object_name
-from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.inputs import FileJudge, is_block, object_name
 from gpuscale.lint.lint import lint
 
 _RULES: Path = ("spec", "metricsApi", "rules")

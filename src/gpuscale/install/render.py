@@ -1,4 +1,7 @@
-"""Values to Kubernetes objects: pure, in the order in which they are applied."""
+"""Values to Kubernetes objects, in the order in which they are applied, and to files of a node pool; pure.
+
+No command runs those files: nodes cost money, and making them needs rights in the cloud.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +22,8 @@ from gpuscale.install.parts.rules import rule_file_objects
 from gpuscale.install.parts.samples import sample_objects
 from gpuscale.install.parts.scraping import scraping_objects
 from gpuscale.install.values import Values
+from gpuscale.providers import PoolFile
+from gpuscale.providers.karpenter import karpenter_files
 
 KIND_ORDER = (
     "Namespace",
@@ -86,3 +91,14 @@ def needs_certificate(values: Values) -> bool:
 def manifest(objects: Sequence[Object]) -> str:
     """Return objects as one text, as `kubectl apply -f` takes it."""
     return dump_documents(objects)
+
+
+def pool_files(values: Values) -> Sequence[PoolFile]:
+    """Return the files that make the node pool; none where the values have no pool."""
+    pool, provider = values.spec.node_pool, values.spec.provider
+    if pool is None or provider.pool_files is None:
+        return ()
+    made = values.spec.pool(pool)
+    if pool.autoscaler == "karpenter" and provider.karpenter is not None:
+        return karpenter_files(made, provider.karpenter)
+    return provider.pool_files(made)

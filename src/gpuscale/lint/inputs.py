@@ -1,4 +1,7 @@
-"""From the texts of files to what can be looked at: rules, autoscalers, and what stands beside them."""
+"""From the texts of files to what can be looked at: rules, autoscalers, and what stands beside them.
+
+Judges look at these alone.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gpuscale.core.documents.documents import Document, Path, dotted, load_documents
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.findings import Judge
 from gpuscale.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
 from gpuscale.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
@@ -286,3 +290,9 @@ def _passed(document: Document) -> PassedOver:
     data = document.data if isinstance(document.data, dict) else {}
     kind = f"{data.get('apiVersion', '')} {data.get('kind', '')}".strip()
     return PassedOver(Place(document.source, document.line(), None), kind)
+
+
+class FileJudge(Judge[Inputs, Place]):
+    """A judge of `gpuscale lint`. It gets what the files hold, read."""
+
+    __slots__ = ()

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintFinding, LintReport
-from gpuscale.lint.inputs import read_inputs
-from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.inputs import FileJudge, read_inputs
 
 
 def lint(

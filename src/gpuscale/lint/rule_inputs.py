@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpuscale.core.documents.documents import Document, Path, dotted
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Check
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.problems import (
     CUSTOM_RESOURCE,
@@ -20,8 +20,7 @@ from gpuscale.lint.problems import (
     refused,
     sentence,
 )
-from gpuscale.rules.config import AdapterConfig, Rule, load_rules
-from gpuscale.rules.preset import preset_config
+from gpuscale.rules.config import AdapterConfig, Rule, load_rules, preset_config
 from gpuscale.rules.resources import KUBERNETES, ResourceType, UnknownResourceError
 
 _KUBERNETES_NAMES = frozenset(

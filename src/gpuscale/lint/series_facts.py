@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.formats.amd import amd_family_meanings
 from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters

@@ -21,22 +21,19 @@ from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.gpu.readings import GpuReading
-from gpuscale.local.addresses import openable_hosts, own_host, port_holder, url_host
+from gpuscale.local.addresses import only_host, openable_hosts, own_host, port_holder, url_host
 from gpuscale.local.agents import NodeAgents
-from gpuscale.local.autoscaling import LiveHpas
-from gpuscale.local.guard import only_host
-from gpuscale.local.pacing import every
-from gpuscale.local.present import Present
+from gpuscale.local.present import LiveHpas, Present, every
 from gpuscale.local.prometheus_view import live_view
 from gpuscale.local.scraping import Scraper
 from gpuscale.local.view import LiveView
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.routes import add_routes as add_metrics_api
 from gpuscale.promapi.app import add_routes as add_prometheus_api
-from gpuscale.promapi.axis import TimeAxis
+from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.directory import ClusterDirectory
+from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.document.document import events, row
 from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.engine import Stage

@@ -15,7 +15,7 @@ from gpuscale.kube.client.connection import JsonObject, KubeConnection
 from gpuscale.kube.informers.directory import Collection, ObjectCopies
 from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
-from gpuscale.metricsapi.errors import ListError
+from gpuscale.metricsapi.wire.statuses import ListError
 from gpuscale.objects.selectors import Selector
 from gpuscale.rules.resources import ResourceMapper, ResourceType
 

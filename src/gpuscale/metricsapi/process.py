@@ -50,11 +50,11 @@ from gpuscale.metricsapi.security.serving_certificate import (
 )
 from gpuscale.metricsapi.security.trust import TrustSources
 from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
-from gpuscale.metricsapi.telemetry.cache_metrics import cache_families
 from gpuscale.metricsapi.telemetry.connections import LoopLag, connection_families
 from gpuscale.metricsapi.telemetry.hop_lag import HopLag
 from gpuscale.metricsapi.telemetry.own_metrics import (
     ServerMetrics,
+    cache_families,
     cache_family,
     discovery_families,
     object_families,

@@ -21,14 +21,24 @@ from gpuscale.core.errors import (
     UsageError,
 )
 from gpuscale.metricsapi.why.shared import Parts
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
-from gpuscale.metricsapi.wire.paths import ALL, CustomTarget, ExternalTarget
+from gpuscale.metricsapi.wire.paths import (
+    ALL,
+    CUSTOM_GROUP,
+    EXTERNAL_GROUP,
+    CustomTarget,
+    ExternalTarget,
+)
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector
 from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
 from gpuscale.rules.config import AdapterConfig
-from gpuscale.rules.queries.plan import CustomPlan, FetchError, MetricNotFoundError, plan_external
-from gpuscale.rules.queries.plan_cache import Plans
+from gpuscale.rules.queries.plan import (
+    CustomPlan,
+    FetchError,
+    MetricNotFoundError,
+    Plans,
+    plan_external,
+)
 from gpuscale.rules.resources import (
     KUBERNETES,
     ResourceMapper,
@@ -37,9 +47,8 @@ from gpuscale.rules.resources import (
 )
 from gpuscale.series.values import Value
 from gpuscale.sources.asking.single_flight import Questions, Sharing
-from gpuscale.sources.directory import ObjectDirectory
 from gpuscale.sources.freshness import AgeLimit
-from gpuscale.sources.source import MetricSource
+from gpuscale.sources.source import MetricSource, ObjectDirectory
 
 T = TypeVar("T")
 

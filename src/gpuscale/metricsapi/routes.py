@@ -28,19 +28,17 @@ from gpuscale.metricsapi.wire.aggregated import (
     etag,
     matches,
 )
-from gpuscale.metricsapi.wire.groups import (
+from gpuscale.metricsapi.wire.openapi import openapi_v2, openapi_v3, openapi_v3_index
+from gpuscale.metricsapi.wire.paths import (
     CUSTOM_GROUP,
     EXTERNAL_GROUP,
     RESOURCE_GROUP,
-    versions_of,
-)
-from gpuscale.metricsapi.wire.openapi import openapi_v2, openapi_v3, openapi_v3_index
-from gpuscale.metricsapi.wire.paths import (
     BadPathError,
     NoRouteError,
     custom_target,
     external_target,
     split_path,
+    versions_of,
 )
 from gpuscale.metricsapi.wire.requests import RequestError, is_watch, selector_of
 from gpuscale.metricsapi.wire.responses import JSON, json_response, status_response

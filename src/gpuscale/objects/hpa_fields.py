@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpuscale.core.documents.documents import Path
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 
 _Shape = Mapping[str, "_Shape"] | None
 """The fields of a mapping, or of each mapping of a list; None where anything may be below."""

@@ -12,7 +12,7 @@ from gpuscale.kube.client.api import AGGREGATED_DISCOVERY, ApiClient
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, CUSTOM_VERSIONS
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, CUSTOM_VERSIONS
 from gpuscale.objects.hpa import CrossVersionObjectReference
 from gpuscale.observe.words import no_kind_text
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpuscale.core.errors import NotFoundError, UnavailableError
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.kube.client.api import ApiClient
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError

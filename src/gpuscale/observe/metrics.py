@@ -16,7 +16,7 @@ from gpuscale.hpa.queries import is_namespace, metric_path
 from gpuscale.kube.client.api import ApiClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from gpuscale.objects.hpa import (
     CrossVersionObjectReference,
     ExternalMetric,

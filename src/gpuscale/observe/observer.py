@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, NotFoundError
-from gpuscale.doctor.at_once import at_once
+from gpuscale.doctor.direct import at_once
 from gpuscale.hpa.conditions import SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_DISABLED
 from gpuscale.hpa.decide import needs_metrics
 from gpuscale.hpa.types import Condition, ControllerSettings, HpaState, Scale

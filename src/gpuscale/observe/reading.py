@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.printable import printable
-from gpuscale.doctor.at_once import at_once
+from gpuscale.core.words import printable
+from gpuscale.doctor.direct import at_once
 from gpuscale.kube.client.api import ApiClient
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.client.settings import KubeSettings

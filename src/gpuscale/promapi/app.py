@@ -14,15 +14,21 @@ from aiohttp import web
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import BugError, QueryError
-from gpuscale.promapi.axis import SAME_TIME, TimeAxis
-from gpuscale.promapi.body import list_body, plain_body, query_body
+from gpuscale.promapi.body import (
+    ApiError,
+    bad_data,
+    execution,
+    list_body,
+    plain_body,
+    query_body,
+    timed_out,
+)
 from gpuscale.promapi.endpoints import Answer, server_endpoints
-from gpuscale.promapi.errors import ApiError, bad_data, execution, timed_out
 from gpuscale.promapi.federate import content_type, federation_text
 from gpuscale.promapi.metadata import metric_metadata, target_metadata
 from gpuscale.promapi.parameters import Parameters, read_parameters, unescaped_name
 from gpuscale.promapi.server_view import ServerView
-from gpuscale.promapi.shapes import limited, query_result
+from gpuscale.promapi.shapes import SAME_TIME, TimeAxis, limited, query_result
 from gpuscale.series.labels import LabelSet, label_set
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.promql.budget import Check, QueryTimeoutError

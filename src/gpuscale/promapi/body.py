@@ -1,4 +1,4 @@
-"""The bodies of answers, as JSON that is written piece by piece.
+"""The bodies of answers, and errors in Prometheus' words, as JSON that is written piece by piece.
 
 A whole answer handed to the encoder at once would keep every other thread waiting until it is done.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gpuscale.core.errors import QueryError
+from gpuscale.core.errors import GpuscaleError, QueryError
 from gpuscale.series.promql.budget import Check
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -78,3 +78,34 @@ def encoded(data: Any) -> bytes:  # noqa: ANN401 - JSON
 
 def _text(data: Any) -> str:  # noqa: ANN401 - JSON
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+class ApiError(GpuscaleError):
+    """An answer other than success.
+
+    Args:
+        status: HTTP status code.
+        error_type: Prometheus' word for the kind, such as `bad_data` or `execution`.
+        text: what is wrong.
+    """
+
+    def __init__(self, status: int, error_type: str, text: str) -> None:
+        self.status = status
+        self.error_type = error_type
+        self.text = text
+        super().__init__(text)
+
+
+def bad_data(text: str) -> ApiError:
+    """Return the error of a request that is wrong in itself."""
+    return ApiError(400, "bad_data", text)
+
+
+def execution(text: str) -> ApiError:
+    """Return the error of a query that failed on the data."""
+    return ApiError(422, "execution", text)
+
+
+def timed_out(text: str) -> ApiError:
+    """Return the error of a query that took too long."""
+    return ApiError(503, "timeout", text)

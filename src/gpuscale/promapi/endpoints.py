@@ -6,11 +6,10 @@ from aiohttp import web
 
 from gpuscale.core.clock import Clock
 from gpuscale.promapi import rules, status
-from gpuscale.promapi.axis import TimeAxis
-from gpuscale.promapi.body import plain_body
-from gpuscale.promapi.errors import bad_data
+from gpuscale.promapi.body import bad_data, plain_body
 from gpuscale.promapi.parameters import Parameters
 from gpuscale.promapi.server_view import ServerView
+from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.series.promql.parse import prettified
 from gpuscale.series.storage.store import SeriesStore
 

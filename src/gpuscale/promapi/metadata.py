@@ -6,7 +6,7 @@ Source: prometheus web/api/v1/api.go (metricMetadata, targetMetadata).
 import re
 from typing import Any
 
-from gpuscale.promapi.errors import bad_data
+from gpuscale.promapi.body import bad_data
 from gpuscale.promapi.parameters import Parameters
 from gpuscale.series.labels import label_set
 from gpuscale.series.storage.metadata import MetadataBook, MetricMetadata

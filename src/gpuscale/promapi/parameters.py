@@ -14,7 +14,7 @@ from aiohttp import web
 from gpuscale.core.errors import QueryError
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.exposition.reading.entries import is_utf8
-from gpuscale.promapi.errors import ApiError, bad_data
+from gpuscale.promapi.body import ApiError, bad_data
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.promql.evaluate import LOOKBACK_MS
 from gpuscale.series.promql.parse import Query, parse_matchers, parse_query

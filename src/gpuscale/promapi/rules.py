@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpuscale.core.golang.booleans import GO_BOOLS
-from gpuscale.promapi.axis import TimeAxis
-from gpuscale.promapi.errors import bad_data
+from gpuscale.core.golang.durations import GO_BOOLS
+from gpuscale.promapi.body import bad_data
 from gpuscale.promapi.parameters import Parameters
+from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.rules.alerting import Alert, AlertingRule
 from gpuscale.series.rules.groups import AnyRule, RuleGroup

@@ -3,16 +3,20 @@
 Ten thousand series at hundreds of steps are millions of points. So numbers are formatted many at a time, and
 the times of series that share them once.
 
+A run at ten times real time has series whose clock gets ahead of the machine's. Clients such as Grafana and
+promtool ask by the machine's time, so the API answers by it: a second of the caller is `speed` seconds of the
+store. Durations inside a query, such as `[5m]`, stay the store's.
+
 Source: prometheus web/api/v1 (json_codec.go), prometheus.io/docs/prometheus/latest/querying/api.
 """
 
 import struct
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from gpuscale.exposition.write import positional
-from gpuscale.promapi.axis import SAME_TIME, TimeAxis
 from gpuscale.promapi.body import encoded
 from gpuscale.series.values import (
     Matrix,
@@ -25,6 +29,32 @@ from gpuscale.series.values import (
     Vector,
     VectorSample,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """How the caller's time maps to the store's; the default is that they are the same."""
+
+    origin_ms: int = 0
+    """The moment at which both show the same."""
+    speed: float = 1.0
+    """Seconds of the store per second of the caller."""
+
+    def to_store_ms(self, caller_ms: int) -> int:
+        """Return the store's time at a moment of the caller's."""
+        return self.origin_ms + round((caller_ms - self.origin_ms) * self.speed)
+
+    def to_caller_ms(self, store_ms: int) -> int:
+        """Return the caller's time at a moment of the store's."""
+        return self.origin_ms + round((store_ms - self.origin_ms) / self.speed)
+
+    def step_to_store_ms(self, step_ms: int) -> int:
+        """Return how far the store's time moves in one of the caller's steps."""
+        return round(step_ms * self.speed)
+
+
+SAME_TIME = TimeAxis()
+
 
 _POINTS_AT_ONCE = 1_000
 _MOST_TEXTS = 50_000

@@ -14,10 +14,10 @@ from yarl import URL
 from gpuscale import __version__
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.golang.durations import format_duration
-from gpuscale.promapi.axis import TimeAxis
 from gpuscale.promapi.parameters import Parameters
 from gpuscale.promapi.rules import timestamp
 from gpuscale.promapi.server_view import ServerView, TargetView
+from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.storage.store import SeriesStore
 

@@ -2,11 +2,28 @@
 
 from gpuscale.core.plugins import PluginGroup
 from gpuscale.providers.ack import ACK
-from gpuscale.providers.aks import AKS
+from gpuscale.providers.aks import ACCELERATOR, AKS, KARPENTERS
+from gpuscale.providers.eks import ACCELERATOR as EKS_ACCELERATOR
 from gpuscale.providers.eks import EKS
-from gpuscale.providers.generic import GENERIC
+from gpuscale.providers.eks import KARPENTERS as EKS_KARPENTERS
 from gpuscale.providers.gke import GKE
-from gpuscale.providers.provider import Provider
+from gpuscale.providers.provider import NodeLabel, Provider
+
+GENERIC = Provider(
+    name="generic",
+    title="any other: kubeadm, k3s, kind, your own machines",
+    node_labels=(
+        ACCELERATOR,
+        NodeLabel("accelerator", ("nvidia", "nvidia-gpu")),
+        NodeLabel(EKS_ACCELERATOR),
+        EKS_KARPENTERS,
+        KARPENTERS,
+        *ACK.node_labels,
+        *GKE.node_labels,
+    ),
+    has_device_plugin=False,
+)
+
 
 BUILT_IN: tuple[Provider, ...] = (AKS, EKS, ACK, GKE, GENERIC)
 """In the order in which they are listed. What is generated, such as schemas and the chart, has only these."""

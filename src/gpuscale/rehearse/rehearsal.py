@@ -20,8 +20,7 @@ from gpuscale.hpa.policy import HpaPolicy
 from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.local.agents import NodeAgents
-from gpuscale.local.pacing import every
-from gpuscale.local.present import Present
+from gpuscale.local.present import Present, every
 from gpuscale.local.scraping import Scraper
 from gpuscale.rehearse.acting import Actor, pod_times
 from gpuscale.rehearse.cleaning import Cleaner, remove_at_last

@@ -22,7 +22,7 @@ from gpuscale.core.errors import ConfigError, Problem, QueryError
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.core.golang.template import Template, TemplateError, parse_template
 from gpuscale.core.regex import Pattern, compile_re2
-from gpuscale.rules.expand import compile_expansion
+from gpuscale.rules.expand import Naming, SeriesFilter, compile_expansion, default_expansion
 from gpuscale.rules.models import (
     AdapterFileModel,
     FilterModel,
@@ -33,7 +33,6 @@ from gpuscale.rules.models import (
     ResourcesModel,
     RuleModel,
 )
-from gpuscale.rules.naming import Naming, SeriesFilter, default_expansion
 from gpuscale.rules.query import FIELDS
 from gpuscale.rules.resource_labels import LabelTemplate, NoLabelError, ResourceLabels
 from gpuscale.rules.resource_rules import ResourceRule, ResourceRules
@@ -418,3 +417,14 @@ class _Compiler:
         except BadQueryError as error:
             # A place in the filled-in text would mislead in the template.
             self.warn(path, f"does not look like PromQL once it is filled in: {error.reason}")
+
+
+def preset_text() -> str:
+    """Return the preset as a rule file."""
+    return files("gpuscale.rules").joinpath("preset.yaml").read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=4)
+def preset_config(mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
+    """Return the preset's rules; a kind unknown to the cluster counts with its usual scope."""
+    return load_rules(preset_text(), "<preset>", mapper.extended(*KUBERNETES.types))

@@ -1,6 +1,9 @@
-"""`name.as` of a rule: the text that a match of `name.matches` expands to, as Go's Expand does it.
+"""A rule's `seriesFilters` and `name`: which series it takes, and what the API calls them.
 
-Source: Go's regexp (regexp.go, expand and extract), release 1.22.
+`name.as` is the text that a match of `name.matches` expands to, as Go's Expand does it.
+
+Source: prometheus-adapter v0.12.0 pkg/naming (metric_namer.go);
+Go's regexp (regexp.go, expand and extract), release 1.22.
 """
 
 import re
@@ -56,3 +59,37 @@ def _group(name: str, pattern: Pattern) -> int | None:
     if re.fullmatch(r"0|[1-9][0-9]{0,8}", name):
         return int(name) if int(name) <= pattern.groups else None
     return pattern.groupindex.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesFilter:
+    """A condition on the name of a series; the expression may match anywhere in it."""
+
+    pattern: Pattern
+    matches: bool
+    """True for `is`, False for `isNot`."""
+
+    def takes(self, name: str) -> bool:
+        """Return whether a series of this name passes."""
+        return (self.pattern.search(name) is not None) == self.matches
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the API name of a metric follows from the name of its series."""
+
+    pattern: Pattern
+    expansion: Expansion
+
+    def api_name(self, series: str) -> str | None:
+        """Return the API's name for a series, or None where it is not to be served.
+
+        An empty name can't be asked for in a path, so it counts as none.
+        """
+        match = self.pattern.search(series)
+        return (self.expansion.apply(match) or None) if match is not None else None
+
+
+def default_expansion(pattern: Pattern) -> str | None:
+    """Return what an empty `name.as` means, or None where the pattern leaves it open."""
+    return {0: "$0", 1: "$1"}.get(pattern.groups)

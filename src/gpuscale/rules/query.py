@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gpuscale.core.errors import QueryError
-from gpuscale.core.golang.quote import go_quote
+from gpuscale.core.golang.durations import go_quote
 from gpuscale.core.golang.template import Template
 from gpuscale.objects.selectors import Operator, Requirement, Selector
 from gpuscale.rules.resources import NAMESPACES, ResourceType

@@ -1,5 +1,13 @@
-"""What a query gives back: a vector, a scalar, a text, or a matrix of points over time."""
+"""What a query gives back: a vector, a scalar, a text, or a matrix of points over time.
 
+Two values say that there is no value. Prometheus marks the end of a series with one NaN of its own, apart
+from the NaN that a target may expose. The other one never leaves the store: it fills the place of a series
+that has no sample of a time that it shares.
+
+Source: prometheus model/value (StaleNaN).
+"""
+
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -102,3 +110,31 @@ class Matrix:
 
 
 Value = Vector | Scalar | StringValue | Matrix
+
+
+STALE_BITS = 0x7FF0000000000002
+ABSENT_BITS = 0x7FF800000000AB5E
+
+_STALE = struct.pack("=Q", STALE_BITS)
+_ABSENT = struct.pack("=Q", ABSENT_BITS)
+
+
+def _float(bits: int) -> float:
+    value: float = struct.unpack("=d", struct.pack("=Q", bits))[0]
+    return value
+
+
+STALE = _float(STALE_BITS)
+"""Written where a series ends. Compare with `is_stale`, never with `==`."""
+ABSENT = _float(ABSENT_BITS)
+"""In the place of a sample where there is none; only arrays of several series hold it."""
+
+
+def is_stale(value: float) -> bool:
+    """Return whether a stored value is the marker of a series' end."""
+    return value != value and struct.pack("=d", value) == _STALE
+
+
+def is_absent(value: float) -> bool:
+    """Return whether a stored value is no sample."""
+    return value != value and struct.pack("=d", value) == _ABSENT

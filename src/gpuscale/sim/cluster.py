@@ -17,6 +17,7 @@ from gpuscale.objects.nodes import Node
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus
 from gpuscale.objects.selectors import Selector
 from gpuscale.objects.workloads import Deployment, Job, Service
+from gpuscale.rules.resources import ResourceType
 from gpuscale.sim.events import Event, EventLog
 
 FINISHED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
@@ -213,3 +214,22 @@ class Cluster:
                 {pod.metadata.namespace for pod in self.pods.values()} | {"default"}
             ):
                 yield "", namespace, {}
+
+
+class ClusterDirectory:
+    """Answers from the cluster's state; it is always up to date."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def names(
+        self, resource: ResourceType, namespace: str | None, selector: Selector
+    ) -> tuple[str, ...]:
+        """Return the names of the selected objects, sorted."""
+        return tuple(
+            sorted(
+                name
+                for scope, name, labels in self._cluster.objects_of(resource.plural)
+                if scope == (namespace or "") and selector.matches(labels)
+            )
+        )

@@ -10,7 +10,7 @@ from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.rules.catalogue import Catalogue
 from gpuscale.rules.queries.plan import plan_custom, plan_external
 from gpuscale.rules.resources import KUBERNETES
-from gpuscale.sim.directory import ClusterDirectory
+from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sources.embedded import EmbeddedSource
 
 T = TypeVar("T")

@@ -1,29 +1,65 @@
 """From GPU readings to HPA observations in virtual time, through the same code as on a cluster.
 
 The node agents' text is rendered, parsed, labelled, stored, recorded, discovered and queried exactly as
-the servers do it; only the sockets between the hops are missing.
+the servers do it; only the sockets between the hops are missing. A live node agent serves everything;
+in virtual time nothing else looks, and days have to pass in seconds: only series that
+rules can ask for are stored.
 """
+
+from dataclasses import dataclass
 
 from gpuscale.core.errors import QueryError
 from gpuscale.core.streams import stream
 from gpuscale.exposition.write import render_text, six_decimals
+from gpuscale.formats.ack import ACK_FIELDS
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.formats.styles import agent_families
+from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.hpa.client import observe
 from gpuscale.hpa.types import Observation
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer, needed_metric_names
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.directory import ClusterDirectory
+from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
 from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
-from gpuscale.sim.scenario.needs import UTILIZATION, needs_of
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.site import Site
 from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource
+
+UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The names of the series worth storing."""
+
+    names: frozenset[str] | None
+    """None: any, because some rule does not name its series outright."""
+
+    def counters(self, counters: tuple[Counter, ...]) -> tuple[Counter, ...]:
+        """Return the counters worth serving."""
+        if self.names is None:
+            return counters
+        return tuple(item for item in counters if item.field in self.names)
+
+    def fields(self, counters: tuple[Counter, ...]) -> frozenset[str]:
+        """Return the fields worth reading: those of the counters, and what the records show."""
+        return (
+            frozenset({item.field for item in self.counters(counters)}) | ACK_FIELDS | {UTILIZATION}
+        )
+
+
+def needs_of(setup: Setup) -> Needs:
+    """Return what the rules of a scenario can ask for."""
+    names = needed_metric_names(setup.rules)
+    read = setup.prometheus_rules.needed_metric_names()
+    return Needs(None if names is None or read is None else names | read)
+
 
 FIRST_LOOK_MS = 1_000
 """When every hop looks once as it starts, before it falls into its own pace."""

@@ -9,8 +9,7 @@ from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.document.document import document, row
 from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.engine import Stage
-from gpuscale.sim.pipeline import VirtualPipeline
-from gpuscale.sim.scenario.needs import needs_of
+from gpuscale.sim.pipeline import VirtualPipeline, needs_of
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.world import World
 

@@ -26,8 +26,7 @@ from gpuscale.series.promql.parse import Query
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.promql.snapshot import Snapshot, needs
 from gpuscale.series.promql.tree import Node
-from gpuscale.series.promql.vectorised.errors import RowWiseError
-from gpuscale.series.promql.vectorised.support import is_installed, is_vectorised
+from gpuscale.series.promql.vectorised.support import RowWiseError, is_installed, is_vectorised
 from gpuscale.series.storage.store import SeriesStore
 
 Answer = TypeVar("Answer")

@@ -1,10 +1,12 @@
-"""What a source of metric values must answer."""
+"""What sources of metric values and of objects must answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from gpuscale.core.plugins import PluginGroup
+from gpuscale.objects.selectors import Selector
+from gpuscale.rules.resources import ResourceType
 from gpuscale.series.values import Value
 
 
@@ -60,3 +62,19 @@ class SourceKind:
 
 
 SOURCE_PLUGINS = PluginGroup("gpuscale.metric_sources", SourceKind)
+
+
+class ObjectDirectory(Protocol):
+    """Names of the cluster's objects, answered from memory."""
+
+    def names(
+        self, resource: ResourceType, namespace: str | None, selector: Selector
+    ) -> tuple[str, ...]:
+        """Return the names of the selected objects, in the order answers shall have.
+
+        Args:
+            resource: pods, services, nodes ...
+            namespace: None for a resource that has none.
+            selector: conditions on the objects' labels.
+        """
+        ...

@@ -13,9 +13,8 @@ from gpuscale.series.promql import evaluate
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, range_covered
 from gpuscale.series.promql.parse import Query, parse_query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.promql.vectorised.errors import RowWiseError
 from gpuscale.series.promql.vectorised.samples import QuerySamples
-from gpuscale.series.promql.vectorised.support import is_vectorised
+from gpuscale.series.promql.vectorised.support import RowWiseError, is_vectorised
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Value
 

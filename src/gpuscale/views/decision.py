@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gpuscale.core.words import shown_number
 from gpuscale.decisions.answers import current_milli, deciding_event
 from gpuscale.decisions.comparison import Difference, differences
 from gpuscale.decisions.documents import DecisionRequest
@@ -12,7 +13,6 @@ from gpuscale.decisions.reported import ReportedStatus
 from gpuscale.hpa.conditions import could_decide
 from gpuscale.hpa.names import metric_text
 from gpuscale.hpa.types import Condition, Decision, MetricStatus
-from gpuscale.hpa.wording import shown_number
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.views.words import NO_DATA, plain_text
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpuscale.core.counts import counted
 from gpuscale.core.findings import ChainReport, Finding, Severity, Where
+from gpuscale.core.words import counted
 from gpuscale.lint.findings import LintReport, Place
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.exposition.reading.errors import ExpositionError
+from gpuscale.exposition.reading.entries import ExpositionError
 from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
 from gpuscale.series.scraping.scrape import DEFAULT_LIMITS
 from gpuscale.series.scraping.scraped_text import TextReader

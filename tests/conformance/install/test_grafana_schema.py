@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard, DataTransformerCo
 
 from gpuscale.install.boards.catalogue import boards
 from gpuscale.install.boards.grafana import board_json
-from gpuscale.install.boards.settings import BoardSettings
+from gpuscale.install.boards.model import BoardSettings
 
 register_default_plugins()
 BOARDS = [board_json(each) for each in boards(BoardSettings())]

@@ -7,8 +7,7 @@ from gpuscale.core.errors import NotFoundError
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.wire.paths import CustomTarget
 from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.preset import preset_config, preset_text
+from gpuscale.rules.config import load_rules, preset_config, preset_text
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
 

@@ -13,13 +13,12 @@ from gpuscale.attribution.kubelet.allocations import (
     Device,
     NodeAllocations,
 )
-from gpuscale.attribution.pods.view import NodeView
 from gpuscale.attribution.processes.cgroups import HOST, ProcessPlace
 from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.attribution.resources import allocated_counts, count_devices
 from gpuscale.gpu.owners import ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
-from gpuscale.kube.informers.records import PodRecord
+from gpuscale.kube.informers.records import NodeView, PodRecord
 from gpuscale.objects.meta import OwnerReference
 
 GPUS = tuple(

@@ -1,4 +1,4 @@
-from gpuscale.attribution.labels import safe_labels
+from gpuscale.attribution.join import safe_labels
 from gpuscale.attribution.reasons import REASONS
 
 

@@ -6,8 +6,7 @@ from gpuscale.core.findings import Checks, Severity
 from gpuscale.doctor.judges import NODES, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.lint.findings import LintFinding
-from gpuscale.lint.inputs import Inputs
-from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.inputs import FileJudge, Inputs
 
 _NODE_CHECKS = Checks(NODES)
 NODE_WITHOUT_RACK = _NODE_CHECKS.add(

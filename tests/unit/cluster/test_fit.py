@@ -1,9 +1,14 @@
 import pytest
 
-from gpuscale.cluster.scheduling.fit import NodeState, misfits, node_state
-from gpuscale.cluster.scheduling.place import place
+from gpuscale.cluster.scheduling.fit import (
+    NodeState,
+    misfits,
+    node_state,
+    place,
+    tolerates,
+    untolerated,
+)
 from gpuscale.cluster.scheduling.resources import NANO, gpu_count, pod_requests
-from gpuscale.cluster.scheduling.taints import tolerates, untolerated
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.meta import ObjectMeta

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.golang.quote import go_quote
+from gpuscale.core.golang.durations import go_quote
 
 
 @pytest.mark.parametrize(

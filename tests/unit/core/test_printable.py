@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.printable import printable
+from gpuscale.core.words import printable
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from gpuscale.core.quantity import parse_quantity
+from gpuscale.core.words import shown_number
 from gpuscale.hpa import (
     ControllerSettings,
     ExternalValues,
@@ -14,7 +15,6 @@ from gpuscale.hpa import (
     Scale,
     decide,
 )
-from gpuscale.hpa.wording import shown_number
 from gpuscale.objects.hpa import (
     DEFAULT_SCALE_DOWN,
     Behavior,

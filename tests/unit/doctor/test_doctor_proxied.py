@@ -3,8 +3,8 @@
 import pytest
 from yarl import URL
 
+from gpuscale.doctor.direct import PODS, SERVICES, missing_right, pod_path, service_path
 from gpuscale.doctor.prometheus import _full
-from gpuscale.doctor.proxied import PODS, SERVICES, missing_right, pod_path, service_path
 from gpuscale.kube.client.errors import ApiStatusError
 
 FORBIDDEN = (

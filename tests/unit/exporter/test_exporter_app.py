@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpuscale.exporter.http.negotiation import accepts_gzip, prefers_openmetrics
-from gpuscale.exporter.routes import page
+from gpuscale.exporter.routes import accepts_gzip, page, prefers_openmetrics
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from gpuscale.core.errors import ConfigError, UnavailableError, UsageError
 from gpuscale.exporter.devices import parse_devices
 from gpuscale.exporter.flags import FLAGS
-from gpuscale.exporter.http.negotiation import accepts_gzip, prefers_openmetrics
 from gpuscale.exporter.http.passwords import _name_and_password
 from gpuscale.exporter.http.web_config import load_web_config
+from gpuscale.exporter.routes import accepts_gzip, prefers_openmetrics
 from gpuscale.exporter.settings import parse_gpu_source, read_settings
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.stream import SeriesKey, StreamEncoder, StreamError

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.attribution.processes.shares import Share, split_utilisation
 from gpuscale.core.clock import ManualClock
 from gpuscale.exporter.collector import Collector, Extras
@@ -11,7 +10,7 @@ from gpuscale.exporter.families.containers import GpuShares, container_families,
 from gpuscale.exposition.write import render_text
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
+from gpuscale.gpu.owners import Attribution, ContainerRef, NodeGpuResources, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
 BERT = ContainerRef("ml", "bert-0", "main", "uid-0")

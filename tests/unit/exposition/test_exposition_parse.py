@@ -5,7 +5,7 @@ import pytest
 from gpuscale.core.errors import ConfigError
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.reading.errors import ExpositionError
+from gpuscale.exposition.reading.entries import ExpositionError
 
 
 def test_families_keep_type_help_order_and_labels():

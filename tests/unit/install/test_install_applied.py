@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.install.cluster.applied import applied
+from gpuscale.install.cluster.apply import applied
 
 BODY = {
     "apiVersion": "v1",

@@ -9,7 +9,7 @@ from install_values import values
 
 from gpuscale.install.boards.catalogue import board_files, boards
 from gpuscale.install.boards.grafana import board_json, board_text
-from gpuscale.install.boards.settings import BoardSettings
+from gpuscale.install.boards.model import BoardSettings
 
 BOARDS = [board_json(each) for each in boards(BoardSettings())]
 # Of Grafana's own panels, those without a successor; and units of its catalogue (getValueFormats).

@@ -11,8 +11,8 @@ from gpuscale.install.propose import Answers, proposed
 from gpuscale.install.values import Values
 from gpuscale.providers.aks import AKS
 from gpuscale.providers.eks import EKS
-from gpuscale.providers.generic import GENERIC
 from gpuscale.providers.gke import GKE
+from gpuscale.providers.registry import GENERIC
 
 VISION = FoundWorkload("Deployment", "default", "vision-api")
 OPERATED = FoundPrometheus(is_operated=True, url="http://p.m.svc:9090", release="kps")

@@ -9,7 +9,7 @@ from install_values import scale, values
 
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.install.notes import notes
-from gpuscale.install.pools import pool_files
+from gpuscale.install.render import pool_files
 
 POOL = {
     "cluster": "prod",

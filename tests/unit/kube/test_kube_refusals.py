@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.kube.client.refusals import Refusal, read_refusal
+from gpuscale.kube.client.errors import Refusal, read_refusal
 
 # As kube-apiserver 1.36 answers an apply that changes a Job's completions and image, with a shorter template.
 JOB = {

@@ -11,7 +11,7 @@ from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Severity
 from gpuscale.lint.checks import CHECKS
 from gpuscale.lint.lint import lint
-from gpuscale.rules.preset import preset_text
+from gpuscale.rules.config import preset_text
 from gpuscale.views.findings import lint_document as document
 from gpuscale.views.findings import lint_lines as text_lines
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.local.pacing import every
+from gpuscale.local.present import every
 
 
 async def turns(took_s, until_ms):

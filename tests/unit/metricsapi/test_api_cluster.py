@@ -6,8 +6,7 @@ from gpuscale.core.errors import UpstreamError
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.informers.directory import ObjectsUnavailableError
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
-from gpuscale.metricsapi.errors import ListError
-from gpuscale.metricsapi.wire.statuses import status_of
+from gpuscale.metricsapi.wire.statuses import ListError, status_of
 from gpuscale.objects.selectors import Selector
 from gpuscale.rules.resources import KUBERNETES, ResourceType
 

@@ -12,7 +12,7 @@ from gpuscale.metricsapi.telemetry.hop_lag import (
     store_query,
 )
 from gpuscale.metricsapi.telemetry.own_metrics import Answer, ServerMetrics
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.rules.config import load_rules
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector, VectorSample

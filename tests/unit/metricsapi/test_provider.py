@@ -6,9 +6,9 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError, UsageError
-from gpuscale.metricsapi.errors import ListError
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
+from gpuscale.metricsapi.wire.statuses import ListError
 from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.rules.config import AdapterConfig, load_rules

@@ -18,11 +18,11 @@ from gpuscale.core.errors import (
     UpstreamError,
     UsageError,
 )
-from gpuscale.metricsapi.errors import ListError
 from gpuscale.metricsapi.offline_why.target import why_path
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.routes import add_routes
 from gpuscale.metricsapi.why.text import age_text, text_lines
+from gpuscale.metricsapi.wire.statuses import ListError
 from gpuscale.rules.config import load_rules
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.promapi.errors import ApiError
+from gpuscale.promapi.body import ApiError
 from gpuscale.promapi.parameters import Parameters, parse_time_ms
 
 

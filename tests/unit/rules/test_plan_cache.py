@@ -5,8 +5,7 @@ import pytest
 from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.rules.catalogue import Catalogue
 from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import MetricNotFoundError, plan_custom
-from gpuscale.rules.queries.plan_cache import Plans
+from gpuscale.rules.queries.plan import MetricNotFoundError, Plans, plan_custom
 from gpuscale.rules.resources import KUBERNETES
 
 RULE = """

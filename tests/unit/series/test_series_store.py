@@ -6,8 +6,8 @@ from array import array
 import pytest
 
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.storage.staleness import STALE, is_stale
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import STALE, is_stale
 
 UP = {"__name__": "up", "job": "gpu", "instance": "a"}
 

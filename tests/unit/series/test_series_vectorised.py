@@ -10,10 +10,9 @@ from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered,
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.promql.vectorised import samples
-from gpuscale.series.promql.vectorised.errors import RowWiseError
 from gpuscale.series.promql.vectorised.samples import QuerySamples
 from gpuscale.series.promql.vectorised.sums import Sums, exact_cuts
-from gpuscale.series.promql.vectorised.support import is_vectorised
+from gpuscale.series.promql.vectorised.support import RowWiseError, is_vectorised
 from gpuscale.series.storage.store import SeriesStore
 
 T = 1_700_000_000_000

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gpuscale.series.storage import groups
 from gpuscale.series.storage.frames import frames
-from gpuscale.series.storage.staleness import ABSENT_BITS, STALE_BITS, is_stale
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import ABSENT_BITS, STALE_BITS, is_stale
 
 NAMES = 12
 RETENTION_MS = 100

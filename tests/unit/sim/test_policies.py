@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.options.plugins import load_policy
+from gpuscale.cli.scenarios import load_policy
 from gpuscale.cluster.nodes.pools import ScaleDown, ScaleUp
 from gpuscale.core import plugins
 from gpuscale.core.errors import ConfigError, UsageError

@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.preset import preset_text
+from gpuscale.rules.config import load_rules, preset_text
 from gpuscale.series.wanted import EVERYTHING, SeriesFilter, WantedNames
 from gpuscale.sources.feeds.needs import wanted_by_rules
 

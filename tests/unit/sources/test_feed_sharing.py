@@ -19,7 +19,7 @@ from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.feeds.sharing.discovery import PeerWatch, peer_urls, slice_peers
 from gpuscale.sources.feeds.sharing.division import PATIENCE_S, Division, first
-from gpuscale.sources.feeds.sharing.links import PeerLinks
+from gpuscale.sources.feeds.sharing.link import PeerLinks
 from gpuscale.sources.feeds.sharing.relay import MAX_UNSENT_BYTES, Reader, Relay
 from gpuscale.sources.feeds.sharing.settings import MAX_PEERS, peer_service, peer_url
 from gpuscale.sources.feeds.targets import static_agent

@@ -1,6 +1,6 @@
 import re
 
-from gpuscale.views.summary_html import summary_html
+from gpuscale.views.report import summary_html
 
 SUMMARY = {
     "duration": 2100.0,

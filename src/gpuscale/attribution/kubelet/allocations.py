@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gpuscale.core.errors import UnavailableError
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -48,3 +50,16 @@ class NodeAllocations:
     containers: tuple[ContainerDevices, ...] = ()
     allocatable: tuple[Device, ...] | None = None
     """Every GPU that the node may hand out; None where the kubelet does not report it."""
+
+
+class KubeletError(UnavailableError):
+    """The kubelet's socket gives no answer that can be used.
+
+    Args:
+        reason: one of the words of `reasons`.
+        message: what was found and what to do.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)

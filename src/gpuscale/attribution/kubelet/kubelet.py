@@ -4,10 +4,8 @@ import logging
 from typing import Protocol
 
 from gpuscale.attribution import reasons
-from gpuscale.attribution.errors import KubeletError
-from gpuscale.attribution.kubelet.allocations import NodeAllocations
-from gpuscale.attribution.silence import Silence
-from gpuscale.core.clock import Clock
+from gpuscale.attribution.kubelet.allocations import KubeletError, NodeAllocations
+from gpuscale.core.clock import Clock, Silence
 from gpuscale.gpu.owners import Unattributed
 
 _log = logging.getLogger(__name__)

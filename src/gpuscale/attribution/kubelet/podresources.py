@@ -17,11 +17,11 @@ import grpc
 import grpc.aio
 
 from gpuscale.attribution import reasons
-from gpuscale.attribution.errors import KubeletError
 from gpuscale.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
     Device,
+    KubeletError,
     NodeAllocations,
 )
 from gpuscale.attribution.kubelet.device_ids import is_gpu

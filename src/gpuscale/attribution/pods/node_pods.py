@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from gpuscale.attribution.pods.owners import OwnerResolver
-from gpuscale.attribution.pods.view import NodeView
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.regex import compile_re2
 from gpuscale.kube.client.connection import JsonObject, KubeConnection
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.records import DeviceKey, PodRecord
+from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.reading import read_node_record, read_pod_record, read_slice_devices
 from gpuscale.objects.meta import OwnerReference

@@ -151,7 +151,7 @@ def _repaired(
 
     Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
     """
-    from gpuscale.doctor.repair import repairable
+    from gpuscale.doctor.diagnose import repairable
     from gpuscale.kube.client.errors import ApiStatusError
 
     done = []
@@ -171,7 +171,7 @@ def _repaired(
 
 
 async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
-    from gpuscale.doctor.repair import repair
+    from gpuscale.doctor.diagnose import repair
     from gpuscale.kube.client.writing import WritingClient
 
     async with WritingClient(cluster) as client:

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.cli.checked import checked_values
-from gpuscale.cli.texts import Output, deprecated, print_document, read_text, shown_name
+from gpuscale.cli.texts import (
+    Output,
+    checked_values,
+    deprecated,
+    print_document,
+    read_text,
+    shown_name,
+)
 from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,8 +108,7 @@ def _print(objects: "tuple[Object, ...]", output: Output) -> None:
 def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> None:
     from gpuscale.install.boards.catalogue import board_files
     from gpuscale.install.parts.scraping import rule_texts
-    from gpuscale.install.pools import pool_files
-    from gpuscale.install.render import manifest
+    from gpuscale.install.render import manifest, pool_files
 
     texts = {
         f"{number:02}-{each['kind']}-{each['metadata']['name']}.yaml".lower(): manifest([each])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from gpuscale.cli.checked import checked_values
+from gpuscale.cli.texts import checked_values
 from gpuscale.core.errors import ConfigError, Problem, UsageError
 
 if TYPE_CHECKING:

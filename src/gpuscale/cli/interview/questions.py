@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gpuscale.core.errors import UsageError
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 
 T = TypeVar("T")
 

@@ -62,7 +62,7 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
 
     settings = read_settings(texts)
     if settings.prints_preset:
-        from gpuscale.rules.preset import preset_text
+        from gpuscale.rules.config import preset_text
 
         print(preset_text(), end="")
         return

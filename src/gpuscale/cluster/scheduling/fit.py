@@ -1,16 +1,36 @@
-"""The filters: why a pod does not fit on a node, in the scheduler's own words.
+"""Scheduling: which node a pod goes to, and why it does not fit on the others, in the scheduler's own words.
 
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit
-(pkg/scheduler/framework/plugins, v1.36; before it, the taint itself was named).
+(pkg/scheduler/framework/plugins, v1.36; before it, the taint itself was named), LeastAllocated
+(score) and FitError (message); k8s.io/component-helpers/scheduling/corev1 (helpers.go) for tolerations.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.cluster.scheduling.resources import Amounts, amounts_of, pod_requests
-from gpuscale.cluster.scheduling.taints import untolerated
-from gpuscale.objects.nodes import Node
-from gpuscale.objects.pods import NodeSelectorTerm, PodSpec
+from gpuscale.objects.nodes import Node, Taint
+from gpuscale.objects.pods import NodeSelectorTerm, PodSpec, Toleration
+
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether this toleration lets a pod pass this taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
+
+
+def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+    """Return the first taint that keeps a pod with these tolerations away, or None."""
+    for taint in taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +110,49 @@ def _shortages(requests: Amounts, state: NodeState) -> tuple[str, ...]:
     )
     short.extend(f"Insufficient {name}" for name in needed if state.free(name) < requests[name])
     return tuple(short)
+
+
+_SCORED = ("cpu", "memory")
+"""What the default score looks at. It does not look at GPUs, which is why it spreads GPU pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The outcome of one attempt."""
+
+    node: str | None
+    message: str
+    """Why no node was found; empty where one was."""
+
+
+def place(spec: PodSpec, nodes: Sequence[NodeState]) -> Placement:
+    """Return the node that fits and has the most CPU and memory left; ties go by name.
+
+    Kubernetes breaks ties at random; by name, the same cluster always gives the same answer.
+    """
+    fitting: list[NodeState] = []
+    reasons: Counter[str] = Counter()
+    for state in nodes:
+        found = misfits(spec, state)
+        reasons.update(found)
+        if not found:
+            fitting.append(state)
+    if fitting:
+        return Placement(min(fitting, key=lambda state: (-_score(state), state.name)).name, "")
+    return Placement(None, _message(len(nodes), reasons))
+
+
+def _score(state: NodeState) -> float:
+    shares = []
+    for name in _SCORED:
+        capacity = state.node.allocatable.get(name)
+        if capacity and capacity.nano:
+            shares.append(state.free(name) / capacity.nano)
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def _message(count: int, reasons: Counter[str]) -> str:
+    if not count:
+        return "no nodes available to schedule pods"
+    listed = ", ".join(sorted(f"{times} {reason}" for reason, times in reasons.items()))
+    return f"0/{count} nodes are available: {listed}."

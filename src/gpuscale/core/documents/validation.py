@@ -10,7 +10,7 @@ from typing import Any
 from gpuscale.core.documents.documents import Document, Path
 from gpuscale.core.errors import Problem
 from gpuscale.core.golang.durations import MAX_DURATION_MS, format_duration
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 
 _LONGEST_SHOWN = 60
 _MOST_LISTED = 12

@@ -1,6 +1,11 @@
-"""Durations as users write them: `90s`, `1h30m`, `500ms`, `2d`, or a bare number of seconds."""
+"""Go's literals: durations, booleans as strconv.ParseBool reads them, and strings quoted as `%q` does.
+
+Durations are as users write them: `90s`, `1h30m`, `500ms`, `2d`, or a bare number of seconds.
+"""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 MAX_DURATION_MS = 366 * 86_400_000
 """The longest that a field of our own files may ask for."""
@@ -61,3 +66,48 @@ def go_duration(milliseconds: int) -> str:
     if hours:
         return f"{hours}h{minutes}m{text}"
     return f"{minutes}m{text}" if minutes else text
+
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def go_quote(text: str) -> str:
+    """Return `text` as a Go string literal in double quotes.
+
+    Source: Go's strconv (quote.go, Quote). A lone surrogate, which no UTF-8 text holds, becomes U+FFFD.
+    """
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+GO_BOOLS: Mapping[str, bool] = MappingProxyType(
+    {
+        **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+        **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+    }
+)
+"""What each accepted text means; every other text is an error."""

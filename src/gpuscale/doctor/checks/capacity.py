@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from gpuscale.core.counts import counted
 from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.core.quantity import Quantity
+from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.checks.nodes import adds_nodes, kept_off_by
 from gpuscale.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge

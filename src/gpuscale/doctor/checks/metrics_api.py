@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from gpuscale.core.counts import counted
 from gpuscale.core.findings import Change, Checks, Fix, Severity
+from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.judges import API, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
 

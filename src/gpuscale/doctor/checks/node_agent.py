@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from gpuscale.cluster.scheduling.taints import untolerated
-from gpuscale.core.counts import counted
+from gpuscale.cluster.scheduling.fit import untolerated
 from gpuscale.core.findings import Checks, Fix, Severity
+from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.checks.nodes import tolerate
 from gpuscale.doctor.facts import UTILIZATION

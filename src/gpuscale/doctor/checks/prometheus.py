@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from yarl import URL
 
-from gpuscale.core.counts import counted
 from gpuscale.core.findings import Checks, Fix, Severity
+from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.judges import PROMETHEUS, ClusterFinding, ClusterJudge

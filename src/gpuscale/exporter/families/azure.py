@@ -12,10 +12,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuscale.attribution.counts import NodeGpuResources
 from gpuscale.exporter.families.containers import GpuShares
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.gpu.owners import ContainerRef
+from gpuscale.gpu.owners import ContainerRef, NodeGpuResources
 from gpuscale.gpu.readings import GpuIdentity
 
 WINDOW_MS = 60_000

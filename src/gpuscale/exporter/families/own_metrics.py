@@ -1,8 +1,10 @@
-"""What the exporter says of itself, as metric families beside those of the GPUs."""
+"""What the exporter says of itself and costs, as metric families beside those of the GPUs."""
 
+import os
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 
 from gpuscale import __version__
@@ -246,3 +248,21 @@ def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows
 
 def _default_reason(name: str) -> str:
     return DERIVED if FIELDS[name].is_derived else NOT_READ
+
+
+_STATM = Path("/proc/self/statm")
+
+
+def resident_memory_bytes() -> int | None:
+    """Return the resident memory; None where the system has no /proc."""
+    try:
+        pages = int(_STATM.read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds() -> float:
+    """Return the processor time used so far, in user and in kernel mode."""
+    times = os.times()
+    return times.user + times.system

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpuscale.core.errors import ConfigError, Problem, UpstreamError
+
 QUOTED = r'"(?:[^\\"]++|\\[^\n])*+"'
 """A quoted text that may hold line breaks; nothing but one may not be escaped."""
 QUOTED_NAME = r'"(?:[^\\"\0]++|\\[^\n\0])*+"'
@@ -197,3 +199,32 @@ def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
 
 def _replaced(match: re.Match[str]) -> str:
     return "\n" if match[1] == "n" else match[1]
+
+
+class ExpositionError(ConfigError):
+    """A text is not of its format; nothing of it was used."""
+
+
+class NativeHistogramError(ExpositionError):
+    """A text carries native histograms, which are not supported."""
+
+
+class UnsupportedFormatError(UpstreamError):
+    """A target answered in a format that is not read.
+
+    Args:
+        name: of the format.
+        content_type: as the target sent it.
+    """
+
+    def __init__(self, name: str, content_type: str) -> None:
+        super().__init__(
+            f"answered in {name} ({content_type[:200]!r}), which is not supported; "
+            "expected Prometheus text or OpenMetrics 1.0"
+        )
+
+
+def line_error(error: LineError, source: str, line: int) -> ExpositionError:
+    """Return the error of a whole text from that of one of its lines."""
+    problem = Problem(source, line, None, error.found, error.expected)
+    return (NativeHistogramError if error.is_native_histogram else ExpositionError)(problem)

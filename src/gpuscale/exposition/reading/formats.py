@@ -12,12 +12,14 @@ from gpuscale.exposition.reading import openmetrics, text
 from gpuscale.exposition.reading.entries import (
     EndOfText,
     Entry,
+    ExpositionError,
     LineError,
     MetaLine,
     SampleLine,
+    UnsupportedFormatError,
+    line_error,
     shown,
 )
-from gpuscale.exposition.reading.errors import ExpositionError, UnsupportedFormatError, line_error
 
 ACCEPT = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"

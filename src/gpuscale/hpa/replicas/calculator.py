@@ -11,15 +11,16 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.counts import counted
-from gpuscale.hpa.failures import UncomputableError
-from gpuscale.hpa.replicas.arithmetic import ceil_replicas, truncated_quotient
-from gpuscale.hpa.replicas.pods import PodGroups, Sample, group_pods
-from gpuscale.hpa.replicas.requests import calculate_requests
+from gpuscale.core.words import counted, shown_number, shown_ratio
+from gpuscale.hpa.replicas.arithmetic import (
+    ceil_replicas,
+    metric_usage_ratio,
+    resource_utilization_ratio,
+    truncated_quotient,
+)
+from gpuscale.hpa.replicas.pods import PodGroups, Sample, calculate_requests, group_pods
 from gpuscale.hpa.replicas.tolerances import Tolerances
-from gpuscale.hpa.replicas.utilization import metric_usage_ratio, resource_utilization_ratio
-from gpuscale.hpa.types import ControllerSettings, PodInfo
-from gpuscale.hpa.wording import shown_number, shown_ratio
+from gpuscale.hpa.types import ControllerSettings, PodInfo, UncomputableError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuscale.core.errors import BugError
-from gpuscale.hpa.failures import UncomputableError
 from gpuscale.hpa.names import label_selector_text, metric_text
 from gpuscale.hpa.replicas.calculator import (
     Proposal,
@@ -28,6 +27,7 @@ from gpuscale.hpa.types import (
     Observation,
     PodUsage,
     PodValues,
+    UncomputableError,
 )
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,

@@ -13,11 +13,10 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go
 import math
 from collections.abc import Iterable
 
-from gpuscale.core.counts import counted
+from gpuscale.core.words import counted, shown_number, shown_ratio
 from gpuscale.hpa.replicas.arithmetic import MAX_INT64, ceil_replicas, float_quotient
 from gpuscale.hpa.replicas.calculator import Proposal, SyncContext
 from gpuscale.hpa.replicas.pods import ready_pods_count
-from gpuscale.hpa.wording import shown_number, shown_ratio
 
 
 def value_replicas(usage_milli: int, target_usage_milli: int, sync: SyncContext) -> Proposal:

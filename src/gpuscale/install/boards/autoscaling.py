@@ -3,6 +3,7 @@
 from gpuscale.install.boards.model import (
     WIDTH,
     Board,
+    BoardSettings,
     LabelVariable,
     Panel,
     Query,
@@ -10,7 +11,6 @@ from gpuscale.install.boards.model import (
     Variable,
     yes_or_no,
 )
-from gpuscale.install.boards.settings import BoardSettings
 from gpuscale.install.series_names import API_SERVICES, GPU_RESOURCES, SeriesNames
 
 _HPA = 'namespace="$namespace", horizontalpodautoscaler="$hpa"'

@@ -4,8 +4,7 @@ from gpuscale.install.boards.autoscaling import autoscaling_board
 from gpuscale.install.boards.cost import cost_board
 from gpuscale.install.boards.gpus import gpu_board
 from gpuscale.install.boards.grafana import board_text
-from gpuscale.install.boards.model import Board
-from gpuscale.install.boards.settings import BoardSettings, board_settings
+from gpuscale.install.boards.model import Board, BoardSettings, board_settings
 from gpuscale.install.common import Object, metadata, part_name
 from gpuscale.install.values import Values
 

@@ -1,15 +1,17 @@
 """The dashboard of cost: what GPUs cost, and for what part of it nothing was done."""
 
 from gpuscale.install.boards.model import (
+    GPU_LABELS,
     Board,
+    BoardSettings,
     LabelVariable,
     Panel,
     Query,
     Row,
     TextVariable,
     Threshold,
+    busy,
 )
-from gpuscale.install.boards.settings import GPU_LABELS, BoardSettings, busy
 from gpuscale.install.series_names import GPU_RESOURCES, SeriesNames
 
 _NODE = 'Hostname=~"$node"'

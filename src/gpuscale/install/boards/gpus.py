@@ -4,16 +4,19 @@ Its first GPU panels are those of NVIDIA's dashboard 12239, with nodes by name i
 """
 
 from gpuscale.install.boards.model import (
+    GPU,
+    GPU_LABELS,
     Board,
+    BoardSettings,
     LabelVariable,
     Panel,
     Query,
     Row,
     Threshold,
     Variable,
+    busy,
     yes_or_no,
 )
-from gpuscale.install.boards.settings import GPU, GPU_LABELS, BoardSettings, busy
 from gpuscale.install.series_names import SeriesNames
 
 _OF_GPU = "{{Hostname}} GPU {{gpu}}"

@@ -2,8 +2,12 @@
 
 Each object is applied by the server (server-side apply), so that fields which others set stay theirs. The
 state before is kept, and put back when a later step fails or the run is interrupted.
+
+Source: kubernetes-sigs/structured-merge-diff, fieldpath (serialize.go), for what a field manager has applied:
+`f:` is a field, `k:` an item of a list by its keys, `v:` an item of a set by its value, `.` the thing itself.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,15 +16,50 @@ from urllib.parse import urlencode
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
-from gpuscale.install.cluster.applied import applied
+from gpuscale.install.cluster.client import FIELD_MANAGER, server_side_apply
 from gpuscale.install.cluster.kinds import Reference, path_of, reference
 from gpuscale.install.cluster.ownership import creatable, essence, replaced, with_way_back
 from gpuscale.install.cluster.plan import Plan, Step, make_plan
-from gpuscale.install.cluster.server_side import FIELD_MANAGER, server_side_apply
 from gpuscale.install.cluster.waiting import Tell, Waiter
 from gpuscale.install.common import Object
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.client.writing import CONFLICT, WritingClient
+
+_FIELD, _KEYS, _VALUE = "f:", "k:", "v:"
+
+
+def applied(body: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
+    """Return the object that a manager last applied; None where it never did."""
+    for entry in body["metadata"].get("managedFields", []):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply":
+            owned = _part(body, entry["fieldsV1"])
+            names = {key: body["metadata"][key] for key in _NAMES if key in body["metadata"]}
+            metadata = {**owned.get("metadata", {}), **names}
+            kind = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
+            return {**owned, **kind, "metadata": metadata}
+    return None
+
+
+_NAMES = ("name", "namespace")
+
+
+def _part(value: Any, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
+    inside = {key: sub for key, sub in fields.items() if key != "."}
+    if not inside:
+        return value
+    if isinstance(value, dict):
+        names = {key.removeprefix(_FIELD): sub for key, sub in inside.items()}
+        return {name: _part(value[name], sub) for name, sub in names.items() if name in value}
+    return [_item(value, key, sub) for key, sub in inside.items()]
+
+
+def _item(items: list[Any], key: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
+    wanted = json.loads(key[len(_KEYS) :])
+    if key.startswith(_VALUE):
+        return wanted
+    found = next(each for each in items if all(each.get(k) == v for k, v in wanted.items()))
+    return _part(found, fields)
+
 
 _UNDO_S = 120.0
 """For each object that is removed again; namespaces take their time."""

@@ -1,11 +1,17 @@
-"""The API server as an installation asks it: reads are tried again, since a cluster that changes is busy."""
+"""The API server as an installation uses it.
+
+Reads are tried again, since a cluster that changes is busy. Server-side apply is strict, and under one name.
+"""
 
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
 
 from gpuscale.core.clock import WallClock
+from gpuscale.install.cluster.kinds import path_of
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.client.errors import ApiUnreachableError
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.writing import APPLY, WritingClient
 
 _TRIES = 6
 _WAIT_S = 1.0
@@ -29,3 +35,31 @@ class PatientClient(WritingClient):
             except ApiUnreachableError:
                 await WallClock().sleep(_WAIT_S)
         return await super().get(path, params, accept)
+
+
+FIELD_MANAGER = "gpuscale"
+
+
+async def server_side_apply(
+    client: WritingClient, body: Mapping[str, Any], *, forces: bool, **options: str
+) -> Mapping[str, Any]:
+    """Return an object as the server has it after the apply.
+
+    Args:
+        client: to the API server.
+        body: what is wanted.
+        forces: takes over fields that others have set since.
+        options: of the request, such as `dryRun`.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused; code 409 where fields belong to others.
+    """
+    query = {
+        "fieldManager": FIELD_MANAGER,
+        # Strict: a field that the cluster's version does not know is an error, and not left out.
+        "fieldValidation": "Strict",
+        "force": str(forces).lower(),
+        **options,
+    }
+    return await client.patch(f"{path_of(body)}?{urlencode(query)}", body, APPLY)

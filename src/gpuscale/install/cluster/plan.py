@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuscale.core.errors import UsageError
+from gpuscale.install.cluster.client import server_side_apply
 from gpuscale.install.cluster.kinds import KINDS, Kind, Reference, kind_of, path_of, reference
 from gpuscale.install.cluster.ownership import described, owner
-from gpuscale.install.cluster.server_side import server_side_apply
 from gpuscale.install.common import INSTALL_LABEL, Object
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.client.writing import WritingClient

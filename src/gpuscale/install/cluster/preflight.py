@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, Reference, kind_named, reference
 from gpuscale.install.common import Object, image_reference
 from gpuscale.install.notes import image_note

@@ -8,8 +8,10 @@ times, and objects of versions that no model knows yet.
 import asyncio
 import base64
 import json
+import re
 import socket
-from collections.abc import AsyncIterator, Mapping
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +24,51 @@ from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.client.credentials import ProgramAuth
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.client.faults import failed_checks, reason_of
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, read_refusal
 from gpuscale.kube.client.kubeconfig import Access, read_kubeconfig
-from gpuscale.kube.client.refusals import read_refusal
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+
+_FAILED_CHECK = re.compile(r"^\[-\](\S+)", re.MULTILINE)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a connection failed; HTTP clients hide it behind errors of their own."""
+    for each in _chain(error):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return (
+                f"its certificate is not trusted: {each.verify_message}; the kubeconfig's "
+                "certificate-authority-data is another cluster's, or a proxy is in between"
+            )
+        if isinstance(each, socket.gaierror):
+            return f"its name is not known here: {each.strerror}"
+        if isinstance(each, ConnectionRefusedError):
+            return "connection refused; nothing listens there"
+    first = next(
+        (each for each in _chain(error) if isinstance(each, OSError) and each.strerror), None
+    )
+    return (first.strerror if first is not None else None) or str(error) or type(error).__name__
+
+
+def failed_checks(body: str) -> tuple[str, ...]:
+    """Return the checks that failed, of an answer of `/readyz?verbose`."""
+    return tuple(_FAILED_CHECK.findall(body))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it came of."""
+    seen: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.append(each)
+        yield each
+        if isinstance(each, BaseExceptionGroup):
+            waiting.extend(each.exceptions)
+        waiting.extend(other for other in (each.__cause__, each.__context__) if other is not None)
+
 
 JsonObject = dict[str, Any]
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

@@ -1,6 +1,16 @@
-"""What goes wrong between us and the API server."""
+"""What goes wrong between us and the API server, and what it says when it refuses a request.
+
+A refusal is a Status, of which little is certain.
+
+Source: k8s.io/apimachinery v0.36 pkg/apis/meta/v1/types.go (Status, StatusCause) and
+pkg/api/validation/objectmeta.go (FieldImmutableErrorMsg).
+"""
+
+import json
+from dataclasses import dataclass, field
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.kube.json_values import mapping_of, text_of
 
 
 class ApiUnreachableError(UnavailableError):
@@ -27,3 +37,37 @@ class ApiStatusError(UpstreamError):
         self.immutable_fields = immutable_fields
         """Fields that the request would have changed, and that stay as they are while the object lives."""
         super().__init__(message)
+
+
+_MAX_MESSAGE = 300
+"""Characters; a refused pod template is printed whole."""
+_IMMUTABLE = "field is immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request was refused."""
+
+    message: str
+    immutable_fields: tuple[str, ...] = ()
+    """Fields that it would have changed, and that stay as they are while the object lives."""
+    said: str = field(default="", compare=False)
+    """What the Status says, whole; empty where it says nothing."""
+
+
+def read_refusal(body: bytes) -> Refusal:
+    """Return what a refusing answer says; of one that is no Status, that no reason is given."""
+    try:
+        status = mapping_of(json.loads(body))
+    except (ValueError, RecursionError):
+        status = {}
+    said = text_of(status.get("message"))
+    causes = mapping_of(status.get("details")).get("causes")
+    found = [mapping_of(each) for each in (causes if isinstance(causes, list) else ())]
+    fields = (
+        text_of(cause.get("field"))
+        for cause in found
+        if text_of(cause.get("message")).endswith(_IMMUTABLE)
+    )
+    message = said[:_MAX_MESSAGE] or "no reason given"
+    return Refusal(message, tuple(filter(None, fields)), said)

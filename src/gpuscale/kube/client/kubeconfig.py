@@ -15,7 +15,7 @@ from lightkube.config.models import User
 
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError, GpuscaleError, UsageError
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.json_values import mapping_of
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError
 from gpuscale.core.findings import Checks, Severity
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.lint.checks.hpas import described_resource
 from gpuscale.lint.checks.rules import (
     GROUPED,

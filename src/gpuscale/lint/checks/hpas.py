@@ -10,8 +10,7 @@ from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.quantity import Quantity
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
-from gpuscale.lint.inputs import Inputs, PlacedHpa
-from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,
     ExternalMetric,

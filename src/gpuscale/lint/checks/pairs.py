@@ -9,8 +9,7 @@ from gpuscale.lint.checks.reach import REACH_CHECKS
 from gpuscale.lint.checks.rules import unused_sum_findings
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
-from gpuscale.lint.inputs import Inputs, PlacedHpa
-from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa
 from gpuscale.lint.series_facts import is_of_gpu
 from gpuscale.lint.serving import servings
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric

@@ -13,8 +13,7 @@ from gpuscale.lint.checks.queries import query_findings
 from gpuscale.lint.checks.reach import Aim, reach_findings
 from gpuscale.lint.checks.rules import gpu_name_findings
 from gpuscale.lint.findings import LintFinding, Place
-from gpuscale.lint.inputs import Inputs, PlacedScaledObject
-from gpuscale.lint.judges import FileJudge
+from gpuscale.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.lint.promql_facts import is_one_row, reads, values_of
 from gpuscale.lint.series_facts import facts_of, is_of_gpu

@@ -3,7 +3,7 @@
 from urllib.parse import quote, urlencode
 
 from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.wire.groups import (
+from gpuscale.metricsapi.wire.paths import (
     CUSTOM_GROUP,
     CUSTOM_VERSIONS,
     EXTERNAL_GROUP,

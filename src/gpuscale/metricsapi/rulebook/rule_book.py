@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gpuscale.metricsapi.rulebook.rule_file import RuleFiles, RuleState
 from gpuscale.metricsapi.rulebook.team_rules import TeamRules
-from gpuscale.rules.config import AdapterConfig
-from gpuscale.rules.preset import preset_config
+from gpuscale.rules.config import AdapterConfig, preset_config
 from gpuscale.rules.resources import ResourceMapper
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpuscale.core.byte_cache import MAX_TEXT, ByteCache, deep_bytes
-from gpuscale.core.golang.quote import go_quote
+from gpuscale.core.golang.durations import go_quote
 from gpuscale.metricsapi.security.reviews import MASTERS, AccessReviewer, Attributes, Decision, User
 from gpuscale.metricsapi.wire.field_selectors import parse_field_selector
 from gpuscale.metricsapi.wire.paths import NoRouteError, split_path

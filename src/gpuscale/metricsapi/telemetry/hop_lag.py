@@ -14,7 +14,7 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.telemetry.own_metrics import MetricKey, ServerMetrics, SourceLag
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.rules.catalogue import Catalogue
 from gpuscale.series.values import Scalar, Vector
 from gpuscale.sources.source import MetricSource

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuscale import __version__
+from gpuscale.core.byte_cache import ACCOUNTANT
 from gpuscale.core.clock import Clock
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.rulebook.rule_file import RuleState
 from gpuscale.metricsapi.telemetry.histograms import Histogram, Labels, histograms
 from gpuscale.metricsapi.telemetry.request_metrics import RequestMetrics, group_label
-from gpuscale.metricsapi.wire.groups import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 
 PREFIX = "gpuscale_metrics_api"
 _MAX_METRICS = 2_000
@@ -284,3 +285,22 @@ def family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) ->
 def _histograms(name: str, help_: str, label: str, found: Mapping[str, Histogram]) -> Family:
     by_labels: dict[Labels, Histogram] = {((label, value),): each for value, each in found.items()}
     return histograms(f"{PREFIX}_{name}", help_, by_labels)
+
+
+def cache_families() -> tuple[Family, ...]:
+    """Return the bytes of each cache, and how many all of them may have together."""
+    sizes = ACCOUNTANT.bytes_by_name()
+    return (
+        family(
+            "cache_bytes",
+            "gauge",
+            "Bytes that a cache holds, as far as they are known.",
+            {(("cache", name),): size for name, size in sizes.items()},
+        ),
+        family(
+            "cache_limit_bytes",
+            "gauge",
+            "Bytes that all caches may hold together.",
+            {(): ACCOUNTANT.most_bytes},
+        ),
+    )

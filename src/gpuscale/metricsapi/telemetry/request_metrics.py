@@ -12,8 +12,7 @@ from functools import lru_cache
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.metricsapi.telemetry.histograms import Histogram, Labels, histograms
-from gpuscale.metricsapi.wire.groups import GROUPS, versions_of
-from gpuscale.metricsapi.wire.paths import NoRouteError, split_path
+from gpuscale.metricsapi.wire.paths import GROUPS, NoRouteError, split_path, versions_of
 
 _BUCKETS = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0),

@@ -15,8 +15,7 @@ from gpuscale.metricsapi.usage.measured import UsageProvider
 from gpuscale.metricsapi.wire import bodies
 from gpuscale.metricsapi.wire.aggregated import MAX_ACCEPT, by_preference
 from gpuscale.metricsapi.wire.field_selectors import FieldSelector, parse_field_selector
-from gpuscale.metricsapi.wire.groups import RESOURCE_GROUP
-from gpuscale.metricsapi.wire.paths import NoRouteError
+from gpuscale.metricsapi.wire.paths import RESOURCE_GROUP, NoRouteError
 from gpuscale.metricsapi.wire.requests import RequestError, is_watch, selector_of
 from gpuscale.metricsapi.wire.statuses import bad_request, watch_not_supported
 from gpuscale.objects.selectors import Selector

@@ -11,7 +11,7 @@ from gpuscale.core.quantity import Format, Quantity
 from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.metricsapi.usage.measured import Measured
 from gpuscale.metricsapi.wire.bodies import Body, timestamp
-from gpuscale.metricsapi.wire.groups import RESOURCE_GROUP
+from gpuscale.metricsapi.wire.paths import RESOURCE_GROUP
 from gpuscale.sources.usage import NodeUsage, PodUsage, Usage
 
 _NANO_PER_MILLI = 1_000_000

@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.metricsapi.errors import ObjectNotFoundError
 from gpuscale.metricsapi.wire.field_selectors import FieldSelector
-from gpuscale.metricsapi.wire.groups import RESOURCE_GROUP
+from gpuscale.metricsapi.wire.paths import RESOURCE_GROUP
+from gpuscale.metricsapi.wire.statuses import ObjectNotFoundError
 from gpuscale.objects.selectors import Selector
 from gpuscale.rules.resource_rules import ResourceRules
 from gpuscale.series.values import Value

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError, QueryError
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.metricsapi.why.hops import CUSTOM_HOPS, Explanation
 from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
 from gpuscale.metricsapi.why.shared import (

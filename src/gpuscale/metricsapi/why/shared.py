@@ -18,7 +18,7 @@ from gpuscale.rules.query import FIELDS
 from gpuscale.rules.resources import ResourceMapper, ResourceType
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.sources.asking.single_flight import Questions
-from gpuscale.sources.directory import ObjectDirectory
+from gpuscale.sources.source import ObjectDirectory
 
 PLAIN = parse_template("<<.Series>>{<<.LabelMatchers>>}", FIELDS)
 """What a rule reads, without what it makes of it."""

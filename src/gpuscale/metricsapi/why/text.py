@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuscale.core.printable import printable
+from gpuscale.core.words import printable
 
 _SIGNS = {"ok": "ok", "failed": "NO", "unknown": "??", "not reached": "-"}
 _NOBODY = "nothing that was asked for"

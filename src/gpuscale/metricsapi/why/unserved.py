@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.spelling import closest
+from gpuscale.core.words import closest
 from gpuscale.metricsapi.why.hops import Explanation
 from gpuscale.metricsapi.why.series import Finding, SeriesLook
 from gpuscale.rules.catalogue import Catalogue, SeriesShape

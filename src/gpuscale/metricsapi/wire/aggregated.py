@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.metricsapi.wire.bodies import Body
-from gpuscale.metricsapi.wire.groups import versions_of
+from gpuscale.metricsapi.wire.paths import versions_of
 
 _GROUP = "apidiscovery.k8s.io"
 _KIND = "APIGroupDiscoveryList"

@@ -16,13 +16,13 @@ from json.encoder import encode_basestring as quoted
 
 from gpuscale import __version__
 from gpuscale.core.quantity import milli_text
-from gpuscale.metricsapi.wire.groups import (
+from gpuscale.metricsapi.wire.paths import (
     CUSTOM_GROUP,
     EXTERNAL_GROUP,
     RESOURCE_GROUP,
+    CustomTarget,
     versions_of,
 )
-from gpuscale.metricsapi.wire.paths import CustomTarget
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Operator, Requirement, Selector
 from gpuscale.rules.catalogue import Catalogue

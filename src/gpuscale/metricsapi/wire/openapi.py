@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuscale import __version__
 from gpuscale.metricsapi.wire.bodies import Body
-from gpuscale.metricsapi.wire.groups import (
+from gpuscale.metricsapi.wire.paths import (
     CUSTOM_GROUP,
     EXTERNAL_GROUP,
     RESOURCE_GROUP,

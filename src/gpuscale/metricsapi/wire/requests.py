@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from gpuscale.core.byte_cache import remembered
-from gpuscale.core.golang.booleans import GO_BOOLS
+from gpuscale.core.golang.durations import GO_BOOLS
 from gpuscale.metricsapi.wire.statuses import Status, bad_request
 from gpuscale.objects.selectors import Selector, parse_selector
 

@@ -1,4 +1,4 @@
-"""Errors as the Kubernetes API reports them: a `Status` object.
+"""Errors between a request and its answer, and as the Kubernetes API reports them: a `Status` object.
 
 Source: k8s.io/apimachinery pkg/api/errors (errors.go). Known difference: a malformed metricLabelSelector
 is the client's fault and gets 400 like a malformed labelSelector, where upstream answers 500.
@@ -6,9 +6,24 @@ is the client's fault and gets 400 like a malformed labelSelector, where upstrea
 
 from dataclasses import dataclass
 
-from gpuscale.core.errors import GpuscaleError, NotFoundError
-from gpuscale.metricsapi.errors import ListError, ObjectNotFoundError
+from gpuscale.core.errors import GpuscaleError, NotFoundError, UnavailableError
 from gpuscale.rules.queries.plan import UnexpectedResultError
+
+
+class ListError(UnavailableError):
+    """It is not known which objects `*` selects; the cause is for the log only."""
+
+    def __init__(self) -> None:
+        super().__init__("unable to list matching resources")
+
+
+class ObjectNotFoundError(NotFoundError):
+    """There is no such object."""
+
+    def __init__(self, resource: str, group: str, name: str) -> None:
+        self.about = (("name", name), ("group", group), ("kind", resource))
+        qualified = f"{resource}.{group}" if group else resource
+        super().__init__(f'{qualified} "{name}" not found')
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.remote_write.relabelling import RelabelRule, relabelled
-from gpuscale.series.storage.staleness import ABSENT_BITS
 from gpuscale.series.storage.tail import Batch
+from gpuscale.series.values import ABSENT_BITS
 
 K = TypeVar("K")
 V = TypeVar("V", bound=bytes | None)

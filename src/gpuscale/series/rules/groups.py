@@ -14,8 +14,8 @@ from gpuscale.core.errors import GpuscaleError
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.parse import metric_names
 from gpuscale.series.rules.alerting import AlertingRule
-from gpuscale.series.rules.recording import RecordingRule
 from gpuscale.series.rules.rule import (
+    RecordingRule,
     Results,
     Rule,
     RuleFailure,

@@ -18,7 +18,7 @@ from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.promql.parse import Query, one_line, parse_query
 from gpuscale.series.rules.alerting import AlertingRule
 from gpuscale.series.rules.groups import AnyRule, RuleGroup, RuleGroups
-from gpuscale.series.rules.recording import RecordingRule
+from gpuscale.series.rules.rule import RecordingRule
 from gpuscale.series.rules.templates import AlertTemplate
 
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -1,11 +1,14 @@
-"""What recording and alerting rules have in common."""
+"""What recording and alerting rules have in common, and recording rules.
+
+Source: prometheus rules/recording.go (v3.0.0).
+"""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuscale.core.errors import GpuscaleError, QueryError
-from gpuscale.series.labels import EMPTY, LabelKey, LabelSet, label_set
+from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelKey, LabelSet, label_set
 from gpuscale.series.promql.parse import Query
 from gpuscale.series.storage.groups import Group
 from gpuscale.series.storage.samples import Series
@@ -99,3 +102,29 @@ def samples_of(value: Value | GpuscaleError) -> list[tuple[LabelSet, float]]:
     if isinstance(value, Vector):
         return [(label_set(sample.labels), sample.value) for sample in value.samples]
     raise QueryError("rule result is not a vector or scalar")
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordingRule(Rule):
+    """A rule that records its query's result under its own name."""
+
+    def results(self, value: Value | GpuscaleError, limit: int) -> Results:
+        """Return the samples to be recorded.
+
+        Args:
+            value: what the query gave, or the error it ended with.
+            limit: how many series there may be; 0 for any number.
+
+        Raises:
+            GpuscaleError: the query failed, two series are the same, or there are too many.
+        """
+        over = {**self.labels, METRIC_NAME: self.name}
+        named = [(labels.override(over), number) for labels, number in samples_of(value)]
+        results = {labels.key: (labels, number) for labels, number in named}
+        if len(results) != len(named):
+            raise QueryError(
+                "vector contains metrics with the same labelset after applying rule labels"
+            )
+        if limit and len(results) > limit:
+            raise QueryError(f"exceeded limit of {limit} with {len(results)} series")
+        return results

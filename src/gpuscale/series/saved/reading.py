@@ -11,8 +11,8 @@ from gpuscale.series.saved.records import Kind, Record, TornSegmentError
 from gpuscale.series.saved.writing import SAMPLES_HEAD, SERIES_HEAD
 from gpuscale.series.storage.groups import Group
 from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.staleness import ABSENT_BITS, STALE_BITS
 from gpuscale.series.storage.store import MAX_AHEAD_MS, SeriesStore
+from gpuscale.series.values import ABSENT_BITS, STALE_BITS
 
 _INCONSISTENT = "a record does not fit what came before"
 _MARKERS = tuple(struct.pack("=Q", bits) for bits in (STALE_BITS, ABSENT_BITS))

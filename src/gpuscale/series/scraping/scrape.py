@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from gpuscale.core.errors import Problem
 from gpuscale.exposition.parse import check_size
-from gpuscale.exposition.reading.entries import MetaLine
-from gpuscale.exposition.reading.errors import ExpositionError, NativeHistogramError
+from gpuscale.exposition.reading.entries import ExpositionError, MetaLine, NativeHistogramError
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, Format
 from gpuscale.series.scraping.scraped_text import TextReader
 from gpuscale.series.scraping.target import TargetSeries

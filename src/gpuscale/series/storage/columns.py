@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gpuscale.series.storage.staleness import ABSENT_BITS, is_absent
+from gpuscale.series.values import ABSENT_BITS, is_absent
 
 if TYPE_CHECKING:
     from gpuscale.series.storage.samples import Series

@@ -18,8 +18,8 @@ from gpuscale.series.labels import LabelSet
 from gpuscale.series.storage.columns import Block
 from gpuscale.series.storage.groups import Group
 from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.staleness import ABSENT, ABSENT_BITS
 from gpuscale.series.storage.store import Selector, SeriesStore
+from gpuscale.series.values import ABSENT, ABSENT_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from operator import itemgetter
 from gpuscale.series.ages import SampleAges
 from gpuscale.series.storage.columns import NEVER_MS, Block, Columns, absents
 from gpuscale.series.storage.samples import OPEN, Series
-from gpuscale.series.storage.staleness import ABSENT, STALE, is_absent, is_stale
+from gpuscale.series.values import ABSENT, STALE, is_absent, is_stale
 
 _MAX_ROWS = 64
 _MIN_ROWS = 16

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuscale.core.errors import Problem
-from gpuscale.exposition.reading.errors import ExpositionError
+from gpuscale.exposition.reading.entries import ExpositionError
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from gpuscale.core.errors import UncoveredError
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.limits import Share
-from gpuscale.series.storage.staleness import is_stale
+from gpuscale.series.values import is_stale
 
 if TYPE_CHECKING:
     from gpuscale.series.storage.groups import Group

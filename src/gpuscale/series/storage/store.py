@@ -24,7 +24,7 @@ from gpuscale.series.storage.limits import Share
 from gpuscale.series.storage.metadata import MetadataBook
 from gpuscale.series.storage.postings import Postings
 from gpuscale.series.storage.samples import OPEN, Series
-from gpuscale.series.storage.staleness import ABSENT, STALE
+from gpuscale.series.values import ABSENT, STALE
 
 REFUSALS = (
     "out_of_order",

@@ -1,6 +1,6 @@
 """The scheduler: every waiting pod gets a node, or a reason."""
 
-from gpuscale.cluster.scheduling.place import place
+from gpuscale.cluster.scheduling.fit import place
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.cluster import Cluster
 

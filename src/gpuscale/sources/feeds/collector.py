@@ -17,9 +17,8 @@ from gpuscale.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.sources.feeds.scraper import Scraper
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.sharing.sharing import Sharing
-from gpuscale.sources.feeds.states import FeedState
 from gpuscale.sources.feeds.stream import Seat, StreamFollower, new_seat
-from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.feeds.targets import FeedState, Target
 from gpuscale.sources.http import MAX_RESPONSE_BYTES, HttpSession
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.saving.saver import StoreSaver

@@ -7,15 +7,14 @@ from yarl import URL
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
-from gpuscale.exposition.reading.errors import UnsupportedFormatError
+from gpuscale.exposition.reading.entries import UnsupportedFormatError
 from gpuscale.exposition.reading.formats import ACCEPT, TIMEOUT_HEADER, format_of
 from gpuscale.exposition.write import positional
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.limits import DEFAULT_LIMITS, ScrapeLimits
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
-from gpuscale.sources.feeds.states import FeedState
-from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.feeds.targets import FeedState, Target
 from gpuscale.sources.http import HttpSession, TooLargeError
 
 _LOG = logging.getLogger(__name__)

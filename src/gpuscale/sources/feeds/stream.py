@@ -29,8 +29,7 @@ from gpuscale.series.storage.limits import (
 )
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
-from gpuscale.sources.feeds.states import FeedState
-from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.feeds.targets import FeedState, Target
 from gpuscale.sources.http import HttpSession
 
 _LOG = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Targets: where series come from, and the labels that they get there.
+"""Targets: where series come from, the labels that they get there, and how each target does.
 
 Labels are those that a Prometheus would give: `job` and `instance`, and for pods what the widely used job
 for annotated pods gives (namespace, pod, node and the pod's own labels). A node agent's series say themselves
@@ -11,7 +11,8 @@ Source: prometheus documentation, kubernetes_sd_config; prometheus-community/hel
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from yarl import URL
 
@@ -134,3 +135,34 @@ def _url(text: str, shown: str) -> URL:
 
 def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, value) for name, value in labels.items() if value))
+
+
+Kind = Literal["stream", "scrape"]
+
+
+@dataclass(slots=True)
+class FeedState:
+    """One target's."""
+
+    kind: Kind
+    instance: str
+    up: bool = False
+    """Whether it answers now."""
+    error: str | None = None
+    """Why it does not, or what it says is wrong; None where all is well."""
+    series: int = 0
+    unwanted: int = 0
+    """Series that it offers and that are not kept."""
+    samples: int = 0
+    """Stored so far."""
+    failures: int = 0
+    """Connections or scrapes that failed."""
+    limited: dict[str, int] = field(default_factory=dict)
+    """Scrapes that failed because they brought too much, by limit, or what is not supported: `format` and
+    `native_histograms`."""
+    measured_ms: int | None = None
+    """When the newest samples were measured; None before the first."""
+    arrival_lag_s: float | None = None
+    """From the measurement to the arrival here; below zero where the target's clock is ahead."""
+    store_lag_s: float | None = None
+    """From the arrival to being in the store."""

@@ -16,7 +16,7 @@ from gpuscale.series.saved.records import (
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.saving.directory import SegmentDirectory, open_segment
-from gpuscale.sources.saving.state import SavingState
+from gpuscale.sources.saving.settings import SavingState
 
 _LOG = logging.getLogger(__name__)
 _SLICE_S = 0.005

@@ -21,8 +21,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Tail
 from gpuscale.sources.saving.directory import SegmentDirectory
 from gpuscale.sources.saving.restore import Returning, restore
-from gpuscale.sources.saving.settings import SavingSettings
-from gpuscale.sources.saving.state import SavingState
+from gpuscale.sources.saving.settings import SavingSettings, SavingState
 
 _LOG = logging.getLogger(__name__)
 _SEGMENTS_PER_RETENTION = 4

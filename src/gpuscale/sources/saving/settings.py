@@ -1,4 +1,4 @@
-"""Where and how the store is saved."""
+"""Where and how the store is saved, and how saving does."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,3 +17,35 @@ class SavingSettings:
     """Of all files together; beyond it the oldest go."""
     interval_s: float = 5.0
     """From one save to the next; what a crash can lose."""
+
+
+@dataclass(slots=True)
+class SavingState:
+    """Counts since the start, and what is wrong now."""
+
+    fault: str | None = None
+    """Why nothing is saved now; None where all is well."""
+    faults: int = 0
+    """Saves that failed."""
+    saved_ms: int | None = None
+    """When everything was saved last."""
+    samples: int = 0
+    """Saved."""
+    written_bytes: int = 0
+    disk_bytes: int = 0
+    """Of all segments now."""
+    segments: int = 0
+    restored_samples: int = 0
+    restored_series: int = 0
+    restore_seconds: float = 0.0
+    lost_samples: dict[str, int] | None = None
+    """Samples that were on disk and did not come back, by reason; None before they were read."""
+    torn_segments: int = 0
+    """Files that were cut off at the first record that is not whole."""
+    torn_bytes: int = 0
+    put_aside: int = 0
+    """Files that were renamed because they can't be read."""
+    expected_back: int = 0
+    """Restored series that have had no sample since the start yet."""
+    ended: int = 0
+    """Restored series that were ended because they did not come back."""

@@ -7,7 +7,7 @@ The programs are built, and other projects' definitions fetched, once:
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.kube.simulated.pod_status import PodTimes
-from gpuscale.testing.cluster.addresses import local_address
+from gpuscale.testing.cluster.addresses import local_address, wait_until
 from gpuscale.testing.cluster.aggregation import aggregated_api, serving_name
 from gpuscale.testing.cluster.background import BackgroundKubelet, simulated_nodes
 from gpuscale.testing.cluster.certificates import KeyPair
@@ -16,7 +16,6 @@ from gpuscale.testing.cluster.flags import Settings
 from gpuscale.testing.cluster.plane import ControlPlane
 from gpuscale.testing.cluster.programs.definitions import find_definitions, missing_definitions
 from gpuscale.testing.cluster.programs.toolset import missing
-from gpuscale.testing.cluster.waiting import wait_until
 
 __all__ = [
     "BackgroundKubelet",

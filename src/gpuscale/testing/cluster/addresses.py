@@ -1,7 +1,7 @@
 """An address of this machine that is not loopback: the API server passes requests on to no other.
 
 What a test listens with there stands in for a pod of a simulated node, or for a server that a cluster
-reaches from outside.
+reaches from outside. Free ports, and waiting until one answers, are here too.
 """
 
 import os
@@ -9,8 +9,10 @@ import secrets
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 from gpuscale.core.errors import UnavailableError
 
@@ -69,3 +71,50 @@ def _own() -> str:
                 "program ip, which can add one"
             ) from error
         return str(probe.getsockname()[0])
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
+    """Return different unused ports; they are held together, then released.
+
+    Args:
+        count: how many.
+        host: an address of this machine.
+    """
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((host, 0))
+        return tuple(each.getsockname()[1] for each in sockets)
+
+
+def is_listening(port: int) -> bool:
+    """Return whether something on loopback takes connections at this port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+T = TypeVar("T")
+
+
+def wait_until(
+    look: Callable[[], T | None],
+    what: str,
+    timeout_s: float = 30.0,
+    every_s: float = 0.25,
+) -> T:
+    """Return what `look` finds once that is anything but None, False or empty.
+
+    Raises:
+        UnavailableError: it stayed that way for `timeout_s`; names `what` and the last finding.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise UnavailableError(f"waited {timeout_s:g} s for {what}; last found {found!r}")
+        time.sleep(every_s)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 
 from gpuscale.series.saved.records import HEADER_BYTES, SegmentHeader
-from gpuscale.series.storage.staleness import STALE_BITS
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Tail
+from gpuscale.series.values import STALE_BITS
 from gpuscale.sources.saving import saver as saver_module
 from gpuscale.sources.saving.saver import StoreSaver
 from gpuscale.sources.saving.settings import SavingSettings

@@ -11,9 +11,9 @@ Not served, each refused by name when a rule is loaded: `define`, `template`, `b
 Source: Go's text/template (lex.go, parse.go, exec.go, funcs.go), release 1.22.
 """
 
-from gpuscale.core.golang.template.dialect import ADAPTER, Dialect
-from gpuscale.core.golang.template.errors import TemplateError
+from gpuscale.core.golang.template.functions import ADAPTER, Dialect
 from gpuscale.core.golang.template.parser import parse_template
 from gpuscale.core.golang.template.render import Template
+from gpuscale.core.golang.template.values import TemplateError
 
 __all__ = ["ADAPTER", "Dialect", "Template", "TemplateError", "parse_template"]

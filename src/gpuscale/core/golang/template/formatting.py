@@ -7,9 +7,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from gpuscale.core.golang.quote import go_quote
-from gpuscale.core.golang.template.errors import TemplateError
-from gpuscale.core.golang.template.values import Value, kind, plain
+from gpuscale.core.golang.durations import go_quote
+from gpuscale.core.golang.template.values import TemplateError, Value, kind, plain
 
 MAX_WIDTH = 1000
 """Characters that a verb may ask for; a guard, since a width costs nothing to write."""

@@ -1,14 +1,16 @@
-"""The functions that templates can call, with the number of arguments each takes.
+"""The functions that templates can call, with the number of arguments each takes, and dialects of them.
 
 Source: Go's text/template (funcs.go).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from gpuscale.core.golang.template.errors import TemplateError
 from gpuscale.core.golang.template.formatting import go_sprintf
 from gpuscale.core.golang.template.values import (
+    TemplateError,
     Value,
     element,
     equal,
@@ -97,3 +99,22 @@ FUNCTIONS: dict[str, Function] = {
     "printf": Function(_printf, 1),
     "println": Function(_println),
 }
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Delimiters and functions; the default is that of prometheus-adapter's rule files."""
+
+    left: str = "<<"
+    right: str = ">>"
+    functions: Mapping[str, Function] = field(default_factory=lambda: FUNCTIONS)
+    not_served: frozenset[str] = NOT_SERVED
+    """Functions that are refused by name; others are unknown."""
+
+    @cached_property
+    def comment_end(self) -> re.Pattern[str]:
+        """Return what has to follow a comment."""
+        return re.compile(rf"(?:(?P<trim>[ \t\r\n]+-))?{re.escape(self.right)}")
+
+
+ADAPTER = Dialect()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gpuscale.core.golang.template.dialect import Dialect
-from gpuscale.core.golang.template.errors import TemplateError
+from gpuscale.core.golang.template.functions import Dialect
+from gpuscale.core.golang.template.values import TemplateError
 
 MAX_TEMPLATE = 64 * 1024
 """Characters; far above any real query."""

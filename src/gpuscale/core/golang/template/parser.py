@@ -7,8 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from gpuscale.core.golang.template.dialect import ADAPTER, Dialect
-from gpuscale.core.golang.template.errors import TemplateError
+from gpuscale.core.golang.template.functions import ADAPTER, Dialect
 from gpuscale.core.golang.template.lexer import Kind, Piece, Token, pieces
 from gpuscale.core.golang.template.nodes import (
     Branch,
@@ -25,6 +24,7 @@ from gpuscale.core.golang.template.nodes import (
     Variable,
 )
 from gpuscale.core.golang.template.render import Template
+from gpuscale.core.golang.template.values import TemplateError
 
 MAX_DEPTH = 32
 """Blocks and parentheses inside each other."""

@@ -5,7 +5,6 @@ Source: Go's text/template (exec.go).
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.core.golang.template.errors import TemplateError
 from gpuscale.core.golang.template.functions import Function
 from gpuscale.core.golang.template.nodes import (
     Branch,
@@ -20,7 +19,7 @@ from gpuscale.core.golang.template.nodes import (
     Text,
     Variable,
 )
-from gpuscale.core.golang.template.values import Value, field, is_true, kind, printed
+from gpuscale.core.golang.template.values import TemplateError, Value, field, is_true, kind, printed
 
 MAX_STEPS = 20_000
 """Nodes visited; bounds what ranges inside ranges can cost."""

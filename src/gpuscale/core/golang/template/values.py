@@ -4,7 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from gpuscale.core.golang.template.errors import TemplateError
+from gpuscale.core.errors import QueryError
+
+
+class TemplateError(QueryError):
+    """A template is wrong, uses what is not served, or fails on the values it was given."""
+
 
 _EXPONENT_FROM = 6
 """Of ten, in a number's shortest text."""

@@ -3,8 +3,10 @@
 Each takes the evaluation it runs in and its unevaluated arguments.
 """
 
+import calendar
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelSet
 from gpuscale.series.matchers import MatchOp
@@ -17,9 +19,32 @@ from gpuscale.series.promql.functions.histogram import (
 from gpuscale.series.promql.functions.ranges import KEEPS_NAME, RANGE_FUNCTIONS, Bounds
 from gpuscale.series.promql.functions.relabel import label_join, label_replace
 from gpuscale.series.promql.functions.sorting import ascending, by_labels, descending
-from gpuscale.series.promql.moments import DATE_FUNCTIONS, date_part
 from gpuscale.series.promql.rows import NAN, Evaluator, QueryRange, Reading, Rows, nameless, unique
 from gpuscale.series.promql.tree import Node, Select, SelectRange, ValueType, value_type
+
+_MIN_SECONDS = int(datetime(1, 1, 1, tzinfo=UTC).timestamp())
+_MAX_SECONDS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
+
+_PARTS: dict[str, Callable[[datetime], int]] = {
+    "minute": lambda moment: moment.minute,
+    "hour": lambda moment: moment.hour,
+    "day_of_week": lambda moment: moment.isoweekday() % 7,
+    "day_of_month": lambda moment: moment.day,
+    "day_of_year": lambda moment: moment.timetuple().tm_yday,
+    "days_in_month": lambda moment: calendar.monthrange(moment.year, moment.month)[1],
+    "month": lambda moment: moment.month,
+    "year": lambda moment: moment.year,
+}
+
+DATE_FUNCTIONS = frozenset(_PARTS)
+
+
+def date_part(function: str, seconds: float) -> float:
+    """Return a part of the date; NaN outside the years 1 to 9999."""
+    if not math.isfinite(seconds) or not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
+        return NAN
+    return float(_PARTS[function](datetime.fromtimestamp(int(seconds), UTC)))
+
 
 Arguments = tuple[Node, ...]
 VectorFunction = Callable[[Evaluator, Arguments], Rows]

@@ -11,8 +11,8 @@ from gpuscale.series.promql.rows import NAN
 from gpuscale.series.promql.tree import Aggregate
 from gpuscale.series.promql.vectorised.axis import Groups
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
-from gpuscale.series.promql.vectorised.errors import RowWiseError
 from gpuscale.series.promql.vectorised.sums import Sums, exact_cuts
+from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.promql.vectorised.table import Table
 from gpuscale.series.promql.vectorised.windows import Check
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpuscale.series.labels import EMPTY, LabelKey, LabelSet
 from gpuscale.series.promql.budget import Check
 from gpuscale.series.promql.functions.aggregate import grouping
-from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.support import RowWiseError
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuscale.series.storage.frames import Frame
-from gpuscale.series.storage.staleness import ABSENT_BITS, STALE_BITS
+from gpuscale.series.values import ABSENT_BITS, STALE_BITS
 
 Element = TypeVar("Element", bound=np.generic)
 

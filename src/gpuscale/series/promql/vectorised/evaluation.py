@@ -18,12 +18,13 @@ from gpuscale.series.promql.budget import Check, QueryTimeoutError
 from gpuscale.series.promql.elementwise import ELEMENTWISE
 from gpuscale.series.promql.functions.aggregate import aggregate
 from gpuscale.series.promql.functions.functions import (
+    DATE_FUNCTIONS,
     SCALAR_FUNCTIONS,
     VECTOR_FUNCTIONS,
+    date_part,
     expected_labels,
 )
 from gpuscale.series.promql.functions.ranges import KEEPS_NAME, RANGE_FUNCTIONS
-from gpuscale.series.promql.moments import DATE_FUNCTIONS, date_part
 from gpuscale.series.promql.rows import NAN, QueryRange, Reading, Rows
 from gpuscale.series.promql.rows import Windows as RowWindows
 from gpuscale.series.promql.tree import Anchor, Moment, ValueType, value_type
@@ -31,7 +32,6 @@ from gpuscale.series.promql.vectorised.aggregation import AGGREGATORS, Reduction
 from gpuscale.series.promql.vectorised.axis import ONE, Axis
 from gpuscale.series.promql.vectorised.blocks import Block, Flags, Floats, Ints, is_stale
 from gpuscale.series.promql.vectorised.elementwise import clamped, each, function_of, rounded_to
-from gpuscale.series.promql.vectorised.errors import RowWiseError, UncoveredStepsError
 from gpuscale.series.promql.vectorised.matching import matched, set_operation, with_scalar
 from gpuscale.series.promql.vectorised.samples import (
     SLICE_CELLS,
@@ -39,6 +39,7 @@ from gpuscale.series.promql.vectorised.samples import (
     Selection,
     reduced_selector,
 )
+from gpuscale.series.promql.vectorised.support import RowWiseError, UncoveredStepsError
 from gpuscale.series.promql.vectorised.table import Table
 from gpuscale.series.promql.vectorised.windows import Windows, over_windows
 from gpuscale.series.storage.columns import NEVER_MS

@@ -11,7 +11,7 @@ from gpuscale.series.promql.vectorised.aggregation import Reduction, Segments
 from gpuscale.series.promql.vectorised.axis import Axis, Groups, in_parts
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
 from gpuscale.series.promql.vectorised.elementwise import arithmetic, compared
-from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.promql.vectorised.table import Table
 from gpuscale.series.promql.vectorised.windows import Check
 

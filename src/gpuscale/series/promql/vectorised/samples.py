@@ -24,7 +24,7 @@ from gpuscale.series.promql.tree import ValueType, value_type
 from gpuscale.series.promql.vectorised.aggregation import GRADUAL
 from gpuscale.series.promql.vectorised.axis import Axis
 from gpuscale.series.promql.vectorised.blocks import Block, Ints, blocks_of, without_markers
-from gpuscale.series.promql.vectorised.errors import RowWiseError
+from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.frames import Frame, frames_of
 from gpuscale.series.storage.samples import Series, current

@@ -1,4 +1,4 @@
-"""Whether a query can be evaluated with numpy; this module does without it."""
+"""Whether a query can be evaluated with numpy, and what is left to rows; this module does without numpy."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -28,3 +28,19 @@ def _reads(node: tree.Node) -> bool:
 
 def _has_subquery(node: tree.Node) -> bool:
     return isinstance(node, tree.Subquery) or any(map(_has_subquery, tree.children(node)))
+
+
+class RowWiseError(Exception):
+    """This has to be evaluated row by row: it is rare, or it fails there with an error of its own."""
+
+
+class UncoveredStepsError(RowWiseError):
+    """Samples that the first steps need were too old to be kept; in a range query these steps have no value.
+
+    Args:
+        from_ms: the first time that is covered.
+    """
+
+    def __init__(self, from_ms: int) -> None:
+        super().__init__("samples were too old to be kept")
+        self.from_ms = from_ms

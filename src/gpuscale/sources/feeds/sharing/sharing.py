@@ -20,8 +20,7 @@ from gpuscale.series.storage.samples import Series
 from gpuscale.series.wanted import SeriesFilter
 from gpuscale.sources.feeds.sharing.discovery import PeerWatch
 from gpuscale.sources.feeds.sharing.division import Division
-from gpuscale.sources.feeds.sharing.link import PeerLink
-from gpuscale.sources.feeds.sharing.links import PeerLinks
+from gpuscale.sources.feeds.sharing.link import PeerLink, PeerLinks
 from gpuscale.sources.feeds.sharing.relay import Relay
 from gpuscale.sources.feeds.sharing.settings import PeerSettings, peer_access
 from gpuscale.sources.feeds.stream import Seat, StreamFollower

@@ -1,0 +1,51 @@
+"""Words in messages: counts, plain numbers, text from outside, and the known word that may be meant."""
+
+import math
+from collections.abc import Iterable
+
+MAX_WORD = 120
+"""Characters; comparing longer words takes long and doesn't help."""
+
+
+def closest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
+    """Return the most similar known word, whatever its case; None where none is similar.
+
+    Args:
+        word: what was found.
+        known: what it may be.
+        cutoff: from 0, anything, to 1, the same word.
+    """
+    if len(word) > MAX_WORD:
+        return None
+    import difflib  # only who mistypes needs it
+
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[close[0]] if close else None
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 pod` or `3 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def printable(text: str) -> str:
+    """Return the text with escapes for what a terminal would act on, such as colours and line ends."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode()
+        for each in text
+    )
+
+
+def shown_number(milli: int) -> str:
+    """Return a value in plain digits, such as `31.4`."""
+    whole, rest = divmod(abs(milli), 1000)
+    sign = "-" if milli < 0 else ""
+    return f"{sign}{whole}.{rest:03d}".rstrip("0").rstrip(".")
+
+
+def shown_ratio(ratio: float) -> str:
+    """Return a ratio to three places."""
+    return f"{round(ratio, 3):g}" if math.isfinite(ratio) else "undefined"
