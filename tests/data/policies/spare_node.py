@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gpuscale.nodes.policy import NodeRequest
-from gpuscale.nodes.pools import Action, ScaleUp
+from gpuscale.cluster.nodes.policy import NodeRequest
+from gpuscale.cluster.nodes.pools import Action, ScaleUp
 
 
 class SpareNode:
