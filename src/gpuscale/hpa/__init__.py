@@ -2,6 +2,7 @@
 
 from gpuscale.hpa.decide import decide, failed, needs_metrics, scale_unreadable, succeeded
 from gpuscale.hpa.names import metric_text
+from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest, resized
 from gpuscale.hpa.replicas.pods import pod_info
 from gpuscale.hpa.selectors import hpas_selecting
 from gpuscale.hpa.targets import target_text, targets_cell
@@ -49,6 +50,8 @@ __all__ = [
     "PodValues",
     "ReadyCondition",
     "Recommendation",
+    "ReplicaPolicy",
+    "ReplicaRequest",
     "Scale",
     "ScaleEvent",
     "decide",
@@ -57,6 +60,7 @@ __all__ = [
     "metric_text",
     "needs_metrics",
     "pod_info",
+    "resized",
     "scale_unreadable",
     "succeeded",
     "target_text",
