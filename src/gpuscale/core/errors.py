@@ -6,26 +6,26 @@ GpuscaleError
 │   ├── CredentialError           kube.client.credentials
 │   └── PluginError               core.plugins
 ├── ConfigError                   a file's content is wrong; carries one Problem per fault
-│   └── ExpositionError           exposition.reading.errors
-│       ├── NativeHistogramError  exposition.reading.errors
+│   └── ExpositionError           exposition.reading.entries
+│       ├── NativeHistogramError  exposition.reading.entries
 │       └── ScrapeLimitError      series.storage.limits
 ├── QueryError                    a PromQL text is wrong or uses what is not supported
 │   ├── UncoveredError            it needs samples that are no longer kept
 │   ├── BadQueryError             series.promql.parse
 │   ├── QueryTimeoutError         series.promql.budget
-│   └── TemplateError             core.golang.template.errors
+│   └── TemplateError             core.golang.template.values
 ├── NotFoundError                 the thing asked for is not there
 │   ├── MetricNotFoundError       rules.queries.plan
 │   ├── NoLabelError              rules.resource_labels
-│   ├── ObjectNotFoundError       metricsapi.errors
+│   ├── ObjectNotFoundError       metricsapi.wire.statuses
 │   └── UnknownResourceError      rules.resources
 ├── UnavailableError              a part outside does not answer; trying again may help
 │   ├── ApiUnreachableError       kube.client.errors
 │   ├── CallFailedError           gpu.nvml.faults
 │   ├── DriverGoneError           gpu.nvml.faults
 │   ├── GpuLostError              gpu.nvml.faults
-│   ├── KubeletError              attribution.errors
-│   ├── ListError                 metricsapi.errors
+│   ├── KubeletError              attribution.kubelet.allocations
+│   ├── ListError                 metricsapi.wire.statuses
 │   ├── ObjectsUnavailableError   kube.informers.directory
 │   ├── PortTakenError            local.loop
 │   └── UnreadableError           observe.lookup
@@ -36,12 +36,12 @@ GpuscaleError
 │   ├── FetchError                rules.queries.plan
 │   ├── TooLargeError             sources.http
 │   ├── UnexpectedResultError     rules.queries.plan
-│   └── UnsupportedFormatError    exposition.reading.errors
+│   └── UnsupportedFormatError    exposition.reading.entries
 ├── BugError                      gpuscale broke one of its own rules
-├── ApiError                      promapi.errors
+├── ApiError                      promapi.body
 ├── CouldNotLookError             cli.options.cluster
 ├── StreamError                   exposition.stream
-└── UncomputableError             hpa.failures
+└── UncomputableError             hpa.types
 ```
 
 Beside an error of another module is that module, in gpuscale. Branches say what the caller can do. The
