@@ -6,9 +6,8 @@ The same code gives the same bytes; recordings of real GPUs have other names and
 import math
 from pathlib import Path
 
-from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
-
 from gpuscale.gpu.model_table import MODELS
+from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 
 FOLDER = Path(__file__).parent
