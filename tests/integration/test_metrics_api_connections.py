@@ -524,6 +524,7 @@ def _resident_kib(pid):
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
+@pytest.mark.xdist_group("heavy")
 def test_five_thousand_idle_connections_are_cheap_end_and_give_their_memory_back(tmp_path):
     """asyncio's TLS takes 300 KiB for each: 1.5 GiB."""
     count, most_kib = 5_000, 28

@@ -17,7 +17,8 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import unused_port
 
-pytestmark = pytest.mark.timeout(240)
+# Three servers with their collectors take both cores: nothing else that is heavy runs beside them.
+pytestmark = [pytest.mark.timeout(480), pytest.mark.xdist_group("heavy")]
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 AGENTS = 30
@@ -185,9 +186,9 @@ class Replica:
 
 
 async def until(is_so, what, details=lambda: ""):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not await is_so():
-        assert time.monotonic() < deadline, f"not within a minute: {what}; {details()}"
+        assert time.monotonic() < deadline, f"not within two minutes: {what}; {details()}"
         await asyncio.sleep(0.2)
 
 
@@ -345,7 +346,9 @@ async def test_replicas_find_each_other_by_their_service(tmp_path):
 
         # An old one goes: while it still serves it has its part, and then it leaves the list.
         await listed(endpoint(hosts[0], terminating=True), *map(endpoint, hosts[1:]))
-        assert await are_shared(agents, [first, second, third])
+        await until(
+            lambda: are_shared(agents, [first, second, third]), "three still share", details
+        )
         await first.stop()
         await listed(*map(endpoint, hosts[1:]))
         await until(lambda: are_shared(agents, [second, third]), "two are left", details)
