@@ -13,8 +13,9 @@ from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.flags import FLAGS, GROUPS
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.rulebook.rule_file import RuleState
-from gpuscale.metricsapi.security.audit import AuditLog, AuditSettings
-from gpuscale.metricsapi.telemetry.connections import LoopLag, audit_families, connection_families
+from gpuscale.metricsapi.security.audit import AuditLog, audit_families
+from gpuscale.metricsapi.settings import AuditSettings
+from gpuscale.metricsapi.telemetry.connections import LoopLag, connection_families
 from gpuscale.metricsapi.telemetry.own_metrics import (
     ServerMetrics,
     cache_family,
