@@ -32,7 +32,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 	@$(BIN)/lint-imports --no-cache
 
 test: check ## everything in check, then the tests; those on a control plane where its programs are built
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not cluster and not gpu"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not cluster and not gpu and not scale"
 	@if $(BIN)/python -m gpuscale.testing.cluster.tools where >/dev/null 2>&1; then \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster; \
 	elif [ -n "$$GPUSCALE_REQUIRE_CLUSTER" ]; then \
@@ -66,7 +66,7 @@ test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
 
 test-scale: $(VENV)/.dev cluster-tools ## 200 HPAs of 2 000 pods on 500 nodes, on a real control plane
-	@GPUSCALE_SCALE_PODS=2000 $(BIN)/python -m pytest -n 0 -m cluster tests/cluster/test_scale.py
+	@GPUSCALE_SCALE_PODS=2000 $(BIN)/python -m pytest -n 0 -m scale tests/cluster/test_scale.py
 
 test-gpu: $(VENV)/.dev ## the tests on a real NVIDIA GPU; writes benchmarks/results/gpu_*.json
 	@$(BIN)/python -m pytest -c tests/gpu/pytest.ini -p no:cacheprovider tests/gpu

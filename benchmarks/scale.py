@@ -48,7 +48,7 @@ def measured(pods: int) -> dict[str, Any] | None:
     """Return what the test measured with so many pods; None if it failed or was skipped."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
-        tests = ["-m", "pytest", "-n0", "-m", "cluster", "tests/cluster/test_scale.py"]
+        tests = ["-m", "pytest", "-n0", "-m", "scale", "tests/cluster/test_scale.py"]
         environment = {
             **os.environ,
             "GPUSCALE_SCALE_PODS": str(pods),

@@ -15,7 +15,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
@@ -604,6 +604,8 @@ def test_objects_of_a_silent_api_server_are_withheld_and_served_again_at_once(
                 return found.status
         except HTTPError as error:
             return error.code
+        except URLError:
+            return 0  # it does not listen yet
 
     def codes():
         return code(f"{path}?labelSelector=app%3Dalone"), code("/readyz")

@@ -36,7 +36,7 @@ from fleet_values import InAgents, InPrometheus
 from watching import Watching, ask
 
 pytestmark = [
-    pytest.mark.cluster,
+    pytest.mark.scale,
     pytest.mark.prometheus,
     pytest.mark.xdist_group("cluster"),
     pytest.mark.timeout(600),
@@ -265,7 +265,9 @@ def test_every_hpa_shows_the_right_value_all_the_time(
 
     faults = [(seen.at, fault) for seen in watch.seen for fault in seen.faults]
     assert not faults, f"{len(faults)} faults: {faults[:10]}"
-    assert not [each["message"] for each in events if each["reason"].startswith("Failed")]
+    failed = {each["message"] for each in events if each["reason"].startswith("Failed")}
+    # The controller learns of new kinds every half minute, whatever serves the metrics.
+    assert failed <= {'no matches for kind "Fleet" in group "gpuscale.dev"'}
     # Each HPA was looked at for each of the three loads.
     assert len(asked) >= 3 * len(fleet.apps)
     assert {code for code, _ in asked} == {200}

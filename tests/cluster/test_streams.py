@@ -22,6 +22,7 @@ from gpuscale.install.render import manifest, render
 from gpuscale.install.values import Values
 from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import read_settings
+from gpuscale.testing.cluster.certificates import Authority
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -253,7 +254,8 @@ rules:
 def installed(folder):
     """What an installation in `default` renders for its metrics API: its rights, flags and rules.
 
-    What it mounts lies in a folder: no Secret for remote write, and an empty volume for samples.
+    What it mounts lies in a folder: no Secret for remote write, an empty volume for samples, and what other
+    replicas are trusted by; there are none.
     """
     api = {
         "source": "streams",
@@ -274,6 +276,10 @@ def installed(folder):
     for name in ("remote-write-config", "store-directory"):
         (folder / name).mkdir()
         flags[name] = str(folder / name)
+    (folder / "peers").mkdir()
+    flags["peers-ca-file"] = str(Authority(folder / "peers", "replicas").certificate)
+    (folder / "token").write_text("of-no-account")
+    flags["peers-token-file"] = str(folder / "token")
     (rules,) = [each for each in objects if each["kind"] == "ConfigMap"]
     return manifest(rights), flags, rules["data"]["rules.yaml"]
 
