@@ -12,9 +12,9 @@ is how far a server is from its end.
 
 Both servers get the same rules, in front of the same Prometheus and the same API server, and are asked as the
 API server asks: TLS, its certificate, the HPA controller's name in headers, so that every request is
-authenticated and authorised. prometheus-adapter lists pods no more than five times a second unless told
-otherwise; here it is told otherwise. The CPU of Prometheus counts beside that of the server, with all that it
-does meanwhile: discovery, and what a server asks of its own accord.
+authenticated and authorised. By default prometheus-adapter lists pods no more than five times a
+second; here it may list any number of times. The CPU of Prometheus counts beside that of the server, with
+all that it does meanwhile: discovery, and what a server asks of its own accord.
 
 The load comes from `load/main.go`, which is built first. At a rate, a request's time counts from when it was
 due. With `--realtime` the servers, Prometheus, the load and the control plane run before everything else
@@ -77,7 +77,7 @@ CONTROLLER = (
     ("X-Remote-Group", "system:authenticated"),
 )
 WORKERS = 5
-"""Requests that a controller has on their way at most, unless told otherwise."""
+"""Requests that a controller has on their way at most, by default."""
 TICK_S = 0.01
 """In which CPU time is counted; nothing takes less."""
 FLAT_OUT = 0
@@ -225,7 +225,7 @@ def name_of(pod: int) -> str:
 
 
 async def make_pods(plane: ControlPlane, first: int, end: int) -> None:
-    """Make namespaces and pods that nobody schedules."""
+    """Make namespaces and pods that no scheduler places."""
     client = plane.client()
     try:
         at_once = asyncio.Semaphore(32)

@@ -1,4 +1,4 @@
-"""Many node agents in one process, as far as whoever follows their streams can see.
+"""Many node agents in one process, as far as a follower of their streams can see.
 
     python benchmarks/load/agents.py --template SNAPSHOT --count 1000 --port 9400
 

@@ -143,10 +143,6 @@ class Connection(asyncio.Transport):
         """Return whether nothing more can be written."""
         return self.phase is Phase.CLOSING
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Refuse: a connection speaks HTTP from its beginning to its end."""
-        raise NotImplementedError
-
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Return the HTTP protocol, which there is from a request's first byte on."""
         if self._protocol is None:
