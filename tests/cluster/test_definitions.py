@@ -111,7 +111,7 @@ def test_a_release_that_is_not_the_pinned_one_is_refused(cache, go, release):
     assert fetched_files(cache) == {}
 
 
-def test_a_release_without_one_of_the_files_is_told(cache, go, release):
+def test_a_release_without_one_of_the_files_is_reported(cache, go, release):
     go(release({"crd/a.yaml": "a"}))
     with pytest.raises(
         UpstreamError, match=r"found no file .*/v2@v2.0.0/crd/b.yaml in keda v2.0.0"
@@ -155,7 +155,7 @@ def test_a_file_too_large_for_a_definition_is_refused(cache, go, release, monkey
         ),
     ],
 )
-def test_a_proxy_that_gives_nothing_is_told(cache, go, answer, said, kind, told):
+def test_a_proxy_that_gives_nothing_is_reported(cache, go, answer, said, kind, told):
     go(answer, said)
     with pytest.raises(kind) as caught:
         fetch()
@@ -200,6 +200,6 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it(tmp_path):
         definitions.find_definitions("keda", environment)
 
 
-def test_a_name_that_is_not_known_is_told():
+def test_a_name_that_is_not_known_is_reported():
     with pytest.raises(UsageError, match="found the definitions 'istio', expected one of prom"):
         definitions.definitions_named("istio")

@@ -689,7 +689,7 @@ def test_the_role_of_the_docs_is_enough(cluster):
         cluster.plane.kubectl("delete", "clusterrole", "gpuscale-doctor")
 
 
-def test_agents_without_utilization_or_pods_are_told(cluster):
+def test_agents_without_utilization_or_pods_are_reported(cluster):
     counters = cluster.folder / "counters.csv"
     counters.write_text("DCGM_FI_DEV_GPU_TEMP, gauge, Temperature (in C).\n")
     with ExitStack() as stack:

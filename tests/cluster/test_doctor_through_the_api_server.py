@@ -381,7 +381,7 @@ def with_tls(cluster):
 
 
 @pytest.mark.parametrize("kind", [under_a_prefix, with_tls])
-def test_a_prometheus_is_asked_where_the_metrics_api_is_told(cluster, kind):
+def test_a_prometheus_is_asked_where_the_metrics_api_is_reported(cluster, kind):
     url, flags = kind(cluster)
     path = "/spec/template/spec/containers/0/args"
     arguments = _at(cluster.plane.get(API, NAMESPACE), path)

@@ -295,7 +295,7 @@ def both(process):
     return out.splitlines(), err.splitlines()
 
 
-def test_a_job_that_can_not_be_changed_is_made_anew_and_that_is_told(plane, nodes, command):
+def test_a_job_that_can_not_be_changed_is_made_anew_and_that_is_reported(plane, nodes, command):
     made = len(command.install(training(2))) - 1
     wait_until(lambda: len(pods_of_job(plane)) == 2, "the Job's pods")
     first = job(plane)

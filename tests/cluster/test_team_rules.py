@@ -116,7 +116,7 @@ def test_in_its_namespace_a_teams_rule_comes_first_and_goes_with_its_config_map(
     becomes(world, "rules-b", "load", ["100"])
 
 
-def test_a_bad_config_map_keeps_its_last_good_version_and_is_told(plane, world):
+def test_a_bad_config_map_keeps_its_last_good_version_and_is_reported(plane, world):
     plane.apply(config_map("rules-a", "kept", OWN))
     becomes(world, "rules-a", "load", ["10"])
     plane.apply(config_map("rules-a", "kept", OWN.replace("<<.Series>>", "<<.Nothing>>")))

@@ -152,7 +152,7 @@ async def test_server_that_comes_late_is_found(server, tmp_path):
         await until(lambda: watcher.view.has_pods)
 
 
-async def test_refusal_is_told(server, tmp_path):
+async def test_refusal_is_reported(server, tmp_path):
     server.refusals[POD] = (403, 'pods is forbidden: User "x" cannot list resource "pods"')
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: watcher.view.error is not None)
@@ -190,7 +190,7 @@ async def test_odd_objects_and_events_hide_nothing(server, tmp_path):
         assert watcher.view.error is None
 
 
-async def test_text_that_is_no_json_is_told(server, tmp_path):
+async def test_text_that_is_no_json_is_reported(server, tmp_path):
     server.others[POD] = ["no", "object"]
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: watcher.view.error is not None)
@@ -308,7 +308,7 @@ async def test_resource_slices_are_followed_once_they_are_wanted(server, tmp_pat
         assert watcher.view.claim_devices == {("gpu.nvidia.com", "n1", "gpu-0"): "GPU-a"}
 
 
-async def test_cluster_without_resource_slices_is_told(server, tmp_path):
+async def test_cluster_without_resource_slices_is_reported(server, tmp_path):
     async with watching(settings(server, tmp_path)) as watcher:
         watcher.want_claims()
         await until(lambda: watcher.view.claims_error is not None)
@@ -343,7 +343,7 @@ async def test_hanging_server_is_given_up_on_in_time(tmp_path):
     )
 
 
-def test_missing_kubeconfig_is_told(tmp_path):
+def test_missing_kubeconfig_is_reported(tmp_path):
     path = tmp_path / "none"
     with pytest.raises(UsageError) as caught:
         KubeConnection(KubeSettings("n1", path))
@@ -364,7 +364,7 @@ def test_missing_kubeconfig_is_told(tmp_path):
         ),
     ],
 )
-def test_kubeconfig_of_another_shape_is_told(tmp_path, text, reason):
+def test_kubeconfig_of_another_shape_is_reported(tmp_path, text, reason):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -379,7 +379,7 @@ def test_kubeconfig_that_is_no_yaml_is_told_with_its_line(tmp_path):
         KubeConnection(KubeSettings("n1", path))
 
 
-def test_no_service_account_is_told(tmp_path):
+def test_no_service_account_is_reported(tmp_path):
     with pytest.raises(UsageError) as caught:
         KubeConnection(KubeSettings("n1"))
     assert str(caught.value).endswith("run in a pod that has one, or name a kubeconfig")

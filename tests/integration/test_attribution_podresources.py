@@ -166,7 +166,7 @@ async def test_claims_of_gpu_drivers_are_kept(kubelet, client):
     )
 
 
-async def test_missing_socket_is_told(kubelet, client):
+async def test_missing_socket_is_reported(kubelet, client):
     assert await reason_of(client) == (
         "socket_missing",
         f"there is no socket {kubelet.path}; mount the kubelet's pod-resources folder, not the file",
@@ -205,7 +205,7 @@ async def test_replaced_socket_is_followed_while_the_old_server_still_answers(
         await newer.stop()
 
 
-async def test_socket_that_nobody_listens_on_is_told(kubelet, client):
+async def test_socket_that_nobody_listens_on_is_reported(kubelet, client):
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(kubelet.path))
     reason, text = await reason_of(client)
@@ -221,7 +221,7 @@ async def test_plain_file_is_no_socket(kubelet, client):
     )
 
 
-async def test_socket_that_can_not_be_looked_at_is_told(kubelet, client):
+async def test_socket_that_can_not_be_looked_at_is_reported(kubelet, client):
     kubelet.path.symlink_to(kubelet.path)
     assert await reason_of(client) == (
         "socket_unreachable",
@@ -264,7 +264,7 @@ async def test_answer_beyond_the_bound_is_refused(kubelet):
     assert text.startswith("the kubelet answered List with RESOURCE_EXHAUSTED: ")
 
 
-async def test_answer_that_is_no_message_is_told(kubelet, client):
+async def test_answer_that_is_no_message_is_reported(kubelet, client):
     kubelet.listed = b"\xff\xff\xff\xff"
     await kubelet.start()
     assert await reason_of(client) == (
@@ -273,7 +273,7 @@ async def test_answer_that_is_no_message_is_told(kubelet, client):
     )
 
 
-async def test_server_that_speaks_another_protocol_is_told(kubelet, client):
+async def test_server_that_speaks_another_protocol_is_reported(kubelet, client):
     async def answer(_reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with contextlib.suppress(ConnectionError):
@@ -286,7 +286,7 @@ async def test_server_that_speaks_another_protocol_is_told(kubelet, client):
     assert reason in ("socket_unreachable", "kubelet_error")
 
 
-async def test_rate_limited_answer_is_told(kubelet, client):
+async def test_rate_limited_answer_is_reported(kubelet, client):
     kubelet.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
     await kubelet.start()
     assert await reason_of(client) == (

@@ -205,7 +205,7 @@ async def test_lasting_fault_is_logged_once(site, caplog):
     await site.kubelet.start()
     with caplog.at_level(logging.INFO):
         await attribution.refresh()
-    assert caplog.messages[-1] == "the kubelet tells again which pods GPUs belong to"
+    assert caplog.messages[-1] == "the kubelet reports again which pods have which GPUs"
 
 
 @pytest.mark.parametrize("tree", ["pod", "shared-pod"])
@@ -314,7 +314,7 @@ async def test_pods_of_the_api_server_are_dropped_when_too_old(site):
     await settle(lambda: not attribution(probe).by_pid)
 
 
-async def test_forbidden_api_server_is_told(site):
+async def test_forbidden_api_server_is_reported(site):
     await site.api.start()
     site.api.refusals[fake.POD] = (403, "forbidden")
     attribution = site.open(api=True)
@@ -337,7 +337,7 @@ async def test_claims_are_resolved_through_resource_slices(site):
     assert attribution((reading(),)).by_gpu["GPU-a"][0].pod == "bert-0"
 
 
-async def test_claim_without_a_cluster_is_told(site):
+async def test_claim_without_a_cluster_is_reported(site):
     claim = pb.ClaimResource(driver_name="gpu.nvidia.com", pool_name="n1", device_name="gpu-0")
     site.kubelet.pods = [container("bert-0", claims=[claim])]
     await site.kubelet.start()
@@ -368,7 +368,7 @@ async def test_cancelled_run_lets_go_of_everything(site):
         await task
 
 
-def test_missing_kubeconfig_is_told(tmp_path):
+def test_missing_kubeconfig_is_reported(tmp_path):
     settings = AttributionSettings(kubernetes=KubeSettings("n1", tmp_path / "none"))
     with pytest.raises(UsageError, match="no usable kubeconfig"):
         NodeAttribution(settings)
@@ -378,7 +378,7 @@ def test_missing_kubeconfig_is_told(tmp_path):
     ("package", "kubernetes", "who"),
     [("grpc", "None", "the kubelet"), ("lightkube", "KubeSettings('n1')", "the API server")],
 )
-def test_missing_package_is_told(package, kubernetes, who):
+def test_missing_package_is_reported(package, kubernetes, who):
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "from gpuscale.attribution.service import NodeAttribution\n"

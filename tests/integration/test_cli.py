@@ -127,7 +127,7 @@ def test_a_bad_counters_file_tells_every_line_and_the_likely_name(folder):
     ]
 
 
-def test_an_unknown_field_of_a_rule_file_is_told(folder):
+def test_an_unknown_field_of_a_rule_file_is_reported(folder):
     assert broken(folder, "rules.yaml", "metricsQuery: avg(", "metricQuery: avg(") == [
         "gpuscale: rules.yaml:4: rules[0].metricQuery: no such field here; "
         "did you mean metricsQuery?"

@@ -70,7 +70,7 @@ def test_a_cluster_elsewhere_needs_an_address_of_this_machine(tmp_path):
         (("ack-bert", "--for=long"), "found 'long', expected a duration"),
     ],
 )
-def test_what_is_wrong_on_the_command_line_is_told(tmp_path, arguments, expected):
+def test_what_is_wrong_on_the_command_line_is_reported(tmp_path, arguments, expected):
     path = kubeconfig(tmp_path, "https://127.0.0.1:1")
     done = run("--kubeconfig", path, *arguments)
     assert (done.returncode, expected in done.stderr) == (2, True), done.stderr

@@ -439,7 +439,7 @@ WAITING = {"GpuPodsPending": [{"namespace": "default", "pod": "vision-api-7d9f8b
 
 
 @pytest.mark.parametrize("alert", EXPRESSIONS)
-def test_where_all_is_well_only_the_pod_that_waits_is_told(settled, alert):
+def test_where_all_is_well_only_the_pod_that_waits_is_reported(settled, alert):
     def told():
         return [dict(labels) for labels in instant(settled, EXPRESSIONS[alert])]
 

@@ -164,7 +164,7 @@ async def test_a_token_that_has_run_out_is_not_used_again(server, cloud):
         ),
     ],
 )
-async def test_an_answer_that_is_none_is_told(cloud, answer, told):
+async def test_an_answer_that_is_none_is_reported(cloud, answer, told):
     cloud.answers(answer)
     async with cloud.connection() as connection:
         with pytest.raises(CredentialError) as caught:
@@ -196,7 +196,7 @@ async def test_an_answer_that_is_none_is_told(cloud, answer, told):
         ),
     ],
 )
-async def test_a_program_that_gives_none_is_told(cloud, program, told, monkeypatch):
+async def test_a_program_that_gives_none_is_reported(cloud, program, told, monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     async with cloud.connection(**program) as connection:
         with pytest.raises(CredentialError) as caught:

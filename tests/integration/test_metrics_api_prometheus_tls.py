@@ -118,7 +118,7 @@ async def test_an_unknown_ca_is_not_trusted(prometheus):
         await ask(url=prometheus.url, ca_file=other)
 
 
-async def test_what_cant_be_used_is_told(prometheus):
+async def test_what_cant_be_used_is_reported(prometheus):
     nothing = prometheus.folder / "nothing"
     with pytest.raises(UsageError, match=f"{nothing}: can't be used to reach Prometheus: "):
         make_source(SourceSettings("https://p", ca_file=nothing))

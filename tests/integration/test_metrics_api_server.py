@@ -565,7 +565,7 @@ async def test_a_bad_rule_file_does_not_start(world):
             pass
 
 
-async def test_a_port_that_is_taken_is_told(world, server):
+async def test_a_port_that_is_taken_is_reported(world, server):
     with pytest.raises(UnavailableError) as caught:
         async with running(world, secure_port=str(server.port)):
             pass

@@ -193,7 +193,7 @@ async def test_agents_come_vanish_and_return(tmp_path, ask):
     assert "Traceback" not in api.log
 
 
-async def test_what_feeds_do_is_told(tmp_path, ask):
+async def test_what_feeds_do_is_reported(tmp_path, ask):
     client, port = ask
     one = unused_port()
     async with agent(tmp_path, one), metrics_api(tmp_path, port, one):

@@ -106,7 +106,7 @@ async def test_each_hop_that_gives_nothing(flags, whose, metric, hop, said):
     assert found["fix"]
 
 
-async def test_the_label_that_holds_the_name_is_told(flags):
+async def test_the_label_that_holds_the_name_is_reported(flags):
     hop = failed_hop(await ask_own(flags, why_path("pods/ml/web-0", "DCGM_FI_DEV_GPU_UTIL")))
     assert hop["fix"] == (
         "Map exported_namespace and exported_pod in resources.overrides, or scrape the exporter with "

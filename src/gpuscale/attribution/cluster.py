@@ -30,9 +30,7 @@ class ViewSource(Protocol):
         """Follow until cancelled."""
         ...
 
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class ClusterFollower:
@@ -86,7 +84,6 @@ class ClusterFollower:
         await self._source.run()
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._source.close()
 
     def _look(self) -> None:

@@ -38,11 +38,11 @@ def gpu_resources(
         directory: the view's pods.
         extra_resources: names of resources that are GPUs though their names don't say so.
     """
-    told = count_devices(allocations.allocatable) if allocations else None
+    reported = count_devices(allocations.allocatable) if allocations else None
     node = view.node
     return NodeGpuResources(
         capacity=_gpu_count(node.capacity, extra_resources) if node else None,
-        allocatable=_gpu_count(node.allocatable, extra_resources) if node else told,
+        allocatable=_gpu_count(node.allocatable, extra_resources) if node else reported,
         containers=(
             allocated_counts(holders_of(allocations, directory)[0])
             if allocations

@@ -38,7 +38,6 @@ class Command(TyperCommand):
     """A command whose help has words for types."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
-        """Write the help."""
         use_words(self, ctx)
         super().format_help(ctx, formatter)
 
@@ -51,7 +50,6 @@ class Group(TyperGroup):
     """Commands under one name, with words for types."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
-        """Write the help."""
         use_words(self, ctx)
         super().format_help(ctx, formatter)
 

@@ -126,9 +126,11 @@ def _of_values(given: Text, beside: Sequence[Text], judges: Sequence[FileJudge])
     try:
         values = parse_values(text, name)
     except ConfigError as error:
-        told = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
+        refusals = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
         alone = lint(beside, judges=judges) if beside else _EMPTY
-        return together([replace(_EMPTY, findings=tuple(told), values=1, files=1), alone], [name])
+        return together(
+            [replace(_EMPTY, findings=tuple(refusals), values=1, files=1), alone], [name]
+        )
     return lint_values(values, text, name, beside, judges)
 
 
@@ -151,8 +153,8 @@ def _of_scenario(given: Text, judges: Sequence[FileJudge]) -> LintReport:
         faults = error.problems
     # Faults in the files that it names are reported by lint, with all others.
     own = [each for each in faults if each.source == name]
-    told = [refused(REFUSED_SCENARIO, each, "simulate refuses it") for each in own]
-    refusal = replace(_EMPTY, findings=tuple(told), scenarios=1, files=1)
+    refusals = [refused(REFUSED_SCENARIO, each, "simulate refuses it") for each in own]
+    refusal = replace(_EMPTY, findings=tuple(refusals), scenarios=1, files=1)
     texts = list(_named_texts(given, folder))
     objects = [_KEEPS_LABELS] if _keeps_labels(given) else []
     inside = lint(texts, objects, judges) if texts else _EMPTY

@@ -13,7 +13,6 @@ class _PlainFormatter(logging.Formatter):
     """Lines to read."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         record.message = _bounded(record.message)
         return super().formatMessage(record)
 

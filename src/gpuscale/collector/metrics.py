@@ -117,27 +117,27 @@ def store_families(series: SeriesStore) -> tuple[Family, ...]:
 def feed_remark(feeds: "FeedCollector") -> str:
     """Return in words how feeds do."""
     states = feeds.states()
-    told = [f"{sum(state.up for state in states)} of {len(states)} targets answer"]
+    remarks = [f"{sum(state.up for state in states)} of {len(states)} targets answer"]
     errors = {state.instance: state.error for state in states if state.error}
-    told += [f"{instance}: {errors[instance]}" for instance in list(errors)[:_SHOWN]]
+    remarks += [f"{instance}: {errors[instance]}" for instance in list(errors)[:_SHOWN]]
     if len(errors) > _SHOWN:
-        told.append(f"and {len(errors) - _SHOWN} more")
+        remarks.append(f"and {len(errors) - _SHOWN} more")
     covered_ms, retention_ms = feeds.store.stats().covered_ms, feeds.store.retention_ms
     if covered_ms < retention_ms:
-        told.append(
+        remarks.append(
             f"the store is full: it covers {covered_ms // 1000} s of {retention_ms // 1000} s"
         )
     for name, state in feeds.watches().items():
         if state.error is not None:
-            told.append(f"{name} are not followed: {state.error}")
+            remarks.append(f"{name} are not followed: {state.error}")
     if feeds.saver is not None and feeds.saver.state.fault is not None:
-        told.append(f"samples are not saved: {feeds.saver.state.fault}")
-    told += [
+        remarks.append(f"samples are not saved: {feeds.saver.state.fault}")
+    remarks += [
         f"{writer.state.url} does not take samples: {writer.state.fault}"
         for writer in feeds.writers
         if writer.state.fault is not None
     ]
-    return "; ".join(told)
+    return "; ".join(remarks)
 
 
 def _by_target(states: tuple[FeedState, ...], field: str) -> Mapping[Labels, float]:

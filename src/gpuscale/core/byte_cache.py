@@ -160,7 +160,6 @@ class ByteCache(Generic[K, V]):
                 self.bytes += size + ENTRY_BYTES - entry[1]
 
     def drop(self, key: K) -> None:
-        """Forget a key."""
         with self._accountant.lock:
             entry = self._entries.pop(key, None)
             if entry is not None:

@@ -59,7 +59,6 @@ class ManualClock:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """Return the time that was last set."""
         return self._now_ms
 
     def advance(self, seconds: float) -> None:

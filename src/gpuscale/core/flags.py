@@ -99,7 +99,6 @@ class FlagReader:
         return self._environment.get(name, "")
 
     def text(self, name: str) -> str:
-        """Return the last text."""
         texts = self._given.get(name)
         return texts[-1] if texts else self._variable(name) or self._flags[name].default
 
@@ -169,7 +168,6 @@ class FlagReader:
         return self._known(name, _port, "a port from 0 to 65535")
 
     def seconds(self, name: str) -> float:
-        """Return a duration."""
         return self._known(name, _seconds, "a duration such as 30s or 10m")
 
     def choice(self, name: str, *choices: str) -> str:

@@ -96,12 +96,10 @@ class HpaLook:
 
     @property
     def about(self) -> str:
-        """Return what it is called in findings."""
         return f"hpa/{self.namespace}/{self.hpa.metadata.name}"
 
     @property
     def namespace(self) -> str:
-        """Return where it is."""
         return self.hpa.metadata.namespace
 
 

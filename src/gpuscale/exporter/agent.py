@@ -84,7 +84,6 @@ class NodeAgent:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Return what scrapes get right now."""
         return self._snapshot
 
     def age_s(self, at_ms: int) -> float:
@@ -149,7 +148,7 @@ class NodeAgent:
         self._snapshot = self._collector.publish(outcome, self._server_status())
         self._has_collected.set()
         snapshot = self._snapshot
-        self._subscribers.tell(snapshot.devices, snapshot.measured_ms, snapshot.status.error)
+        self._subscribers.publish(snapshot.devices, snapshot.measured_ms, snapshot.status.error)
 
     async def _run(self) -> None:
         await self._wait_for_the_first()

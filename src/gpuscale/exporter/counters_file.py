@@ -47,7 +47,6 @@ class CountersFile:
 
     @property
     def status(self) -> ConfigStatus:
-        """Return how the latest load went."""
         return ConfigStatus(self._loaded_ms, self._error)
 
     def has_changed(self) -> bool:

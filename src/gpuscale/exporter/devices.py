@@ -98,11 +98,9 @@ class SelectedReader:
         return tuple(each for each in readings if each.gpu.allocated_as in chosen)
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return the costs of the inner reader."""
         return self._inner.stats()
 
     def close(self) -> None:
-        """Close the inner reader."""
         self._inner.close()
 
 

@@ -377,7 +377,7 @@ _SERVER = (
 GROUPS: Mapping[str, tuple[Flag, ...]] = MappingProxyType(
     {
         "What to read": _WHAT,
-        "How to tell it": _HOW,
+        "How to report it": _HOW,
         "Whose it is": _PODS,
         "Server": _SERVER,
     }

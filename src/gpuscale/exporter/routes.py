@@ -78,9 +78,7 @@ class Agent(Protocol):
     """What the paths need of the agent behind them."""
 
     @property
-    def snapshot(self) -> Snapshot:
-        """Return what scrapes get right now."""
-        ...
+    def snapshot(self) -> Snapshot: ...
 
     def age_s(self, at_ms: int) -> float:
         """Return how long ago a time was."""
@@ -201,8 +199,8 @@ class Handlers:
 
     def _missing_text(self) -> str:
         missing = self._agent.snapshot.status.unattributed
-        told = ", ".join(f"{reason} {count}" for reason, count in sorted(missing.items()))
-        return f" (not tied to a container: {told})" if told else ""
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(missing.items()))
+        return f" (not tied to a container: {reasons})" if reasons else ""
 
     async def _get_page(self, _request: Request) -> Response:
         html_type = {"Content-Type": "text/html; charset=utf-8"}

@@ -40,11 +40,9 @@ class Snapshot:
 
     @property
     def text(self) -> bytes:
-        """Return the Prometheus text."""
         return self.body("text", is_compressed=False)
 
     def body(self, format_: Format, *, is_compressed: bool) -> bytes:
-        """Return the body of a scrape."""
         key = format_, is_compressed
         if key not in self._bodies:
             self._bodies[key] = self._made(format_, is_compressed=is_compressed)

@@ -14,7 +14,7 @@ def stamps_of(paths: Iterable[Path]) -> Stamps:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        told = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return told.st_mtime_ns, told.st_size, told.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

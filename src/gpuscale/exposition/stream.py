@@ -182,7 +182,6 @@ class StreamReader(Generic[T]):
 
     @property
     def unwanted(self) -> int:
-        """Return how many series have no handle."""
         return len(self._handles) - len(self.series)
 
     def restart(self) -> None:
@@ -190,7 +189,6 @@ class StreamReader(Generic[T]):
         self.measured_ms = self.error = self.ended = None
 
     def clear(self) -> list[T]:
-        """Forget all series, and return them."""
         handles, self._handles = self.series, {}
         return handles
 

@@ -31,7 +31,6 @@ class NewName:
     """The newer Prometheus type, where the older one was wrong."""
 
     def value(self, old: float) -> int | float:
-        """Return a value in the newer unit."""
         if self.is_whole is None:
             return old
         if self.is_whole:

@@ -49,8 +49,7 @@ class MetricsClient(Protocol):
         described: CrossVersionObjectReference,
         metric: str,
         metric_selector: Selector | None,
-    ) -> MetricValue:
-        """Return a metric of one object."""
+    ) -> MetricValue: ...
 
     async def external_values(
         self, namespace: str, metric: str, selector: Selector | None

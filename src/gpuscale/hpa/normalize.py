@@ -49,7 +49,6 @@ class NormalizationArg:
 
     @property
     def max_replicas(self) -> int:
-        """Return the HPA's upper bound."""
         return self.hpa.max_replicas
 
 

@@ -58,7 +58,6 @@ class HpaPolicy:
         self._state = HpaState()
 
     def decide(self, request: ReplicaRequest) -> Decision:
-        """Return the controller's decision."""
         decision = decide(
             request.hpa,
             request.scale,

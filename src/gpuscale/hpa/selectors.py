@@ -20,7 +20,6 @@ class SelectorFailure:
 
     @property
     def text(self) -> str:
-        """Return the error."""
         return self.event.message
 
 

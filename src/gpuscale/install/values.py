@@ -234,7 +234,6 @@ class MetricsApi(Model):
     """Of its Service."""
 
     def alertmanager_faults(self) -> list[str]:
-        """Return what is wrong with the Alertmanagers."""
         if not self.alertmanagers:
             if self.alertmanager_ca_secret or self.alertmanager_token_secret:
                 text = "found a Secret for Alertmanagers without metricsApi.alertmanagers"
@@ -413,7 +412,6 @@ class ValuesSpec(Model):
 
     @property
     def scrapes_pods(self) -> bool:
-        """Whether the metrics API scrapes annotated pods."""
         return self.has_streams and self.metrics_api.scrape_pods
 
     def _source_faults(self) -> list[str]:

@@ -33,14 +33,12 @@ class PlacedMetric:
 
     @property
     def name(self) -> Place:
-        """Return where its name stands."""
         if isinstance(self.spec, ResourceMetric | ContainerResourceMetric):
             return self._at("name")
         return self._at("metricName") if self._is_old else self._at("metric", "name")
 
     @property
     def selector(self) -> Place:
-        """Return where its selector stands."""
         if self._is_old:
             is_external = isinstance(self.spec, ExternalMetric)
             return self._at("metricSelector" if is_external else "selector")
@@ -48,7 +46,6 @@ class PlacedMetric:
 
     @property
     def described(self) -> Place:
-        """Return where its object stands."""
         return self._at("target" if self._is_old else "describedObject")
 
     @property

@@ -31,7 +31,6 @@ class Interval:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether there is a highest value."""
         return math.isfinite(self.high)
 
 

@@ -83,8 +83,8 @@ def read_rules(document: Document, text: str) -> RuleReading:
         config = load_rules(text, document.source, KUBERNETES.extended(*unknown.values()))
     except ConfigError as error:
         who = "prometheus-adapter would refuse the whole file"
-        told = (refused(REFUSED_RULES, problem, who) for problem in error.problems)
-        return RuleReading(findings=tuple(told), is_refused=True)
+        refusals = (refused(REFUSED_RULES, problem, who) for problem in error.problems)
+        return RuleReading(findings=tuple(refusals), is_refused=True)
     custom = (_custom_resource(document, path, type_) for path, type_ in unknown.items())
     paths = _RulePaths(document)
     return RuleReading(

@@ -28,7 +28,6 @@ class Serving:
 
     @property
     def rule(self) -> Rule:
-        """Return the rule."""
         return self.placed.rule
 
 

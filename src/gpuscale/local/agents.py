@@ -21,7 +21,6 @@ class PresentReader:
         self._node = node
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
-        """Return the node's GPUs."""
         reader = self._present.world.gpus.readers.get(self._node)
         return () if reader is None else reader.gpus()
 
@@ -33,7 +32,6 @@ class PresentReader:
         """Do nothing: the world goes on without its reader."""
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
-        """Return the readings of now."""
         self._present.catch_up()
         self._present.world.advance_load(now_ms)
         reader = self._present.world.gpus.readers.get(self._node)
@@ -52,7 +50,6 @@ class NodeAgents:
         self._agents: dict[str, NodeAgent] = {}
 
     def url(self, node: str) -> str:
-        """Return where a node's metrics are."""
         return f"http://{url_host(own_host(self._host))}:{self.ports[node]}/metrics"
 
     async def follow_nodes(self) -> None:
@@ -64,7 +61,6 @@ class NodeAgents:
             await self._start(node)
 
     async def stop(self) -> None:
-        """Stop them all."""
         for node in tuple(self._agents):
             await self._stop(node)
 

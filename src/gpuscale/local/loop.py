@@ -156,7 +156,6 @@ class LiveLoop:
         return f"http://{url_host(own_host(self._options.host))}:{self.port}"
 
     def addresses(self) -> dict[str, object]:
-        """Return where the servers are."""
         hosts = openable_hosts(self._options.host)
         return {
             "page": f"{self.url}/",

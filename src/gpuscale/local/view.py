@@ -127,7 +127,6 @@ class LiveView:
         }
 
     def state(self) -> dict[str, object]:
-        """Return the run as it stands now."""
         now_ms = self._world.engine.now_ms
         return {
             "t": self._world.seconds(now_ms),

@@ -126,7 +126,6 @@ class _Api:
         self._answered = answered
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answer anything below /apis."""
         try:
             return await self._answer(request)
         except RequestError as failure:
@@ -136,15 +135,12 @@ class _Api:
         return status_response(request, status)
 
     async def version(self, request: web.Request) -> web.Response:
-        """Answer /version."""
         return json_response(request, 200, bodies.version_info())
 
     async def openapi_v2(self, request: web.Request) -> web.Response:
-        """Answer /openapi/v2."""
         return _unless_known(request, openapi_v2(self._served_groups()))
 
     async def openapi_v3(self, request: web.Request) -> web.Response:
-        """Answer /openapi/v3: where the documents are."""
         return _unless_known(request, openapi_v3_index(self._served_groups()))
 
     async def openapi_v3_group(self, request: web.Request) -> web.Response:
@@ -166,7 +162,6 @@ class _Api:
         return _text(found)
 
     async def one_check(self, request: web.Request) -> web.Response:
-        """Answer one check of a health path."""
         _, endpoint, name = request.path.split("/", 2)
         checks = self._checks(endpoint)
         found = single(checks, name, shows_reasons=False)
@@ -184,10 +179,10 @@ class _Api:
         if self.provider.relisted_ms is None:
             remark = "the first one has not ended yet"
         elif failing:
-            told = "".join(f"\n    {line}" for line in failing)
+            listing = "".join(f"\n    {line}" for line in failing)
             remark = (
                 f"{len(failing)} of {asked} series queries failed; "
-                f"their metrics are kept as they were{told}"
+                f"their metrics are kept as they were{listing}"
             )
         return Check("discovery", remark=remark)
 

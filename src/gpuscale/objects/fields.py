@@ -79,7 +79,6 @@ class Fields:
         return default
 
     def boolean(self, key: str, *, default: bool = False) -> bool:
-        """Return a true/false field."""
         value = self.data.get(key)
         if value is None:
             return default

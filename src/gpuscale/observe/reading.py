@@ -39,7 +39,6 @@ class Seen:
 
     @property
     def place(self) -> str:
-        """Return what messages call it."""
         return f"hpa/{self.name}"
 
 

@@ -152,7 +152,6 @@ class _Texts:
         self._known: dict[float, bytes] = {}
 
     def of(self, values: Sequence[float]) -> tuple[bytes, ...]:
-        """Return numbers in Prometheus' form."""
         if not isinstance(values, array) or _NEGATIVE_ZERO in values.tobytes():
             # A dictionary can't tell a negative zero from a zero.
             return _numbers(values)

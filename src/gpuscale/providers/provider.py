@@ -31,7 +31,6 @@ class NodeLabel:
         return {"matchExpressions": [match]}
 
     def is_on(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a node with these labels has it."""
         return self.key in labels and (not self.values or labels[self.key] in self.values)
 
 

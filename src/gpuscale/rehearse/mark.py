@@ -30,12 +30,10 @@ class Mark:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the labels of every object."""
         return {LABEL: self.id}
 
     @property
     def selector(self) -> str:
-        """Return the label selector of every object."""
         return f"{LABEL}={self.id}"
 
     @property

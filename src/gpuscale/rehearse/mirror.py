@@ -60,21 +60,18 @@ class Mirror:
                 self._seen[key] = seen
 
     def see_deployments(self, bodies: Mapping[str, JsonObject]) -> None:
-        """Take over the Deployments' counts."""
         for key, item in tuple(self._site.cluster.deployments.items()):
             replicas = mapping_of(bodies.get(key, {}).get("spec")).get("replicas")
             if isinstance(replicas, int) and replicas != item.replicas:
                 self._site.set_replicas(key, replicas)
 
     def see_hpas(self, bodies: Mapping[str, JsonObject]) -> None:
-        """Take over what the HPAs' statuses show."""
         for key, body in bodies.items():
             figures = hpa_figures(body)
             if figures is not None:
                 self._site.figures[key] = figures
 
     def see_jobs(self, bodies: Mapping[str, JsonObject]) -> None:
-        """Take over which Jobs are complete."""
         done = {key for key, body in bodies.items() if _condition(body, "Complete") == "True"}
         self._site.cluster.completed_jobs |= done
 

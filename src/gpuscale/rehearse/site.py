@@ -108,7 +108,6 @@ class ClusterControlPlane:
         return [pod for pod in self._site.cluster.unscheduled() if pod.metadata.key in stuck]
 
     def node_joined(self, name: str, pool: CloudPool) -> None:
-        """Have the Node created."""
         self._site.orders.append(AddNode(name, pool))
 
     def node_left(self, name: str) -> None:
@@ -119,7 +118,6 @@ class ClusterControlPlane:
         site.orders.append(RemoveNode(name))
 
     def submit(self, setup: JobSetup) -> None:
-        """Have the Job created."""
         self._site.orders.append(CreateJob(setup))
 
 

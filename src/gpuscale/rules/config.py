@@ -233,7 +233,6 @@ class _Compiler:
         return AdapterConfig(rules, external, resource, tuple(self.warnings))
 
     def note(self, path: Path, expected: str, found: str | None = None) -> None:
-        """Remember a fault."""
         self.problems.append(self.document.problem(path, expected, found=found))
 
     def warn(self, path: Path, text: str) -> None:
@@ -243,7 +242,6 @@ class _Compiler:
     def rules(
         self, models: list[RuleModel], base: Path, *, external: bool = False
     ) -> tuple[Rule, ...]:
-        """Return the rules that have no fault."""
         compiled = (
             self._rule(model, (*base, index), external=external)
             for index, model in enumerate(models)

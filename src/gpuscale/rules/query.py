@@ -44,9 +44,7 @@ _COMPARISON = {
 class Labels(Protocol):
     """Which label names a resource."""
 
-    def label_for(self, resource: ResourceType) -> str:
-        """Return the label that names a resource."""
-        ...
+    def label_for(self, resource: ResourceType) -> str: ...
 
 
 def custom_query(

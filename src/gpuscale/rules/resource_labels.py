@@ -45,7 +45,6 @@ class LabelTemplate:
             raise TemplateError("must include at least <<.Resource>> in the label template")
 
     def label_for(self, resource: ResourceType) -> str:
-        """Return the label that names a resource."""
         group = resource.group.replace(".", "_").replace("-", "_")
         return self._render(group, resource.singular)
 

@@ -17,7 +17,6 @@ class SampleAges:
         """Samples there are, of whatever time."""
 
     def add(self, t_ms: int, count: int) -> None:
-        """Count samples of one time."""
         self._counts[t_ms // self._step_ms] += count
         self.total += count
 

@@ -26,7 +26,6 @@ class WantedNames:
 
     @staticmethod
     def joined(parts: Iterable["WantedNames"]) -> "WantedNames":
-        """Return the names of all parts."""
         found = list(parts)
         if any(part.is_everything for part in found):
             return EVERYTHING
@@ -68,7 +67,6 @@ class SeriesFilter:
         self._set(wanted)
 
     def change(self, wanted: WantedNames) -> None:
-        """Keep other series from now on."""
         if wanted != self._wanted:
             self.version += 1
             self._set(wanted)

@@ -52,7 +52,7 @@ class HpaController:
         self._world = world
         self._policies: dict[str, ReplicaPolicy] = {}
         """One for each HPA, by its key."""
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._targets: dict[str, tuple[int, Target]] = {}
         """HPA key to what it scales, and the version of the cluster at which that was so."""
         self._settings = ControllerSettings(
@@ -123,10 +123,10 @@ class HpaController:
     def _warn(self, hpa: HorizontalPodAutoscaler, decision: Decision, now_ms: int) -> None:
         """Log warnings when they are new; Kubernetes counts the repetitions instead of listing them."""
         text = "; ".join(warning.message for warning in decision.warnings)
-        if text and self._told.get(hpa.metadata.key) != text:
+        if text and self._reported.get(hpa.metadata.key) != text:
             for warning in decision.warnings:
                 self._log(hpa, warning, None, now_ms)
-        self._told[hpa.metadata.key] = text
+        self._reported[hpa.metadata.key] = text
 
     def _log(
         self, hpa: HorizontalPodAutoscaler, event: Event, decision: Decision | None, now_ms: int

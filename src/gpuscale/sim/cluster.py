@@ -62,7 +62,6 @@ class Cluster:
         before: float | None = None,
         after: float | None = None,
     ) -> None:
-        """Log what happened."""
         self.events.add(Event(time_ms, kind, object_name, reason, before, after))
 
     def unique_suffix(self, *names: str) -> str:
@@ -115,7 +114,6 @@ class Cluster:
         self._put(pod)
 
     def remove_pod(self, key: str) -> None:
-        """Forget a pod and free its GPUs."""
         self.release_devices(key)
         del self.pods[key]
         self.version += 1
@@ -132,7 +130,6 @@ class Cluster:
             self.on_ready()
 
     def mark_deleted(self, key: str, now_ms: int) -> None:
-        """Set a pod's deletion time."""
         pod = self.pods[key]
         self._put(replace(pod, metadata=replace(pod.metadata, deletion_ms=now_ms)))
 
@@ -153,12 +150,10 @@ class Cluster:
         self._put(replace(pod, spec=replace(pod.spec, node_name=node)))
 
     def release_devices(self, key: str) -> None:
-        """Free the GPUs that a pod holds."""
         slots = self.devices.get(self.pods[key].spec.node_name, [])
         slots[:] = [None if holder == key else holder for holder in slots]
 
     def pods_on(self, node: str) -> list[Pod]:
-        """Return the pods bound to a node."""
         return [pod for pod in self.pods.values() if pod.spec.node_name == node]
 
     def owned_by(self, kind: str, namespace: str, name: str) -> list[Pod]:

@@ -34,7 +34,6 @@ class EventLog:
         """Events so far, dropped ones included."""
 
     def add(self, event: Event) -> None:
-        """Record an event and notify the listeners."""
         self._events.append(event)
         self.total += 1
         for listener in self._listeners:

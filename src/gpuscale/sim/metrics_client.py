@@ -49,7 +49,6 @@ class VirtualMetricsClient:
         metric: str,
         metric_selector: Selector | None,
     ) -> MetricValue:
-        """Return a metric of one object."""
         resource = KUBERNETES.find_kind(described.kind, described.api_version)
         plan = plan_custom(
             self.catalogue,
@@ -65,7 +64,6 @@ class VirtualMetricsClient:
     async def external_values(
         self, namespace: str, metric: str, selector: Selector | None
     ) -> Sequence[ExternalValue]:
-        """Return every value of an external metric."""
         plan = plan_external(self.catalogue, namespace, metric, selector or Selector())
         return plan.answer(self._source.query_now(plan.promql, self.now_ms), self.now_ms)
 

@@ -42,7 +42,6 @@ class Needs:
     """None: any, because some rule does not name its series outright."""
 
     def counters(self, counters: tuple[Counter, ...]) -> tuple[Counter, ...]:
-        """Return the counters worth serving."""
         if self.names is None:
             return counters
         return tuple(item for item in counters if item.field in self.names)

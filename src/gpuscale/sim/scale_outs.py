@@ -60,7 +60,6 @@ class ScaleOuts:
         """Deployment to the scale-outs whose pods are not all ready."""
 
     def load_changed(self, deployment: str, before: float, after: float, now_ms: int) -> None:
-        """Take in that a Deployment's load jumped."""
         if after > before:
             self._current[deployment] = LoadRise(now_ms)
             self.rises.append(self._current[deployment])

@@ -35,11 +35,9 @@ class ControlPlane(Protocol):
     def unschedulable(self) -> list[Pod]:
         """Return the pods that were tried and fit nowhere, oldest first."""
 
-    def node_joined(self, name: str, pool: CloudPool) -> None:
-        """Take in a node that is there."""
+    def node_joined(self, name: str, pool: CloudPool) -> None: ...
 
-    def node_left(self, name: str) -> None:
-        """Forget a node that went."""
+    def node_left(self, name: str) -> None: ...
 
     def submit(self, setup: JobSetup) -> None:
         """Create a Job; what its pods will do is known already."""
@@ -149,7 +147,6 @@ class Site:
         self._worked_ms = now_ms
 
     def set_replicas(self, deployment: str, replicas: int) -> None:
-        """Write a Deployment's scale."""
         item = self.cluster.deployments[deployment]
         self.cluster.deployments[deployment] = replace(item, replicas=replicas)
         self.cluster.version += 1

@@ -59,7 +59,6 @@ class SimulatedControlPlane:
         """Do nothing: its pods went with it."""
 
     def submit(self, _setup: JobSetup) -> None:
-        """Have the Job controller look."""
         self.touch()
 
     def _lifecycle_of(self, pod: Pod) -> Lifecycle:

@@ -74,7 +74,6 @@ class TlsFiles:
         self._looked_at: float | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a request."""
         now = asyncio.get_running_loop().time()
         if self._looked_at is None or now - self._looked_at >= LOOK_S:
             self._looked_at = now

@@ -49,7 +49,6 @@ class AmdSmiLibraryException(AmdSmiException):
         return self.err_info if detailed else self.err_info.split(" - ")[0]
 
     def get_error_code(self) -> int:
-        """Return the status."""
         return self.err_code
 
 
@@ -198,14 +197,12 @@ class StandInAmdSmi:
         self._driver += 1
 
     def amdsmi_init(self, flag: AmdSmiInitFlags = AmdSmiInitFlags.INIT_AMD_GPUS) -> None:
-        """Start the library."""
         if not self.is_driver_loaded:
             raise AmdSmiLibraryException(DRIVER_NOT_LOADED)
         self._is_started = flag is AmdSmiInitFlags.INIT_AMD_GPUS
         self.starts += 1
 
     def amdsmi_shut_down(self) -> None:
-        """Stop the library."""
         if not self._is_started:
             raise AmdSmiLibraryException(NOT_INIT)
         self._is_started = False
@@ -216,15 +213,12 @@ class StandInAmdSmi:
         return [_Handle(gpu, self._driver) for gpu in self.gpus]
 
     def amdsmi_get_gpu_device_uuid(self, processor_handle: object) -> str:
-        """Return the UUID."""
         return self._gpu(processor_handle, "amdsmi_get_gpu_device_uuid").uuid
 
     def amdsmi_get_gpu_device_bdf(self, processor_handle: object) -> str:
-        """Return the PCI address."""
         return self._gpu(processor_handle, "amdsmi_get_gpu_device_bdf").bdf
 
     def amdsmi_get_gpu_asic_info(self, processor_handle: object) -> dict[str, Any]:
-        """Return what the chip is."""
         gpu = self._gpu(processor_handle, "amdsmi_get_gpu_asic_info")
         return {
             "market_name": gpu.market_name,
@@ -241,7 +235,6 @@ class StandInAmdSmi:
         }
 
     def amdsmi_get_gpu_board_info(self, processor_handle: object) -> dict[str, Any]:
-        """Return what the board is."""
         self._gpu(processor_handle, "amdsmi_get_gpu_board_info")
         return {
             "model_number": "102-G30211-0C",
@@ -252,27 +245,22 @@ class StandInAmdSmi:
         }
 
     def amdsmi_get_gpu_driver_info(self, processor_handle: object) -> dict[str, Any]:
-        """Return the driver's version."""
         self._gpu(processor_handle, "amdsmi_get_gpu_driver_info")
         return {"driver_name": "amdgpu", "driver_version": "6.14.14", "driver_date": "N/A"}
 
     def amdsmi_get_gpu_kfd_info(self, processor_handle: object) -> dict[str, Any]:
-        """Return the compute driver's numbers."""
         self._gpu(processor_handle, "amdsmi_get_gpu_kfd_info")
         return {"kfd_id": 45412, "node_id": 2, "current_partition_id": 0}
 
     def amdsmi_get_gpu_compute_partition(self, processor_handle: object) -> str:
-        """Return how the compute units are split."""
         self._gpu(processor_handle, "amdsmi_get_gpu_compute_partition")
         return "SPX"
 
     def amdsmi_get_gpu_memory_partition(self, processor_handle: object) -> str:
-        """Return how the memory is split."""
         self._gpu(processor_handle, "amdsmi_get_gpu_memory_partition")
         return "NPS1"
 
     def amdsmi_get_gpu_virtualization_mode(self, processor_handle: object) -> dict[str, Any]:
-        """Return where the driver runs."""
         self._gpu(processor_handle, "amdsmi_get_gpu_virtualization_mode")
         return {"mode": AmdSmiVirtualizationMode.BAREMETAL}
 

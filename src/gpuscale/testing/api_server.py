@@ -71,7 +71,6 @@ class FakeApiServer:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """End all watches and stop listening."""
         if self._runner is not None:
             runner, self._runner = self._runner, None
             for task in tuple(self._watchers):

@@ -69,7 +69,6 @@ class Prometheus:
                 raise ValueError(f"found {status} {answer!r} for a remote write, expected 2xx")
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _read(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:

@@ -111,7 +111,7 @@ def test_unknown_gpu_is_told_with_what_is_known():
     )
 
 
-def test_id_of_no_known_form_is_told():
+def test_id_of_no_known_form_is_reported():
     found = resolve_device(Device("nvidia.com/gpu", "vfio-3"), KNOWN)
     assert isinstance(found, Unattributed)
     assert (found.reason, found.subject) == ("unknown_device_id", "vfio-3")
@@ -167,7 +167,7 @@ def test_claim_is_found_by_its_cdi_name_without_a_cluster():
     assert resolve_claim(inside, KNOWN, {}) == WHOLE
 
 
-def test_claim_that_nothing_names_is_told():
+def test_claim_that_nothing_names_is_reported():
     assert resolve_claim(CLAIM, KNOWN, {}) == Unattributed(
         "dra_unresolved",
         "gpu.nvidia.com/n1/gpu-0-mig-1g18gb-7-0",
@@ -175,7 +175,7 @@ def test_claim_that_nothing_names_is_told():
     )
 
 
-def test_claim_of_a_gpu_that_is_not_read_is_told():
+def test_claim_of_a_gpu_that_is_not_read_is_reported():
     found = resolve_claim(CLAIM, KnownGpus(()), {CLAIM.key: "GPU-gone"})
     assert isinstance(found, Unattributed)
     assert found.detail == (

@@ -249,7 +249,7 @@ def test_process_that_just_ended_is_no_gap():
     assert process_owners((on_gpu(0, 101),), {}, NOBODY, gone) == ({}, ())
 
 
-def test_process_that_may_not_be_read_is_told():
+def test_process_that_may_not_be_read_is_reported():
     def refused(_pid):
         raise PermissionError(13, "Permission denied")
 

@@ -192,7 +192,7 @@ def test_without_owners_devices_are_served_without_pods(node):
     assert snapshot.status.attribution_error == "kubelet socket missing"
 
 
-def test_owners_that_are_not_known_yet_are_told(node):
+def test_owners_that_are_not_known_yet_are_reported(node):
     snapshot = collect(collector(node, attribution=lambda _: Attribution(is_known=False)))
     assert "pod=" not in samples(snapshot)["DCGM_FI_DEV_GPU_UTIL"][0]
     assert own(snapshot, "attribution_up") == 0

@@ -229,7 +229,7 @@ async def test_scraper_that_was_let_in_is_remembered():
     assert checks.count == 1
 
 
-def test_missing_bcrypt_is_told(monkeypatch):
+def test_missing_bcrypt_is_reported(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
@@ -241,7 +241,7 @@ def test_missing_bcrypt_is_told(monkeypatch):
     )
 
 
-def test_unreadable_certificate_is_told(tmp_path):
+def test_unreadable_certificate_is_reported(tmp_path):
     from gpuscale.exporter.http.tls import ServerTls
 
     config = load_web_config(

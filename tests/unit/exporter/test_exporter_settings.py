@@ -306,7 +306,7 @@ def test_devices_are_chosen_as_asked(text, chosen):
         ("i:0", "couldn't find requested instance ID '0'; this node has: none"),
     ],
 )
-def test_device_that_is_not_there_is_told(text, message):
+def test_device_that_is_not_there_is_reported(text, message):
     with pytest.raises(UnavailableError) as caught:
         parse_devices(text).chosen(GPUS)
     assert str(caught.value) == message

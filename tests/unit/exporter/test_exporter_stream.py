@@ -42,7 +42,7 @@ def test_change_tells_only_what_is_other_than_before():
     assert json.loads(line) == {"kind": "change", "values": {"1": 24}, "ms": 1100}
 
 
-def test_new_and_vanished_series_are_told():
+def test_new_and_vanished_series_are_reported():
     encoder = StreamEncoder()
     encoder.advance(families(util=23), 1000)
     line = encoder.advance(families(power=70.0), 1100)
@@ -181,7 +181,7 @@ SNAPSHOT = b'{"kind":"snapshot","version":1,"ms":1,"series":[[1,"a",{},2]]}'
         ),
     ],
 )
-def test_broken_lines_are_told(lines, message):
+def test_broken_lines_are_reported(lines, message):
     decoder = StreamPicture()
     *good, bad = lines
     for line in good:
@@ -194,7 +194,7 @@ def test_broken_lines_are_told(lines, message):
 async def test_subscriber_starts_with_a_snapshot_of_the_latest_tick():
     subscribers = Subscribers()
     subscriber = subscribers.join(families(util=23), 1000, None)
-    subscribers.tell(families(util=24), 1100, None)
+    subscribers.publish(families(util=24), 1100, None)
     assert json.loads(await subscriber.line())["series"] == [[1, "util", {"gpu": "0"}, 23]]
     assert json.loads(await subscriber.line())["values"] == {"1": 24}
     assert len(subscribers) == 1
@@ -204,7 +204,7 @@ async def test_second_subscriber_gets_the_same_ids():
     subscribers = Subscribers()
     subscribers.join(families(util=23), 1000, None)
     second = subscribers.join(families(util=23), 1000, None)
-    subscribers.tell(families(util=24), 1100, None)
+    subscribers.publish(families(util=24), 1100, None)
     assert json.loads(await second.line())["series"][0][:2] == [1, "util"]
     assert json.loads(await second.line())["values"] == {"1": 24}
 
@@ -215,7 +215,7 @@ async def test_slow_subscriber_is_let_go_and_the_others_are_not():
     quick = subscribers.join(families(util=0), 0, None)
     for tick in range(1, QUEUED_LINES + 1):
         await quick.line()
-        subscribers.tell(families(util=tick), tick, None)
+        subscribers.publish(families(util=tick), tick, None)
     assert json.loads(await slow.dismissed()) == {"kind": "end", "reason": "too_slow"}
     assert json.loads(await quick.line())["values"] == {"1": QUEUED_LINES}
     assert len(subscribers) == 1

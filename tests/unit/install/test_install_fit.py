@@ -45,7 +45,7 @@ def test_the_hpa_is_of_the_version_that_the_cluster_serves():
     assert fit(values(), Detected(hpa_version="autoscaling/v2")).lines == ()
 
 
-def test_what_stands_beside_the_installation_is_told():
+def test_what_stands_beside_the_installation_is_reported():
     found = Detected(dcgm_exporter="monitoring/dcgm-exporter", prometheus=OPERATED)
     fitted = fit(values(), found)
     assert fitted.values == values()
@@ -100,7 +100,7 @@ def test_what_is_proposed_fits_and_is_a_values_file(answers, found, changed):
         assert given == wanted
 
 
-def test_every_finding_is_told():
+def test_every_finding_is_reported():
     found = Detected(
         provider=EKS,
         prometheus=OPERATED,

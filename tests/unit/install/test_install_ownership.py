@@ -44,7 +44,7 @@ def test_an_object_is_the_installations_by_its_label(metadata, name):
         (body(), "not ours"),
     ],
 )
-def test_who_else_it_belongs_to_is_told(given, told):
+def test_who_else_it_belongs_to_is_reported(given, told):
     assert described(given) == told
 
 

@@ -181,7 +181,7 @@ def test_ack_asks_for_a_scaling_group_of_gpus(called):
         ),
     ],
 )
-def test_what_values_allow_but_may_not_mean_is_told(spec, told):
+def test_what_values_allow_but_may_not_mean_is_reported(spec, told):
     found = notes(values(**spec))
     assert len(found) == len(told)
     assert all(each in text for each, text in zip(told, found, strict=True))

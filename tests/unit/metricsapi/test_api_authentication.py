@@ -112,7 +112,7 @@ async def test_a_certificate_that_is_not_good_is_refused(authenticator, cas, pai
         await user(authenticator, *SPOOFED, certificates=shown(pair(cas)))
 
 
-async def test_the_fault_of_a_certificate_is_told(authenticator, cas):
+async def test_the_fault_of_a_certificate_is_reported(authenticator, cas):
     with pytest.raises(UnauthenticatedError) as caught:
         await user(authenticator, certificates=shown(cas["clients"].client("j", days=(-3, -1))))
     assert str(caught.value).endswith("not a client of this cluster: certificate has expired")

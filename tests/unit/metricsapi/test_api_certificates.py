@@ -95,7 +95,7 @@ class EndingClock(ManualClock):
             raise TimeoutError
 
 
-def test_a_folder_that_cant_be_written_to_is_told(tmp_path):
+def test_a_folder_that_cant_be_written_to_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError) as caught:
         OwnCertificate(tmp_path / "file" / "x", NAMES, ManualClock(NOW_MS))
@@ -105,7 +105,7 @@ def test_a_folder_that_cant_be_written_to_is_told(tmp_path):
     )
 
 
-def test_a_broken_ca_key_is_told(tmp_path):
+def test_a_broken_ca_key_is_reported(tmp_path):
     OwnCertificate(tmp_path, NAMES, ManualClock(NOW_MS))
     (tmp_path / "ca.key").write_text("broken")
     with pytest.raises(UsageError, match=r"ca\.key: .*; remove it to get a new CA"):
@@ -164,7 +164,7 @@ def test_files_that_hold_nothing_are_told_at_the_start(files, text):
         ServingCertificate(files, TlsRules(), ManualClock())
 
 
-def test_unknown_ciphers_are_told(files):
+def test_unknown_ciphers_are_reported(files):
     with pytest.raises(UsageError, match="found no cipher match"):
         ServingCertificate(files, TlsRules(ciphers=("NONE-SUCH",)), ManualClock())
 

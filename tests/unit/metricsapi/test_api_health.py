@@ -17,7 +17,7 @@ WELL, ILL = Check("ping"), Check("shutdown", "the server is stopping")
 NONE = frozenset()
 
 
-def test_a_failed_check_fails_the_path_and_is_told():
+def test_a_failed_check_fails_the_path_and_is_reported():
     found = health("readyz", [WELL, ILL], NONE, verbose=False)
     assert not found.is_well
     assert found.text == (

@@ -89,7 +89,7 @@ def test_renewed_files_count_for_new_connections(put, served):
     assert served(main, "b.example") == "b.example"
 
 
-def test_files_that_dont_fit_leave_the_last_good_pair_and_are_told(put):
+def test_files_that_dont_fit_leave_the_last_good_pair_and_are_reported(put):
     files = put("a", "a.example")
     named = NamedCertificates([NamedFiles(files)], TlsRules(), ManualClock())
     files.key.write_text("")

@@ -344,7 +344,7 @@ def test_a_cluster_without_front_proxies_trusts_none():
 
 
 @pytest.mark.parametrize("text", ["x", "{}", "[1]", '"X"', "[" * 100_000])
-def test_headers_that_are_no_list_are_told(text):
+def test_headers_that_are_no_list_are_reported(text):
     with pytest.raises(ValueError, match="expected a JSON list of texts") as caught:
         trust_of_config_map({**CONFIG_MAP, "requestheader-username-headers": text})
     assert str(caught.value).startswith(

@@ -160,7 +160,7 @@ def test_freshness_is_learned_from_a_prometheus_unless_it_is_given(given, most_m
         ("scrape", "http://", "--scrape: found 'http://', expected an address such as"),
     ],
 )
-def test_sources_that_cant_be_are_told(flag, value, message):
+def test_sources_that_cant_be_are_reported(flag, value, message):
     given = {"source": ["streams"], flag: [value]}
     with pytest.raises(UsageError, match=message):
         read_settings({**CONFIG, **given})
@@ -199,7 +199,7 @@ def test_pairs_for_single_names_keep_their_order():
 
 
 @pytest.mark.parametrize("text", ["a.crt", "a.crt,", "a,b,c", "a,b:", "a,b:x,", ":x", ""])
-def test_a_pair_for_single_names_that_cant_be_is_told(text):
+def test_a_pair_for_single_names_that_cant_be_is_reported(text):
     with pytest.raises(UsageError) as caught:
         read_settings({**CONFIG, "tls-sni-cert-key": [text]})
     assert str(caught.value) == (
@@ -238,7 +238,7 @@ def test_teams_have_a_budget_of_their_own():
         read_settings({"rules-namespaces": ["=a"]})
 
 
-def test_no_rules_at_all_are_told():
+def test_no_rules_at_all_are_reported():
     with pytest.raises(UsageError, match=r"^--config: found nothing, expected a rule file$"):
         read_settings({"preset": ["off"]})
 
@@ -302,7 +302,7 @@ def test_no_rules_at_all_are_told():
         ),
     ],
 )
-def test_values_that_cant_be_are_told(flags, message):
+def test_values_that_cant_be_are_reported(flags, message):
     with pytest.raises(UsageError) as caught:
         read_settings({**CONFIG, **flags})
     assert str(caught.value) == message

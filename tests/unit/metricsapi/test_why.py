@@ -208,7 +208,7 @@ def told():
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_is_told(asking, case):
+async def test_what_is_reported(asking, case):
     assert await asking.text(CASES[case]) == told()[case]
 
 
@@ -226,7 +226,7 @@ async def test_every_case_has_its_words():
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_nothing_of_other_namespaces_is_told(asking, case):
+async def test_nothing_of_other_namespaces_is_reported(asking, case):
     text = json.dumps(await asking.document(CASES[case]))
     assert "secret" not in text
     assert "exporter-1" not in text

@@ -277,7 +277,7 @@ class TestV1:
         assert hpa.metrics == (CPU_80,)
 
     @pytest.mark.parametrize("key", ["metrics", "behavior"])
-    def test_unreadable_annotation_is_told(self, key):
+    def test_unreadable_annotation_is_reported(self, key):
         with pytest.raises(ConfigError) as caught:
             read("v1", **{key: "[{"})
         assert str(caught.value) == (

@@ -142,7 +142,7 @@ def test_rules_keep_the_order_of_the_file_and_share_series_queries():
     assert [rule.origin for rule in config.external_rules] == ["r.yaml:2"]
 
 
-def test_resource_rules_that_can_not_answer_are_told():
+def test_resource_rules_that_can_not_answer_are_reported():
     text = """
 resourceRules:
   cpu:

@@ -36,6 +36,6 @@ def test_expansion(pattern, text, on, expected):
     assert expand(pattern, text, on) == expected
 
 
-def test_references_to_no_group_are_told():
+def test_references_to_no_group_are_reported():
     expansion = compile_expansion("$1_rate$$${2}$1", compile_re2("(a)"))
     assert expansion.unknown == ("1_rate", "2")

@@ -139,7 +139,7 @@ def test_zero_nan_and_absent_are_three_things(fed):
 @pytest.mark.parametrize(
     "line", [b"{}", b"x", snapshot(T, [1, "m", {}, 10**400]), heartbeat(T), snapshot("now")]
 )
-def test_what_is_no_stream_is_told(fed, line):
+def test_what_is_no_stream_is_reported(fed, line):
     with pytest.raises(StreamError):
         fed.agent.feed(line, T)
 

@@ -153,7 +153,7 @@ def test_exporters_where_they_are_usually_installed_are_known(namespace):
 
 
 @pytest.mark.parametrize("text", ["", "/a=b", "ml/", "ml/a", "ml/a=", "ml/=b"])
-def test_exporters_that_are_no_choice_are_told(text):
+def test_exporters_that_are_no_choice_are_reported(text):
     with pytest.raises(UsageError, match="expected NAMESPACE or NAMESPACE/LABEL=VALUE"):
         exporters(text)
 
@@ -217,6 +217,6 @@ def test_addresses_of_flags():
 
 
 @pytest.mark.parametrize("text", ["", "http://", "ftp://h:1", "h:port", "h:99999"])
-def test_what_is_no_address_is_told(text):
+def test_what_is_no_address_is_reported(text):
     with pytest.raises(UsageError, match="expected an address such as "):
         static_agent(text)

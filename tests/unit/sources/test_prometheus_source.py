@@ -208,7 +208,7 @@ async def test_basic_authentication_takes_its_password_from_a_file(fake, tmp_pat
     assert [base64.b64decode(each) for each in sent] == [b"ali:open:sesame", b"ali:renewed"]
 
 
-async def test_a_secret_that_was_never_there_is_told(fake, tmp_path):
+async def test_a_secret_that_was_never_there_is_reported(fake, tmp_path):
     settings = PrometheusSettings(fake.url, bearer_token_file=tmp_path / "none")
     async with PrometheusSource(settings) as source:
         with pytest.raises(UnavailableError, match="none can't be read: No such file"):

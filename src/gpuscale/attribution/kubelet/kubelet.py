@@ -22,9 +22,7 @@ class AllocationSource(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class KubeletFollower:
@@ -88,7 +86,7 @@ class KubeletFollower:
 
     def _note_answer(self, found: NodeAllocations) -> None:
         if self._error is not None:
-            _log.info("the kubelet tells again which pods GPUs belong to")
+            _log.info("the kubelet reports again which pods have which GPUs")
         self._error = self._silence = None
         if found != self._allocations:
             self._allocations = found

@@ -72,7 +72,6 @@ class NodeWatcher:
             group.create_task(self._publish(), name="kube-owners")
 
     async def close(self) -> None:
-        """Close the connections to the API server."""
         await self._connection.close()
 
     def _reflector(

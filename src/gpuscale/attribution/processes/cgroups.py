@@ -46,7 +46,6 @@ class ProcessPlace:
 
     @property
     def is_in_pod(self) -> bool:
-        """Return whether the path names a pod."""
         return bool(self.pod_uid)
 
 

@@ -52,7 +52,6 @@ class HostProcesses:
         return self._table.place(pid)
 
     def refresh(self) -> None:
-        """Forget processes that have ended."""
         self._table.forget_ended()
 
     @cached_property

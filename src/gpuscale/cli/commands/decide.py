@@ -193,7 +193,6 @@ class _Place:
 
     @property
     def settings(self) -> "KubeSettings":
-        """Return how to reach the cluster."""
         return cluster_settings(*self._given)
 
     def look(self, names: _Names) -> "tuple[Seen | GpuscaleError, ...]":

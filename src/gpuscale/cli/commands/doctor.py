@@ -190,8 +190,8 @@ def _print_document(
 ) -> None:
     from gpuscale.views.findings import chain_document
 
-    told = [{"id": each.check.id, "about": each.where} for each in fixed]
-    print_document({**chain_document(report), "fixed": told}, output)
+    applied = [{"id": each.check.id, "about": each.where} for each in fixed]
+    print_document({**chain_document(report), "fixed": applied}, output)
 
 
 def _ask(finding: "ClusterFinding") -> bool:

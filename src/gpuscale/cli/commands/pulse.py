@@ -71,6 +71,6 @@ async def _pulse(
         look = choose(snapshot, settings.hpa)
         watch = PulseWatch(client, clock, snapshot, look, around.agent_urls)
         load = "the load begins" if settings.url else "start the load now"
-        told = printable(f"{look.about}: {load}; this ends within {settings.for_s:g} s or so")
+        notice = printable(f"{look.about}: {load}; this ends within {settings.for_s:g} s or so")
         # Beside the output that programs read.
-        return await watch.pulse(settings, lambda: typer.echo(told, err=True))
+        return await watch.pulse(settings, lambda: typer.echo(notice, err=True))

@@ -71,8 +71,8 @@ async def _asked(given: Mapping[str, Any], path: str) -> "Document":
     flags = _server_flags(given)
     ways = [name for name in ("server", "kubeconfig") if given[name]]
     if len(ways) + bool(flags) > 1:
-        told = [f"--{name}" for name in (*ways, *list(flags)[:1])]
-        raise UsageError(f"found {' and '.join(told)}, expected one of them: whom to ask")
+        flags_given = [f"--{name}" for name in (*ways, *list(flags)[:1])]
+        raise UsageError(f"found {' and '.join(flags_given)}, expected one of them: whom to ask")
     if flags:
         return await ask_own(flags, path)
     if given["server"]:

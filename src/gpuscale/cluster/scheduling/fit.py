@@ -42,7 +42,6 @@ class NodeState:
 
     @property
     def name(self) -> str:
-        """Return the node's name."""
         return self.node.metadata.name
 
     def free(self, resource: str) -> int:

@@ -190,7 +190,6 @@ class _Dumper(yaml.CSafeDumper):
     """Writes texts of several lines as blocks, and the same object twice instead of by reference."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Return that no references are wanted."""
         return True
 
 

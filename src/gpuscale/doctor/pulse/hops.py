@@ -125,12 +125,10 @@ class Observer:
 
     @property
     def first_ms(self) -> int | None:
-        """Return when the first hop moved."""
         return min(self._moved.values(), default=None)
 
     @property
     def is_through(self) -> bool:
-        """Return whether a new pod is ready."""
         return Hop.READY in self._moved
 
     def times(self, start_ms: int) -> tuple[HopTime, ...]:

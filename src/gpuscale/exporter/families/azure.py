@@ -70,7 +70,6 @@ class AzureMetrics:
         self._uses: dict[_Place, deque[_Use]] = {}
 
     def observe(self, gpus: Iterable[GpuShares], now_ms: int) -> None:
-        """Add the outcome of one tick."""
         for gpu in gpus:
             total = gpu.reading.values.get(_TOTAL_FIELD)
             total_mib = None if total is None else int(total)
@@ -82,7 +81,6 @@ class AzureMetrics:
         self._forget(now_ms - WINDOW_MS)
 
     def families(self, resources: NodeGpuResources) -> tuple[Family, ...]:
-        """Return the families that have a sample."""
         families = (
             *self._use_families(),
             *self._container_families(resources),

@@ -179,7 +179,6 @@ class _Connection:
         self._is_ending = False
 
     def end_when_idle(self) -> None:
-        """Take no further request."""
         self._is_ending = True
         if self._is_idle:
             self.abort()

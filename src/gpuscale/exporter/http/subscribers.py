@@ -24,7 +24,6 @@ class Subscriber:
         self._reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def line(self) -> bytes:
-        """Return the next line to send."""
         return await self._queue.get()
 
     async def dismissed(self) -> bytes:
@@ -77,11 +76,9 @@ class Subscribers:
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Forget a subscriber."""
         self._members.discard(subscriber)
 
-    def tell(self, families: Iterable[Family], measured_ms: int, error: str | None) -> None:
-        """Queue what a tick changed for everyone."""
+    def publish(self, families: Iterable[Family], measured_ms: int, error: str | None) -> None:
         if not self._members:
             return
         line = self._encoder.advance(families, measured_ms, error)
@@ -92,7 +89,6 @@ class Subscribers:
                 subscriber.dismiss(TOO_SLOW)
 
     def dismiss_all(self) -> None:
-        """Let everyone go, because the agent stops."""
         for subscriber in tuple(self._members):
             self._members.discard(subscriber)
             subscriber.dismiss(STOPPING)

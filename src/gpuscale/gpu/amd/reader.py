@@ -271,7 +271,7 @@ def _found_gpus(library: AmdLibrary, handles: Sequence[object]) -> list[_Gpu]:
         except AmdFault as fault:
             if fault.ends_session:
                 raise
-            _log.warning("AMD GPU %d can't be told by its UUID: %s", index, fault.reason)
+            _log.warning("AMD GPU %d can't be identified by its UUID: %s", index, fault.reason)
     return gpus
 
 

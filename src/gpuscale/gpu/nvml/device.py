@@ -131,7 +131,6 @@ class OpenGpu:
         )
 
     def close(self) -> None:
-        """Free what is held in the library."""
         for part in self._parts:
             part.close()
         self._parts = ()

@@ -38,7 +38,6 @@ class Work(Generic[T]):
         self._ended.clear()
 
     def run(self) -> None:
-        """Run the job."""
         job, self._job = self._job, None
         if job is None:
             return

@@ -114,7 +114,6 @@ class XidWatcher:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the thread still waits."""
         return self._thread is not None and self._thread.is_alive()
 
     def watch(self, handle: Handle, uuid: str) -> None:
@@ -161,15 +160,15 @@ class XidWatcher:
     def _run(self) -> None:
         timeout = self._caller.library.NVMLError_Timeout
         error = self._caller.library.NVMLError
-        told = ""
+        logged = ""
         while not self._stopping.is_set():
             try:
                 event = self._caller.library.nvmlEventSetWait_v2(self._set, self._wait_ms)
             except timeout:
                 continue
             except error as failure:
-                if str(failure) != told:
-                    told = str(failure)
+                if str(failure) != logged:
+                    logged = str(failure)
                     _log.warning("waiting for XID errors failed: %s", failure)
                 self._stopping.wait(_FAULT_PAUSE_S)
                 continue

@@ -131,7 +131,6 @@ class TickEncoder:
         self._read: list[int] = []
 
     def encode(self, tick: Tick) -> dict[str, Any]:
-        """Return one line."""
         line: dict[str, Any] = {"t": tick.now_ms - self._start_ms}
         new = self._new_gpus(tick)
         if new:

@@ -172,7 +172,6 @@ class RecordingReader:
         self._recorder: Recorder | None = recorder
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
-        """Return the GPUs of the inner reader."""
         return self._inner.gpus()
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
@@ -192,7 +191,6 @@ class RecordingReader:
         return readings
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return the costs of the inner reader."""
         return self._inner.stats()
 
     def close(self) -> None:
@@ -344,13 +342,12 @@ class _Lines:
         return max(0, bisect_right(self._at_ms, elapsed_ms) - 1)
 
     def player(self) -> "_Player":
-        """Return a player at the first tick."""
         return _Player(self, TickDecoder(self._header))
 
     def decode(self, position: int, decoder: TickDecoder) -> Tick:
         """Return the tick at a position, all earlier ones having been decoded."""
         number, text = self._lines[position]
-        with self._told(number):
+        with self._placed_errors(number):
             return decoder.decode(json.loads(text))
 
     def lost(self, gpus: Sequence[GpuIdentity], now_ms: int, reason: str) -> tuple[GpuReading, ...]:
@@ -369,11 +366,11 @@ class _Lines:
         return tick.now_ms
 
     def _read_header(self, number: int, text: str) -> Header:
-        with self._told(number):
+        with self._placed_errors(number):
             return read_header(json.loads(text))
 
     @contextmanager
-    def _told(self, number: int) -> Iterator[None]:
+    def _placed_errors(self, number: int) -> Iterator[None]:
         """Raise what is wrong with a line as a problem of the file."""
         try:
             yield

@@ -27,7 +27,6 @@ class Kind:
         return f"{self.base}/{self.plural}"
 
     def path(self, name: str, namespace: str | None = None) -> str:
-        """Return the path of one object."""
         inside = f"/namespaces/{namespace}" if self.is_namespaced else ""
         return f"{self.base}{inside}/{self.plural}/{name}"
 

@@ -34,7 +34,6 @@ class Step:
 
     @property
     def reference(self) -> Reference:
-        """Return what the object is called."""
         return reference(self.body)
 
 

@@ -65,7 +65,6 @@ class Poster:
             return None
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

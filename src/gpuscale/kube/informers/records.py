@@ -31,7 +31,6 @@ class Controller:
 
     @property
     def owner(self) -> OwnerReference:
-        """Return kind and name alone."""
         return OwnerReference(self.kind, self.name)
 
 

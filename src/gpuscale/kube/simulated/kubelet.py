@@ -87,8 +87,8 @@ class SimulatedKubelet:
         for task in (self._watch, *self._heartbeats.values(), *self._stages.values()):
             task.cancel()
         # The group hears of a cancellation, which may be its own; the body's errors pass it unwrapped.
-        told = (kind, error, trace) if kind is asyncio.CancelledError else (None, None, None)
-        await self._tasks.__aexit__(*told)
+        cause = (kind, error, trace) if kind is asyncio.CancelledError else (None, None, None)
+        await self._tasks.__aexit__(*cause)
 
     async def add(self, *nodes: SimulatedNode) -> None:
         """Return once these nodes are Ready and take pods.
@@ -110,7 +110,6 @@ class SimulatedKubelet:
             await self._api.delete(path)
 
     async def remove_all(self) -> None:
-        """Take every node away."""
         for name in tuple(self._heartbeats):
             await self.remove(name)
 

@@ -45,7 +45,6 @@ class _Connections:
         return _Connections(socket, PrometheusSource(settings), HttpSession(unix_socket=socket))
 
     async def close(self) -> None:
-        """Close all that are open."""
         await self.source.close()
         await self.http.close()
 

@@ -37,7 +37,6 @@ class PeersApi:
         app.router.add_get(PATH, self.handle, allow_head=False)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         if (refusal := refused_without_account(request)) is not None:
             return refusal
         answer = None

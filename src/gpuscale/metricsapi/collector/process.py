@@ -74,7 +74,6 @@ class CollectorProcess:
 
     @property
     def is_up(self) -> bool:
-        """Return whether a collector listens."""
         return self._status is not None
 
     @property
@@ -96,7 +95,6 @@ class CollectorProcess:
 
     @property
     def socket(self) -> Path:
-        """Return where the collector of now listens."""
         return self._settings.socket
 
     async def ready(self, limit_s: float) -> None:

@@ -50,7 +50,6 @@ class PrometheusApi:
         app.router.add_post(_ROUTE, self.handle)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         if (refusal := refused_without_account(request)) is not None:
             return refusal
         if self._inside >= _AT_ONCE:

@@ -150,7 +150,6 @@ class Connection(asyncio.Transport):
         return self._protocol
 
     def is_reading(self) -> bool:
-        """Return whether requests are read."""
         return self._is_reading and self.phase is not Phase.CLOSING
 
     def pause_reading(self) -> None:
@@ -160,7 +159,6 @@ class Connection(asyncio.Transport):
             self._loop.remove_reader(self._fd)
 
     def resume_reading(self) -> None:
-        """Read what the client sends."""
         if not self._is_reading and self._fd >= 0:
             self._is_reading = True
             self._loop.add_reader(self._fd, self._readable)
@@ -194,7 +192,6 @@ class Connection(asyncio.Transport):
             self.drop("bad TLS")
 
     def writelines(self, list_of_data: Any) -> None:  # noqa: ANN401 - any buffers
-        """Send buffers one behind the other."""
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
@@ -222,7 +219,6 @@ class Connection(asyncio.Transport):
             self.phase, self.deadline = Phase.ACTIVE, float("inf")
 
     def request_ends(self) -> None:
-        """Note that the answer was written."""
         if self.phase is not Phase.CLOSING:
             self.phase, self.deadline = Phase.IDLE, self._loop.time() + self._lobby.limits.idle_s
 
@@ -233,7 +229,6 @@ class Connection(asyncio.Transport):
 
     @property
     def is_evictable(self) -> bool:
-        """Return whether closing it loses no request."""
         return self.phase is not Phase.ACTIVE and self._unsent is None
 
     def drop(self, why: str) -> None:
@@ -322,7 +317,6 @@ class Connection(asyncio.Transport):
             self.drop(end)
 
     def _take(self, data: bytes) -> None:
-        """Hand up bytes of requests."""
         if self.phase is Phase.CLOSING:
             return
         if self.phase is Phase.IDLE:
@@ -335,7 +329,6 @@ class Connection(asyncio.Transport):
         self._protocol.data_received(data)
 
     def _flush(self) -> None:
-        """Send what OpenSSL has made."""
         count = _WIRE_BYTES
         while count == _WIRE_BYTES and self._tls is not None:
             try:

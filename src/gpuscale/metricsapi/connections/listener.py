@@ -53,7 +53,6 @@ class Listener:
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Return host and port of each socket."""
         return tuple(each.getsockname()[:2] for each in self._sockets)
 
     def start(self) -> None:

@@ -55,7 +55,6 @@ class Lobby:
 
     @property
     def connections(self) -> tuple["Connection", ...]:
-        """Return all connections."""
         found = [each for own in self._strangers.values() for each in own]
         return (*found, *self._proxies)
 
@@ -70,7 +69,6 @@ class Lobby:
         return self._unsent_bytes
 
     def states(self) -> Counter[str]:
-        """Return how many connections wait for what."""
         return Counter(each.phase.value for each in self.connections)
 
     def admit(self, address: str) -> bool:
@@ -85,13 +83,11 @@ class Lobby:
         return self._close_idle(max(self._strangers.values(), key=len))
 
     def joined(self, connection: "Connection") -> None:
-        """Count a new connection."""
         self.accepted += 1
         self._strangers.setdefault(connection.address, OrderedDict())[connection] = None
         self._stranger_count += 1
 
     def left(self, connection: "Connection", why: str) -> None:
-        """Forget a connection."""
         self.closed[why] += 1
         if connection.is_proxy:
             self._proxies.pop(connection, None)
@@ -99,7 +95,6 @@ class Lobby:
             self._remove_stranger(connection)
 
     def moved(self, connection: "Connection") -> None:
-        """Note that a client sent something."""
         if connection.is_proxy:
             self._proxies.move_to_end(connection)
         elif (own := self._strangers.get(connection.address)) is not None:
@@ -133,7 +128,6 @@ class Lobby:
             self.loop.call_soon(self._go_on)
 
     def sweep(self) -> None:
-        """Close what has taken too long."""
         now = self.loop.time()
         for each in self.connections:
             if each.deadline <= now:

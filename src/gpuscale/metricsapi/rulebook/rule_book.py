@@ -44,7 +44,6 @@ class RuleBook:
 
     @property
     def config(self) -> AdapterConfig:
-        """Return all rules."""
         parts = [preset_config(self.mapper)] if self._has_preset else []
         parts.append(self._files.config)
         if self._teams is not None:
@@ -66,7 +65,6 @@ class RuleBook:
 
     @property
     def team_states(self) -> Mapping[str, RuleState]:
-        """Return the state of each ConfigMap."""
         return {} if self._teams is None else self._teams.states
 
     def faults_in(self, namespace: str) -> tuple[str, ...]:
@@ -82,10 +80,10 @@ class RuleBook:
     def remarks(self) -> tuple[str, ...]:
         """Return what is worth knowing, one text for each fault."""
         faults = (state.fault for state in self.states.values())
-        told = [f"the last good rules stay: {fault}" for fault in faults if fault is not None]
+        lines = [f"the last good rules stay: {fault}" for fault in faults if fault is not None]
         if self._teams is not None and self._teams.error is not None:
-            told.append(f"the ConfigMaps are not followed: {self._teams.error}")
-        return tuple(told)
+            lines.append(f"the ConfigMaps are not followed: {self._teams.error}")
+        return tuple(lines)
 
     def look(self, mapper: ResourceMapper, now_ms: int) -> AdapterConfig | None:
         """Return new rules, where something changed; what is bad stays as it was.

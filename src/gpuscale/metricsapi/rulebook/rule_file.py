@@ -133,12 +133,10 @@ class RuleFile:
 
     @property
     def config(self) -> AdapterConfig:
-        """Return the last good rules."""
         return self._kept.config
 
     @property
     def state(self) -> RuleState:
-        """Return how the latest look went."""
         return self._kept.state
 
     def look(self, mapper: ResourceMapper, now_ms: int) -> AdapterConfig | None:

@@ -38,7 +38,6 @@ class TeamFiles:
 
     @property
     def label(self) -> str:
-        """Return what messages call it."""
         return f"configmap {self.namespace}/{self.name}"
 
 

@@ -240,11 +240,9 @@ class TokenReviewer:
 
     @property
     def counts(self) -> CacheCounts:
-        """Return how often no question was needed."""
         return self._cache.counts
 
     async def close(self) -> None:
-        """End what is still asked."""
         await self._cache.close()
 
     async def review(self, token: str) -> User | None:
@@ -313,12 +311,10 @@ class AccessReviewer:
 
     @property
     def counts(self) -> CacheCounts:
-        """Return how often no question was needed."""
         known, strangers = self._known.counts, self._strangers.counts
         return CacheCounts(known.hits + strangers.hits, known.misses + strangers.misses)
 
     async def close(self) -> None:
-        """End what is still asked."""
         await self._known.close()
         await self._strangers.close()
 

@@ -68,10 +68,9 @@ class ServingCertificate:
         try:
             self._content, self._context = self._load()
         except (OSError, ValueError) as error:
-            raise UsageError(self._told(error)) from error
+            raise UsageError(self._fault_text(error)) from error
 
     def context(self) -> SSL.Context:
-        """Return the context for a new connection."""
         return self._context
 
     @property
@@ -93,7 +92,7 @@ class ServingCertificate:
                 return
             self._content, self._context = self._load()
         except (OSError, ValueError) as error:
-            self._note(self._told(error))
+            self._note(self._fault_text(error))
         else:
             self.fault = None
             _LOG.info("new connections get the certificate now in %s", self._files.certificate)
@@ -107,7 +106,7 @@ class ServingCertificate:
     def _read(self) -> KeyPair:
         return KeyPair(self._files.certificate.read_bytes(), self._files.key.read_bytes())
 
-    def _told(self, error: Exception) -> str:
+    def _fault_text(self, error: Exception) -> str:
         where = f"{self._files.certificate} and {self._files.key}"
         return f"{where}: found {error}, expected a PEM certificate and its key"
 

@@ -68,7 +68,6 @@ class TrustSources:
         self._proxy_ca = _file(settings.proxy_ca_file)
 
     def trust(self) -> Trust:
-        """Return whose certificates count right now."""
         published = self._published.trust if self._published is not None else None
         found = published or Trust()
         return Trust(
@@ -78,10 +77,10 @@ class TrustSources:
 
     def faults(self) -> tuple[str, ...]:
         """Return why what counts may be old or missing."""
-        told = [file.fault for file in (self._client_ca, self._proxy_ca) if file is not None]
+        faults = [file.fault for file in (self._client_ca, self._proxy_ca) if file is not None]
         if self._published is not None:
-            told.append(self._published.fault)
-        return tuple(fault for fault in told if fault is not None)
+            faults.append(self._published.fault)
+        return tuple(fault for fault in faults if fault is not None)
 
     def is_known(self) -> bool:
         """Return whether everything was read at least once."""

@@ -27,7 +27,6 @@ class LoopLag:
             self._lags.add(max(0.0, loop.time() - due))
 
     def families(self) -> tuple[Family, ...]:
-        """Return what was measured."""
         name = f"{PREFIX}_event_loop_lag_seconds"
         return (histograms(name, "How late the event loop runs scheduled work.", {(): self._lags}),)
 

@@ -25,7 +25,6 @@ class Histogram:
         self._total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count a duration."""
         self._counts[bisect.bisect_left(self._bounds, seconds)] += 1
         self._total_s += seconds
 

@@ -59,22 +59,18 @@ class ServerMetrics:
         """Since they were last taken, in the order of their first answer since."""
 
     def begins(self) -> None:
-        """Count a request that is being answered."""
         self._as_apiserver.begins()
 
     def ends(self, method: str, path: str, code: int, seconds: float) -> None:
-        """Count a request that was answered."""
         self._as_apiserver.ends(method, path, code, seconds)
         group = group_label(path)
         self._requests[group, code] += 1
         self._durations.setdefault(group, Histogram()).add(seconds)
 
     def rejected(self, reason: str) -> None:
-        """Count a request that was turned away."""
         self._rejected[reason] += 1
 
     def answered(self, answer: Answer) -> None:
-        """Note the latest answer for a metric."""
         key = (answer.group, answer.metric)
         self._answers[key] = answer
         self._answers.move_to_end(key)
@@ -102,7 +98,6 @@ class ServerMetrics:
         self._failed[endpoint] += failed
 
     def families(self) -> tuple[Family, ...]:
-        """Return what was counted."""
         now_ms = self._clock.now_ms()
         return (
             family(

@@ -36,11 +36,9 @@ class RequestMetrics:
         self._in_flight = 0
 
     def begins(self) -> None:
-        """Count a request that is being answered."""
         self._in_flight += 1
 
     def ends(self, method: str, path: str, code: int, seconds: float) -> None:
-        """Count a request that was answered."""
         self._in_flight -= 1
         label = _labels if len(path) <= _MOST_CHARS else _labels.__wrapped__
         labels = label(method if method in _VERBS else "other", path)
@@ -51,7 +49,6 @@ class RequestMetrics:
         found.add(seconds)
 
     def families(self) -> tuple[Family, ...]:
-        """Return what was counted."""
         return (
             Family(
                 "apiserver_request_total",

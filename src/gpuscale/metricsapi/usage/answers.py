@@ -38,7 +38,6 @@ class UsageAnswers:
 
     @property
     def is_served(self) -> bool:
-        """Return whether there are rules for it."""
         return self._usage.rules is not None
 
     async def answer(self, request: web.Request, version: str, rest: Sequence[str]) -> bodies.Body:

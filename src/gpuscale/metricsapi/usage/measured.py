@@ -89,7 +89,6 @@ class UsageProvider:
         return self._rules()
 
     def now_ms(self) -> int:
-        """Return the time."""
         return self._clock.now_ms()
 
     async def pods(

@@ -13,6 +13,9 @@ from gpuscale.metricsapi.why.shared import (
     Parts,
     SampleAges,
     counted,
+    explain_rule,
+    explain_unserved,
+    explain_values,
     live_series,
     no_query,
     no_vector,
@@ -20,9 +23,6 @@ from gpuscale.metricsapi.why.shared import (
     row_of,
     rows_text,
     sample_ages,
-    tell_rule,
-    tell_unserved,
-    tell_values,
 )
 from gpuscale.metricsapi.why.unserved import Asked
 from gpuscale.metricsapi.wire.paths import ALL, CustomTarget
@@ -50,8 +50,8 @@ async def why_custom(
         series: conditions on the labels of the series.
     """
     place = f"{target.namespace}/{target.name}" if target.namespace else target.name
-    told = Explanation(f"{target.metric} of {target.resource} {place}", CUSTOM_HOPS)
-    return await _Custom(parts, target, objects, series, told).follow()
+    explanation = Explanation(f"{target.metric} of {target.resource} {place}", CUSTOM_HOPS)
+    return await _Custom(parts, target, objects, series, explanation).follow()
 
 
 @dataclass(slots=True)
@@ -62,12 +62,12 @@ class _Custom:
     target: CustomTarget
     objects: Selector
     series: Selector
-    told: Explanation
+    explanation: Explanation
 
     async def follow(self) -> Explanation:
         resource = self._resource()
         if resource is None:
-            return self.told
+            return self.explanation
         target = self.target
         entry = self.parts.catalogue.custom_entry(
             resource, target.metric, target.namespace, target.name
@@ -75,14 +75,14 @@ class _Custom:
         if entry is None:
             team = target.name if resource == NAMESPACES else target.namespace
             asked = Asked(target.metric, resource, team or "", external=False)
-            return await tell_unserved(self.parts, asked, self.told)
-        tell_rule(self.parts, entry, self.told, target.metric)
-        found = await live_series(self.parts, entry, self.told)
+            return await explain_unserved(self.parts, asked, self.explanation)
+        explain_rule(self.parts, entry, self.explanation, target.metric)
+        found = await live_series(self.parts, entry, self.explanation)
         if found is None or not self._labels(entry, resource, found):
-            return self.told
+            return self.explanation
         names = await self._objects(resource)
         if not names:
-            return self.told
+            return self.explanation
         return await self._asked(entry, resource, names, found)
 
     def _resource(self) -> ResourceType | None:
@@ -92,7 +92,7 @@ class _Custom:
         except UnknownResourceError:
             known = [each.name for each in self.parts.mapper.types]
             close = closest(target.resource, known)
-            self.told.failed(
+            self.explanation.failed(
                 "rule",
                 f"The cluster has no resource {target.resource!r}.",
                 f"Ask for {close}." if close else "Ask for a resource such as pods.",
@@ -100,7 +100,7 @@ class _Custom:
             return None
         if resource.namespaced != (target.namespace is not None):
             place = "in a namespace" if resource.namespaced else "in no namespace"
-            self.told.failed(
+            self.explanation.failed(
                 "rule", f"Objects of {resource.name} are {place}.", f"Ask for them {place}."
             )
             return None
@@ -114,7 +114,7 @@ class _Custom:
             if resource.namespaced:
                 places.append(f"namespaces by {labels.label_for(NAMESPACES)}")
         except NoLabelError as error:
-            self.told.failed(
+            self.explanation.failed(
                 "labels",
                 f"{entry.rule.origin} maps no label to {error.resource.name}, "
                 "and each request asks for one.",
@@ -123,7 +123,7 @@ class _Custom:
                 f"the series have {', '.join(sorted(label_names(found)))}",
             )
             return False
-        self.told.ok("labels", f"the rule finds {' and '.join(places)}")
+        self.explanation.ok("labels", f"the rule finds {' and '.join(places)}")
         return True
 
     async def _objects(self, resource: ResourceType) -> tuple[str, ...]:
@@ -142,10 +142,10 @@ class _Custom:
             self._tell_object(resource, names)
             return (target.name,)
         if names:
-            self.told.ok("objects", f"{counted(len(names), resource)} selected")
+            self.explanation.ok("objects", f"{counted(len(names), resource)} selected")
         else:
             chosen = f" with {self.objects}" if self.objects else ""
-            self.told.failed(
+            self.explanation.failed(
                 "objects",
                 f"There are no {resource.name}{chosen}.",
                 "See kubectl get, and the selector of the HPA's target.",
@@ -154,22 +154,22 @@ class _Custom:
 
     def _objects_unknown(self, error: GpuscaleError) -> tuple[str, ...]:
         if self.target.name == ALL:
-            self.told.failed(
+            self.explanation.failed(
                 "objects",
                 f"It is not known which objects there are: {error}.",
                 "See /readyz?verbose, and whether the server may list and watch them.",
             )
             return ()
-        self.told.unknown("objects", "whether there is such an object is not known here")
+        self.explanation.unknown("objects", "whether there is such an object is not known here")
         return (self.target.name,)
 
     def _tell_object(self, resource: ResourceType, names: Sequence[str]) -> None:
         name = self.target.name
         if name in names:
-            self.told.ok("objects", f"{name} is there")
+            self.explanation.ok("objects", f"{name} is there")
             return
         place = f" -n {self.target.namespace}" if resource.namespaced else ""
-        self.told.absent(
+        self.explanation.absent(
             "objects",
             f"The cluster has no {resource.singular} {name} there.",
             f"See kubectl get {resource.name}{place}.",
@@ -178,7 +178,7 @@ class _Custom:
     async def _asked(
         self, entry: Entry, resource: ResourceType, names: tuple[str, ...], found: LabelSets
     ) -> Explanation:
-        target, told = self.target, self.told
+        target, explanation = self.target, self.explanation
         try:
             plan = plan_custom(
                 self.parts.catalogue,
@@ -190,19 +190,19 @@ class _Custom:
                 self.series,
             )
         except MetricNotFoundError as error:
-            return no_query(entry.rule, error, told)
-        told.query = plan.promql
+            return no_query(entry.rule, error, explanation)
+        explanation.query = plan.promql
         try:
             value = await self.parts.questions.custom(plan, self.parts.now_ms)
         except GpuscaleError as error:
-            return query_failed(error, told)
+            return query_failed(error, explanation)
         value = entry.rule.read(value)
         if not isinstance(value, Vector):
-            return no_vector(value, told)
+            return no_vector(value, explanation)
         if not value.samples:
             return await self._no_rows(entry.rule, plan, found)
         ages = await self._ages(entry.rule, plan)
-        told.ok("query", rows_text(len(value.samples)), *ages.told)
+        explanation.ok("query", rows_text(len(value.samples)), *ages.age_remarks)
         return self._rows(plan, value, ages)
 
     async def _no_rows(self, rule: Rule, plan: CustomPlan, found: LabelSets) -> Explanation:
@@ -216,7 +216,9 @@ class _Custom:
             finding = why_no_match(found, plan.label, names, resource.singular)
         if finding is None:
             finding = await self._lost_in_query(rule, plan)
-        return self.told.failed("query", f"0 rows. {finding.said}", finding.fix, *finding.more)
+        return self.explanation.failed(
+            "query", f"0 rows. {finding.said}", finding.fix, *finding.more
+        )
 
     async def _lost_in_query(self, rule: Rule, plan: CustomPlan) -> Finding:
         """Report series that are there and that the query makes no rows of."""
@@ -265,7 +267,7 @@ class _Custom:
         return len(value.samples) if isinstance(value, Vector) else 0
 
     def _rows(self, plan: CustomPlan, value: Vector, ages: SampleAges) -> Explanation:
-        told, known = self.told, set(plan.names)
+        explanation, known = self.explanation, set(plan.names)
         shows_all = self._asks_only_here(plan)
         by_object: dict[str, VectorSample] = {}
         for sample in value.samples:
@@ -274,16 +276,16 @@ class _Custom:
             if is_known:
                 by_object[name] = sample
             if is_known or shows_all:
-                told.rows.append(row_of(sample, ages, name if is_known else ""))
+                explanation.rows.append(row_of(sample, ages, name if is_known else ""))
             else:
-                told.more_rows += 1
-        told.matched = [name for name in plan.names if name in by_object]
-        told.missed = [name for name in plan.names if name not in by_object]
+                explanation.more_rows += 1
+        explanation.matched = [name for name in plan.names if name in by_object]
+        explanation.missed = [name for name in plan.names if name not in by_object]
         if not by_object:
             return self._unmatched(plan, value)
         have = f"{len(by_object)} of {counted(len(known), plan.resource)} with a row"
-        told.ok("rows", have, *_strays(plan, value))
-        return tell_values(self.parts, told, by_object, ages)
+        explanation.ok("rows", have, *_strays(plan, value))
+        return explain_values(self.parts, explanation, by_object, ages)
 
     def _asks_only_here(self, plan: CustomPlan) -> bool:
         """Return whether every row can only be of the namespace that was asked for."""
@@ -308,14 +310,14 @@ class _Custom:
         have = sum(bool(sample.labels.get(plan.label)) for sample in value.samples)
         labels = ", ".join(sorted(label_names([sample.labels for sample in value.samples])))
         if not have:
-            return self.told.failed(
+            return self.explanation.failed(
                 "rows",
                 f"None of {rows_text(count)} has the label {plan.label}, which names the "
                 f"{plan.resource.singular}.",
                 "Group the query by it: by (<<.GroupBy>>).",
                 f"the rows have {labels or 'no labels'}",
             )
-        return self.told.failed(
+        return self.explanation.failed(
             "rows",
             f"{rows_text(count)}, all of other objects: none has the name in {plan.label}.",
             f"See what stands in {plan.label}: it has to be the name of the "

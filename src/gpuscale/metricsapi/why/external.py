@@ -9,6 +9,10 @@ from gpuscale.metricsapi.why.shared import (
     PLAIN,
     Parts,
     SampleAges,
+    explain_rule,
+    explain_scalar,
+    explain_unserved,
+    explain_values,
     labels_text,
     live_series,
     no_query,
@@ -17,10 +21,6 @@ from gpuscale.metricsapi.why.shared import (
     row_of,
     rows_text,
     sample_ages,
-    tell_rule,
-    tell_scalar,
-    tell_unserved,
-    tell_values,
 )
 from gpuscale.metricsapi.why.unserved import Asked
 from gpuscale.metricsapi.wire.paths import ExternalTarget
@@ -37,8 +37,8 @@ from gpuscale.series.values import Scalar, Vector
 async def why_external(parts: Parts, target: ExternalTarget, series: Selector) -> Explanation:
     """Return the way of an external metric's values; see `why_custom`."""
     asked = f"{target.metric}, external, in {target.namespace}"
-    told = Explanation(asked, EXTERNAL_HOPS)
-    return await _External(parts, target, series, told).follow()
+    explanation = Explanation(asked, EXTERNAL_HOPS)
+    return await _External(parts, target, series, explanation).follow()
 
 
 @dataclass(slots=True)
@@ -48,62 +48,62 @@ class _External:
     parts: Parts
     target: ExternalTarget
     series: Selector
-    told: Explanation
+    explanation: Explanation
 
     async def follow(self) -> Explanation:
-        target, told = self.target, self.told
+        target, explanation = self.target, self.explanation
         entry = self.parts.catalogue.external_entry(target.metric, target.namespace)
         if entry is None:
             asked = Asked(target.metric, None, target.namespace, external=True)
-            return await tell_unserved(self.parts, asked, told)
-        tell_rule(self.parts, entry, told, target.metric)
-        found = await live_series(self.parts, entry, told)
+            return await explain_unserved(self.parts, asked, explanation)
+        explain_rule(self.parts, entry, explanation, target.metric)
+        found = await live_series(self.parts, entry, explanation)
         if found is None or not self._labels(entry, found):
-            return told
+            return explanation
         try:
             plan = plan_external(self.parts.catalogue, target.namespace, target.metric, self.series)
         except FetchError as error:
-            return no_query(entry.rule, error, told)
+            return no_query(entry.rule, error, explanation)
         return await self._asked(entry.rule, plan, found)
 
     def _labels(self, entry: Entry, found: LabelSets) -> bool:
         rule = entry.rule
         if not rule.namespaced:
-            self.told.ok("labels", "the rule asks for no namespace (namespaced: false)")
+            self.explanation.ok("labels", "the rule asks for no namespace (namespaced: false)")
             return True
         try:
             label = rule.labels.label_for(NAMESPACES)
         except NoLabelError:
-            self.told.failed(
+            self.explanation.failed(
                 "labels",
                 f"{rule.origin} maps no label to namespaces, and each request asks for one.",
                 "Add it to resources.overrides, or say `namespaced: false`.",
                 f"the series have {', '.join(sorted(label_names(found)))}",
             )
             return False
-        self.told.ok("labels", f"the rule finds namespaces by {label}")
+        self.explanation.ok("labels", f"the rule finds namespaces by {label}")
         return True
 
     async def _asked(self, rule: Rule, plan: ExternalPlan, found: LabelSets) -> Explanation:
-        told = self.told
-        told.query = plan.promql
+        explanation = self.explanation
+        explanation.query = plan.promql
         try:
             answer = await self.parts.questions.query(plan.promql, self.parts.now_ms)
         except GpuscaleError as error:
-            return query_failed(error, told)
+            return query_failed(error, explanation)
         value = rule.read(answer.value)
         if not isinstance(value, Vector | Scalar):
-            return no_vector(value, told)
+            return no_vector(value, explanation)
         if isinstance(value, Vector) and not value.samples:
             return self._no_rows(rule, found)
         rows = value.samples if isinstance(value, Vector) else ()
         ages = await self._ages(rule, plan)
-        told.rows = [row_of(sample, ages, None) for sample in rows]
-        told.ok("query", rows_text(len(rows)) if rows else "a scalar", *ages.told)
+        explanation.rows = [row_of(sample, ages, None) for sample in rows]
+        explanation.ok("query", rows_text(len(rows)) if rows else "a scalar", *ages.age_remarks)
         if isinstance(value, Scalar):
-            return tell_scalar(told, value)
+            return explain_scalar(explanation, value)
         by_labels = {labels_text(each): each for each in rows}
-        return tell_values(self.parts, told, by_labels, ages)
+        return explain_values(self.parts, explanation, by_labels, ages)
 
     async def _ages(self, rule: Rule, plan: ExternalPlan) -> SampleAges:
         within = self.target.namespace if rule.namespaced else None
@@ -119,9 +119,9 @@ class _External:
             finding = why_no_match(found, label, [self.target.namespace], "namespace")
         if finding is not None and self.target.namespace:
             fix = f"{finding.fix} A rule for series of no namespace says `namespaced: false`."
-            return self.told.failed("query", f"0 rows. {finding.said}", fix, *finding.more)
+            return self.explanation.failed("query", f"0 rows. {finding.said}", fix, *finding.more)
         chosen = f" with {self.series}" if self.series else ""
-        return self.told.failed(
+        return self.explanation.failed(
             "query",
             f"0 rows. The series are there{chosen and ', but the query finds none'}{chosen}.",
             "Look at metricsQuery and the selector: a range has to hold two samples, and a "

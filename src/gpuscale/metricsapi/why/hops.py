@@ -77,7 +77,6 @@ class Explanation:
     values: list[ServedValue] = field(default_factory=list)
 
     def ok(self, name: str, said: str, *more: str) -> None:
-        """Note that a hop gave something."""
         self.hops.append(Hop(name, State.OK, said, more))
 
     def unknown(self, name: str, said: str) -> None:
@@ -122,8 +121,8 @@ class Explanation:
         hops = [
             replace(hop, state=state) if hop.state is State.ABSENT else hop for hop in self.hops
         ]
-        told = {hop.name for hop in hops}
-        rest = (Hop(name, State.NOT_REACHED) for name in self.hop_names if name not in told)
+        explanation = {hop.name for hop in hops}
+        rest = (Hop(name, State.NOT_REACHED) for name in self.hop_names if name not in explanation)
         return [*hops, *rest]
 
 

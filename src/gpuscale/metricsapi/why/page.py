@@ -36,10 +36,10 @@ async def why_response(
     if isinstance(target, CustomTarget):
         objects = selector_of(request, "labelSelector")
         series = selector_of(request, "metricLabelSelector")
-        told = await why_custom(parts, target, objects, series)
+        explanation = await why_custom(parts, target, objects, series)
     else:
-        told = await why_external(parts, target, selector_of(request, "labelSelector"))
-    document = {**told.document(), "discovered": parts.relisted_ms is not None}
+        explanation = await why_external(parts, target, selector_of(request, "labelSelector"))
+    document = {**explanation.document(), "discovered": parts.relisted_ms is not None}
     form = _form(request)
     if form == "json":
         text = json.dumps(document, ensure_ascii=False) + "\n"

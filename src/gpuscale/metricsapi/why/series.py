@@ -101,11 +101,13 @@ def _no_such_series(series: str) -> Finding:
 
 
 def _left_out(rule: Rule, series: str, found: LabelSets, out: Mapping[str, int]) -> Finding:
-    told = (f"{text} leaves out {count} of {len(found)}" for text, count in out.items() if count)
+    explanation = (
+        f"{text} leaves out {count} of {len(found)}" for text, count in out.items() if count
+    )
     return Finding(
         f"{series} has {len(found)} series, and the series query takes none of them.",
         f"Correct the seriesQuery of {rule.origin}, or the labels of the series.",
-        (*told, f"they have the labels {', '.join(sorted(label_names(found)))}"),
+        (*explanation, f"they have the labels {', '.join(sorted(label_names(found)))}"),
     )
 
 

@@ -44,7 +44,6 @@ class Parts:
 
     @property
     def look(self) -> SeriesLook:
-        """Return what asks the source for series."""
         return SeriesLook(self.questions, self.now_ms, self.max_age_ms)
 
 
@@ -57,8 +56,8 @@ class SampleAges:
     """Time of the oldest sample, in milliseconds, by the value of the label."""
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """Return what is to be said of them."""
+    def age_remarks(self) -> tuple[str, ...]:
+        """Return the ages of the samples, as remarks."""
         if not self.by_value:
             return ()
         oldest, newest = min(self.by_value.values()), max(self.by_value.values())
@@ -107,9 +106,9 @@ def _rule_document(config: AdapterConfig, entry: Entry) -> dict[str, object]:
     }
 
 
-def tell_rule(parts: Parts, entry: Entry, told: Explanation, metric: str) -> None:
+def explain_rule(parts: Parts, entry: Entry, explanation: Explanation, metric: str) -> None:
     """Note the rule that gives the metric."""
-    told.rule = _rule_document(parts.config, entry)
+    explanation.rule = _rule_document(parts.config, entry)
     rule = entry.rule
     others = [
         each.origin
@@ -122,11 +121,11 @@ def tell_rule(parts: Parts, entry: Entry, told: Explanation, metric: str) -> Non
         )
     ]
     more = [f"{', '.join(others)} may give it too; the last of the rules has it"] if others else []
-    position = told.rule["position"]
-    told.ok("rule", f"{rule.origin} (rule {position}) gives it of {entry.series}", *more)
+    position = explanation.rule["position"]
+    explanation.ok("rule", f"{rule.origin} (rule {position}) gives it of {entry.series}", *more)
 
 
-async def tell_unserved(parts: Parts, asked: Asked, told: Explanation) -> Explanation:
+async def explain_unserved(parts: Parts, asked: Asked, explanation: Explanation) -> Explanation:
     """Return the explanation of a metric that is not served."""
     unserved = Unserved(
         parts.config,
@@ -136,11 +135,11 @@ async def tell_unserved(parts: Parts, asked: Asked, told: Explanation) -> Explan
         parts.relist_interval_s,
         parts.team_faults(asked.team) if asked.team else (),
     )
-    await unserved.tell(asked, told)
-    return told
+    await unserved.explain(asked, explanation)
+    return explanation
 
 
-async def live_series(parts: Parts, entry: Entry, told: Explanation) -> LabelSets | None:
+async def live_series(parts: Parts, entry: Entry, explanation: Explanation) -> LabelSets | None:
     """Return the series that the rule takes now; None where none is there, which is reported."""
     look = parts.look
     failure = parts.catalogue.failures.get(entry.rule.series_query)
@@ -149,51 +148,53 @@ async def live_series(parts: Parts, entry: Entry, told: Explanation) -> LabelSet
         found = await look.taken(entry.rule, entry.series)
         finding = None if found else await look.why_none(entry.rule, entry.series)
     except GpuscaleError as error:
-        told.failed("series", f"The source does not answer: {error}.", "See the source.", *more)
+        explanation.failed(
+            "series", f"The source does not answer: {error}.", "See the source.", *more
+        )
         return None
     if found:
         age = age_text(parts.max_age_ms)
-        told.ok("series", f"{len(found)} series had a sample within {age}", *more)
+        explanation.ok("series", f"{len(found)} series had a sample within {age}", *more)
         return found
     if finding is None:
         finding = Finding(f"The series of {entry.series} come and go.", "Ask again.")
-    told.failed("series", finding.said, finding.fix, *finding.more, *more)
+    explanation.failed("series", finding.said, finding.fix, *finding.more, *more)
     return None
 
 
-def no_query(rule: Rule, error: GpuscaleError, told: Explanation) -> Explanation:
+def no_query(rule: Rule, error: GpuscaleError, explanation: Explanation) -> Explanation:
     """Return the explanation of a rule without a query for the request."""
     reason = error.__cause__ or error
-    return told.failed(
+    return explanation.failed(
         "query",
         f"{rule.origin} has no query for this request: {reason}.",
         "Correct metricsQuery, or the selector.",
     )
 
 
-def query_failed(error: GpuscaleError, told: Explanation) -> Explanation:
+def query_failed(error: GpuscaleError, explanation: Explanation) -> Explanation:
     """Return the explanation of a query that was not answered."""
     fix = "See the source."
     if isinstance(error, UncoveredError):
         fix = "Wait until the store covers the range again, ask for less of it, or let the store keep more."
     elif isinstance(error, QueryError):
         fix = "Correct metricsQuery: the source takes the query for no PromQL."
-    return told.failed("query", f"{error}.", fix)
+    return explanation.failed("query", f"{error}.", fix)
 
 
-def no_vector(value: Value, told: Explanation) -> Explanation:
+def no_vector(value: Value, explanation: Explanation) -> Explanation:
     """Return the explanation of an answer that has no rows."""
     kind = type(value).__name__.lower().removesuffix("value")
-    return told.failed(
+    return explanation.failed(
         "query",
         f"The query gives a {kind}, and only an instant vector has rows of objects.",
         "Correct metricsQuery: a range such as [5m] belongs into a function such as rate().",
     )
 
 
-def tell_values(
+def explain_values(
     parts: Parts,
-    told: Explanation,
+    explanation: Explanation,
     samples: Mapping[str, VectorSample],
     ages: SampleAges,
 ) -> Explanation:
@@ -204,32 +205,34 @@ def tell_values(
         age_ms = parts.now_ms - sample.measured_ms
         if math.isfinite(sample.value) and (limit_ms is None or age_ms <= limit_ms):
             quantity = str(Quantity.from_milli(to_milli(sample.value)))
-            told.values.append(ServedValue(name, quantity, ages.of(sample, name)))
-    stale = len(samples) - len(unusable) - len(told.values)
+            explanation.values.append(ServedValue(name, quantity, ages.of(sample, name)))
+    stale = len(samples) - len(unusable) - len(explanation.values)
     more = []
     if unusable:
         more.append(f"{rows_text(len(unusable))} NaN or infinite, which is no number to scale by")
     if stale:
         more.append(f"{rows_text(stale)} older than {age_text(limit_ms or 0)}")
-    if told.values:
-        told.ok("value", f"{len(told.values)} of {len(samples)} usable", *more)
-        return told
+    if explanation.values:
+        explanation.ok("value", f"{len(explanation.values)} of {len(samples)} usable", *more)
+        return explanation
     fix = "See whether the exporter is still scraped, or raise --value-max-age."
     if unusable:
         fix = "Look for a division by zero in metricsQuery, such as by a limit that is not set."
     if any(math.isnan(samples[name].value) for name in unusable):
         fix += " Or say `nan: zero` in the rule, where NaN means that there is nothing to do."
-    return told.failed("value", "None of the rows is a value to scale by.", fix, *more)
+    return explanation.failed("value", "None of the rows is a value to scale by.", fix, *more)
 
 
-def tell_scalar(told: Explanation, value: Scalar) -> Explanation:
+def explain_scalar(explanation: Explanation, value: Scalar) -> Explanation:
     """Return the explanation of a scalar."""
     if not math.isfinite(value.value):
-        return told.failed("value", f"The scalar is {value.value:g}.", "Look at metricsQuery.")
+        return explanation.failed(
+            "value", f"The scalar is {value.value:g}.", "Look at metricsQuery."
+        )
     quantity = str(Quantity.from_milli(to_milli(value.value)))
-    told.values.append(ServedValue("the scalar", quantity, 0))
-    told.ok("value", "1 of 1 usable")
-    return told
+    explanation.values.append(ServedValue("the scalar", quantity, 0))
+    explanation.ok("value", "1 of 1 usable")
+    return explanation
 
 
 def row_of(sample: VectorSample, ages: SampleAges, belongs_to: str | None) -> Row:

@@ -40,23 +40,23 @@ class Unserved:
     team_faults: tuple[str, ...] = ()
     """What is wrong with the rules of the namespace that is asked about."""
 
-    async def tell(self, asked: Asked, told: Explanation) -> None:
+    async def explain(self, asked: Asked, explanation: Explanation) -> None:
         """Note the hops up to the one that gives nothing."""
         if self.relisted_ms is None:
-            told.failed(
+            explanation.failed(
                 "rule",
                 "Discovery has not ended yet, so that no metric is known.",
                 "Wait, and see /readyz?verbose.",
             )
             return
-        if self._tell_missing_label(asked, told) or self._tell_failure(asked, told):
+        if self._tell_missing_label(asked, explanation) or self._tell_failure(asked, explanation):
             return
-        if not await self._tell_missing_series(asked, told):
-            self._tell_unknown(asked, told)
+        if not await self._tell_missing_series(asked, explanation):
+            self._tell_unknown(asked, explanation)
 
     # A series is there, and no label for the resource
 
-    def _tell_missing_label(self, asked: Asked, told: Explanation) -> bool:
+    def _tell_missing_label(self, asked: Asked, explanation: Explanation) -> bool:
         resource = asked.resource
         found = [
             (rule, shape)
@@ -67,11 +67,11 @@ class Unserved:
         if not found or resource is None:
             return False
         rule, shape = found[-1]
-        told.ok("rule", f"{rule.origin} gives it of {shape.name}")
-        told.ok("series", f"{shape.name} is there")
+        explanation.ok("rule", f"{rule.origin} gives it of {shape.name}")
+        explanation.ok("series", f"{shape.name} is there")
         labels = ", ".join(sorted(shape.labels))
         there = ", ".join(each.name for each in rule.labels.resources_of(sorted(shape.labels)))
-        told.failed(
+        explanation.failed(
             "labels",
             f"No label of the series names {resource.name}.",
             _mapping_fix(rule, shape, resource),
@@ -82,12 +82,12 @@ class Unserved:
 
     # The series query failed
 
-    def _tell_failure(self, asked: Asked, told: Explanation) -> bool:
+    def _tell_failure(self, asked: Asked, explanation: Explanation) -> bool:
         for rule in reversed(self._rules(asked)):
             failure = self.catalogue.failures.get(rule.series_query)
             if failure is not None and any(candidates(rule, asked.metric)):
-                told.ok("rule", f"{rule.origin} may give it")
-                told.failed(
+                explanation.ok("rule", f"{rule.origin} may give it")
+                explanation.failed(
                     "series",
                     f"The series query of {rule.origin} was not answered: {failure.reason}",
                     "See whether the source can be reached, and whether it takes the query.",
@@ -98,7 +98,7 @@ class Unserved:
 
     # The series is not there
 
-    async def _tell_missing_series(self, asked: Asked, told: Explanation) -> bool:
+    async def _tell_missing_series(self, asked: Asked, explanation: Explanation) -> bool:
         may = [
             (rule, each)
             for rule in reversed(self._rules(asked))
@@ -110,13 +110,15 @@ class Unserved:
             try:
                 finding = await self._finding(rule, each)
             except GpuscaleError as error:
-                told.ok("rule", f"{rule.origin} may give it of {each.series}")
-                told.failed("series", f"The source does not answer: {error}.", "See the source.")
+                explanation.ok("rule", f"{rule.origin} may give it of {each.series}")
+                explanation.failed(
+                    "series", f"The source does not answer: {error}.", "See the source."
+                )
                 return True
             if finding is not None:
                 word = "gives" if each.certain else "would give"
-                told.ok("rule", f"{rule.origin} {word} it of {each.series}")
-                told.failed("series", finding.said, finding.fix, *finding.more)
+                explanation.ok("rule", f"{rule.origin} {word} it of {each.series}")
+                explanation.failed("series", finding.said, finding.fix, *finding.more)
                 return True
         return False
 
@@ -136,7 +138,7 @@ class Unserved:
 
     # Nothing names it
 
-    def _tell_unknown(self, asked: Asked, told: Explanation) -> None:
+    def _tell_unknown(self, asked: Asked, explanation: Explanation) -> None:
         left_out = tuple(self._left_out(asked))
         names = self._names(asked)
         close = closest(asked.metric, names, cutoff=0.6)
@@ -148,7 +150,7 @@ class Unserved:
         faults = [f"not served: {fault}" for fault in self.team_faults]
         if asked.team in self.catalogue.over_budget:
             faults.append(f"not served: {self.catalogue.over_budget[asked.team]}")
-        told.failed(
+        explanation.failed(
             "rule",
             f"No rule gives {kind} metric of this name, and no series is there for one that could."
             if not left_out

@@ -28,7 +28,6 @@ class FieldSelector:
         return next(names, "")
 
     def takes(self, record: ObjectRecord) -> bool:
-        """Return whether an object is selected."""
         values = dict(zip(_FIELDS, (record.name, record.namespace), strict=True))
         return all((values[field] == value) == equal for field, equal, value in self.terms)
 

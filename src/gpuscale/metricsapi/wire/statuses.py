@@ -64,8 +64,8 @@ TIMED_OUT = Status(504, "Timeout", "Timeout: request did not complete within the
 def forbidden(message: str, name: str, group: str, kind: str) -> Status:
     """Return the answer to somebody who may not do it; empty texts are left out of the details."""
     about = (("name", name), ("group", group), ("kind", kind))
-    told = tuple((key, value) for key, value in about if value)
-    return Status(403, "Forbidden", message, about=told)
+    given = tuple((key, value) for key, value in about if value)
+    return Status(403, "Forbidden", message, about=given)
 
 
 def bad_request(message: str) -> Status:

@@ -79,7 +79,6 @@ class Keys:
 
     @property
     def labels(self) -> frozenset[str]:
-        """Return all of them."""
         return frozenset(name for name in (self.label, self.namespace_label) if name is not None)
 
 
@@ -141,7 +140,6 @@ class _Look:
         raise _Unsafe
 
     def select(self, exact: Select, wide: Select) -> _Kind | None:
-        """Look at an instant selector."""
         chosen = {matcher for matcher in exact.matchers if matcher in self._widened}
         if not chosen:
             return None
@@ -151,21 +149,17 @@ class _Look:
         return _Keyed(namespaced=True)
 
     def select_range(self, exact: SelectRange, wide: SelectRange) -> _Kind | None:
-        """Look at a range selector."""
         found = self.kind(exact.selector, wide.selector)
         return found if exact.range_ms == wide.range_ms else None
 
     def subquery(self, exact: Subquery, wide: Subquery) -> _Kind | None:
-        """Look at a subquery."""
         found = self.kind(exact.expression, wide.expression)
         return found if replace(exact, expression=wide.expression) == wide else None
 
     def negate(self, exact: Negate, wide: Negate) -> _Kind:
-        """Look at a unary minus."""
         return self.kind(exact.expression, wide.expression)
 
     def call(self, exact: Call, wide: Call) -> _Kind | None:
-        """Look at a function call."""
         if exact.function != wide.function or len(exact.arguments) != len(wide.arguments):
             raise _Unsafe
         kinds = [self.kind(*pair) for pair in zip(exact.arguments, wide.arguments, strict=True)]
@@ -186,7 +180,6 @@ class _Look:
         return call.function in _PER_SERIES
 
     def aggregate(self, exact: Aggregate, wide: Aggregate) -> _Kind | None:
-        """Look at an aggregation."""
         inner = self.kind(exact.expression, wide.expression)
         if (exact.operator, exact.by, exact.parameter) != (wide.operator, wide.by, wide.parameter):
             raise _Unsafe
@@ -224,7 +217,6 @@ class _Look:
         return self._keys.namespace_label in labels
 
     def binary(self, exact: Binary, wide: Binary) -> _Kind | None:
-        """Look at an operation."""
         if (exact.operator, exact.return_bool) != (wide.operator, wide.return_bool):
             raise _Unsafe
         left = self.kind(exact.left, wide.left)

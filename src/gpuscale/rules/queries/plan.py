@@ -108,14 +108,14 @@ class CustomPlan:
         known = set(self.names)
         foreign = sorted(name for name in rows if name and name not in known)
         twice = sorted(name for name in rows if name in known and rows[name] > 1)
-        told = (
+        counts = (
             (len(samples) - len(usable), "rows are NaN or infinite and were left out"),
             (rows[""], f"rows have no label {self.label!r}; group the query by it"),
             (len(foreign), f"rows are of other objects, such as {foreign[:1]}"),
             (len(twice), f"objects have several rows, such as {twice[:1]}; the last counts"),
             (len(known - set(rows)), f"of {len(known)} objects have no row"),
         )
-        return tuple(f"{count} {text}" for count, text in told if count)
+        return tuple(f"{count} {text}" for count, text in counts if count)
 
     def _rows(self, value: Value) -> dict[str, VectorSample]:
         if not isinstance(value, Vector):

@@ -60,7 +60,6 @@ class WideRows:
         self._several: set[tuple[str, str]] = set()
 
     def add(self, samples: Sequence[VectorSample]) -> None:
-        """Take in a part of the answer."""
         for sample in samples:
             namespace = sample.labels.get(self._namespace_label, "")
             name = sample.labels.get(self._label, "")
@@ -71,7 +70,6 @@ class WideRows:
 
     @property
     def count(self) -> int:
-        """Of objects."""
         return sum(map(len, self._rows.values()))
 
     def cut(self, namespace: str | None, names: Sequence[str]) -> Vector | None:

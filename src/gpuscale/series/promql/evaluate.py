@@ -67,9 +67,7 @@ MAX_POINTS = 11_000
 class StoredSamples(Protocol):
     """Where the samples are: a store, or the copy of a part of it."""
 
-    def select(self, matchers: Selector) -> tuple[Series, ...]:
-        """Return the series that fulfil all matchers."""
-        ...
+    def select(self, matchers: Selector) -> tuple[Series, ...]: ...
 
     def oldest_kept_ms(self) -> int:
         """Return the time before which nothing is answered."""
@@ -327,7 +325,6 @@ class _Evaluation(Evaluator):
                 return [(EMPTY, reading.value, measured_ms)]
 
     def number(self, node: Node) -> Reading:
-        """Return the scalar of an expression."""
         self._span.budget.work()
         match node:
             case Number():
@@ -343,13 +340,11 @@ class _Evaluation(Evaluator):
                 raise BugError(f"found a {value_type(node).value} where a scalar belongs")
 
     def text(self, node: Node) -> str:
-        """Return the string of an expression."""
         if isinstance(node, Text):
             return node.value
         raise BugError(f"found a {value_type(node).value} where a string belongs")
 
     def windows(self, node: Node) -> Windows:
-        """Return the range vector of an expression."""
         match node:
             case SelectRange():
                 return self._select_range(node)

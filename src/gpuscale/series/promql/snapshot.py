@@ -31,7 +31,6 @@ class Need:
     """The times at which only the newest sample counts; None where every sample does."""
 
     def joined(self, other: "Need") -> "Need":
-        """Return what covers both."""
         if self == other:
             return self
         return Need(min(self.start_ms, other.start_ms), max(self.end_ms, other.end_ms), None)
@@ -123,7 +122,6 @@ class Snapshot:
             self._selected[matchers] = tuple(kept)
 
     def select(self, matchers: Selector) -> tuple[Series, ...]:
-        """Return the copies of a selector's series."""
         return self._selected[matchers]
 
     def oldest_kept_ms(self) -> int:

@@ -119,7 +119,6 @@ class WriteMessage:
         self._parts: list[bytes] = []
 
     def encode(self) -> bytes:
-        """Return the message."""
         return b"".join(self._parts)
 
     def add(

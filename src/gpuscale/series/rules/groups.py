@@ -55,7 +55,6 @@ class RuleGroup:
         return f"{self.file};{self.name}"
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether its interval has passed."""
         return self.last_ms is None or now_ms - self.last_ms >= (self.interval_ms or 0)
 
     def phase_ms(self, interval_ms: int) -> int:
@@ -177,7 +176,6 @@ class RuleGroups:
         return frozenset(names)
 
     def rules(self) -> tuple[AnyRule, ...]:
-        """Return the rules of all groups."""
         return tuple(rule for group in self.groups for rule in group.rules)
 
 

@@ -38,7 +38,6 @@ class GroupNumbers:
         self._numbers, self._used = self._used, {}
 
     def of(self, group: object) -> int:
-        """Return the number of a group."""
         number = self._used.get(group)
         if number is None:
             number = self._numbers.get(group, self._next)

@@ -49,7 +49,6 @@ class KnownLines:
                 self.clear()
 
     def forget(self, gone: Collection[Series]) -> None:
-        """Forget the texts of some series."""
         self.by_name = {
             name: kept
             for name, known in self.by_name.items()
@@ -57,6 +56,5 @@ class KnownLines:
         }
 
     def clear(self) -> None:
-        """Forget all."""
         self.by_name.clear()
         self._texts = 0

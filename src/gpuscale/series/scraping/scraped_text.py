@@ -69,7 +69,6 @@ class ScrapedText:
 
     @property
     def samples(self) -> int:
-        """Return how many lines carried a value."""
         return len(self.refs) + len(self.timed) + self.unwanted
 
 

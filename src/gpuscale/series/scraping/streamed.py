@@ -83,7 +83,6 @@ class StreamedTarget:
 
     @property
     def error(self) -> str | None:
-        """Return why the agent's latest read failed."""
         return self._reader.error
 
     @property

@@ -68,7 +68,6 @@ class Order:
             self._pick = itemgetter(*positions)
 
     def row(self, values: Sequence[float]) -> "array[float]":
-        """Return the row of some values."""
         if self._pad is not None:
             row = array("d", values)
             row += self._pad
@@ -343,7 +342,6 @@ class Group(Columns):
         series.first, series.last, series.joined_ms = self._sequence, OPEN, t_ms
 
     def _next_block(self) -> None:
-        """Let the next row begin a block."""
         if self.blocks and (block := self.blocks[-1]).sequence == self._sequence:
             # An array that has grown has room to spare.
             block.times_ms, block.values = block.times_ms[:], block.values[:]

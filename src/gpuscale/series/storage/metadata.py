@@ -84,7 +84,6 @@ class MetadataBook:
         return len(kept) == len(wanted)
 
     def drop(self, target: object) -> None:
-        """Forget what a target said."""
         _, kept = self._targets.pop(target, (None, ()))
         entry = self._lists.get(kept)
         if entry is None:

@@ -49,7 +49,6 @@ class Postings(Generic[Item]):
         return self.values(name).get(value, ())
 
     def names(self) -> Collection[str]:
-        """Return the names of all labels."""
         return self._lists.keys()
 
     def values(self, name: str) -> dict[str, list[Item]]:

@@ -88,7 +88,6 @@ class Tail:
                 is_later = is_first = False
 
     def skip(self) -> None:
-        """Count all that is there as read."""
         self._rows_ms = {group: group.last_ms for group in self._store.groups()}
         for series in self._store.select(()):
             if series.own_times_ms is not None:
@@ -116,7 +115,6 @@ class Tail:
         self._lone.update(dict.fromkeys(self._lone))
 
     def _forget(self, groups: Sequence[Group]) -> None:
-        """Forget what is gone."""
         for group in self._rows_ms.keys() - set(groups):
             del self._rows_ms[group]
             self._undo_rows.pop(group, None)

@@ -95,7 +95,6 @@ class Cloud:
         return ready, ready + coming
 
     def pool_of(self, node: str) -> CloudPool:
-        """Return the pool of a node that is there."""
         return self.pools[self._pool_of[node]]
 
     def scan(self, now_ms: int) -> None:

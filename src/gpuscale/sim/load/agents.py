@@ -66,7 +66,6 @@ class SimulatedGpus:
         )
 
     def leave(self, node: str) -> None:
-        """Take a node's GPUs away."""
         del self.readers[node]
 
     def attribution(self, node: str) -> Attribution:
@@ -86,7 +85,6 @@ class SimulatedGpus:
         return Attribution(by_gpu, by_pid)
 
     def read(self, node: str, now_ms: int) -> tuple[GpuReading, ...]:
-        """Return the readings of a node's GPUs."""
         return self.readers[node].read(now_ms)
 
     def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:

@@ -157,7 +157,6 @@ class Questions:
         return await self._exact(plan, at_ms)
 
     async def _exact(self, plan: CustomPlan, at_ms: int) -> Value:
-        """Return the answer to just this question."""
         if self._sharing.fits(plan.promql) and are_joined(plan.names):
             return (await self.query(plan.promql, at_ms)).value
         return await self._whole(plan, at_ms, splits=self._wide(plan) is not None)

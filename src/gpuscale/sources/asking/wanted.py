@@ -57,7 +57,6 @@ class Wanted:
 
     @property
     def question(self) -> Question:
-        """Return what is asked for."""
         return Question(self.plan.scope.namespace, self.plan.names)
 
     def fresh(self, at_ms: int, freshness_ms: int) -> Vector | None:
@@ -112,7 +111,6 @@ class WantedQuestions:
         return wanted
 
     def answered(self, wanted: Wanted, answer: Vector, asked_ms: int) -> None:
-        """Keep the answer to a question."""
         if wanted.answer is None or wanted.asked_ms <= asked_ms:
             wanted.answer, wanted.asked_ms = answer, asked_ms
             self._keep(wanted)

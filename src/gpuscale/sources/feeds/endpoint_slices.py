@@ -37,11 +37,9 @@ class AgentChoice:
     honor_labels: bool = True
 
     def parameters(self) -> dict[str, str]:
-        """Return the parameters of list and watch."""
         return {"labelSelector": self.selector or f"{SERVICE_LABEL}={self.service}"}
 
     def path(self) -> str:
-        """Return the path to list and watch."""
         return slices_path(self.namespace)
 
 

@@ -40,7 +40,6 @@ class Target:
 
     @property
     def instance(self) -> str:
-        """Return host and port."""
         return dict(self.labels).get("instance", "")
 
 

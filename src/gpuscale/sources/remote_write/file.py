@@ -113,7 +113,6 @@ class RelabelModel(_Model):
         return self
 
     def rule(self) -> RelabelRule:
-        """Return the rule."""
         return RelabelRule(
             self.action,
             tuple(self.source_labels),

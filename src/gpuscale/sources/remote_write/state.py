@@ -36,6 +36,5 @@ class SendState:
     seconds: float = 0.0
 
     def took(self, seconds: float) -> None:
-        """Note how long a request took."""
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.seconds += seconds

@@ -64,7 +64,6 @@ class PrometheusRuleFiles:
 
     @property
     def groups(self) -> RuleGroups:
-        """Return the groups of all files."""
         return joined([self._beside, *(each.groups for each in self._files.values())])
 
     @property

@@ -57,12 +57,10 @@ class SegmentDirectory:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def is_held(self) -> bool:
-        """Return whether this process holds the directory."""
         return self._lock is not None
 
     def hold(self) -> None:
@@ -82,7 +80,6 @@ class SegmentDirectory:
         self._lock = lock
 
     def release(self) -> None:
-        """Let another process hold the directory."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -74,7 +74,6 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Return the API server's address."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
@@ -155,7 +154,6 @@ class ControlPlane:
             self._await(look, component)
 
     def logs(self) -> str:
-        """Return the end of each program's log."""
         return "\n".join(f"--- {c.name}\n{c.log_tail()}" for c in self._components)
 
     def check(self) -> None:
@@ -248,7 +246,6 @@ class ControlPlane:
         return self._clients.server(hosts[0], hosts)
 
     def kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig of this user in these groups."""
         pair = self.client_certificate(user, groups)
         return write_kubeconfig(
             pair.certificate.with_suffix(".kubeconfig"), self.url, self.ca, pair

@@ -327,7 +327,7 @@ def test_a_gpu_that_cannot_be_named_is_logged_and_found_later(caplog):
     assert [reading.gpu.uuid for reading in readings] == [FIRST, "second"]
 
 
-def test_no_gpu_is_told():
+def test_no_gpu_is_reported():
     with pytest.raises(UnavailableError) as caught:
         AmdReader(StandInAmdSmi()).read(1000)
     assert str(caught.value) == "AMD SMI found no GPU on this node"
@@ -373,7 +373,7 @@ def test_a_missing_native_library_is_told_without_a_word_on_standard_output(caps
     assert capsys.readouterr().out == ""
 
 
-def test_a_missing_package_is_told(monkeypatch):
+def test_a_missing_package_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     with pytest.raises(UnavailableError) as caught:
         load_amdsmi()

@@ -297,14 +297,14 @@ def test_a_closed_recording_takes_no_more():
         recorder.write([reading()])
 
 
-def test_a_path_that_cannot_be_written_is_told(tmp_path):
+def test_a_path_that_cannot_be_written_is_reported(tmp_path):
     path = tmp_path / "missing" / "a.jsonl.gz"
     with pytest.raises(UsageError) as caught:
         Recorder.open(str(path))
     assert str(caught.value) == f"can't write the recording {path}: No such file or directory"
 
 
-def test_a_path_that_is_not_there_is_told(tmp_path):
+def test_a_path_that_is_not_there_is_reported(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     with pytest.raises(NotFoundError) as caught:
         ReplayReader.open(str(path))
@@ -405,7 +405,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     assert str(caught.value) == "a.gz: found a larger recording, expected at most 1 MiB"
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path, monkeypatch):
+def test_bytes_that_are_no_text_are_reported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.bin").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError) as caught:

@@ -113,7 +113,6 @@ class Dialect:
 
     @cached_property
     def comment_end(self) -> re.Pattern[str]:
-        """Return what has to follow a comment."""
         return re.compile(rf"(?:(?P<trim>[ \t\r\n]+-))?{re.escape(self.right)}")
 
 

@@ -73,7 +73,6 @@ class _Parser:
         self.variables = ["$"]
 
     def action(self, text: str) -> str:
-        """Return an action as it is written."""
         return f"{self.dialect.left}{text}{self.dialect.right}"
 
     def nodes(

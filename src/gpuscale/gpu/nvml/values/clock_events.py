@@ -41,7 +41,6 @@ class ClockEventCounts:
         self._totals = dict.fromkeys(CLOCK_EVENTS, 0)
 
     def add(self, now_ms: int, mask: int) -> None:
-        """Count one reading."""
         self._kept.append((now_ms, mask))
         _count(self._counts, mask, 1)
         _count(self._totals, mask, 1)

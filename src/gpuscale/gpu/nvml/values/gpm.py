@@ -129,7 +129,6 @@ class Gpm:
         return self._findings
 
     def close(self) -> None:
-        """Free both samples."""
         held = [self._older.buffer] if self._older is not None else []
         if self._spare is not None:
             held.append(self._spare)

@@ -41,7 +41,6 @@ class Polls:
         self._lock = threading.Lock()
 
     def add(self, stamp_us: int, rates: Answer) -> None:
-        """Keep one figure."""
         with self._lock:
             self._figures.append((stamp_us, rates))
 
@@ -90,7 +89,6 @@ class Poller:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the thread is still there."""
         return self._thread is not None and self._thread.is_alive()
 
     def watch(self, handle: Handle) -> Polls:
@@ -101,7 +99,6 @@ class Poller:
         return polls
 
     def leave(self, polls: Polls) -> None:
-        """Ask no more for a GPU."""
         with self._lock:
             self._targets.pop(polls, None)
         polls.clear()

@@ -56,7 +56,7 @@ class Processes:
         self._use_retry = Retry(settings.unsupported_retry_ms)
         self._names: dict[int, str] = {}
         self._use_turns = Turns(settings.process_use_period_ms, shift)
-        self._told: frozenset[int] = frozenset()
+        self._known_pids: frozenset[int] = frozenset()
         self._last_uses: dict[int, ProcessUse] | None = None
 
     def read(self, now_ms: int) -> tuple[ProcessReading, ...]:
@@ -88,9 +88,9 @@ class Processes:
 
     def _uses(self, pids: Iterable[int], now_ms: int) -> dict[int, ProcessUse] | None:
         """Return use by PID; None when it is unknown. A new process is asked for at once."""
-        if self._use_turns.is_due(now_ms) or not self._told.issuperset(pids):
+        if self._use_turns.is_due(now_ms) or not self._known_pids.issuperset(pids):
             self._last_uses = self._ask_uses(now_ms)
-            self._told = frozenset(pids)
+            self._known_pids = frozenset(pids)
             self._use_turns.take(now_ms)
         return self._last_uses
 

@@ -21,7 +21,6 @@ class Findings:
     absent: dict[str, str] = field(default_factory=dict)
 
     def update(self, other: "Findings") -> None:
-        """Add what another has found."""
         self.values.update(other.values)
         self.absent.update(other.absent)
 
@@ -76,7 +75,6 @@ class Turns:
         return elapsed_ms >= wait_ms or elapsed_ms < -self._early_ms
 
     def take(self, now_ms: int) -> None:
-        """Note that the turn was taken."""
         self._last_ms = now_ms - (self._early_ms if self._last_ms is None else 0)
 
 
@@ -96,7 +94,6 @@ class Scheduled:
 
     @property
     def fields(self) -> frozenset[str]:
-        """Return the fields of the source."""
         return self.source.fields
 
     def read(self, now_ms: int) -> Findings:

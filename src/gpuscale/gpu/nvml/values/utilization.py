@@ -100,7 +100,6 @@ class Utilization:
         return found
 
     def close(self) -> None:
-        """End the polls."""
         self._poller.leave(self._polls)
 
     def _mean(self, mean: "_Mean", now_ms: int) -> float | None:

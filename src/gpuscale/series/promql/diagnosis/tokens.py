@@ -183,7 +183,6 @@ class Lexer:
         return Token(kind, self._text[start : self._position], start)
 
     def _skip(self) -> None:
-        """Pass blanks and comments."""
         text, position = self._text, self._position
         while position < len(text):
             if text[position] in _SPACE:

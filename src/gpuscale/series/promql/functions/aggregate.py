@@ -63,7 +63,6 @@ class Grouping:
             self._most = rows
 
     def of(self, labels: LabelSet) -> LabelSet:
-        """Return the group of a label set."""
         group = self._remembered.get(labels.key)
         if group is None:
             group = labels.keep(self._names) if self._by else labels.drop(self._names)

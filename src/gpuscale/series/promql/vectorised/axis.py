@@ -48,7 +48,6 @@ class Axis:
 
     @property
     def labels(self) -> Sequence[LabelSet]:
-        """Return the label sets."""
         return self._labels
 
     def mapped(self, make: Callable[[LabelSet], LabelSet], check: Check) -> "Axis":
@@ -88,7 +87,6 @@ class Axis:
 
     @cached_property
     def is_unique(self) -> bool:
-        """Return whether all label sets differ."""
         return len({labels.key for labels in self.labels}) == len(self.labels)
 
     def distinct(self) -> "Axis":

@@ -79,7 +79,6 @@ class Block:
         )
 
     def only(self, series: Flags) -> "Block":
-        """Return some of the series."""
         return Block(
             self.times_ms,
             self.counts,

@@ -69,7 +69,6 @@ class Selection:
         self.cut_ms = np.full(len(self.series), -NEVER_MS)
 
     def add(self, frames: Sequence[Frame]) -> int:
-        """Take over copied samples; return how many."""
         self._frames += frames
         return sum(frame.values.size for frame in frames)
 
@@ -316,7 +315,6 @@ class _SeriesAxis(Axis):
 
     @property
     def labels(self) -> Sequence[LabelSet]:
-        """Return the label sets."""
         if len(self._labels) != len(self._series):
             self._labels = [each.labels for each in self._series]
         return self._labels

@@ -62,7 +62,6 @@ class Sums:
         self._high[..., columns] = high
 
     def rounded(self) -> Floats:
-        """Return the sums."""
         total: Floats = self._high + self._low
         return total
 

@@ -27,7 +27,6 @@ class Table:
 
     @property
     def width(self) -> int:
-        """Return the number of columns."""
         return len(self.values.T)
 
     def of(self, by_position: Ints) -> Ints:
@@ -58,7 +57,6 @@ class Table:
         return Table(self.axis, columns, self.values[:, chosen], None, measured)
 
     def rows(self, start: int, stop: int) -> "Table":
-        """Return some of the steps."""
         if stop - start == len(self.values):
             return self
         present = None if self.present is None else self.present[start:stop]
@@ -72,5 +70,4 @@ class Table:
         return filled
 
     def presence(self) -> Flags:
-        """Return which cells are present."""
         return np.ones(self.values.shape, np.bool_) if self.present is None else self.present

@@ -62,7 +62,6 @@ class Windows:
         return flags
 
     def first(self) -> Floats:
-        """Return the first value of each window."""
         return self.block.at(self.block.values, self._rows(self.low))
 
     def last(self, before: int = 0) -> Floats:

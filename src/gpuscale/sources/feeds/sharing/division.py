@@ -50,7 +50,6 @@ class Division(Generic[T]):
     """Since when agents of other replicas are delivered by none of them."""
 
     def up(self, replica: str) -> None:
-        """Note that another replica answers."""
         self.delivered.setdefault(replica, set())
 
     def down(self, replica: str) -> None:
@@ -58,11 +57,9 @@ class Division(Generic[T]):
         self.delivered.pop(replica, None)
 
     def delivers(self, replica: str, agent: T) -> None:
-        """Note that a replica delivers an agent."""
         self.delivered.setdefault(replica, set()).add(agent)
 
     def delivers_only(self, replica: str, agents: Iterable[T]) -> None:
-        """Note all that a replica delivers."""
         self.delivered[replica] = set(agents)
 
     def leaves(self, replica: str, agent: T) -> None:
@@ -100,6 +97,5 @@ class Division(Generic[T]):
         return now_s - self._missed_s.setdefault(agent, now_s) >= PATIENCE_S
 
     def keep(self, agents: Iterable[T]) -> None:
-        """Forget agents that are no more."""
         for agent in self._missed_s.keys() - set(agents):
             del self._missed_s[agent]

@@ -39,8 +39,7 @@ class Receiver(Protocol):
     own: str
     """The name of the replica that is here."""
 
-    def joined(self, link: "PeerLink") -> None:
-        """Note that a replica answers."""
+    def joined(self, link: "PeerLink") -> None: ...
 
     def parted(self, link: "PeerLink") -> None:
         """Note that it does not any more."""
@@ -48,8 +47,7 @@ class Receiver(Protocol):
     def begun(self, link: "PeerLink", targets: Collection[Target]) -> None:
         """Note all agents that it delivers at the beginning of an answer."""
 
-    def take(self, link: "PeerLink", target: Target, word: bytes, rest: bytes) -> None:
-        """Take what it says of an agent."""
+    def take(self, link: "PeerLink", target: Target, word: bytes, rest: bytes) -> None: ...
 
 
 class PeerLink:

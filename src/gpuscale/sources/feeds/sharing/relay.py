@@ -56,7 +56,6 @@ class Reader:
         self.ready.set()
 
     def taken(self) -> bytes:
-        """Return all that is queued."""
         text = b"".join(self.parts)
         self.parts.clear()
         self.size = 0
@@ -125,7 +124,6 @@ class _Agent:
         return line
 
     def forget_changes(self) -> None:
-        """Count what is new as delivered."""
         self._changed, self._new, self._gone = {}, {}, []
         self.is_dirty = self.is_reshaped = self._is_described = False
 
@@ -170,7 +168,6 @@ class Relay:
 
     @property
     def readers(self) -> int:
-        """Return how many answers are open."""
         return len(self._readers)
 
     def note(
@@ -208,7 +205,6 @@ class Relay:
                 self._put(agent.change())
 
     def alive(self) -> None:
-        """Say that the replica is there."""
         self._put(b"- alive\n")
 
     def open(self) -> Reader:
@@ -223,7 +219,6 @@ class Relay:
         return reader
 
     def close(self, reader: Reader) -> None:
-        """End an answer."""
         self._readers.discard(reader)
 
     def _snapshots(self) -> Iterator[bytes]:

@@ -128,7 +128,6 @@ class Sharing:
         return own, len(over), sum(isinstance(feeder, PeerLink) for _, feeder in feeders)
 
     def seat(self, target: Target) -> Seat:
-        """Return an agent's place in the store."""
         seat = self._seats.get(target)
         if seat is None:
             seat = self._seats[target] = self._make_seat(target)
@@ -140,7 +139,6 @@ class Sharing:
         return seat
 
     def discover(self, targets: Iterable[Target]) -> None:
-        """Note which agents there are."""
         found = frozenset(targets)
         if found == self.discovered:
             return
@@ -201,7 +199,6 @@ class Sharing:
             await asyncio.sleep(_TICK_S)
 
     def joined(self, link: PeerLink) -> None:
-        """Note that a replica answers."""
         if link.replica in self._feeding:
             return  # it is followed by another of its addresses
         self._feeding[link.replica] = link

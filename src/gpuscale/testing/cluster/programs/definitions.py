@@ -33,7 +33,6 @@ class Definitions:
 
     @property
     def label(self) -> str:
-        """Return name and version."""
         return f"{self.name} {self.version}"
 
 

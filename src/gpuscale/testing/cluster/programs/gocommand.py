@@ -41,15 +41,15 @@ def go_error(failed: str, output: str) -> UnavailableError | UpstreamError:
         failed: what can't be done, such as `etcd can't be built`.
         output: what Go printed.
     """
-    told = "\n".join(output.strip().splitlines()[-_OUTPUT_LINES:])
+    tail = "\n".join(output.strip().splitlines()[-_OUTPUT_LINES:])
     if any(sign in output for sign in _NETWORK_SIGNS):
         return UnavailableError(
             f"{failed}: the Go module proxy does not answer. Check the network and "
-            f"$GOPROXY, then run the command again; it goes on where it stopped. Go said:\n{told}"
+            f"$GOPROXY, then run the command again; it goes on where it stopped. Go said:\n{tail}"
         )
     if any(sign in output for sign in _DISK_SIGNS):
         return UnavailableError(
             f"{failed}: the disk is full. Free some room, or set $GPUSCALE_TOOLS, "
-            f"$GOCACHE, $GOMODCACHE and $TMPDIR to a larger disk. Go said:\n{told}"
+            f"$GOCACHE, $GOMODCACHE and $TMPDIR to a larger disk. Go said:\n{tail}"
         )
-    return UpstreamError(f"{failed}. Go said:\n{told}")
+    return UpstreamError(f"{failed}. Go said:\n{tail}")
