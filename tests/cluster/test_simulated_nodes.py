@@ -8,7 +8,7 @@ import pytest
 from gpuscale.cluster.scheduling.fit import node_state, place
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.nodes import Taint
-from gpuscale.testing.cluster import PodTimes, SimulatedNode, simulated_nodes, wait_until
+from gpuscale.testing.cluster import Lifecycle, SimulatedNode, simulated_nodes, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -80,8 +80,8 @@ def scale(plane, name: str, replicas: int) -> None:
 
 
 def test_a_pod_takes_the_time_it_is_told_to_take(plane):
-    times = PodTimes(start_s=1.0, ready_s=2.0, run_s=1.0)
-    with simulated_nodes(plane, SimulatedNode("slow", gpus=1), times=times):
+    slowly = Lifecycle(image_pull_ms=1_000, startup_ms=2_000, run_ms=3_000)
+    with simulated_nodes(plane, SimulatedNode("slow", gpus=1), lifecycle=slowly):
         plane.apply(pod("job", gpus=1, restartPolicy="Never"))
         plane.wait("pod/job", "jsonpath={.status.phase}=Running")
         assert ready(plane, "job") == "False"
@@ -94,7 +94,8 @@ def test_a_pod_takes_the_time_it_is_told_to_take(plane):
 
 def test_a_pod_whose_image_is_pulled_is_pending_with_its_container_being_created(plane):
     waits = "jsonpath={.status.containerStatuses[0].state.waiting.reason}=ContainerCreating"
-    with simulated_nodes(plane, SimulatedNode("slow", gpus=1), times=PodTimes(start_s=600.0)):
+    pulling = Lifecycle(image_pull_ms=600_000)
+    with simulated_nodes(plane, SimulatedNode("slow", gpus=1), lifecycle=pulling):
         plane.apply(pod("pulling", gpus=1))
         plane.wait("pod/pulling", waits)
         status = plane.get("pod", "pulling")["status"]

@@ -533,4 +533,4 @@ def parse_values(text: str, source: str) -> Values:
     Raises:
         ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.
     """
-    return parse_file(Values, text, source)
+    return parse_file(Values, text, source)[0]

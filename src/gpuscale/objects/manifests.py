@@ -1,6 +1,6 @@
 """From the text of a manifest file to objects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.core.documents.documents import Document, load_documents
 from gpuscale.core.errors import ConfigError, Problem
@@ -38,9 +38,18 @@ def load_manifests(text: str, source: str) -> tuple[KubernetesObject, ...]:
     Raises:
         ConfigError: with every fault of every document.
     """
+    return read_manifests(load_documents(text, source))
+
+
+def read_manifests(documents: Iterable[Document]) -> tuple[KubernetesObject, ...]:
+    """Return the objects of documents, in their order.
+
+    Raises:
+        ConfigError: with every fault of every document.
+    """
     objects: list[KubernetesObject] = []
     problems: list[Problem] = []
-    for document in load_documents(text, source):
+    for document in documents:
         try:
             objects.append(read_manifest(document))
         except ConfigError as error:

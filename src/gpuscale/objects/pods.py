@@ -90,6 +90,20 @@ class PodStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """How long a simulated pod takes for each step of its life."""
+
+    image_pull_ms: int = 0
+    """From being bound until its containers run."""
+    startup_ms: int = 0
+    """From then until Ready: loading a model, say."""
+    run_ms: int | None = None
+    """From the containers' start until they end with success; None for pods that serve until deleted."""
+    stop_ms: int = 0
+    """From the order to end until it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod."""
 

@@ -3,11 +3,12 @@
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
-from gpuscale.kube.simulated.pod_status import PodTimes
+from gpuscale.objects.pods import Lifecycle
 from gpuscale.rehearse.manifests import job_manifest, path_of, simulated_node
 from gpuscale.rehearse.mark import Mark
 from gpuscale.rehearse.mirror import owner_of
-from gpuscale.rehearse.site import STOP_S, AddNode, CreateJob, Order, RehearsalSite, RemoveNode
+from gpuscale.rehearse.site import AddNode, CreateJob, Order, RehearsalSite, RemoveNode
+from gpuscale.sim.scenario.setup import STOP_MS
 
 
 class Actor:
@@ -59,12 +60,10 @@ class Actor:
                 await self.create(job_manifest(order.run, self._site.setup, self._mark))
 
 
-def pod_times(site: RehearsalSite, pod: JsonObject) -> PodTimes:
+def lifecycle_of(site: RehearsalSite, pod: JsonObject) -> Lifecycle:
     """Return how long a pod takes on its node, by what the scenario says of its workload."""
     owner = owner_of(pod, site.cluster)
     if owner is None:
-        return PodTimes(stop_s=STOP_S)
+        return Lifecycle(stop_ms=STOP_MS)
     key = f"{owner.kind} {pod['metadata']['namespace']}/{owner.name}"
-    times = site.times_of(key, early=not site.has_begun)
-    run_s = None if times.run_ms is None else (times.run_ms - times.startup_ms) / 1000
-    return PodTimes(times.image_pull_ms / 1000, times.startup_ms / 1000, run_s, STOP_S)
+    return site.lifecycle_now(key)

@@ -6,7 +6,6 @@ those at which a change was seen: the API server's own have whole seconds only.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.documents.documents import Document
@@ -22,9 +21,7 @@ from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.cluster import FINISHED, Cluster
 from gpuscale.sim.control.controllers import replica_set_name
-from gpuscale.sim.control.kubelet import Process
 
-_FIRST_PID = 20_001
 _PHASES = {phase.value: phase for phase in PodPhase}
 
 
@@ -46,7 +43,6 @@ class Mirror:
     def __init__(self, site: RehearsalSite) -> None:
         self._site = site
         self._seen: dict[str, _Seen] = {}
-        self._pids = count(_FIRST_PID)
 
     def see_pods(self, pods: Mapping[str, JsonObject], now_ms: int) -> None:
         """Take over all pods of the rehearsal, by `namespace/name`."""
@@ -78,7 +74,7 @@ class Mirror:
     def _remove(self, key: str) -> None:
         del self._seen[key]
         self._site.stuck.discard(key)
-        self._site.processes.pop(key, None)
+        self._site.containers.end(key)
         if key in self._site.cluster.pods:
             self._site.cluster.remove_pod(key)
 
@@ -117,7 +113,7 @@ class Mirror:
             return
         self._site.cluster.mark_deleted(key, now_ms)
         if pod.status.phase is PodPhase.RUNNING:
-            self._say("Killing", "Stopping", pod, now_ms)
+            self._site.containers.report_stop(key, now_ms)
 
     def _note_status(self, key: str, body: JsonObject, now_ms: int) -> None:
         cluster = self._site.cluster
@@ -126,17 +122,11 @@ class Mirror:
         if status == pod.status:
             return
         cluster.set_status(key, status)
-        if status.phase is PodPhase.RUNNING and key not in self._site.processes:
-            self._site.processes[key] = Process(next(self._pids), now_ms)
-            self._say("Started", "Started", pod, now_ms)
+        containers = self._site.containers
+        if status.phase is PodPhase.RUNNING and key not in containers.processes:
+            containers.start(key, now_ms)
         elif status.phase in FINISHED:
-            self._site.processes.pop(key, None)
-
-    def _say(self, kind: str, verb: str, pod: Pod, now_ms: int) -> None:
-        """Log what a kubelet would report to the API server."""
-        for container in pod.spec.containers:
-            text = f"{verb} container {container.name}"
-            self._site.cluster.event(now_ms, kind, f"Pod/{pod.metadata.name}", text)
+            containers.end(key)
 
 
 def owner_of(body: JsonObject, cluster: Cluster) -> OwnerReference | None:

@@ -22,7 +22,7 @@ from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.present import Present, every
 from gpuscale.local.scraping import Scraper
-from gpuscale.rehearse.acting import Actor, pod_times
+from gpuscale.rehearse.acting import Actor, lifecycle_of
 from gpuscale.rehearse.cleaning import Cleaner, remove_at_last
 from gpuscale.rehearse.following import Following
 from gpuscale.rehearse.happenings import Happenings
@@ -188,7 +188,7 @@ class Rehearsal:
         session = await stack.enter_async_context(HttpSession())
         stack.push_async_callback(self._agents.stop)
         kubelet = await stack.enter_async_context(
-            SimulatedKubelet(client, lambda pod: pod_times(self._site, pod), self._mark.selector)
+            SimulatedKubelet(client, lambda pod: lifecycle_of(self._site, pod), self._mark.selector)
         )
         actor = Actor(client, kubelet, self._site, self._mark)
         api = MetricsApi(self._setup, self._target, self._mark, Path(folder), port)

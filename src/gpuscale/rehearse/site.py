@@ -5,12 +5,11 @@ node pools and the load ask for in turn is left in `orders`, for those who talk 
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gpuscale.objects.pods import Pod
+from gpuscale.objects.pods import Lifecycle, Pod
 from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.control.cloud import CloudPool
-from gpuscale.sim.control.kubelet import STOP_MS, Lifecycle
 from gpuscale.sim.scenario.setup import JobSetup, Setup
 from gpuscale.sim.site import Site
 
@@ -70,15 +69,15 @@ class RehearsalSite(Site):
         """Return seconds of scenario time; what came up before the start counts as its second 0."""
         return max(0.0, super().seconds(time_ms)) if self.has_begun else 0.0
 
-    def times_of(self, owner: str, *, early: bool) -> Lifecycle:
-        """Return how long a pod's steps take; what serves and is there before the start is up at once.
+    def lifecycle_now(self, owner: str) -> Lifecycle:
+        """Return how long the steps of a pod's life take that is there now, by what made it.
 
-        Args:
-            owner: kind, namespace and name of what made the pod.
-            early: whether the pod came before the scenario's start.
+        What serves is up at once before the scenario's start.
         """
         lifecycle = self.lifecycle_by_owner(owner)
-        return Lifecycle(0, 0) if early and lifecycle.run_ms is None else lifecycle
+        if not self.has_begun and lifecycle.run_ms is None:
+            return replace(lifecycle, image_pull_ms=0, startup_ms=0)
+        return lifecycle
 
     def is_up(self) -> bool:
         """Return whether every Deployment's pods are ready, or can't be placed."""
@@ -112,14 +111,8 @@ class ClusterControlPlane:
 
     def node_left(self, name: str) -> None:
         """Have the Node deleted; what ran on it is gone."""
-        site = self._site
-        for key in site.processes.keys() - site.cluster.pods.keys():
-            del site.processes[key]
-        site.orders.append(RemoveNode(name))
+        self._site.containers.end_orphans()
+        self._site.orders.append(RemoveNode(name))
 
     def submit(self, setup: JobSetup) -> None:
         self._site.orders.append(CreateJob(setup))
-
-
-STOP_S = STOP_MS / 1000
-"""From the order to end until gone."""

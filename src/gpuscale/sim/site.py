@@ -11,16 +11,24 @@ from typing import Protocol, Self
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus, Toleration
+from gpuscale.objects.pods import (
+    Container,
+    Lifecycle,
+    Pod,
+    PodPhase,
+    PodSpec,
+    PodStatus,
+    Toleration,
+)
 from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.control.cloud import Cloud, CloudPool
+from gpuscale.sim.control.containers import Containers
 from gpuscale.sim.control.controllers import live_pods, replica_set_name
-from gpuscale.sim.control.kubelet import Lifecycle, Process
 from gpuscale.sim.engine import Engine, Stage
 from gpuscale.sim.load.agents import PodWork, SimulatedGpus, owner_key
 from gpuscale.sim.load.service import Service
 from gpuscale.sim.scale_outs import ScaleOut, ScaleOuts
-from gpuscale.sim.scenario.setup import JobSetup, ServiceSetup, Setup
+from gpuscale.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup
 
 _LOAD_STEP_MS = 1_000
 """How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""
@@ -66,10 +74,10 @@ class Site:
         """The scenario's second 0."""
         self.engine = Engine(start_ms)
         self.cluster = Cluster(setup.seed)
-        self.processes: dict[str, Process] = {}
-        """Pod key to its process while one runs."""
+        self.containers = Containers(self.cluster)
         window_ms = setup.pipeline.collect_interval
-        self.gpus = SimulatedGpus(self.cluster, self.processes, setup.seed, window_ms, fields)
+        processes = self.containers.processes
+        self.gpus = SimulatedGpus(self.cluster, processes, setup.seed, window_ms, fields)
         self.services: dict[str, Service] = {}
         """Deployment key to its requests."""
         self.scale_outs = ScaleOuts()
@@ -211,7 +219,7 @@ class Site:
     def _add_idle(self, deployment: str) -> None:
         """A Deployment that the scenario gives no load to: its pods hold their GPUs and do nothing."""
         owner = self._replica_set_key(deployment)
-        self._lifecycles[owner] = Lifecycle(0, 0)
+        self._lifecycles[owner] = Lifecycle(stop_ms=STOP_MS)
         self.gpus.work[owner] = PodWork(0, None)
 
     def _replica_set_key(self, deployment: str) -> str:
@@ -252,7 +260,7 @@ class Site:
 
     def _job_gpus(self) -> float:
         """Return how many GPUs' worth of work the running jobs do."""
-        pods = [self.cluster.pods[key] for key in self.processes]
+        pods = [self.cluster.pods[key] for key in self.containers.processes]
         return sum(
             self.gpus.work[owner_key(pod)].steady_ratio * gpu_count(pod.spec) for pod in pods
         )

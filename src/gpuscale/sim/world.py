@@ -4,10 +4,12 @@ How readings reach the autoscaler is not in here. In virtual time `sim.pipeline`
 live loop real HTTP does; both then hand their observations to `sim.autoscaler`.
 """
 
-from gpuscale.objects.pods import Pod
+from dataclasses import replace
+
+from gpuscale.objects.pods import Lifecycle, Pod
 from gpuscale.sim.control.cloud import CloudPool
 from gpuscale.sim.control.controllers import reconcile
-from gpuscale.sim.control.kubelet import Kubelet, Lifecycle
+from gpuscale.sim.control.kubelet import Kubelet
 from gpuscale.sim.control.scheduler import Scheduler
 from gpuscale.sim.engine import Stage
 from gpuscale.sim.scenario.setup import JobSetup, Setup
@@ -37,7 +39,7 @@ class SimulatedControlPlane:
         self._site = site
         self._scheduler = Scheduler(site.cluster)
         self._kubelet = Kubelet(
-            site.cluster, site.engine, self._lifecycle_of, self.touch, site.processes
+            site.cluster, site.engine, self._lifecycle_of, self.touch, site.containers
         )
         self._reconciling = False
 
@@ -64,7 +66,8 @@ class SimulatedControlPlane:
     def _lifecycle_of(self, pod: Pod) -> Lifecycle:
         lifecycle = self._site.lifecycle_of(pod)
         if self._site.engine.now_ms == self._site.start_ms and lifecycle.run_ms is None:
-            return Lifecycle(0, 0)  # the cluster starts with its Deployments up
+            # The cluster starts with its Deployments up.
+            return replace(lifecycle, image_pull_ms=0, startup_ms=0)
         return lifecycle
 
     def _reconcile(self, now_ms: int) -> None:

@@ -56,9 +56,9 @@ def test_a_pod_takes_a_gpu_when_it_is_bound_and_works_once_it_runs(site):
     assert site.cluster.devices[node] == [None]
     mirror.see_pods({KEY: pod(2, node=node)}, NOW + 10)
     assert site.cluster.devices[node] == [KEY]
-    assert KEY not in site.processes
+    assert KEY not in site.containers.processes
     mirror.see_pods({KEY: pod(3, node=node, phase="Running", ready="False")}, NOW + 20)
-    assert site.processes[KEY].started_ms == NOW + 20
+    assert site.containers.processes[KEY].started_ms == NOW + 20
     assert site.ready_pods(DEPLOYMENT) == 0
     mirror.see_pods({KEY: pod(4, node=node, phase="Running", ready="True")}, NOW + 30)
     assert site.ready_pods(DEPLOYMENT) == 1
@@ -76,7 +76,7 @@ def test_a_pod_that_ends_takes_no_requests_and_frees_its_gpu_when_it_is_gone(sit
     assert site.cluster.events.since(0)[-1].kind == "Killing"
     mirror.see_pods({}, NOW + 10)
     assert site.cluster.devices[node] == [None]
-    assert not site.processes
+    assert not site.containers.processes
 
 
 def test_a_finished_pod_gives_its_gpu_back_and_stays(site):
@@ -85,7 +85,7 @@ def test_a_finished_pod_gives_its_gpu_back_and_stays(site):
     mirror.see_pods({KEY: pod(2, node=node, phase="Succeeded", ready="False")}, NOW + 5)
     assert site.cluster.devices[node] == [None]
     assert site.cluster.pods[KEY].status.phase is PodPhase.SUCCEEDED
-    assert not site.processes
+    assert not site.containers.processes
 
 
 def test_another_pod_of_the_same_name_is_a_new_one(site):
@@ -187,6 +187,6 @@ def test_what_came_up_before_the_start_counts_from_it(site):
 
 def test_pods_that_are_there_before_the_start_are_up_at_once(site):
     owner = next(iter(site.gpus.work))
-    assert site.times_of(owner, early=True).image_pull_ms == 0
+    assert site.lifecycle_now(owner).image_pull_ms == 0
     site.begin(NOW)
-    assert site.times_of(owner, early=False).image_pull_ms == 15_000  # the scenario's `imagePull`
+    assert site.lifecycle_now(owner).image_pull_ms == 15_000  # the scenario's `imagePull`

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from gpuscale.core.documents.documents import load_documents
+from gpuscale.core.documents.documents import Document, load_documents
 from gpuscale.core.documents.validation import validation_problems
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.golang.durations import MAX_DURATION_MS, format_duration, parse_duration_ms
@@ -47,8 +47,8 @@ class Model(BaseModel):
 M = TypeVar("M", bound=Model)
 
 
-def parse_file(model: type[M], text: str, source: str) -> M:
-    """Return what a file of one document says.
+def parse_file(model: type[M], text: str, source: str) -> tuple[M, Document]:
+    """Return what a file of one document says, and the document, which knows its lines.
 
     Raises:
         ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.
@@ -58,7 +58,7 @@ def parse_file(model: type[M], text: str, source: str) -> M:
         found, expected = f"{len(documents)} documents", f"one {model.__name__} document"
         raise ConfigError(Problem(source, None, None, found, expected))
     try:
-        return model.model_validate(documents[0].data)
+        return model.model_validate(documents[0].data), documents[0]
     except ValidationError as error:
         found_errors = error.errors(include_url=False)
         schema = model.model_json_schema

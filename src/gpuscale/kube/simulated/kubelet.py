@@ -12,7 +12,7 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
-from gpuscale.core.clock import WallClock
+from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
@@ -27,16 +27,10 @@ from gpuscale.kube.simulated.nodes import (
     node_object,
     node_status,
 )
-from gpuscale.kube.simulated.pod_status import (
-    AT_ONCE,
-    Placed,
-    PodTimes,
-    creating,
-    running,
-    succeeded,
-)
+from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded
+from gpuscale.objects.pods import Lifecycle
 
-Times = Callable[[JsonObject], PodTimes]
+LifecycleOf = Callable[[JsonObject], Lifecycle]
 
 _RENEW_S = 10.0
 """The kubelet's own interval."""
@@ -50,15 +44,23 @@ class SimulatedKubelet:
 
     Args:
         client: of someone who may write nodes, leases and the status of pods.
-        times: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
+        lifecycle: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
         pods: label selector of the pods that are led; those of others stay as the scheduler left them.
+        clock: of the pods' lives. Signs of life of the nodes are sent by the machine's time.
     """
 
     def __init__(
-        self, client: WritingClient, times: PodTimes | Times = AT_ONCE, pods: str = ""
+        self,
+        client: WritingClient,
+        lifecycle: Lifecycle | LifecycleOf | None = None,
+        pods: str = "",
+        clock: Clock | None = None,
     ) -> None:
         self._api = client
-        self._times = times if callable(times) else lambda _: times
+        self._lifecycle_of = (
+            lifecycle if callable(lifecycle) else lambda _: lifecycle or Lifecycle()
+        )
+        self._clock = clock or WallClock()
         settings = KubeSettings(node_name="", retry_s=_RETRY_S, max_retry_s=_MAX_RETRY_S)
         params: Mapping[str, str] = {"labelSelector": pods} if pods else {}
         self._pods: Reflector[JsonObject] = Reflector(
@@ -178,25 +180,25 @@ class SimulatedKubelet:
             task.cancel()
 
     async def _lead(self, pod: JsonObject, host: str) -> None:
-        times = self._times(pod)
+        lifecycle = self._lifecycle_of(pod)
         shared = self._pod_addresses.get(pod["spec"]["nodeName"])
         placed = Placed(shared or _address(10, 64, next(self._numbers)), host, _now())
-        if times.start_s:
+        if lifecycle.image_pull_ms:
             await self._write(pod, creating(pod, placed, _now()))
-            await asyncio.sleep(times.start_s)
-        if times.ready_s:
+            await self._clock.sleep(lifecycle.image_pull_ms / 1000)
+        if lifecycle.startup_ms:
             await self._write(pod, running(pod, placed, _now(), ready=False))
-            await asyncio.sleep(times.ready_s)
+            await self._clock.sleep(lifecycle.startup_ms / 1000)
         await self._write(pod, running(pod, placed, _now(), ready=True))
-        if times.run_s is not None:
-            await asyncio.sleep(times.run_s)
+        if lifecycle.run_ms is not None:
+            await self._clock.sleep((lifecycle.run_ms - lifecycle.startup_ms) / 1000)
             await self._write(pod, succeeded(pod, placed, _now()))
 
     async def _end(self, pod: JsonObject) -> None:
-        stop_s = self._times(pod).stop_s
-        await asyncio.sleep(stop_s)
+        stop_ms = self._lifecycle_of(pod).stop_ms
+        await self._clock.sleep(stop_ms / 1000)
         status = pod["status"]
-        if stop_s and status.get("phase") == "Running" and "podIP" in status:
+        if stop_ms and status.get("phase") == "Running" and "podIP" in status:
             placed = Placed(status["podIP"], status["hostIP"], status["startTime"])
             await self._write(pod, succeeded(pod, placed, _now()))
         uid = {"uid": pod["metadata"]["uid"]}

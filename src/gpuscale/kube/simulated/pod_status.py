@@ -8,24 +8,6 @@ from gpuscale.kube.client.connection import JsonObject as Json
 
 
 @dataclass(frozen=True, slots=True)
-class PodTimes:
-    """How long a pod takes for each stage of its life."""
-
-    start_s: float = 0.0
-    """From being bound until its containers run: pulling images, mounting."""
-    ready_s: float = 0.0
-    """From running until Ready: loading a model, say."""
-    run_s: float | None = None
-    """From Ready until its containers end with success; None means never."""
-    stop_s: float = 0.0
-    """From the order to end until it is gone."""
-
-
-AT_ONCE = PodTimes()
-"""Running and Ready when bound, gone when deleted."""
-
-
-@dataclass(frozen=True, slots=True)
 class Placed:
     """Where a pod runs."""
 

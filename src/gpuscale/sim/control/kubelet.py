@@ -4,34 +4,12 @@ Each pod goes Pending → Running → Ready, or → Succeeded for a job, after t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from gpuscale.objects.pods import Pod, PodPhase, PodStatus
+from gpuscale.objects.pods import Lifecycle, Pod, PodPhase, PodStatus
 from gpuscale.sim.cluster import FINISHED, Cluster
+from gpuscale.sim.control.containers import Containers
 from gpuscale.sim.engine import Engine, Stage
-
-STOP_MS = 2_000
-"""From SIGTERM to gone, for a process that ends when asked; the grace period of 30 s is its upper limit."""
-_FIRST_PID = 20_001
-
-
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
-    """How long the steps of a pod's life take."""
-
-    image_pull_ms: int
-    startup_ms: int
-    """From the container's start to Ready."""
-    run_ms: int | None = None
-    """From the container's start to its end; None for pods that serve until deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """The GPU process of a running container."""
-
-    pid: int
-    started_ms: int
 
 
 class Kubelet:
@@ -42,7 +20,7 @@ class Kubelet:
         engine: calls back when a step is over.
         lifecycle_of: times of a pod.
         changed: called when something happened that controllers want to know.
-        processes: filled with each pod's process while one runs, by pod key.
+        containers: started and ended here.
     """
 
     def __init__(
@@ -51,14 +29,13 @@ class Kubelet:
         engine: Engine,
         lifecycle_of: Callable[[Pod], Lifecycle],
         changed: Callable[[], None],
-        processes: dict[str, Process],
+        containers: Containers,
     ) -> None:
-        self.processes = processes
         self._cluster = cluster
         self._engine = engine
         self._lifecycle_of = lifecycle_of
         self._changed = changed
-        self._next_pid = _FIRST_PID
+        self._containers = containers
 
     def take(self, key: str) -> None:
         """Take on a pod that was bound just now."""
@@ -78,18 +55,15 @@ class Kubelet:
         if pod.status.ready:
             status = replace(pod.status, ready=False, ready_transition_ms=now_ms)
             self._cluster.set_status(key, status)
-        for container in pod.spec.containers:
-            self._say(now_ms, "Killing", pod, f"Stopping container {container.name}")
-        self._engine.after(STOP_MS, Stage.KUBELET, lambda now: self._gone(key))
+        self._containers.report_stop(key, now_ms)
+        stop_ms = self._lifecycle_of(pod).stop_ms
+        self._engine.after(stop_ms, Stage.KUBELET, lambda now: self._gone(key))
 
     def _start(self, key: str, lifecycle: Lifecycle, now_ms: int) -> None:
         pod = self._cluster.pods[key]
-        self.processes[key] = Process(self._next_pid, now_ms)
-        self._next_pid += 1
         status = PodStatus(PodPhase.RUNNING, pod.status.start_ms, False, now_ms)
         self._cluster.set_status(key, status)
-        for container in pod.spec.containers:
-            self._say(now_ms, "Started", pod, f"Started container {container.name}")
+        self._containers.start(key, now_ms)
         self._later(lifecycle.startup_ms, key, lambda now: self._ready(key, now))
         if lifecycle.run_ms is not None:
             self._later(lifecycle.run_ms, key, lambda now: self._succeed(key, now))
@@ -102,7 +76,7 @@ class Kubelet:
 
     def _succeed(self, key: str, now_ms: int) -> None:
         pod = self._cluster.pods[key]
-        del self.processes[key]
+        self._containers.end(key)
         status = replace(
             pod.status, phase=PodPhase.SUCCEEDED, ready=False, ready_transition_ms=now_ms
         )
@@ -110,7 +84,7 @@ class Kubelet:
         self._changed()
 
     def _gone(self, key: str) -> None:
-        self.processes.pop(key, None)
+        self._containers.end(key)
         if key in self._cluster.pods:
             self._cluster.remove_pod(key)
             self._changed()
@@ -125,7 +99,3 @@ class Kubelet:
             step(now_ms)
 
         self._engine.after(delay_ms, Stage.KUBELET, guarded)
-
-    def _say(self, now_ms: int, kind: str, pod: Pod, message: str) -> None:
-        if pod.metadata.owner is None or pod.metadata.owner.kind != "DaemonSet":
-            self._cluster.event(now_ms, kind, f"Pod/{pod.metadata.name}", message)

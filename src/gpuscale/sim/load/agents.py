@@ -9,7 +9,7 @@ from gpuscale.gpu.readings import GpuReading
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.cluster import Cluster
-from gpuscale.sim.control.kubelet import Process
+from gpuscale.sim.control.containers import Process
 from gpuscale.sim.load.service import Service
 
 _COPY_PER_BUSY = 0.45

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from gpuscale.core.documents.documents import Document
 from gpuscale.core.documents.models import Milliseconds, Model, PositiveDuration, parse_file
 from gpuscale.providers.field import ProviderField, default_provider
 
@@ -324,8 +325,8 @@ class Scenario(Model):
     spec: ScenarioSpec
 
 
-def parse_scenario(text: str, source: str) -> Scenario:
-    """Return the scenario of a file.
+def parse_scenario(text: str, source: str) -> tuple[Scenario, Document]:
+    """Return the scenario of a file, and the document, which knows its lines.
 
     Raises:
         ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.

@@ -19,15 +19,15 @@ from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.hpa.policy import HpaPolicy, ReplicaPolicyFactory
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.objects.manifests import KubernetesObject, load_manifests
+from gpuscale.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.objects.meta import ObjectMeta
 from gpuscale.objects.nodes import Taint
+from gpuscale.objects.pods import Lifecycle
 from gpuscale.objects.workloads import Deployment, Job, Service
 from gpuscale.rules.config import AdapterConfig, default_config, load_rules
 from gpuscale.series.rules.groups import RuleGroups
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.sim.control.cloud import CloudPool
-from gpuscale.sim.control.kubelet import Lifecycle
 from gpuscale.sim.load.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
 from gpuscale.sim.load.service import ServiceModel
 from gpuscale.sim.load.traces import load_trace
@@ -35,6 +35,8 @@ from gpuscale.sim.scenario import model as spec
 
 _CHART_RULES = "rules: {default: true}\n"
 """The values with which the adapter's chart adds its default rules, and no others."""
+STOP_MS = 2_000
+"""From SIGTERM to gone, for a process that ends when asked; the grace period of 30 s is its upper limit."""
 P = TypeVar("P")
 ReadFile = Callable[[str], str]
 """Returns the text of a file named in a scenario; raises NotFoundError with a reason."""
@@ -117,8 +119,8 @@ def load_setup(
     Raises:
         ConfigError: the file, or one that it names, is wrong; with every fault found.
     """
-    scenario = spec.parse_scenario(text, source)
-    return _Resolver(scenario, load_documents(text, source)[0], read, load_policy).setup()
+    scenario, document = spec.parse_scenario(text, source)
+    return _Resolver(scenario, document, read, load_policy).setup()
 
 
 class _Resolver:
@@ -234,10 +236,9 @@ class _Resolver:
             if text is None:
                 continue
             try:
-                objects.extend(load_manifests(*text))
-                self._manifests += [
-                    each.data for each in load_documents(*text) if isinstance(each.data, dict)
-                ]
+                documents = load_documents(*text)
+                objects.extend(read_manifests(documents))
+                self._manifests += [each.data for each in documents if isinstance(each.data, dict)]
             except ConfigError as error:
                 self._problems.extend(error.problems)
         return objects
@@ -445,14 +446,14 @@ def _service(key: str, workload: spec.ServiceWorkload, load: Load, gpus: int) ->
         queue_limit=cost.queue_limit,
         gpus=gpus,
     )
-    lifecycle = Lifecycle(workload.image_pull, workload.startup)
+    lifecycle = Lifecycle(workload.image_pull, workload.startup, stop_ms=STOP_MS)
     return ServiceSetup(key, model, load, lifecycle, cost.memory_mib)
 
 
 def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
     """Return one setup per submission; several get numbered names, as a script that creates them would."""
     run = workload.run
-    lifecycle = Lifecycle(workload.image_pull, 0, run.duration)
+    lifecycle = Lifecycle(workload.image_pull, 0, run.duration, STOP_MS)
     copies: list[JobSetup] = []
     for number in range(run.copies):
         name = job.metadata.name if run.copies == 1 else f"{job.metadata.name}-{number + 1}"

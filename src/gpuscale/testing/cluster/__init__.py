@@ -6,7 +6,7 @@ The programs are built, and other projects' definitions fetched, once:
 
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.kube.simulated.nodes import SimulatedNode
-from gpuscale.kube.simulated.pod_status import PodTimes
+from gpuscale.objects.pods import Lifecycle
 from gpuscale.testing.cluster.addresses import local_address, wait_until
 from gpuscale.testing.cluster.aggregation import aggregated_api, serving_name
 from gpuscale.testing.cluster.background import BackgroundKubelet, simulated_nodes
@@ -22,7 +22,7 @@ __all__ = [
     "Component",
     "ControlPlane",
     "KeyPair",
-    "PodTimes",
+    "Lifecycle",
     "Settings",
     "SimulatedKubelet",
     "SimulatedNode",

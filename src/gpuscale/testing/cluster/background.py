@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from gpuscale.kube.client.writing import WritingClient
-from gpuscale.kube.simulated.kubelet import SimulatedKubelet, Times
+from gpuscale.kube.simulated.kubelet import LifecycleOf, SimulatedKubelet
 from gpuscale.kube.simulated.nodes import SimulatedNode
-from gpuscale.kube.simulated.pod_status import AT_ONCE, PodTimes
+from gpuscale.objects.pods import Lifecycle
 from gpuscale.testing.cluster.plane import ControlPlane
 
 _TIMEOUT_S = 60.0
-MakeKubelet = Callable[[WritingClient, PodTimes | Times], SimulatedKubelet]
+MakeKubelet = Callable[[WritingClient, Lifecycle | LifecycleOf | None], SimulatedKubelet]
 
 
 class BackgroundKubelet:
@@ -54,7 +54,7 @@ class BackgroundKubelet:
 def simulated_nodes(
     plane: ControlPlane,
     *nodes: SimulatedNode,
-    times: PodTimes | Times = AT_ONCE,
+    lifecycle: Lifecycle | LifecycleOf | None = None,
     kubelet: MakeKubelet = SimulatedKubelet,
 ) -> Iterator[BackgroundKubelet]:
     """Run kubelets for these nodes, and for those added later; at the end the nodes are removed.
@@ -62,13 +62,13 @@ def simulated_nodes(
     Args:
         plane: whose nodes they are.
         nodes: Ready when the `with` begins.
-        times: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
+        lifecycle: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
         kubelet: what leads the pods; one of your own may do more than lead them.
     """
     started: Future[BackgroundKubelet] = Future()
 
     async def serve() -> None:
-        async with plane.client() as client, kubelet(client, times) as running:
+        async with plane.client() as client, kubelet(client, lifecycle) as running:
             await running.add(*nodes)
             background = BackgroundKubelet(running)
             started.set_result(background)
