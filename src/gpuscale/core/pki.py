@@ -45,13 +45,13 @@ def names_of_service(service: str, namespace: str) -> tuple[str, ...]:
     )
 
 
-def make_ca(now_ms: int) -> KeyPair:
-    """Return a new CA."""
+def make_ca(now_ms: int, days: int = CA_DAYS) -> KeyPair:
+    """Return a new CA that is good for so many days."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _CA_NAME)])
     usage = _key_usage(signs_certificates=True)
     builder = (
-        _builder(name, name, key.public_key(), now_ms, CA_DAYS)
+        _builder(name, name, key.public_key(), now_ms, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
