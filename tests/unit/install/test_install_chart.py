@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -11,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from install_values import rendered, scale
+from pydantic import ValidationError
 
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.install.chart.chart import chart_files
-from gpuscale.install.chart.fold import Case, Dimension, Folder
 from gpuscale.install.values import Values
+from pairs import pairwise
 
 CHART = Path(__file__).parents[3] / "charts" / "gpuscale"
 HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
@@ -25,13 +25,12 @@ needs_helm = pytest.mark.skipif(
 URL = "https://prometheus.monitoring.svc:9091/path"
 
 
-def test_the_chart_in_the_repository_is_the_renderers():
-    there = {
-        str(path.relative_to(CHART)): path.read_text()
-        for path in CHART.rglob("*")
-        if path.is_file()
-    }
-    assert there == chart_files(), "run `python -m gpuscale.install.chart`"
+def test_what_the_chart_has_of_the_code_is_fresh():
+    made = chart_files()
+    there = {name: (CHART / name).read_text() for name in made}
+    assert there == made, "run `python -m gpuscale.install.chart`"
+    files = {f"files/{path.name}" for path in (CHART / "files").iterdir()}
+    assert files <= set(made), "nothing makes these files"
 
 
 def template(spec, folder):
@@ -54,9 +53,17 @@ def by_name(objects):
 
 
 def comparable(objects):
-    """Objects by name; certificates differ each time, and the namespace is Helm's to make."""
+    """Objects by name; certificates differ each time, and the namespace is Helm's to make.
+
+    Files of ConfigMaps count as the data that they hold: how YAML is broken into lines says nothing.
+    """
     found = by_name(json.loads(json.dumps(objects)))
     for (kind, _, _), each in found.items():
+        if kind == "ConfigMap":
+            each["data"] = {
+                name: [document.data for document in load_documents(text, name)]
+                for name, text in each["data"].items()
+            }
         if kind == "Secret":
             each["data"] = sorted(each["data"])
         if kind == "APIService" and "caBundle" in each["spec"]:
@@ -64,108 +71,163 @@ def comparable(objects):
     return {name: each for name, each in found.items() if name[0] != "Namespace"}
 
 
-PROMETHEUS = (
-    {"kind": "own", "scrapeInterval": "30s"},
-    {"kind": "operator", "url": URL, "release": "kps"},
-    {"kind": "operator", "url": URL, "honorLabels": False},
-    {"kind": "plain", "url": "http://p"},
-    {"kind": "plain", "url": "https://p", "honorLabels": False},
-)
-APIS = (
-    {},
-    {"enabled": False},
-    {"certificates": "cert-manager", "external": True},
-    {"certificates": "cert-manager", "issuer": "corp", "replicas": 3},
-    {"externalName": "api.example.com", "port": 8443},
-    {"source": "streams", "rulesConfigMaps": "rules in (a, b),!old"},
-    {"source": "streams", "externalName": "api.example.com", "scrapePods": True},
-    {"source": "streams", "scrapePods": True, "exporterPods": "gpu-operator,a/app=b"},
-    {
-        "source": "streams",
-        "prometheusRules": 'groups:\n- {name: g,rules: [{alert: A,expr: x, labels: {a: "{{ $value }}"}}]}\n',
-    },
-    {
-        "source": "streams",
-        "shareAgents": False,
-        "storeSize": "512Mi",
-        "prometheusRules": "groups: []\n",
-        "alertmanagers": ["https://a:9093", "https://b:9093"],
-        "alertmanagerCaSecret": "ca",
-    },
-    {
-        "source": "streams",
-        "prometheusRules": "groups: []\n",
-        "alertmanagers": ["https://a"],
-        "alertmanagerTokenSecret": "token",
-    },
-    {"resource": True, "external": True},
-    {"resource": True, "rules": "rules: []\n"},
-    {"rules": 'rules:\n- seriesQuery: "a{{b}}"\n'},
-)
-AGENTS = (
-    {"attribution": "processes", "style": "both"},
-    {
-        "attribution": "processes",
-        "style": "both",
-        "deviceAccess": "host",
-        "collectInterval": "500ms",
-    },
-    {"attribution": "allocations", "runtimeClass": "nvidia"},
-    {"enabled": False},
-)
-PLUGINS = ({}, {"enabled": True}, {"enabled": True, "replicas": 4, "migStrategy": "mixed"})
-SCALES = (
-    [],
-    [scale(workload={"name": "a.b"}, autoscaler="keda", target=62.5)],
-    [scale(metric="object"), scale(workload={"kind": "StatefulSet", "name": "llm"})],
-    [scale(hpaVersion="autoscaling/v2beta1"), scale(workload={"name": "c", "namespace": "ml"})],
-    [scale(hpaVersion="autoscaling/v2beta2", metric="object", scaleDownStabilizationSeconds=0)],
-    [scale(signal="graphics-engine", target=0.7, autoscaler="keda")],
-)
-SAMPLES = ({}, {"bert": True, "namespace": "ml"}, {"visionImage": "v:1", "mnistJobs": 20})
-DASHBOARDS = (
-    {},
-    {"enabled": False},
-    {"namespace": "grafana", "label": "my_board", "gpuHourPrice": 1.25, "currency": "EUR"},
-)
-PROVIDERS = ("aks", "eks", "ack", "gke", "generic")
+def assert_same(found, wanted):
+    found, wanted = comparable(found), comparable(wanted)
+    assert sorted(map(str, found)) == sorted(map(str, wanted))
+    for name, each in wanted.items():
+        assert found[name] == each, name
 
 
-def spec(seed):
-    """Return a spec with each option chosen by a seed, less what can't go together."""
-    choose = random.Random(seed).choice
-    found = {
-        "provider": PROVIDERS[seed % len(PROVIDERS)],
-        "prometheus": choose(PROMETHEUS),
-        "metricsApi": choose(APIS),
-        "agent": choose(AGENTS),
-        "devicePlugin": choose(PLUGINS),
-        "scale": choose(SCALES),
-        "samples": choose(SAMPLES),
-        "networkPolicies": choose((True, False)),
-        "recordingRules": True,
-        "alerts": choose(({}, {"enabled": False}, {"idle": "1h", "docsUrl": "https://x/y"})),
-        "dashboards": choose(DASHBOARDS),
-        "image": choose(({}, {"repository": "r.example.com/g", "tag": "1", "pullSecret": "s"})),
-        "taint": {"key": "sku", "value": "gpu"},
-    }
-    if any(each.get("autoscaler") == "keda" for each in found["scale"]):
-        found["metricsApi"] = {**found["metricsApi"], "external": False}
-        found["alerts"] = {}
-    if found["metricsApi"].get("resource") and found["prometheus"]["kind"] == "own":
-        found["prometheus"] = PROMETHEUS[-1]
-    if found["metricsApi"].get("source") == "streams":
-        found["agent"] = AGENTS[0] if found["agent"] == {"enabled": False} else found["agent"]
-        found["scale"] = [{**each, "metric": "pods"} for each in found["scale"]]
+ALERTING = {
+    "prometheusRules": "groups: []\n",
+    "alertmanagers": ["https://a:9093", "https://b:9093"],
+}
+RULE_WITH_BRACES = 'groups:\n- {name: g,rules: [{alert: A,expr: x, labels: {a: "{{ $value }}"}}]}\n'
+OPTIONS = {
+    "provider": [{"provider": each} for each in ("aks", "eks", "ack", "gke", "generic")],
+    "prometheus": [
+        {"prometheus": {"kind": "own"}},
+        {"prometheus": {"kind": "operator", "url": URL, "release": "kps"}},
+        {"prometheus": {"kind": "operator", "url": URL}},
+        {"prometheus": {"kind": "plain", "url": "http://p", "scrapeInterval": "30s"}},
+        {"prometheus": {"kind": "plain", "url": "https://p"}},
+    ],
+    "honorLabels": [{}, {"prometheus": {"honorLabels": False}}],
+    "api": [
+        {},
+        {"metricsApi": {"enabled": False}},
+        {"metricsApi": {"externalName": "api.example.com", "port": 8443}},
+        {"metricsApi": {"replicas": 3}},
+    ],
+    "external": [{}, {"metricsApi": {"external": True}}],
+    "certificates": [
+        {},
+        {"metricsApi": {"certificates": "cert-manager"}},
+        {"metricsApi": {"certificates": "cert-manager", "issuer": "corp"}},
+    ],
+    "source": [
+        {},
+        {"metricsApi": {"resource": True}},
+        {"metricsApi": {"source": "streams"}},
+        {"metricsApi": {"source": "streams", "shareAgents": False, "scrapePods": True}},
+        {
+            "metricsApi": {
+                "source": "streams",
+                "scrapePods": True,
+                "exporterPods": "gpu-operator,a/app=b",
+            }
+        },
+        {"metricsApi": {"source": "streams", "prometheusRules": RULE_WITH_BRACES}},
+        {"metricsApi": {"source": "streams", **ALERTING, "storeSize": "512Mi"}},
+        {"metricsApi": {"source": "streams", **ALERTING, "alertmanagerCaSecret": "ca"}},
+        {"metricsApi": {"source": "streams", **ALERTING, "alertmanagerTokenSecret": "token"}},
+    ],
+    "rules": [
+        {},
+        {"metricsApi": {"rules": 'rules:\n- seriesQuery: "a{{b}}"\n'}},
+        {"metricsApi": {"rulesConfigMaps": "rules in (a, b),!old"}},
+    ],
+    "whose": [
+        {},
+        {"agent": {"enabled": False}},
+        {"agent": {"attribution": "none"}},
+        {"agent": {"attribution": "processes", "style": "both"}},
+    ],
+    "driver": [
+        {},
+        {"agent": {"deviceAccess": "host", "collectInterval": "500ms"}},
+        {"agent": {"runtimeClass": "nvidia", "podResourcesPath": "/var/lib/k0s/pod-resources"}},
+    ],
+    "plugin": [
+        {},
+        {"devicePlugin": {"enabled": True}},
+        {"devicePlugin": {"enabled": True, "replicas": 4, "migStrategy": "mixed"}},
+    ],
+    "scale": [
+        {"scale": each}
+        for each in (
+            [],
+            [scale(workload={"name": "a.b"}, autoscaler="keda", target=62.5)],
+            [scale(metric="object"), scale(workload={"kind": "StatefulSet", "name": "llm"})],
+            [
+                scale(hpaVersion="autoscaling/v2beta1"),
+                scale(workload={"name": "c", "namespace": "ml"}),
+            ],
+            [
+                scale(
+                    hpaVersion="autoscaling/v2beta2",
+                    metric="object",
+                    scaleDownStabilizationSeconds=0,
+                )
+            ],
+            [scale(signal="graphics-engine", target=0.7, autoscaler="keda")],
+            [scale(signal="ack-memory-ratio", target=0.7, autoscaler="keda")],
+            [scale(signal="gpu-share", workload={"kind": "StatefulSet", "name": "llm"})],
+        )
+    ],
+    "samples": [
+        {},
+        {"samples": {"bert": True, "namespace": "ml"}, "taint": {"key": "sku", "value": "gpu"}},
+        {"samples": {"visionImage": "v:1", "mnistJobs": 20}},
+    ],
+    "network": [{}, {"networkPolicies": False}],
+    "recording": [{}, {"recordingRules": False}],
+    "alerts": [
+        {},
+        {"alerts": {"enabled": False}},
+        {"alerts": {"idle": "1h", "docsUrl": "https://x/y"}},
+    ],
+    "dashboards": [
+        {},
+        {"dashboards": {"enabled": False}},
+        {
+            "dashboards": {
+                "namespace": "grafana",
+                "label": "my_board",
+                "gpuHourPrice": 1.25,
+                "currency": "EUR",
+            }
+        },
+    ],
+    "image": [
+        {},
+        {"image": {"repository": "r.example.com/g", "tag": "1", "pullSecret": "s"}},
+    ],
+}
+
+
+def merged(*parts):
+    found = {}
+    for part in parts:
+        for key, value in part.items():
+            is_group = isinstance(value, dict)
+            found[key] = merged(found.get(key, {}), value) if is_group else value
     return found
 
 
+def is_allowed(choice):
+    try:
+        Values.model_validate({"spec": merged(*choice.values())})
+    except ValidationError:
+        return False
+    return True
+
+
+CHOICES = list(pairwise(OPTIONS, is_allowed))
+COMBINATIONS = [merged(*choice.values()) for choice in CHOICES]
+
+
+def test_every_option_stands_in_some_combination():
+    """Options that no valid combination has would never be compared."""
+    found = CHOICES
+    for name, options in OPTIONS.items():
+        assert [each for each in options if not any(c[name] == each for c in found)] == []
+
+
 @needs_helm
-@pytest.mark.parametrize("seed", range(40))
-def test_helm_renders_the_same_objects(tmp_path, seed):
-    given = spec(seed)
-    wanted = comparable(rendered(Values.model_validate({"spec": given})))
-    assert comparable(template(given, tmp_path)) == wanted
+@pytest.mark.parametrize("given", COMBINATIONS, ids=range(len(COMBINATIONS)))
+def test_helm_renders_the_same_objects(tmp_path, given):
+    assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
 
 
 @needs_helm
@@ -175,8 +237,7 @@ def test_helm_renders_the_same_objects(tmp_path, seed):
 def test_helm_has_a_prometheus_where_the_renderer_has_one(tmp_path, kind, api, wishes):
     alerts, dashboards = ({"enabled": each} for each in wishes)
     given = {"prometheus": kind, "metricsApi": api, "alerts": alerts, "dashboards": dashboards}
-    wanted = comparable(rendered(Values.model_validate({"spec": given})))
-    assert comparable(template(given, tmp_path)) == wanted
+    assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
 
 
 @needs_helm
@@ -207,64 +268,3 @@ def test_a_wrong_values_file_is_refused_by_its_schema(tmp_path):
     assert done.returncode != 0
     assert "provider" in done.stderr
     assert "scrapeInterval" in done.stderr
-
-
-def fold(names, build):
-    """Fold what `build` gives for each combination of switches of these names."""
-    switches = [Dimension(name, (f".{name}", f"not .{name}")) for name in names]
-    bits = [tuple(number >> i & 1 for i in range(len(names))) for number in range(2 ** len(names))]
-    cases = [Case(each, build(*(not bit for bit in each))) for each in bits]
-    return Folder(switches, lambda value, _: json.dumps(value), str.upper).document(cases)
-
-
-def test_what_is_the_same_is_written_once():
-    assert fold("ab", lambda a, b: {"x": [{"y": 1}]}) == ["---", "x:", "- y: 1"]
-
-
-def test_a_condition_stands_around_the_smallest_part_that_differs():
-    assert fold("ab", lambda a, b: {"x": {"y": 1, **({"z": 2} if b else {})}}) == [
-        "---",
-        "x:",
-        "  y: 1",
-        "{{- if .b }}",
-        "  z: 2",
-        "{{- end }}",
-    ]
-
-
-def test_items_of_a_list_come_and_go_by_themselves():
-    def build(a, b):
-        return {"x": ["k", *(["a"] if a else []), *(["b"] if b else [])]}
-
-    assert fold("ab", build) == [
-        "---",
-        "x:",
-        '- "k"',
-        "{{- if .a }}",
-        '- "a"',
-        "{{- end }}",
-        "{{- if .b }}",
-        '- "b"',
-        "{{- end }}",
-    ]
-
-
-def test_lines_of_a_text_come_and_go_by_themselves():
-    def build(a, b):
-        return {"x": "first\n" + ("only a\n" if a else "") + "last\n"}
-
-    assert fold("ab", build) == [
-        "---",
-        "x: |",
-        "  FIRST",
-        "{{- if .a }}",
-        "  ONLY A",
-        "{{- end }}",
-        "  LAST",
-    ]
-
-
-def test_an_option_that_was_forgotten_is_an_error():
-    given = [Case((0,), {"x": 1}), Case((0,), {"x": 2})]
-    with pytest.raises(ValueError, match="differ by none of: a"):
-        Folder([Dimension("a", ("y", "n"))], lambda value, _: str(value), str).document(given)

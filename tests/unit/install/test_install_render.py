@@ -89,7 +89,7 @@ def test_the_agent_has_the_rights_that_its_attribution_takes(attribution, user, 
     assert (context["allowPrivilegeEscalation"], context["readOnlyRootFilesystem"]) == (False, True)
     assert "privileged" not in context
     assert pod(found).get("hostPID") == host_pid
-    assert [each["name"] for each in pod(found)["volumes"]] == folders
+    assert [each["name"] for each in pod(found).get("volumes", [])] == folders
     assert pod(found)["automountServiceAccountToken"] is False
 
 

@@ -1,6 +1,5 @@
-"""`python -m gpuscale.install.chart FOLDER`: write the Helm chart."""
+"""`python -m gpuscale.install.chart FOLDER`: write what the Helm chart has of the code."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -8,9 +7,8 @@ from gpuscale.install.chart.chart import chart_files
 
 
 def main() -> None:
-    """Write the chart to a folder, and nothing else stays in it."""
+    """Write what the chart has of the code."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "charts/gpuscale")
-    shutil.rmtree(folder, ignore_errors=True)
     for name, text in chart_files().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

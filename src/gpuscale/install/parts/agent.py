@@ -65,7 +65,7 @@ def _pod_spec(values: Values) -> Object:
         "priorityClassName": "system-node-critical",
         "terminationGracePeriodSeconds": 10,
         "containers": [_container(values)],
-        "volumes": _volumes(values),
+        **_given("volumes", _volumes(values)),
     }
     if agent.runtime_class is not None:
         spec["runtimeClassName"] = agent.runtime_class
@@ -93,8 +93,12 @@ def _container(values: Values) -> Object:
         # A CPU limit would delay scrapes and save nothing.
         "resources": {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": _security_context(values),
-        "volumeMounts": _mounts(values),
+        **_given("volumeMounts", _mounts(values)),
     }
+
+
+def _given(key: str, found: list[Object]) -> Object:
+    return {key: found} if found else {}
 
 
 def _arguments(values: Values) -> list[str]:

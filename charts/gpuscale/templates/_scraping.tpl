@@ -1,0 +1,76 @@
+{{/* The scrape jobs, for a Prometheus that is configured by a file. */}}
+{{- define "gpuscale.scrapeConfigs" -}}
+{{- $name := .Values.metadata.name -}}
+{{- if .Values.spec.agent.enabled -}}
+- job_name: {{ $name }}-node-agent
+  honor_labels: {{ .Values.spec.prometheus.honorLabels }}
+  {{- include "gpuscale.scrapedPods" (list . "node-agent" "metrics") | nindent 2 }}
+  # An agent that takes another's place goes on with its series. As series of their own, both would count
+  # in sums until those of the old one are marked as ended, two scrapes later.
+  - source_labels: [__meta_kubernetes_pod_node_name]
+    target_label: instance
+{{- end }}
+{{- if include "gpuscale.hasApiPods" . }}
+- job_name: {{ $name }}-metrics-api
+  scheme: https
+  # Who scrapes needs the right to get /metrics, and says who it is by its service account.
+  authorization:
+    credentials_file: /var/run/secrets/kubernetes.io/serviceaccount/token
+  tls_config:
+    {{- if eq .Values.spec.prometheus.kind "own" }}
+    ca_file: /etc/prometheus/metrics-api-ca/ca.crt
+    server_name: {{ $name }}-metrics-api.{{ .Release.Namespace }}.svc
+    {{- else }}
+    # Only a Prometheus of the installation's own has the CA at hand.
+    insecure_skip_verify: true
+    {{- end }}
+  {{- include "gpuscale.scrapedPods" (list . "metrics-api" "https") | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* A part's pods as targets: include "gpuscale.scrapedPods" (list . "node-agent" "metrics") */}}
+{{- define "gpuscale.scrapedPods" -}}
+{{- $root := index . 0 -}}
+{{- $part := index . 1 -}}
+scrape_interval: {{ $root.Values.spec.prometheus.scrapeInterval }}
+kubernetes_sd_configs:
+- role: pod
+  namespaces:
+    names: [{{ $root.Release.Namespace | quote }}]
+relabel_configs:
+- source_labels: [__meta_kubernetes_pod_label_app_kubernetes_io_component]
+  regex: {{ $part }}
+  action: keep
+- source_labels: [__meta_kubernetes_pod_label_app_kubernetes_io_instance]
+  regex: {{ $root.Values.metadata.name | quote }}
+  action: keep
+- source_labels: [__meta_kubernetes_pod_container_port_name]
+  regex: {{ last . }}
+  action: keep
+- source_labels: [__meta_kubernetes_pod_node_name]
+  target_label: node
+- target_label: service
+  replacement: {{ $root.Values.metadata.name }}-{{ $part }}
+{{- end }}
+
+{{/* The rules that record means: of each workload's GPUs, and of those behind a Service. */}}
+{{- define "gpuscale.recordingGroups" -}}
+{{- $prefix := include "gpuscale.labelPrefix" . -}}
+{{- $hash := "[bcdfghjklmnpqrstvwxz2456789]" -}}
+{{- $patterns := dict "deployment" (printf "(.+)-%s{1,10}-%s{5}" $hash $hash) "statefulset" "(.+)-[0-9]+" -}}
+{{- $parts := list -}}
+{{- range $kind, $pattern := $patterns -}}
+{{- $named := printf `label_replace(DCGM_FI_DEV_GPU_UTIL{%spod=~"%s"}, "%s", "$1", "%spod", "%s")` $prefix $pattern $kind $prefix $pattern -}}
+{{- if $prefix -}}
+{{- $named = printf `label_replace(%s, "namespace", "$1", "exported_namespace", "(.+)")` $named -}}
+{{- end -}}
+{{- $parts = append $parts (printf "avg by (namespace, %s) (%s)" $kind $named) -}}
+{{- end -}}
+{{- $parts = append $parts (printf `avg by (namespace, service) (DCGM_FI_DEV_GPU_UTIL{service!="",%spod!=""})` $prefix) -}}
+- name: gpuscale-means
+  interval: 15s
+  rules:
+  # One rule, because promtool takes two of one name for a mistake; no two parts give the same labels.
+  - record: DCGM_FI_DEV_GPU_UTIL_AVG
+    expr: {{ join " or " $parts | quote }}
+{{- end }}
