@@ -12,6 +12,7 @@ from gpuscale.core.quantity import Quantity
 from gpuscale.decisions.document_fields import NOW_MS
 from gpuscale.decisions.documents import DecisionRequest, decide_request
 from gpuscale.decisions.observed import metric_label
+from gpuscale.formats.units import spec_unit_fault
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
 from gpuscale.hpa.queries import metric_command, pods_command, scale_command, why_command
 from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
@@ -59,11 +60,19 @@ def decision_notes(request: DecisionRequest, decision: Decision) -> tuple[Decisi
         return failed
     return (
         *failed,
+        *_units(request),
         *_uncounted_pods(request, decision),
         *_tolerance(request, decision),
         *_stabilization(request, decision),
         *_limits(request, decision),
     )
+
+
+def _units(request: DecisionRequest) -> Iterator[DecisionNote]:
+    for spec in request.hpa.metrics:
+        fault = spec_unit_fault(spec)
+        if fault is not None:
+            yield DecisionNote("unit of the target", fault.what, fault.fix())
 
 
 # Decided without a look at metrics

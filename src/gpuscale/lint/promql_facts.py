@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from gpuscale.lint.series_facts import facts_of
+from gpuscale.formats.series_facts import facts_of
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import Query, metric_names

@@ -462,13 +462,53 @@ CASES = {
             ),
         },
     ),
-    "unreachable-target/ratio": (
+    "wrong-unit": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 600m}")),
+        },
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 60}")),
+        },
+    ),
+    "wrong-unit/ratio": (
         {"rules.yaml": NAMED.replace("DEV_GPU_UTIL", "PROF_SM_ACTIVE"), "hpa.yaml": hpa(pods())},
         {
             "rules.yaml": NAMED.replace("DEV_GPU_UTIL", "PROF_SM_ACTIVE").replace(
                 "avg(<", "100 * avg(<"
             ),
             "hpa.yaml": hpa(pods()),
+        },
+    ),
+    "wrong-unit/MiB": (
+        {
+            "rules.yaml": NAMED.replace("GPU_UTIL", "FB_USED"),
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 12Gi}")),
+        },
+        {
+            "rules.yaml": NAMED.replace("GPU_UTIL", "FB_USED").replace("avg(<", "1048576 * avg(<"),
+            "hpa.yaml": hpa(pods(target="{type: AverageValue, averageValue: 12Gi}")),
+        },
+    ),
+    "wrong-unit/memory of the resource metrics": (
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(of_resource("memory", "{type: AverageValue, averageValue: 16}")),
+        },
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(of_resource("memory", "{type: AverageValue, averageValue: 16Gi}")),
+        },
+    ),
+    "doubtful-unit": (
+        {
+            "rules.yaml": rule("queue_bytes"),
+            "hpa.yaml": hpa(pods("queue_bytes", "{type: AverageValue, averageValue: 16}")),
+        },
+        {
+            "rules.yaml": rule("queue_bytes"),
+            "hpa.yaml": hpa(pods("queue_bytes", "{type: AverageValue, averageValue: 16Mi}")),
         },
     ),
     "unreachable-target/several replicas": (
@@ -653,7 +693,7 @@ CASES = {
         {"keda.yaml": keda("DCGM_FI_DEV_GPU_UTIL")},
         {"keda.yaml": keda("avg(DCGM_FI_DEV_GPU_UTIL)")},
     ),
-    "unreachable-target/keda": (
+    "wrong-unit/keda": (
         {"keda.yaml": keda("avg(DCGM_FI_PROF_SM_ACTIVE)")},
         {"keda.yaml": keda("avg(DCGM_FI_PROF_SM_ACTIVE)", "0.7")},
     ),
@@ -738,7 +778,7 @@ def test_what_is_right_has_no_finding():
 def test_without_rules_a_target_is_held_against_the_preset():
     metric = pods("DCGM_FI_PROF_SM_ACTIVE", "{type: AverageValue, averageValue: 70}")
     report = linted({"hpa.yaml": hpa(metric)})
-    assert [finding.check.id for finding in report.findings] == ["no-rules", "unreachable-target"]
+    assert [finding.check.id for finding in report.findings] == ["no-rules", "wrong-unit"]
     assert report.rules == 0
 
 

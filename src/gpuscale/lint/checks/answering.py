@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from gpuscale.core.errors import NotFoundError
 from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.words import closest
+from gpuscale.formats.series_facts import (
+    closest_series,
+    facts_of,
+    is_unknown_gpu_name,
+    recorded_from,
+)
 from gpuscale.lint.checks.hpas import described_resource
 from gpuscale.lint.checks.rules import (
     GROUPED,
@@ -19,12 +25,6 @@ from gpuscale.lint.hpa_places import PlacedMetric
 from gpuscale.lint.inputs import Inputs
 from gpuscale.lint.promql_facts import contradiction
 from gpuscale.lint.rule_inputs import PlacedRule
-from gpuscale.lint.series_facts import (
-    closest_series,
-    facts_of,
-    is_unknown_gpu_name,
-    recorded_from,
-)
 from gpuscale.lint.serving import (
     Serving,
     custom_node,

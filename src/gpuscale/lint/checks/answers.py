@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.findings import Checks, Severity
+from gpuscale.formats.series_facts import facts_of
+from gpuscale.formats.units import counted_target, counts_average, unit_of_query
 from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.lint.checks.answering import Answered, AskedMetric
@@ -11,11 +13,11 @@ from gpuscale.lint.checks.hpas import described_resource
 from gpuscale.lint.checks.queries import query_findings
 from gpuscale.lint.checks.reach import Aim, reach_findings
 from gpuscale.lint.checks.rules import sum_finding
+from gpuscale.lint.checks.targets import unit_findings
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.inputs import Inputs, PlacedHpa
 from gpuscale.lint.promql_facts import is_one_row, summed_share, values_of
-from gpuscale.lint.series_facts import facts_of
-from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric, TargetType
+from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
 from gpuscale.rules.resources import KUBERNETES, PODS
 
 ANSWER_CHECKS = Checks()
@@ -50,7 +52,9 @@ def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]
     yield from _labels(inputs, answered)
     yield from _sum(inputs, answered)
     yield from _rows(answered)
-    yield from _reach(answered)
+    unit = unit_of_query(answered.node)
+    in_another = unit and tuple(unit_findings(answered.metric, unit, _evidence(answered)))
+    yield from in_another or _reach(answered)
 
 
 def _labels(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
@@ -79,7 +83,7 @@ def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     target = _target(answered.spec)
     if share is None or target is None or target > share:
         return
-    if not isinstance(answered.spec, PodsMetric) and _is_average(answered.spec):
+    if not isinstance(answered.spec, PodsMetric) and counts_average(answered.spec):
         return
     gpus = _gpus_per_pod(inputs, answered.metric.placed)
     if gpus == 1 and isinstance(answered.spec, PodsMetric):
@@ -103,7 +107,7 @@ def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
 
 def _rows(answered: Answered) -> Iterator[LintFinding]:
     spec = answered.spec
-    if not isinstance(spec, ExternalMetric) or _is_average(spec) or is_one_row(answered.node):
+    if not isinstance(spec, ExternalMetric) or counts_average(spec) or is_one_row(answered.node):
         return
     values = values_of(answered.node)
     target = _target(spec)
@@ -126,15 +130,14 @@ def _reach(answered: Answered) -> Iterator[LintFinding]:
         return
     yield from reach_findings(
         Aim(
-            place=answered.metric.target("averageValue" if _is_average(spec) else "value"),
+            place=answered.metric.target("averageValue" if counts_average(spec) else "value"),
             high=values.high,
             target=target,
-            is_divided=not isinstance(spec, PodsMetric) and _is_average(spec),
+            is_divided=not isinstance(spec, PodsMetric) and counts_average(spec),
             least=max(1, hpa.min_replicas or 1),
             most=hpa.max_replicas,
             tolerance=tolerances_for_hpa(hpa, DEFAULT_SETTINGS).scale_up,
             evidence=_evidence(answered),
-            as_ratio=f"{round(target * 10)}m",
             way_out="Use type: Value, which multiplies the count, or a Pods metric.",
         )
     )
@@ -150,13 +153,5 @@ def _evidence(answered: Answered) -> str:
 
 
 def _target(spec: AskedMetric) -> float | None:
-    target = spec.target
-    quantity = target.average_value if _is_average(spec) else target.value
+    quantity = counted_target(spec)
     return None if quantity is None else float(quantity)
-
-
-def _is_average(spec: AskedMetric) -> bool:
-    """Return whether averageValue is the field that counts."""
-    if isinstance(spec, ObjectMetric):
-        return spec.target.type is TargetType.AVERAGE_VALUE
-    return spec.target.average_value is not None

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Severity
+from gpuscale.formats.series_facts import is_of_gpu
 from gpuscale.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
 from gpuscale.lint.checks.answers import ANSWER_CHECKS, answer_findings
 from gpuscale.lint.checks.reach import REACH_CHECKS
 from gpuscale.lint.checks.rules import unused_sum_findings
+from gpuscale.lint.checks.targets import TARGET_CHECKS, unit_findings
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa
-from gpuscale.lint.series_facts import is_of_gpu
 from gpuscale.lint.serving import servings
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric
 
@@ -18,6 +19,7 @@ _CHECKS = Checks(
     including=(
         ANSWERING_CHECKS,
         ANSWER_CHECKS,
+        TARGET_CHECKS,
         REACH_CHECKS,
     )
 )
@@ -41,13 +43,17 @@ def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
     used: set[str] = set()
     asked = [metric for placed in inputs.hpas for metric in placed_metrics(placed)]
     for metric in asked:
-        if isinstance(metric.spec, AskedMetric):
-            if inputs.rule_files == 0 and not found:
-                found.append(_no_rules(metric))
-            answered = answer_of(inputs, metric, metric.spec, found)
-            if answered is not None:
-                used.add(answered.serving.rule.origin)
-                found.extend(answer_findings(inputs, answered))
+        if not isinstance(metric.spec, AskedMetric):
+            found.extend(unit_findings(metric, None))
+            continue
+        if inputs.rule_files == 0 and not found:
+            found.append(_no_rules(metric))
+        answered = answer_of(inputs, metric, metric.spec, found)
+        if answered is None:
+            found.extend(unit_findings(metric, None))
+        else:
+            used.add(answered.serving.rule.origin)
+            found.extend(answer_findings(inputs, answered))
     yield from unused_sum_findings(inputs, used)
     yield from found
     for placed in inputs.hpas:

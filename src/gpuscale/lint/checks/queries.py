@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.golang.durations import format_duration
+from gpuscale.formats.series_facts import facts_of
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.promql_facts import Read, divides_vectors, reads
-from gpuscale.lint.series_facts import facts_of
 from gpuscale.series.promql.tree import Node
 
 QUERY_CHECKS = Checks()

@@ -41,8 +41,6 @@ class Aim:
     tolerance: float
     """How far above the target, as a ratio, a value still counts as the target."""
     evidence: str
-    as_ratio: str
-    """The target as it is written where it was meant as a percentage of a ratio."""
     way_out: str
     """What to do where value / target can't get to the highest count."""
 
@@ -76,9 +74,4 @@ def _unreachable(aim: Aim, start: int) -> LintFinding:
             f"{1 + aim.tolerance:g}."
         )
     fix = f"Choose a target below {high / (1 + aim.tolerance) / start:.3g}."
-    if high == 1 and 1 < target <= 100:
-        fix = (
-            f"The metric is a ratio: write {aim.as_ratio} for {target:g} %, or multiply the query by "
-            "100."
-        )
     return UNREACHABLE_TARGET.found(aim.place, what, aim.evidence, fix)

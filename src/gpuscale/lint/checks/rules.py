@@ -7,12 +7,12 @@ from contextlib import suppress
 from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.golang.template import TemplateError
 from gpuscale.core.golang.template.render import Data
+from gpuscale.formats.series_facts import closest_series, is_unknown_gpu_name, recorded_from
 from gpuscale.lint.checks.queries import QUERY_CHECKS, query_findings
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.inputs import FileJudge, Inputs
 from gpuscale.lint.promql_facts import calls, carries, contradiction, summed_share
 from gpuscale.lint.rule_inputs import PlacedRule
-from gpuscale.lint.series_facts import closest_series, is_unknown_gpu_name, recorded_from
 from gpuscale.lint.serving import (
     contradicting_label,
     custom_node,

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 
 from gpuscale.core.errors import QueryError
 from gpuscale.core.findings import Checks, Severity
+from gpuscale.core.quantity import Quantity
+from gpuscale.formats.series_facts import facts_of, is_of_gpu
+from gpuscale.formats.units import unit_fault, unit_of_query
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.lint.checks.pairs import CANNOT_WAKE
 from gpuscale.lint.checks.queries import query_findings
 from gpuscale.lint.checks.reach import Aim, reach_findings
 from gpuscale.lint.checks.rules import gpu_name_findings
+from gpuscale.lint.checks.targets import unit_finding
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.lint.promql_facts import is_one_row, reads, values_of
-from gpuscale.lint.series_facts import facts_of, is_of_gpu
 from gpuscale.objects.scaled_object import PROMETHEUS, Trigger
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.tree import Node
@@ -62,7 +65,8 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
                 yield from gpu_name_findings(name, place)
         yield from query_findings(node, place, trigger.query)
         yield from _rows(trigger, node, place)
-        yield from _reach(placed, index, trigger, node)
+        in_another_unit = tuple(_unit(placed, index, trigger, node))
+        yield from in_another_unit or _reach(placed, index, trigger, node)
     if (
         scaled.least == 0
         and series
@@ -78,6 +82,19 @@ def _rows(trigger: Trigger, node: Node, place: Place) -> Iterator[LintFinding]:
             "The query may give several rows; KEDA takes one alone and fails on more.",
             trigger.query,
         )
+
+
+def _unit(
+    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+) -> Iterator[LintFinding]:
+    unit, series = unit_of_query(node), next((read.series for read in reads(node)), None)
+    if unit is None or not trigger.threshold:
+        return
+    threshold = Quantity(round(trigger.threshold * 1e9))
+    fault = unit_fault(series or "the query", threshold, unit)
+    if fault is not None:
+        place = placed.place("spec", "triggers", index, "metadata", "threshold")
+        yield unit_finding(fault, place, trigger.query, fault.fix(as_number=True))
 
 
 def _reach(
@@ -100,7 +117,6 @@ def _reach(
             most=placed.scaled.most,
             tolerance=DEFAULT_SETTINGS.tolerance,
             evidence=f"{trigger.query} is {unit}" if unit else trigger.query,
-            as_ratio=f"{trigger.threshold / 100:g}",
             way_out="Write metricType: Value beside the trigger, which multiplies the count.",
         )
     )

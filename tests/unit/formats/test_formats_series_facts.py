@@ -5,8 +5,7 @@ import pytest
 from gpuscale.formats import ack
 from gpuscale.formats.amd import amd_family_meanings
 from gpuscale.formats.names import NEW_NAMES
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.lint.series_facts import (
+from gpuscale.formats.series_facts import (
     SeriesFacts,
     closest_series,
     facts_of,
@@ -14,6 +13,7 @@ from gpuscale.lint.series_facts import (
     is_unknown_gpu_name,
     recorded_from,
 )
+from gpuscale.gpu.fields import FIELDS
 
 
 @pytest.mark.parametrize(
