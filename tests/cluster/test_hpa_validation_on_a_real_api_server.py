@@ -15,7 +15,7 @@ from gpuscale.core.documents.documents import dotted, load_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
-from gpuscale.objects.hpa_fields import unknown_fields
+from gpuscale.objects.hpa.fields import unknown_fields
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hpa_manifests import misspelled, mutations, table

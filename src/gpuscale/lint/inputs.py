@@ -15,7 +15,7 @@ from gpuscale.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
 from gpuscale.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.objects.fields import Fields, shown
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.objects.hpa_fields import unknown_fields
+from gpuscale.objects.hpa.fields import unknown_fields
 from gpuscale.objects.manifests import KubernetesObject, read_manifest
 from gpuscale.objects.scaled_object import ScaledObject, read_scaled_object
 from gpuscale.objects.workloads import Deployment

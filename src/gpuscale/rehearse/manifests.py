@@ -7,7 +7,7 @@ from typing import Any
 from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
 from gpuscale.kube.client.connection import JsonObject
 from gpuscale.kube.simulated.nodes import SimulatedNode
-from gpuscale.objects.hpa_manifest import hpa_manifest
+from gpuscale.objects.hpa.manifest import hpa_manifest
 from gpuscale.objects.workloads import Service
 from gpuscale.rehearse.mark import LABEL, Mark
 from gpuscale.sim.control.cloud import CloudPool

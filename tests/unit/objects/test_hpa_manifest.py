@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpuscale.objects.hpa_manifest import hpa_manifest
+from gpuscale.objects.hpa.manifest import hpa_manifest
 from gpuscale.objects.manifests import load_manifests
 
 HEAD = """

@@ -2,13 +2,13 @@
 
 API servers no longer take the beta versions, which manifests still have.
 
-Source: k8s.io/api/autoscaling/v2/types.go; the conversion itself is reading (`objects.hpa`).
+Source: k8s.io/api/autoscaling/v2/types.go; the conversion itself is `reading`.
 """
 
 from typing import Any
 
 from gpuscale.core.quantity import Quantity
-from gpuscale.objects.hpa import (
+from gpuscale.objects.hpa.types import (
     Behavior,
     ContainerResourceMetric,
     CrossVersionObjectReference,
