@@ -23,6 +23,7 @@ from gpuscale.series.promql.functions.functions import SCALAR_FUNCTIONS, VECTOR_
 from gpuscale.series.promql.parse import BadQueryError, Query, parse_query
 from gpuscale.series.promql.rows import (
     Evaluator,
+    PlannedQuery,
     QueryRange,
     Reading,
     Rows,
@@ -46,8 +47,8 @@ from gpuscale.series.promql.tree import (
     ValueType,
     value_type,
 )
+from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series, current, window
-from gpuscale.series.storage.store import Selector
 from gpuscale.series.values import (
     Matrix,
     MatrixSeries,
@@ -78,23 +79,12 @@ class Evaluable(ABC):
     """Samples that bring a way of evaluation with them."""
 
     @abstractmethod
-    def instant(
-        self, root: Node, at_ms: int, lookback_ms: int, *, left_open: bool, check: Check
-    ) -> Value:
-        """Return the value of a query at one time."""
+    def instant(self, query: PlannedQuery) -> Value:
+        """Return the value of a query at its only time."""
 
     @abstractmethod
-    def range_query(
-        self,
-        root: Node,
-        covered: QueryRange,
-        steps: range,
-        lookback_ms: int,
-        *,
-        left_open: bool,
-        check: Check,
-    ) -> Matrix:
-        """Return the values of a query at many times."""
+    def range_query(self, query: PlannedQuery) -> Matrix:
+        """Return the values of a query at its times."""
 
 
 Samples = StoredSamples | Evaluable
@@ -125,9 +115,13 @@ def instant(
     """
     root = (parse_query(query) if isinstance(query, str) else query).root
     check_work(root, 1)
+    covered = QueryRange(at_ms, at_ms, 0)
     if isinstance(store, Evaluable):
-        return store.instant(root, at_ms, lookback_ms, left_open=left_open, check=check or _never)
-    span = _Span(store, QueryRange(at_ms, at_ms, 0), lookback_ms, left_open, Budget(check))
+        times = range(at_ms, at_ms + 1)
+        return store.instant(
+            PlannedQuery(root, covered, times, lookback_ms, left_open, check or _never)
+        )
+    span = _Span(store, covered, lookback_ms, left_open, Budget(check))
     evaluation = _Evaluation(span, at_ms)
     match value_type(root):
         case ValueType.SCALAR:
@@ -163,7 +157,7 @@ def range_query(
     check_work(root, len(steps))
     if isinstance(store, Evaluable):
         return store.range_query(
-            root, covered, steps, lookback_ms, left_open=left_open, check=check or _never
+            PlannedQuery(root, covered, steps, lookback_ms, left_open, check or _never)
         )
     span = _Span(store, covered, lookback_ms, left_open, Budget(check))
     return _gathered(span, root, steps, is_inner=False).matrix()

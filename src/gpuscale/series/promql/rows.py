@@ -4,10 +4,12 @@ Plain tuples, since ten thousand of them are made per query.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gpuscale.core.errors import QueryError
 from gpuscale.series.labels import LabelSet
+from gpuscale.series.promql.budget import Check
 from gpuscale.series.promql.tree import Node
 
 Row = tuple[LabelSet, float, int]
@@ -49,6 +51,21 @@ class QueryRange(NamedTuple):
     end_ms: int
     step_ms: int
     """0 where there is only one time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """A query with the times and rules that it is evaluated by."""
+
+    root: Node
+    covered: QueryRange
+    steps: range
+    """Of what is covered, the times that values are due for."""
+    lookback_ms: int
+    left_open: bool
+    """Whether a sample exactly at the start of a range stays out."""
+    check: Check
+    """Raises once the time is up; called every few milliseconds."""
 
 
 class Evaluator(Protocol):

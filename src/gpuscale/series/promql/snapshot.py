@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.budget import Budget
 from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.store import Selector, SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 
 _SERIES_A_SLICE = 1_000
 """Series copied in one go; a few milliseconds."""

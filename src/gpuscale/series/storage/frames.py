@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.storage.columns import Block
 from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.store import Selector, SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import ABSENT, ABSENT_BITS
 
 

@@ -1,28 +1,24 @@
 """Time series in memory: append, select, staleness, retention.
 
 Series that are appended together share the rows of a group, 8 bytes a sample; those that come alone have
-arrays of their own, 16 bytes a sample. An inverted index from label name and value to series makes selecting
-quick, and what a selector selects is remembered until a series comes or goes.
+arrays of their own, 16 bytes a sample. `index` finds them.
 
 Nothing is lost silently: what the bounds keep out is counted by reason. A store with no room for another
 sample drops its oldest ones, just as many as it needs; what a query can't be answered without, it refuses.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from weakref import ref as weak
 
 from gpuscale.series.ages import SampleAges
-from gpuscale.series.labels import LabelKey, label_set
-from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.labels import label_set
 from gpuscale.series.storage.columns import NEVER_MS, absents
 from gpuscale.series.storage.groups import Group, Left, Order
+from gpuscale.series.storage.index import Selector, SeriesIndex
 from gpuscale.series.storage.limits import Share
 from gpuscale.series.storage.metadata import MetadataBook
-from gpuscale.series.storage.postings import Postings
 from gpuscale.series.storage.samples import OPEN, Series
 from gpuscale.series.values import ABSENT, STALE
 
@@ -50,13 +46,8 @@ _CUT_STEPS = 256
 """How finely the time of a cut is chosen: parts of the retention."""
 _CUT_SHARE = 32
 """One part in so many of all samples goes with a cut, so that not every sample needs one."""
-_MAX_REMEMBERED_SELECTORS = 1024
 _MOST_MOVES = 3
 """A series that several groups claim so often is kept apart from all of them."""
-_MAX_FRESH = 20_000
-"""Handles without samples that are kept though no other code may hold them."""
-
-Selector = tuple[Matcher, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +87,7 @@ class SeriesStore:
         max_samples: int = 20_000_000,
     ) -> None:
         self.retention_ms = retention_ms
-        self.max_series = max_series
         self.max_samples = max_samples
-        self.generation = 0
-        """Changes whenever a series comes or goes."""
         self.metadata = MetadataBook()
         """What targets say of their metrics."""
         self._ages = SampleAges(max(1, retention_ms // _CUT_STEPS))
@@ -113,15 +101,16 @@ class SeriesStore:
         self._unclaimed: set[Group] = set()
         """Restored ones that no target has taken over yet."""
         self._lone: list[dict[Series, Left | None]] = []
-        self._listed: dict[LabelKey, Series] = {}
-        self._shares = 0
-        """Targets that have series."""
-        self._fresh: dict[LabelKey, Series] = {}
-        """Handles that were never listed, until the next sweep or until they are too many."""
-        self._idle: dict[LabelKey, weak[Series]] = {}
-        """Handles that are not listed and may have no holder any more."""
-        self._postings: Postings[Series] = Postings()
-        self._selected: dict[Selector, tuple[Series, ...]] = {}
+        self._index = SeriesIndex(max_series)
+
+    @property
+    def max_series(self) -> int:
+        return self._index.max_series
+
+    @property
+    def generation(self) -> int:
+        """A number that changes whenever a series comes or goes."""
+        return self._index.generation
 
     def append(
         self, labels: Mapping[str, str], t_ms: int, value: float, now_ms: int | None = None
@@ -143,31 +132,15 @@ class SeriesStore:
             labels: with the metric's name under `__name__`.
             share: of the target whose series it is, if no target had it before.
         """
-        labels = label_set(labels)
-        key = labels.key
-        series = self._listed.get(key) or self._fresh.get(key)
-        if series is None and key in self._idle:
-            series = self._idle[key]()
-        if series is None:
-            series = Series(labels, share)
-            if len(self._fresh) >= _MAX_FRESH:
-                self._let_go()
-            self._fresh[key] = series
-        elif share is not None and series.share is None and series.group in self._unclaimed:
+        series = self._index.handle(label_set(labels), share)
+        if share is not None and series.share is None and series.group in self._unclaimed:
             # A restored series has no owner until its target is back.
-            series.share = share
-            self._shares += not share.series
-            share.series += 1
+            self._index.give(series, share)
         return series
 
     def room(self, share: Share) -> int:
         """Return how many series more a target may begin."""
-        return share.room(self.max_series - len(self._listed), self._equal_part(share))
-
-    def _equal_part(self, share: Share) -> int:
-        """Return what each target has if all have the same, and one more comes."""
-        targets = self._shares + (not share.series)
-        return self.max_series // (targets + 1)
+        return self._index.room(share)
 
     def group(self) -> Group:
         """Return a group for series that will be appended together, such as those of one target."""
@@ -334,12 +307,7 @@ class SeriesStore:
         Raises:
             ValueError: a matcher is not a regular expression of RE2.
         """
-        found = self._selected.get(matchers)
-        if found is None:
-            if len(self._selected) >= _MAX_REMEMBERED_SELECTORS:
-                self._selected.clear()
-            found = self._selected[matchers] = tuple(self._find(matchers))
-        return found
+        return self._index.select(matchers)
 
     def series(
         self, matchers: Selector, start_ms: int | None = None, end_ms: int | None = None
@@ -352,7 +320,7 @@ class SeriesStore:
     ) -> list[str]:
         """Return the label names of the selected series, sorted."""
         if not matchers and start_ms is None and end_ms is None:
-            return sorted(self._postings.names())
+            return sorted(self._index.postings.names())
         found = self._between(matchers, start_ms, end_ms)
         return sorted({name for series in found for name in series.labels})
 
@@ -365,7 +333,7 @@ class SeriesStore:
     ) -> list[str]:
         """Return the values that one label has among the selected series, sorted."""
         if not matchers and start_ms is None and end_ms is None:
-            return sorted(self._postings.values(name))
+            return sorted(self._index.postings.values(name))
         found = self._between(matchers, start_ms, end_ms)
         return sorted({series.labels[name] for series in found if name in series.labels})
 
@@ -385,7 +353,7 @@ class SeriesStore:
         """Return how full the store is."""
         since_cut_ms = 0 if self._now_ms is None else self._now_ms - self._cut_before_ms
         return StoreStats(
-            len(self._listed),
+            len(self._index.listed),
             self._ages.total,
             self._now_ms,
             dict(self._refused),
@@ -524,7 +492,7 @@ class SeriesStore:
                 return False
             before = self._ages.total
             kept = {group: group.first_kept(cutoff_ms) for group in self._groups}
-            for series in self._listed.values():
+            for series in self._index.listed:
                 if (group := series.group) is not None and group in kept:
                     group.keep_newest(series, cutoff_ms, kept[group])
                 self._ages.total -= series.cut(cutoff_ms)
@@ -537,54 +505,19 @@ class SeriesStore:
 
     def _begin(self, ref: Series) -> bool:
         """List a series that is about to get its first sample; return whether it may have one."""
-        free = self.max_series - len(self._listed)
-        if free <= 0:
-            self._refused["too_many_series"] += 1
+        reason = self._index.refusal(ref)
+        if reason is not None:
+            self._refused[reason] += 1
             return False
-        share = ref.share
-        if share is not None and free - 1 <= share.series >= self._equal_part(share):
-            self._refused["too_many_of_target"] += 1
-            return False
-        self._list(ref)
+        self._index.add(ref)
         return True
-
-    def _list(self, series: Series) -> None:
-        key = series.labels.key
-        series.is_listed = True
-        self._listed[key] = series
-        if self._fresh.pop(key, None) is None:
-            self._idle.pop(key, None)
-        if series.share is not None:
-            self._shares += not series.share.series
-            series.share.series += 1
-        self._postings.add(series)
-        self._forget_selected()
-
-    def _unlist(self, gone: AbstractSet[Series]) -> None:
-        for series in gone:
-            del self._listed[series.labels.key]
-            self._idle[series.labels.key] = weak(series)
-            for followed in self._lone:
-                followed.pop(series, None)
-            if series.share is not None:
-                series.share.series -= 1
-                self._shares -= not series.share.series
-            series.is_listed = False
-            series.moves = 0
-        self._postings.remove(gone)
-        self._forget_selected()
-
-    def _forget_selected(self) -> None:
-        self.generation += 1
-        if self._selected:
-            self._selected.clear()
 
     def _sweep(self) -> None:
         """Drop what is older than the retention."""
         cutoff_ms = self.oldest_kept_ms()
         for group in self._groups:
             group.expire(cutoff_ms)
-        for series in self._listed.values():
+        for series in self._index.listed:
             self._ages.total -= series.expire(cutoff_ms)
             if series.group is not None and not series.group.holds(series):
                 series.group.forget(series)
@@ -593,22 +526,19 @@ class SeriesStore:
         self._ages.forget(cutoff_ms)
         gone = {
             series
-            for series in self._listed.values()
+            for series in self._index.listed
             if series.group is None and series.own_times_ms is None
         }
         if gone:
-            self._unlist(gone)
+            for followed in self._lone:
+                for series in gone:
+                    followed.pop(series, None)
+            self._index.remove(gone)
         if self._sweep_at_ms != -NEVER_MS:
             # The very first samples find handles that were made for them.
-            self._let_go()
+            self._index.let_go()
         now_ms = cutoff_ms + self.retention_ms
         self._sweep_at_ms = now_ms + max(1, self.retention_ms // _SWEEPS_PER_RETENTION)
-
-    def _let_go(self) -> None:
-        """Keep handles that are not listed only where someone else holds them."""
-        self._idle = {key: held for key, held in self._idle.items() if held() is not None}
-        self._idle.update((key, weak(series)) for key, series in self._fresh.items())
-        self._fresh.clear()
 
     def _between(
         self, matchers: Selector, start_ms: int | None, end_ms: int | None
@@ -617,43 +547,3 @@ class SeriesStore:
         start = oldest_ms if start_ms is None else max(start_ms, oldest_ms)
         end = NEVER_MS if end_ms is None else end_ms
         return (each for each in self.select(matchers) if each.has_sample_between(start, end))
-
-    def _find(self, matchers: Selector) -> Iterable[Series]:
-        tests = [(matcher, matcher.predicate()) for matcher in matchers]
-        found, used = self._smallest_pool(tests)
-        for matcher, test in tests:
-            if matcher is not used:
-                found = _passing(found, matcher.name, test)
-        return found
-
-    def _smallest_pool(
-        self, tests: list[tuple[Matcher, Callable[[str], bool]]]
-    ) -> tuple[Iterable[Series], Matcher | None]:
-        """Return the series to look through, and the matcher that they are known to fulfil.
-
-        A matcher that an absent label fulfils says nothing about where to look.
-        """
-        needed = [(matcher, test) for matcher, test in tests if not test("")]
-        equal = [matcher for matcher, _ in needed if matcher.op is MatchOp.EQUAL]
-        if equal:
-            pools = [(self._postings.of(each.name, each.value), each) for each in equal]
-            return min(pools, key=lambda pool: len(pool[0]))
-        if needed:
-            matcher, test = needed[0]
-            values = self._postings.values(matcher.name)
-            return [
-                each for value, posting in values.items() if test(value) for each in posting
-            ], matcher
-        return self._listed.values(), None
-
-
-def _passing(series: Iterable[Series], name: str, test: Callable[[str], bool]) -> Iterator[Series]:
-    """Return the series whose label passes; each value is tested once."""
-    verdicts: dict[str, bool] = {}
-    for each in series:
-        value = each.labels.value(name)
-        verdict = verdicts.get(value)
-        if verdict is None:
-            verdict = verdicts[value] = test(value)
-        if verdict:
-            yield each

@@ -15,10 +15,9 @@ import numpy as np
 from gpuscale.core.errors import QueryError, UncoveredError
 from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql import tree
-from gpuscale.series.promql.budget import Check
 from gpuscale.series.promql.evaluate import Evaluable
 from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS
-from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.promql.rows import PlannedQuery, QueryRange
 from gpuscale.series.promql.snapshot import Need, needs
 from gpuscale.series.promql.tree import ValueType, value_type
 from gpuscale.series.promql.vectorised.aggregation import GRADUAL
@@ -27,8 +26,9 @@ from gpuscale.series.promql.vectorised.blocks import Block, Ints, blocks_of, wit
 from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.frames import Frame, frames_of
+from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series, current
-from gpuscale.series.storage.store import Selector, SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Value
 
 MAX_SAMPLES = 10_000_000
@@ -255,30 +255,15 @@ class QuerySamples(Evaluable):
         """Return the time before which nothing is answered."""
         return self._oldest_kept_ms
 
-    def instant(
-        self, root: tree.Node, at_ms: int, lookback_ms: int, *, left_open: bool, check: Check
-    ) -> Value:
-        """Return the value of a query at one time."""
-        from gpuscale.series.promql.vectorised.evaluation import instant
+    def instant(self, query: PlannedQuery) -> Value:
+        from gpuscale.series.promql.vectorised.queries import instant
 
-        return instant(self, root, at_ms, lookback_ms, left_open=left_open, check=check)
+        return instant(self, query)
 
-    def range_query(
-        self,
-        root: tree.Node,
-        covered: QueryRange,
-        steps: range,
-        lookback_ms: int,
-        *,
-        left_open: bool,
-        check: Check,
-    ) -> Matrix:
-        """Return the values of a query at many times."""
-        from gpuscale.series.promql.vectorised.evaluation import range_query
+    def range_query(self, query: PlannedQuery) -> Matrix:
+        from gpuscale.series.promql.vectorised.queries import range_query
 
-        return range_query(
-            self, root, covered, steps, lookback_ms, left_open=left_open, check=check
-        )
+        return range_query(self, query)
 
 
 _axes: "WeakKeyDictionary[SeriesStore, tuple[int, dict[Selector, Axis]]]" = WeakKeyDictionary()

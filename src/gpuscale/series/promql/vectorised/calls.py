@@ -1,0 +1,164 @@
+"""Functions of vectors, for all steps and series at once."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from gpuscale.core.errors import QueryError
+from gpuscale.series.labels import LabelSet
+from gpuscale.series.promql import tree
+from gpuscale.series.promql.budget import Check, QueryTimeoutError
+from gpuscale.series.promql.elementwise import ELEMENTWISE
+from gpuscale.series.promql.functions.functions import (
+    DATE_FUNCTIONS,
+    VECTOR_FUNCTIONS,
+    date_part,
+)
+from gpuscale.series.promql.rows import Evaluator, Rows
+from gpuscale.series.promql.vectorised.axis import Axis
+from gpuscale.series.promql.vectorised.blocks import Floats, Ints
+from gpuscale.series.promql.vectorised.elementwise import clamped, each, function_of, rounded_to
+from gpuscale.series.promql.vectorised.support import RowWiseError
+from gpuscale.series.promql.vectorised.table import Table
+
+
+class Evaluated(Protocol):
+    """What a function asks of the evaluation it runs in."""
+
+    @property
+    def steps(self) -> Ints: ...
+
+    @property
+    def is_instant(self) -> bool: ...
+
+    @property
+    def check(self) -> Check: ...
+
+    def table(self, node: tree.Node) -> Table: ...
+
+    def numbers(self, node: tree.Node) -> tuple[Floats, int | None]: ...
+
+    def select(self, node: tree.Select, *, with_times: bool = False) -> Table: ...
+
+    def by_rows(self, node: tree.Call) -> Table: ...
+
+    def step_of(self, rows: Rows) -> Evaluator:
+        """Return a step in which every vector has the given rows."""
+        ...
+
+
+_LABELS_AT_ONCE = 5_000
+
+
+def _mapped(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return a function of one number, of each value."""
+    table = evaluation.table(node.arguments[0])
+    values = function_of(node.function, table.values, evaluation.check)
+    return table.with_values(values, table.axis.nameless(evaluation.check))
+
+
+def _dated(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return a part of the date of each value."""
+    if not node.arguments:
+        return evaluation.by_rows(node)
+    table = evaluation.table(node.arguments[0])
+    values = each(lambda value: date_part(node.function, value), evaluation.check, table.values)
+    return table.with_values(values, table.axis.nameless(evaluation.check))
+
+
+def _rounded(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return each value as a multiple of a number."""
+    table = evaluation.table(node.arguments[0])
+    nearest = np.ones((1, 1))
+    if len(node.arguments) > 1:
+        nearest = evaluation.numbers(node.arguments[1])[0][:, None]
+    return table.with_values(
+        rounded_to(table.values, nearest), table.axis.nameless(evaluation.check)
+    )
+
+
+def _clamped(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return each value kept between bounds; nothing where they are the wrong way round."""
+    table = evaluation.table(node.arguments[0])
+    bounds = [evaluation.numbers(each)[0][:, None] for each in node.arguments[1:]]
+    endless = np.full((1, 1), np.inf)
+    low = -endless if node.function == "clamp_max" else bounds[0]
+    high = endless if node.function == "clamp_min" else bounds[-1]
+    axis = table.axis.nameless(evaluation.check)
+    clipped = table.with_values(clamped(table.values, low, high), axis)
+    is_wrong = high < low
+    if is_wrong.any():
+        return clipped.where(np.broadcast_to(~is_wrong, table.values.shape))
+    return clipped
+
+
+def _timestamp(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return when each value was measured, or the time of evaluation."""
+    inside = node.arguments[0]
+    if not isinstance(inside, tree.Select):
+        table = evaluation.table(inside)
+        seconds = np.broadcast_to((evaluation.steps / 1000)[:, None], table.values.shape)
+        return table.with_values(seconds, table.axis.nameless(evaluation.check))
+    table = evaluation.select(inside, with_times=True)
+    if table.measured_ms is None:
+        raise RowWiseError("times are not known")
+    measured = table.measured_ms if evaluation.is_instant else None
+    return Table(
+        table.axis.nameless(evaluation.check),
+        table.columns,
+        table.measured_ms / 1000,
+        table.present,
+        measured,
+    )
+
+
+def _vector(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return a scalar as a vector."""
+    return evaluation.table(node.arguments[0])
+
+
+def _relabelled(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return a vector with other labels, worked out for all of its series at once."""
+    table = evaluation.table(node.arguments[0])
+
+    def made() -> Axis:
+        found: list[LabelSet] = []
+        for start in range(0, len(table.axis), _LABELS_AT_ONCE):
+            evaluation.check()
+            labels = table.axis.labels[start : start + _LABELS_AT_ONCE]
+            given: Rows = [(each, 0.0, 0) for each in labels]
+            step = evaluation.step_of(given)
+            rows = VECTOR_FUNCTIONS[node.function](step, node.arguments)
+            found.extend(row[0] for row in rows)
+        return Axis(found)
+
+    try:
+        axis = table.axis.remembered((node.function, node.arguments[1:]), made)
+    except QueryTimeoutError:
+        raise
+    except QueryError as error:
+        raise RowWiseError(str(error)) from None
+    return table.with_values(table.values, axis.distinct())
+
+
+def _sorted_by_value(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return the rows in the order of their values."""
+    if not evaluation.is_instant:
+        raise RowWiseError("rows are in another order at each step")
+    table = evaluation.table(node.arguments[0])
+    values = table.values[0]
+    key = -values if node.function == "sort_desc" else values
+    return table.taken(np.lexsort((key, np.isnan(values))))
+
+
+CALLS: Mapping[str, Callable[[Evaluated, tree.Call], Table]] = {
+    **dict.fromkeys(ELEMENTWISE, _mapped),
+    **dict.fromkeys(DATE_FUNCTIONS, _dated),
+    **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), _clamped),
+    **dict.fromkeys(("label_replace", "label_join"), _relabelled),
+    **dict.fromkeys(("sort", "sort_desc"), _sorted_by_value),
+    "round": _rounded,
+    "timestamp": _timestamp,
+    "vector": _vector,
+}

@@ -1,0 +1,176 @@
+"""Which series there are: their handles, an inverted index, and the part that each target may have of them.
+
+An inverted index from label name and value to series makes selecting quick, and what a selector selects is
+remembered until a series comes or goes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, ValuesView
+from collections.abc import Set as AbstractSet
+from weakref import ref as weak
+
+from gpuscale.series.labels import LabelKey, LabelSet
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.storage.limits import Share
+from gpuscale.series.storage.postings import Postings
+from gpuscale.series.storage.samples import Series
+
+Selector = tuple[Matcher, ...]
+
+_MAX_REMEMBERED_SELECTORS = 1024
+_MAX_FRESH = 20_000
+"""Handles without samples that are kept though no other code may hold them."""
+
+
+class SeriesIndex:
+    """The series of a store, whatever their samples are.
+
+    Args:
+        max_series: a new series above this is refused.
+    """
+
+    def __init__(self, max_series: int) -> None:
+        self.max_series = max_series
+        self.generation = 0
+        """Changes whenever a series comes or goes."""
+        self.postings: Postings[Series] = Postings()
+        self._listed: dict[LabelKey, Series] = {}
+        self._shares = 0
+        """Targets that have series."""
+        self._fresh: dict[LabelKey, Series] = {}
+        """Handles that were never listed, until the next sweep or until they are too many."""
+        self._idle: dict[LabelKey, weak[Series]] = {}
+        """Handles that are not listed and may have no holder any more."""
+        self._selected: dict[Selector, tuple[Series, ...]] = {}
+
+    @property
+    def listed(self) -> ValuesView[Series]:
+        """The series that have samples."""
+        return self._listed.values()
+
+    def handle(self, labels: LabelSet, share: Share | None = None) -> Series:
+        """Return the handle of a label set; it is listed with its first sample."""
+        key = labels.key
+        series = self._listed.get(key) or self._fresh.get(key)
+        if series is None and key in self._idle:
+            series = self._idle[key]()
+        if series is None:
+            series = Series(labels, share)
+            if len(self._fresh) >= _MAX_FRESH:
+                self.let_go()
+            self._fresh[key] = series
+        return series
+
+    def give(self, series: Series, share: Share) -> None:
+        """Count a series without an owner as one of a target's."""
+        series.share = share
+        self._shares += not share.series
+        share.series += 1
+
+    def room(self, share: Share) -> int:
+        """Return how many series more a target may begin."""
+        return share.room(self.max_series - len(self._listed), self._equal_part(share))
+
+    def refusal(self, series: Series) -> str | None:
+        """Return why a series may not begin; None where it may."""
+        free = self.max_series - len(self._listed)
+        if free <= 0:
+            return "too_many_series"
+        share = series.share
+        if share is not None and free - 1 <= share.series >= self._equal_part(share):
+            return "too_many_of_target"
+        return None
+
+    def add(self, series: Series) -> None:
+        """List a series, which gets its first sample."""
+        key = series.labels.key
+        series.is_listed = True
+        self._listed[key] = series
+        if self._fresh.pop(key, None) is None:
+            self._idle.pop(key, None)
+        if series.share is not None:
+            self._shares += not series.share.series
+            series.share.series += 1
+        self.postings.add(series)
+        self._forget_selected()
+
+    def remove(self, gone: AbstractSet[Series]) -> None:
+        """Forget series that have no samples any more; their handles remain with those who hold them."""
+        for series in gone:
+            del self._listed[series.labels.key]
+            self._idle[series.labels.key] = weak(series)
+            if series.share is not None:
+                series.share.series -= 1
+                self._shares -= not series.share.series
+            series.is_listed = False
+            series.moves = 0
+        self.postings.remove(gone)
+        self._forget_selected()
+
+    def _forget_selected(self) -> None:
+        self.generation += 1
+        if self._selected:
+            self._selected.clear()
+
+    def let_go(self) -> None:
+        """Keep handles that are not listed only where someone else holds them."""
+        self._idle = {key: held for key, held in self._idle.items() if held() is not None}
+        self._idle.update((key, weak(series)) for key, series in self._fresh.items())
+        self._fresh.clear()
+
+    def select(self, matchers: Selector) -> tuple[Series, ...]:
+        """Return the series that fulfil all matchers, whenever their samples are.
+
+        Raises:
+            ValueError: a matcher is not a regular expression of RE2.
+        """
+        found = self._selected.get(matchers)
+        if found is None:
+            if len(self._selected) >= _MAX_REMEMBERED_SELECTORS:
+                self._selected.clear()
+            found = self._selected[matchers] = tuple(self._find(matchers))
+        return found
+
+    def _equal_part(self, share: Share) -> int:
+        """Return what each target has if all have the same, and one more comes."""
+        targets = self._shares + (not share.series)
+        return self.max_series // (targets + 1)
+
+    def _find(self, matchers: Selector) -> Iterable[Series]:
+        tests = [(matcher, matcher.predicate()) for matcher in matchers]
+        found, used = self._smallest_pool(tests)
+        for matcher, test in tests:
+            if matcher is not used:
+                found = _passing(found, matcher.name, test)
+        return found
+
+    def _smallest_pool(
+        self, tests: list[tuple[Matcher, Callable[[str], bool]]]
+    ) -> tuple[Iterable[Series], Matcher | None]:
+        """Return the series to look through, and the matcher that they are known to fulfil.
+
+        A matcher that an absent label fulfils says nothing about where to look.
+        """
+        needed = [(matcher, test) for matcher, test in tests if not test("")]
+        equal = [matcher for matcher, _ in needed if matcher.op is MatchOp.EQUAL]
+        if equal:
+            pools = [(self.postings.of(each.name, each.value), each) for each in equal]
+            return min(pools, key=lambda pool: len(pool[0]))
+        if needed:
+            matcher, test = needed[0]
+            values = self.postings.values(matcher.name)
+            return [
+                each for value, posting in values.items() if test(value) for each in posting
+            ], matcher
+        return self._listed.values(), None
+
+
+def _passing(series: Iterable[Series], name: str, test: Callable[[str], bool]) -> Iterator[Series]:
+    """Return the series whose label passes; each value is tested once."""
+    verdicts: dict[str, bool] = {}
+    for each in series:
+        value = each.labels.value(name)
+        verdict = verdicts.get(value)
+        if verdict is None:
+            verdict = verdicts[value] = test(value)
+        if verdict:
+            yield each
