@@ -320,7 +320,7 @@ def test_a_gpu_that_cannot_be_named_is_logged_and_found_later(caplog):
     reader = AmdReader(StandInAmdSmi(first, second()))
     assert [reading.gpu.uuid for reading in reader.read(1000)] == ["second"]
     assert [record.message for record in caplog.records] == [
-        "AMD GPU 0 can't be told by its UUID: I/O Error"
+        "AMD GPU 0 can't be identified by its UUID: I/O Error"
     ]
     first.faults.clear()
     readings = reader.read(1000 + RETRY_MS)
