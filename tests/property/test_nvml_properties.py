@@ -18,7 +18,7 @@ percents = st.integers(0, 2**32 - 1)
 CODES = sorted(pynvml.NVMLError._valClassMapping)
 CALLS = sorted(
     name
-    for name in vars(FakeNvml)
+    for name in dir(FakeNvml)
     if name.startswith("nvml") and name not in ("nvmlLib", "nvmlEventSetWait_v2")
 )
 

@@ -9,7 +9,7 @@ from gpuscale.gpu.nvml.values.batches import BATCHES, LINK_RATES
 from gpuscale.gpu.nvml.values.rows import ROWS
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
-FUNCTIONS = sorted(name for name in vars(FakeNvml) if name.startswith("nvml") and name != "nvmlLib")
+FUNCTIONS = sorted(name for name in dir(FakeNvml) if name.startswith("nvml") and name != "nvmlLib")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
