@@ -20,40 +20,28 @@ from gpuscale.collector.metrics import store_families
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.gpu.readings import GpuReading
 from gpuscale.local.addresses import only_host, openable_hosts, own_host, port_holder, url_host
-from gpuscale.local.agents import NodeAgents
-from gpuscale.local.present import LiveHpas, Present, every
+from gpuscale.local.present import LiveHpas, every
 from gpuscale.local.prometheus_view import live_view
-from gpuscale.local.scraping import Scraper
+from gpuscale.local.runner import OnEvent, Runner
 from gpuscale.local.view import LiveView
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.routes import add_routes as add_metrics_api
 from gpuscale.promapi.app import add_routes as add_prometheus_api
 from gpuscale.promapi.shapes import TimeAxis
-from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import ClusterDirectory
-from gpuscale.sim.document.document import events, row
-from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.engine import Stage
-from gpuscale.sim.events import Event
-from gpuscale.sim.pipeline import utilization
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.world import World
-from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.metrics_client import HttpMetricsClient
-from gpuscale.sources.query_pool import QueryPool
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.remote_write.settings import Endpoint
 from gpuscale.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.sources.ruler.report import ruler_families
-from gpuscale.sources.ruler.ruler import Ruler
 from gpuscale.views.live import add_routes as add_page
 
-_PUMP_S = 0.05
-"""How often, in real seconds, the world is brought up to the clock without requests."""
 _RECORD_MS = 5_000
 """Time between two points of the page's charts, in scenario time."""
 _FIRST_LOOK_S = 2.0
@@ -93,60 +81,45 @@ class LiveLoop:
         self,
         setup: Setup,
         options: LiveOptions,
-        on_event: Callable[[dict[str, object]], None],
+        on_event: OnEvent,
         on_end: Callable[[], None],
     ) -> None:
         self._setup = setup
         self._options = options
         self._clock = WallClock(options.speed)
         self._world = World(setup, self._clock.now_ms())
-        self._present = Present(self._world, self._clock)
         self._controller = HpaController(self._world)
-        self._store = SeriesStore()
-        pool = QueryPool()
         self._rule_files = PrometheusRuleFiles(
             options.prometheus_rules, beside=self._world.prometheus_rules
         )
-        self._ruler = Ruler(
-            self._rule_files.groups,
-            self._store,
-            pool,
-            self._clock,
-            setup.pipeline.rule_interval,
+        self._runner = Runner(
+            self._world, self._clock, self._rule_files.groups, options.host, on_event
         )
         self._axis = TimeAxis(self._world.start_ms, options.speed)
         self._writers = tuple(
             # By the machine's time, as a client of the Prometheus API sees them.
-            RemoteWriter(self._store, endpoint, self._clock, self._axis.to_caller_ms)
+            RemoteWriter(self._runner.store, endpoint, self._clock, self._axis.to_caller_ms)
             for endpoint in options.remote_write
         )
-        self._recorder = Recorder()
-        self._agents = NodeAgents(self._present, self._clock, options.host)
-        self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
         self._provider = MetricsProvider(
             setup.rules,
-            EmbeddedSource(self._store, pool),
+            self._runner.source,
             ClusterDirectory(self._world.cluster),
             self._clock,
             setup.pipeline.relist_interval / 1000,
         )
-        self._readings: dict[str, tuple[GpuReading, ...]] = {}
+        self._next_record_ms = self._world.start_ms
         self.port = options.port
         """Of the page and the APIs; the real one once they answer."""
         self.view = LiveView(
             self._world,
             self._controller,
-            self._recorder,
-            lambda node: self._readings.get(node, ()),
+            self._runner.recorder,
+            lambda node: self._runner.readings.get(node, ()),
             options.speed,
             datetime.fromtimestamp(self._world.start_ms / 1000, UTC).isoformat(),
             self.addresses,
         )
-
-        def tell(event: Event) -> None:
-            on_event(events(self._world, [event])[0])
-
-        self._world.cluster.events.listen(tell)
         end_ms = self._world.start_ms + setup.duration_ms
         self._world.engine.at(end_ms, Stage.RECORD, lambda _: on_end())
 
@@ -156,13 +129,14 @@ class LiveLoop:
         return f"http://{url_host(own_host(self._options.host))}:{self.port}"
 
     def addresses(self) -> dict[str, object]:
+        agents = self._runner.agents
         hosts = openable_hosts(self._options.host)
         return {
             "page": f"{self.url}/",
             "otherPages": [f"http://{url_host(host)}:{self.port}/" for host in hosts[1:]],
             "prometheus": self.url,
             "metricsApi": f"{self.url}/apis",
-            "nodeAgents": {node: self._agents.url(node) for node in sorted(self._agents.ports)},
+            "nodeAgents": {node: agents.url(node) for node in sorted(agents.ports)},
         }
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
@@ -174,30 +148,32 @@ class LiveLoop:
         """
         runner = await self._serve()
         try:
-            await self._agents.follow_nodes()
+            await self._runner.agents.follow_nodes()
             on_ready()
             async with HttpSession() as session, HttpMetricsClient(self.url) as client:
                 await self._run_tasks(session, client, stop)
         finally:
-            await self._agents.stop()
+            await self._runner.agents.stop()
             await asyncio.gather(*(writer.close() for writer in self._writers))
             await runner.cleanup()
 
     async def _run_tasks(
         self, session: HttpSession, client: HttpMetricsClient, stop: asyncio.Event
     ) -> None:
-        hpas = LiveHpas(self._present, self._controller, client)
+        hpas = LiveHpas(self._runner.present, self._controller, client)
         pipeline = self._setup.pipeline
         paces: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
-            ("scraper", pipeline.scrape_interval, lambda: self._scraper.scrape_all(session)),
-            ("rules", pipeline.rule_interval, self._evaluate_rules),
+            ("scraper", pipeline.scrape_interval, lambda: self._runner.scrape(session)),
+            ("rules", pipeline.rule_interval, self._runner.evaluate_rules),
             ("discovery", pipeline.relist_interval, self._provider.relist),
             ("hpa", pipeline.hpa_sync_period, hpas.sync_all),
         ]
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._pump(), name="engine"),
-                group.create_task(self._ruler.follow_files(self._rule_files), name="rule files"),
+                group.create_task(self._runner.keep_up(self._follow), name="engine"),
+                group.create_task(
+                    self._runner.ruler.follow_files(self._rule_files), name="rule files"
+                ),
                 *(group.create_task(each.run(), name="remote write") for each in self._writers),
             ]
             await self._look_once(session)
@@ -215,21 +191,21 @@ class LiveLoop:
     async def _look_once(self, session: HttpSession) -> None:
         """Let every hop look once as it starts, before it falls into its own pace."""
         await self._clock.sleep(_FIRST_LOOK_S)
-        await self._scraper.scrape_all(session)
-        await self._evaluate_rules()
+        await self._runner.scrape(session)
+        await self._runner.evaluate_rules()
         await self._provider.relist()
 
     async def _serve(self) -> web.AppRunner:
         app = web.Application(middlewares=[only_host(self._options.host)])
         add_page(app, self.view)
         view = live_view(
-            self._store,
-            self._ruler,
+            self._runner.store,
+            self._runner.ruler,
             self._rule_files,
             self._setup.pipeline,
             self._options.speed,
         )
-        add_prometheus_api(app, self._store, self._clock, self._axis, view=view)
+        add_prometheus_api(app, self._runner.store, self._clock, self._axis, view=view)
         app.router.add_get("/metrics", self._metrics)
         add_metrics_api(app, self._provider)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -251,32 +227,17 @@ class LiveLoop:
         return runner
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        families = (*store_families(self._store), *ruler_families(self._ruler, self._rule_files))
+        families = (
+            *store_families(self._runner.store),
+            *ruler_families(self._runner.ruler, self._rule_files),
+        )
         text = render_text(family for family in families if family.samples)
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
-    async def _pump(self) -> None:
-        """Keep the world, the agents and the record up with the clock."""
-        next_record_ms = self._world.start_ms
-        while True:
-            now_ms = self._present.catch_up()
-            await self._agents.follow_nodes()
-            if now_ms >= next_record_ms:
-                self._record(now_ms)
-                next_record_ms += _RECORD_MS * (1 + (now_ms - next_record_ms) // _RECORD_MS)
-            await asyncio.sleep(_PUMP_S)
-
-    def _record(self, now_ms: int) -> None:
-        self._world.advance_load(now_ms)
-        values: dict[str, float | None] = {}
-        self._readings = {
-            node: self._world.gpus.read(node, now_ms) for node in self._world.gpus.readers
-        }
-        for node, readings in self._readings.items():
-            values |= utilization(self._world, node, readings)
-        self._recorder.add(
-            self._world.seconds(now_ms), row(self._world, self._controller.figures(), values)
-        )
-
-    async def _evaluate_rules(self) -> None:
-        await self._ruler.evaluate(self._clock.now_ms())
+    async def _follow(self, now_ms: int) -> None:
+        """Keep the agents and the record up with the machines."""
+        await self._runner.agents.follow_nodes()
+        late_ms = now_ms - self._next_record_ms
+        if late_ms >= 0:
+            self._runner.record(self._controller.figures())
+            self._next_record_ms += _RECORD_MS * (1 + late_ms // _RECORD_MS)

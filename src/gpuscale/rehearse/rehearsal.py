@@ -19,9 +19,8 @@ from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.hpa.policy import HpaPolicy
 from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
-from gpuscale.local.agents import NodeAgents
-from gpuscale.local.present import Present, every
-from gpuscale.local.scraping import Scraper
+from gpuscale.local.present import every
+from gpuscale.local.runner import OnEvent, Runner
 from gpuscale.rehearse.acting import Actor, lifecycle_of
 from gpuscale.rehearse.cleaning import Cleaner, remove_at_last
 from gpuscale.rehearse.following import Following
@@ -37,23 +36,16 @@ from gpuscale.rehearse.placing import namespaces, placed
 from gpuscale.rehearse.serving import MetricsApi, free_port, group_versions
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sim.document.document import document, events, row
-from gpuscale.sim.document.timeline import Recorder
-from gpuscale.sim.events import Event
-from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms, utilization
+from gpuscale.sim.document.document import document
+from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms
 from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sources.embedded import EmbeddedSource
 from gpuscale.sources.http import HttpSession
-from gpuscale.sources.query_pool import QueryPool
-from gpuscale.sources.ruler.ruler import Ruler
 
-_PUMP_S = 0.05
+_LOOK_S = 0.05
 _UP_S = 120.0
 """Until it is an error that nodes or pods don't come up before the start."""
 _HOST = "127.0.0.1"
 """Of the node agents; only this process scrapes them."""
-Tell = Callable[[dict[str, object]], None]
 Endless = Coroutine[Any, Any, None]
 
 
@@ -86,7 +78,7 @@ class Rehearsal:
     Args:
         setup: the scenario.
         target: the cluster.
-        tell: gets every event as plain data, as it happens.
+        on_event: called with every event as plain data, as it happens.
         announce: gets the place of the rehearsal, before anything is created.
     """
 
@@ -94,31 +86,23 @@ class Rehearsal:
         self,
         setup: Setup,
         target: Target,
-        tell: Tell,
+        on_event: OnEvent,
         announce: Callable[[Announcement], None],
     ) -> None:
         self._target = target
         self._announce = announce
-        self._tell = tell
         self._mark = Mark(rehearsal_id(setup.name, secrets.token_hex(3)), target.namespace)
         self._setup = placed(setup, self._mark)
         self._namespaces = tuple(sorted({*namespaces(self._setup), target.namespace}))
         self._clock = WallClock()
         self._site = RehearsalSite(self._setup, self._clock.now_ms())
-        self._present = Present(self._site, self._clock)
-        self._store = SeriesStore()
-        self._pool = QueryPool()
-        self._ruler = Ruler(self._site.prometheus_rules, self._store, self._pool, self._clock)
-        self._recorder = Recorder()
-        self._agents = NodeAgents(self._present, self._clock, _HOST)
-        self._scraper = Scraper(self._present, self._agents, self._store, self._clock)
         self._is_over = False
 
-        def told(event: Event) -> None:
+        def pass_on(event: dict[str, object]) -> None:
             if not self._is_over:
-                self._tell(events(self._site, [event])[0])
+                on_event(event)
 
-        self._site.cluster.events.listen(told)
+        self._runner = Runner(self._site, self._clock, self._site.prometheus_rules, _HOST, pass_on)
 
     async def run(self, stop: asyncio.Event, limit_s: float | None = None) -> dict[str, object]:
         """Run the scenario to its end, or until `stop` is set, and return its document.
@@ -186,7 +170,7 @@ class Rehearsal:
     async def _open(self, client: WritingClient, port: int, stack: AsyncExitStack) -> "_Stage":
         folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
         session = await stack.enter_async_context(HttpSession())
-        stack.push_async_callback(self._agents.stop)
+        stack.push_async_callback(self._runner.agents.stop)
         kubelet = await stack.enter_async_context(
             SimulatedKubelet(client, lambda pod: lifecycle_of(self._site, pod), self._mark.selector)
         )
@@ -199,8 +183,9 @@ class Rehearsal:
     ) -> dict[str, object]:
         """Bring up, run, and take down while controllers still find everything they ask for."""
         async with asyncio.TaskGroup() as servers:
-            source = EmbeddedSource(self._store, self._pool)
-            serving = servers.create_task(stage.api.run(source, self._clock), name="metrics API")
+            serving = servers.create_task(
+                stage.api.run(self._runner.source, self._clock), name="metrics API"
+            )
             async with asyncio.TaskGroup() as group:
                 acting = group.create_task(self._act(stage, limit_s), name="scenario")
                 stopping = group.create_task(stop.wait(), name="stop")
@@ -208,25 +193,31 @@ class Rehearsal:
                 acting.cancel()
                 stopping.cancel()
             self._is_over = True
-            result = document(self._site, self._recorder)
+            result = document(self._site, self._runner.recorder)
             await cleaner.remove()
             serving.cancel()
         return result
 
     async def _act(self, stage: "_Stage", limit_s: float | None) -> None:
         """Bring everything up and run the scenario; return at its end."""
+
+        async def follow(_now_ms: int) -> None:
+            await stage.actor.carry_out()
+            if self._site.has_begun:
+                await self._runner.agents.follow_nodes()
+
         async with asyncio.TaskGroup() as group:
             for name in self._namespaces:
                 await stage.actor.create(namespace_manifest(name, self._mark))
             tasks = [group.create_task(self._follow(stage.client), name="following")]
-            tasks.append(group.create_task(self._pump(stage), name="engine"))
+            tasks.append(group.create_task(self._runner.keep_up(follow), name="engine"))
             await self._bring_up(stage)
             for manifest in hpa_manifests(self._setup, self._mark):
                 await stage.actor.create(manifest)
             self._site.begin(self._clock.now_ms())
             tasks += [group.create_task(each, name="pace") for each in self._paces(stage)]
             await self._clock.sleep(self._seconds_left(limit_s))
-            self._present.catch_up()
+            self._runner.present.catch_up()
             for task in tasks:
                 task.cancel()
 
@@ -237,7 +228,7 @@ class Rehearsal:
         for manifest in workload_manifests(self._setup, self._mark):
             await stage.actor.create(manifest)
         await _wait_for(self._site.is_up, "Deployments")
-        await self._agents.follow_nodes()
+        await self._runner.agents.follow_nodes()
         await self._clock.sleep(2 * self._setup.pipeline.collect_interval / 1000)
         await self._look(stage)
         await stage.api.register(stage.client)
@@ -257,8 +248,8 @@ class Rehearsal:
         scrape_ms = pipeline.scrape_interval
         return [
             self._look_at(start_ms + FIRST_LOOK_MS, stage),
-            paced("scrape", scrape_ms, lambda: self._scraper.scrape_all(stage.session)),
-            paced("rules", pipeline.rule_interval, self._evaluate_rules),
+            paced("scrape", scrape_ms, lambda: self._runner.scrape(stage.session)),
+            paced("rules", pipeline.rule_interval, self._runner.evaluate_rules),
             every(self._clock, start_ms, scrape_ms, self._record),
         ]
 
@@ -267,20 +258,12 @@ class Rehearsal:
         await self._look(stage)
 
     async def _look(self, stage: "_Stage") -> None:
-        """Scrape and record once."""
-        await self._scraper.scrape_all(stage.session)
-        await self._evaluate_rules()
-
-    async def _evaluate_rules(self) -> None:
-        await self._ruler.evaluate(self._clock.now_ms())
+        """Scrape and evaluate rules once."""
+        await self._runner.scrape(stage.session)
+        await self._runner.evaluate_rules()
 
     async def _record(self) -> None:
-        now_ms = self._present.catch_up()
-        self._site.advance_load(now_ms)
-        values: dict[str, float | None] = {}
-        for node in self._site.gpus.readers:
-            values |= utilization(self._site, node, self._site.gpus.read(node, now_ms))
-        self._recorder.add(self._site.seconds(now_ms), row(self._site, self._site.figures, values))
+        self._runner.record(self._site.figures)
 
     async def _follow(self, client: WritingClient) -> None:
         sizes = {
@@ -290,17 +273,8 @@ class Rehearsal:
             for hpa in self._setup.hpas
         }
         mirror, happenings = Mirror(self._site), Happenings(sizes)
-        following = Following(client, self._present, mirror, happenings, self._clock)
+        following = Following(client, self._runner.present, mirror, happenings, self._clock)
         await following.run(self._mark.selector, self._namespaces)
-
-    async def _pump(self, stage: "_Stage") -> None:
-        """Keep the machines up with the clock, and the API server and the agents up with the machines."""
-        while True:
-            self._present.catch_up()
-            await stage.actor.carry_out()
-            if self._site.has_begun:
-                await self._agents.follow_nodes()
-            await asyncio.sleep(_PUMP_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +297,8 @@ def _first(group: BaseExceptionGroup[GpuscaleError]) -> GpuscaleError:
 
 
 async def _wait_for(look: Callable[[], bool], what: str) -> None:
-    for _ in range(round(_UP_S / _PUMP_S)):
+    for _ in range(round(_UP_S / _LOOK_S)):
         if look():
             return
-        await asyncio.sleep(_PUMP_S)
+        await asyncio.sleep(_LOOK_S)
     raise UnavailableError(f"the scenario's first {what} were not up within {_UP_S:g} s")
