@@ -1,4 +1,4 @@
-"""The page about alerts, made of the alerts themselves.
+"""The page about alerts, made of their rule files.
 
 `make reference` writes the page: `python tools/alerts_reference.py > docs/alerts.md`.
 """
@@ -6,11 +6,7 @@
 import sys
 from collections.abc import Iterable
 
-from gpuscale.core.golang.durations import format_duration
-from gpuscale.install.alerts.alert import Alert, AlertSettings
-from gpuscale.install.alerts.gpus import gpu_alerts
-from gpuscale.install.alerts.groups import anchor
-from gpuscale.install.alerts.scaling import scaling_alerts
+from gpuscale.install.alerts.groups import AlertRule, AlertSettings, rule_groups
 
 _INTRO = """# Alerts
 
@@ -57,28 +53,24 @@ This page is generated: `make reference` writes it again.
 
 def alerts_markdown() -> str:
     """Return the page, with the alerts of an installation with default values."""
-    settings = AlertSettings()
-    alerts = (*gpu_alerts(settings), *scaling_alerts(settings))
-    sections = "".join(_section(alert) for alert in alerts)
-    return f"{_INTRO}{_table(alerts)}{sections}{_END}"
+    rules = [rule for group in rule_groups(AlertSettings()) for rule in group.rules]
+    sections = "".join(map(_section, rules))
+    return f"{_INTRO}{_table(rules)}{sections}{_END}"
 
 
-def _table(alerts: Iterable[Alert]) -> str:
-    return _HEAD + "".join(_row(each) for each in alerts)
+def _table(rules: Iterable[AlertRule]) -> str:
+    return _HEAD + "".join(map(_row, rules))
 
 
-def _row(alert: Alert) -> str:
-    link = f"[{alert.name}](#{anchor(alert.name)})"
-    return f"| {link} | {alert.severity} | {_held(alert)} | {', '.join(alert.sources)} |\n"
+def _row(rule: AlertRule) -> str:
+    _, fragment = rule.annotations.runbook_url.split("#")
+    link = f"[{rule.alert}](#{fragment})"
+    return f"| {link} | {rule.labels.severity} | {rule.hold or 'at once'} | {rule.annotations.needs} |\n"
 
 
-def _held(alert: Alert) -> str:
-    return format_duration(alert.hold_ms) if alert.hold_ms else "at once"
-
-
-def _section(alert: Alert) -> str:
+def _section(alert: AlertRule) -> str:
     return (
-        f"\n## {alert.name}\n\n{alert.meaning}\n\n**What to do.** {alert.action}\n\n"
+        f"\n## {alert.alert}\n\n{alert.meaning}\n\n**What to do.** {alert.action}\n\n"
         f"```\n{alert.expr}\n```\n"
     )
 

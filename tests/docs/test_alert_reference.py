@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from alerts_reference import alerts_markdown, main
-from gpuscale.install.alerts.alert import AlertSettings
-from gpuscale.install.alerts.groups import alert_groups
+from gpuscale.install.alerts.groups import AlertSettings, alert_groups
 from gpuscale.install.values import Alerts
 
 ROOT = Path(__file__).parents[2]

@@ -31,11 +31,8 @@ from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
 from gpuscale.gpu.simulated import FIRST_PID, SimulatedReader
-from gpuscale.install.alerts.alert import AlertSettings
-from gpuscale.install.alerts.groups import alert_groups
-from gpuscale.install.boards.catalogue import boards
-from gpuscale.install.boards.grafana import board_json
-from gpuscale.install.boards.model import BoardSettings, board_settings
+from gpuscale.install.alerts.groups import AlertSettings, alert_groups
+from gpuscale.install.boards.catalogue import BoardSettings, board_settings, board_texts
 from gpuscale.install.values import Prometheus, Values, ValuesSpec
 from gpuscale.testing.cluster.addresses import free_ports
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml
@@ -316,13 +313,21 @@ def numbers(url, target, query):
     return [float(value) for _, value in points if math.isfinite(float(value))]
 
 
+def boards(settings):
+    return [json.loads(text) for text in board_texts(settings).values()]
+
+
 TARGETS = [
     pytest.param(
-        way, board.uid, panel["title"], index, id=f"{way}-{board.uid}-{panel['title']}-{index}"
+        way,
+        board["uid"],
+        panel["title"],
+        index,
+        id=f"{way}-{board['uid']}-{panel['title']}-{index}",
     )
     for way in HONOURS
     for board in boards(BoardSettings())
-    for panel in board_json(board)["panels"]
+    for panel in board["panels"]
     for index, _ in enumerate(panel.get("targets", ()))
 ]
 
@@ -338,8 +343,7 @@ def opened(world):
     found = {}
     for way, honours in HONOURS.items():
         for board in boards(settings(honours=honours)):
-            document = board_json(board)
-            found[way, board.uid] = (document, choose(world[way], document))
+            found[way, board["uid"]] = (board, choose(world[way], board))
     return found
 
 

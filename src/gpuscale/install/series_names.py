@@ -5,14 +5,6 @@ from dataclasses import dataclass
 from gpuscale.install.common import METRICS_API, NODE_AGENT, part_name
 from gpuscale.install.values import Values
 
-GPU_RESOURCES = 'resource=~"nvidia_com_(gpu|mig_).*|amd_com_gpu"'
-"""Matcher of GPUs among the resources of kube-state-metrics, which has `_` for all but letters and digits."""
-GPU_METRICS = 'metric_name=~"(?i).*gpu.*|dcgm_.*"'
-"""Matcher of the autoscalers of kube-state-metrics that look at a GPU."""
-
-API_SERVICES = 'name=~"v1beta[12].(custom|external).metrics.k8s.io"'
-"""Matcher of the metrics APIs among the API server's APIServices."""
-
 
 @dataclass(frozen=True, slots=True)
 class SeriesNames:
@@ -25,18 +17,10 @@ class SeriesNames:
     agent_job: str = "gpuscale-node-agent"
     api_job: str = "gpuscale-metrics-api"
 
-    def as_pods(self, expression: str) -> str:
-        """Return an expression's largest value of each pod, labelled `namespace` and `pod` in any case.
-
-        Args:
-            expression: a vector; its series without a pod are left out.
-        """
-        found = f"max by ({self.namespace}, {self.pod}) ({expression})"
-        for label, own in (("namespace", self.namespace), ("pod", self.pod)):
-            if own != label:
-                found = f'label_replace({found}, "{label}", "$1", "{own}", "(.+)")'
-        renamed = (self.namespace, self.pod) != ("namespace", "pod")
-        return f"max by (namespace, pod) ({found})" if renamed else found
+    @property
+    def are_exported(self) -> bool:
+        """Whether Prometheus keeps the agents' labels as `exported_pod` and `exported_namespace`."""
+        return self.pod != "pod"
 
 
 def series_names(values: Values) -> SeriesNames:

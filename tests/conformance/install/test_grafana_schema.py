@@ -15,12 +15,10 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, DataTransformerConfig
 
-from gpuscale.install.boards.catalogue import boards
-from gpuscale.install.boards.grafana import board_json
-from gpuscale.install.boards.model import BoardSettings
+from gpuscale.install.boards.catalogue import BoardSettings, board_texts
 
 register_default_plugins()
-BOARDS = [board_json(each) for each in boards(BoardSettings())]
+BOARDS = [json.loads(each) for each in board_texts(BoardSettings()).values()]
 NOT_IN_THE_SCHEMA = {
     "id",  # null, as in every dashboard that is to be imported
     "templating.list[].definition",  # of Grafana's list of variables; in the schema from version 2 on

@@ -4,6 +4,7 @@ Values are in promtool's notation, one a minute: `0x9 1` is ten minutes of 0 and
 """
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.install.alerts.alert import AlertSettings
-from gpuscale.install.alerts.groups import alert_groups
+from gpuscale.install.alerts.groups import AlertSettings, alert_groups, rule_groups
 from gpuscale.install.series_names import SeriesNames
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))
@@ -562,6 +562,35 @@ def test_every_alert_has_a_firing_and_a_quiet_case():
     names = {rule["alert"] for group in alert_groups(AlertSettings()) for rule in group["rules"]}
     assert {param.values[0].alert for param in FIRING} == names
     assert {param.values[0].alert for param in QUIET} == names
+
+
+def test_alerts_for_exported_labels_differ_in_nothing_but_the_expression():
+    honored, exported = (
+        {rule.alert: rule for group in rule_groups(settings) for rule in group.rules}
+        for settings in (AlertSettings(), EXPORTED)
+    )
+    assert list(honored) == list(exported)
+    differing = [name for name, rule in honored.items() if rule.expr != exported[name].expr]
+    assert differing == ["GpuPodWithoutReading", "GpuIdleWhileRequested"]
+    for name, rule in honored.items():
+        assert exported[name].model_copy(update={"expr": rule.expr}) == rule
+
+
+def test_no_placeholder_is_left():
+    text = re.sub(
+        r"\bDCGM_\w+", "", json.dumps([*alert_groups(AlertSettings()), *alert_groups(EXPORTED)])
+    )
+    # `pods/NAMESPACE/POD` in a command has no underscore, which all placeholders have.
+    assert set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) <= {"GPU_I_ID"}
+
+
+def test_every_xid_is_either_broken_hardware_or_another_fault():
+    """The two alerts list the same XIDs, once to select and once to leave out."""
+    exprs = {
+        rule.alert: rule.expr for group in rule_groups(AlertSettings()) for rule in group.rules
+    }
+    assert exprs["GpuXidBroken"].count("=~") == exprs["GpuXid"].count("!~") == 2
+    assert exprs["GpuXidBroken"].replace("=~", "!~") == exprs["GpuXid"]
 
 
 @pytest.mark.prometheus

@@ -7,11 +7,9 @@ import re
 import pytest
 from install_values import values
 
-from gpuscale.install.boards.catalogue import board_files, boards
-from gpuscale.install.boards.grafana import board_json, board_text
-from gpuscale.install.boards.model import BoardSettings
+from gpuscale.install.boards.catalogue import BoardSettings, board_files, board_texts
 
-BOARDS = [board_json(each) for each in boards(BoardSettings())]
+BOARDS = [json.loads(each) for each in board_texts(BoardSettings()).values()]
 # Of Grafana's own panels, those without a successor; and units of its catalogue (getValueFormats).
 KINDS = {"row", "timeseries", "stat", "gauge", "table", "state-timeline"}
 UNITS = {
@@ -170,11 +168,18 @@ def test_labels_are_those_that_prometheus_stores():
     assert not [each for each in of_agents if re.search(r"[ ,{](pod|namespace)[=!]", each)]
 
 
-def test_files_are_the_same_each_time():
-    assert [board_text(each) for each in boards(BoardSettings())] == [
-        board_text(each) for each in boards(BoardSettings())
-    ]
+def test_files_are_called_as_their_dashboards():
+    """So that links, which go by the uid, and files stay together."""
+    assert [f"{each['uid']}.json" for each in BOARDS] == list(board_texts(BoardSettings()))
 
 
 def test_dashboards_can_be_left_out():
     assert board_files(values(dashboards={"enabled": False})) == {}
+
+
+@pytest.mark.parametrize(
+    "text", board_texts(BoardSettings()).values(), ids=board_texts(BoardSettings())
+)
+def test_no_placeholder_is_left(text):
+    upper = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", re.sub(r"\bDCGM_\w+", "", text)))
+    assert upper <= {"GPU_I_ID", "GPU_I_PROFILE"}  # labels of dcgm-exporter

@@ -1,1 +1,1 @@
-"""Alert rules about GPUs and their scaling, made by code: names and thresholds in, rule groups out."""
+"""Alert rules about GPUs and their scaling: rule files of Prometheus, filled in for an installation."""

@@ -1,14 +1,94 @@
-"""Alerts as the rule groups of Prometheus."""
+"""Alert rules of an installation, from the rule files beside this module."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
 
+from pydantic import Field
+
+from gpuscale.core.documents.models import Model, parse_file
 from gpuscale.core.golang.durations import format_duration
-from gpuscale.install.alerts.alert import Alert, AlertSettings
-from gpuscale.install.alerts.gpus import gpu_alerts
-from gpuscale.install.alerts.scaling import scaling_alerts
 from gpuscale.install.common import Object, has_api_pods
-from gpuscale.install.series_names import series_names
+from gpuscale.install.placeholders import filled_in
+from gpuscale.install.series_names import SeriesNames, series_names
 from gpuscale.install.values import Values
+
+_FILES = ("gpus.yaml", "scaling.yaml")
+_EXPORTED_LABELS = "exported-labels.yaml"
+_METRICS_API = "metrics API"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """What alert rules depend on."""
+
+    names: SeriesNames = field(default_factory=SeriesNames)
+    idle_ms: int = 1_800_000
+    """How long a GPU may do nothing for the pod that has it."""
+    node_start_ms: int = 900_000
+    """How long a pod may wait for a node with a GPU."""
+    docs_url: str = "docs/alerts.md"
+    """Page with a section per alert."""
+    has_metrics_api: bool = True
+    """Whether the installation has a metrics API, which is scraped."""
+
+
+class Labels(Model):
+    """Labels of an alert."""
+
+    severity: Literal["critical", "warning"]
+    """Critical: scaling does not work, or a GPU is broken. Warning: money is lost, or more may follow."""
+
+
+class Annotations(Model):
+    """Annotations of an alert."""
+
+    summary: str
+    """One line, with labels in Go's template syntax."""
+    description: str
+    """Two lines: why it matters and what may be behind it, and what to do."""
+    runbook_url: str
+    needs: str
+    """Whose series it takes, separated by commas; without them it never fires."""
+
+
+class AlertRule(Model):
+    """One alert rule."""
+
+    alert: str
+    expr: str
+    hold: str | None = Field(default=None, alias="for")
+    """How long the expression has to have a result before the alert fires."""
+    labels: Labels
+    annotations: Annotations
+
+    @property
+    def needs(self) -> list[str]:
+        """Whose series it takes."""
+        return self.annotations.needs.split(", ")
+
+    @property
+    def meaning(self) -> str:
+        """Why it matters, and what may be behind it."""
+        return self.annotations.description.splitlines()[0]
+
+    @property
+    def action(self) -> str:
+        """What to do."""
+        return self.annotations.description.splitlines()[1]
+
+
+class AlertGroup(Model):
+    """Rules that are evaluated together."""
+
+    name: str
+    rules: tuple[AlertRule, ...]
+
+
+class AlertFile(Model):
+    """A rule file of Prometheus with alerts."""
+
+    groups: tuple[AlertGroup, ...]
 
 
 def alert_settings(values: Values) -> AlertSettings:
@@ -24,32 +104,50 @@ def alert_settings(values: Values) -> AlertSettings:
 
 
 def alert_groups(settings: AlertSettings) -> list[Object]:
-    """Return one rule group of alerts about GPUs, and one about scaling."""
+    """Return the rule groups as Prometheus reads them."""
     return [
-        _group("gpuscale-gpus", gpu_alerts(settings), settings),
-        _group("gpuscale-scaling", scaling_alerts(settings), settings),
+        {"name": group.name, "rules": [_rule(each) for each in group.rules]}
+        for group in rule_groups(settings)
     ]
 
 
-def _group(name: str, alerts: Iterable[Alert], settings: AlertSettings) -> Object:
-    return {"name": name, "rules": [_rule(alert, settings) for alert in alerts]}
+def rule_groups(settings: AlertSettings) -> Iterator[AlertGroup]:
+    """Yield one group about GPUs and one about scaling, of what the installation has."""
+    replaced = {}
+    if settings.names.are_exported:
+        exported = _read(_EXPORTED_LABELS, settings).groups
+        replaced = {rule.alert: rule for group in exported for rule in group.rules}
+    for name in _FILES:
+        for group in _read(name, settings).groups:
+            rules = [replaced.get(each.alert, each) for each in group.rules]
+            kept = [each for each in rules if _is_scraped(each, settings)]
+            yield AlertGroup(name=group.name, rules=tuple(kept))
 
 
-def _rule(alert: Alert, settings: AlertSettings) -> Object:
-    held = {"for": format_duration(alert.hold_ms)} if alert.hold_ms else {}
+def _is_scraped(rule: AlertRule, settings: AlertSettings) -> bool:
+    return settings.has_metrics_api or _METRICS_API not in rule.needs
+
+
+def _read(name: str, settings: AlertSettings) -> AlertFile:
+    filled = {
+        "AGENT_JOB": settings.names.agent_job,
+        "API_JOB": settings.names.api_job,
+        "IDLE_TIME": format_duration(settings.idle_ms),
+        "NODE_START_TIME": format_duration(settings.node_start_ms),
+        "DOCS_URL": settings.docs_url,
+    }
+    return parse_file(AlertFile, filled_in(__package__, name, filled), f"{__package__}/{name}")
+
+
+def _rule(rule: AlertRule) -> Object:
     return {
-        "alert": alert.name,
-        "expr": alert.expr,
-        **held,
-        "labels": {"severity": alert.severity},
+        "alert": rule.alert,
+        "expr": rule.expr,
+        **({"for": rule.hold} if rule.hold else {}),
+        "labels": {"severity": rule.labels.severity},
         "annotations": {
-            "summary": alert.summary,
-            "description": f"{alert.meaning} {alert.action}",
-            "runbook_url": f"{settings.docs_url}#{anchor(alert.name)}",
+            "summary": rule.annotations.summary,
+            "description": f"{rule.meaning} {rule.action}",
+            "runbook_url": rule.annotations.runbook_url,
         },
     }
-
-
-def anchor(name: str) -> str:
-    """Return the fragment that leads to an alert's section."""
-    return name.lower()

@@ -1,1 +1,1 @@
-"""Grafana dashboards, made by code: panels and queries as values, put as JSON for Grafana 10 and later."""
+"""Grafana dashboards: JSON models for Grafana 10 and later, filled in for an installation."""

@@ -1,26 +1,49 @@
 """All dashboards of an installation, as files and as the ConfigMaps that Grafana's sidecar loads."""
 
-from gpuscale.install.boards.autoscaling import autoscaling_board
-from gpuscale.install.boards.cost import cost_board
-from gpuscale.install.boards.gpus import gpu_board
-from gpuscale.install.boards.grafana import board_text
-from gpuscale.install.boards.model import Board, BoardSettings, board_settings
+from dataclasses import dataclass, field
+
 from gpuscale.install.common import Object, metadata, part_name
+from gpuscale.install.placeholders import filled_in
+from gpuscale.install.series_names import SeriesNames, series_names
 from gpuscale.install.values import Values
 
 PART = "dashboards"
+_FILES = ("gpuscale-gpus.json", "gpuscale-autoscaling.json", "gpuscale-cost.json")
 
 
-def boards(settings: BoardSettings) -> tuple[Board, ...]:
-    """Return all dashboards."""
-    return gpu_board(settings), autoscaling_board(settings), cost_board(settings)
+@dataclass(frozen=True, slots=True)
+class BoardSettings:
+    """Names of series, and what GPUs cost."""
+
+    names: SeriesNames = field(default_factory=SeriesNames)
+    gpu_hour_price: float = 2.5
+    currency: str = "USD"
+
+
+def board_settings(values: Values) -> BoardSettings:
+    """Return what the dashboards of an installation depend on."""
+    dashboards = values.spec.dashboards
+    return BoardSettings(series_names(values), dashboards.gpu_hour_price, dashboards.currency)
+
+
+def board_texts(settings: BoardSettings) -> dict[str, str]:
+    """Return all dashboards as Grafana's JSON, by the names of files."""
+    names = settings.names
+    filled = {
+        "NAMESPACE_LABEL": names.namespace,
+        "POD_LABEL": names.pod,
+        "CONTAINER_LABEL": names.container,
+        "AGENT_JOB": names.agent_job,
+        "API_JOB": names.api_job,
+        "GPU_HOUR_PRICE": f"{settings.gpu_hour_price:g}",
+        "CURRENCY": settings.currency,
+    }
+    return {name: filled_in(__package__, name, filled) for name in _FILES}
 
 
 def board_files(values: Values) -> dict[str, str]:
     """Return the dashboards' JSON by the names of files; nothing where they are off."""
-    if not values.spec.dashboards.enabled:
-        return {}
-    return {f"{each.uid}.json": board_text(each) for each in boards(board_settings(values))}
+    return board_texts(board_settings(values)) if values.spec.dashboards.enabled else {}
 
 
 def dashboard_objects(values: Values) -> list[Object]:
