@@ -18,9 +18,10 @@ def filled_in(package: str, file: str, values: Mapping[str, str]) -> str:
         values: by placeholder; they must not need quotes where they go.
     """
     names = "|".join(map(re.escape, values))
-    return re.sub(names, lambda found: values[found[0]], _text(package, file))
+    return re.sub(names, lambda found: values[found[0]], source_text(package, file))
 
 
 @lru_cache
-def _text(package: str, file: str) -> str:
+def source_text(package: str, file: str) -> str:
+    """Return the text of a package's file with its placeholders."""
     return (files(package) / file).read_text(encoding="utf-8")

@@ -29,7 +29,8 @@ def test_what_the_chart_has_of_the_code_is_fresh():
     made = chart_files()
     there = {name: (CHART / name).read_text() for name in made}
     assert there == made, "run `python -m gpuscale.install.chart`"
-    files = {f"files/{path.name}" for path in (CHART / "files").iterdir()}
+    found = (path for path in (CHART / "files").rglob("*") if path.is_file())
+    files = {path.relative_to(CHART).as_posix() for path in found}
     assert files <= set(made), "nothing makes these files"
 
 
@@ -184,7 +185,7 @@ OPTIONS = {
             "dashboards": {
                 "namespace": "grafana",
                 "label": "my_board",
-                "gpuHourPrice": 1.25,
+                "gpuHourPrice": 1234.56789,
                 "currency": "EUR",
             }
         },

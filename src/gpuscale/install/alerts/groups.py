@@ -9,7 +9,7 @@ from pydantic import Field
 from gpuscale.core.documents.models import Model, parse_file
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.install.common import Object, has_api_pods
-from gpuscale.install.placeholders import filled_in
+from gpuscale.install.placeholders import filled_in, source_text
 from gpuscale.install.series_names import SeriesNames, series_names
 from gpuscale.install.values import Values
 
@@ -91,6 +91,11 @@ class AlertFile(Model):
     groups: tuple[AlertGroup, ...]
 
 
+def alert_sources() -> dict[str, str]:
+    """Return the rule files with their placeholders, by name."""
+    return {name: source_text(__package__, name) for name in (*_FILES, _EXPORTED_LABELS)}
+
+
 def alert_settings(values: Values) -> AlertSettings:
     """Return what alert rules depend on, of an installation."""
     spec = values.spec
@@ -136,7 +141,9 @@ def _read(name: str, settings: AlertSettings) -> AlertFile:
         "NODE_START_TIME": format_duration(settings.node_start_ms),
         "DOCS_URL": settings.docs_url,
     }
-    return parse_file(AlertFile, filled_in(__package__, name, filled), f"{__package__}/{name}")
+    text = filled_in(__package__, name, filled)
+    found, _ = parse_file(AlertFile, text, f"{__package__}/{name}")
+    return found
 
 
 def _rule(rule: AlertRule) -> Object:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from gpuscale.install.common import Object, metadata, part_name
-from gpuscale.install.placeholders import filled_in
+from gpuscale.install.placeholders import filled_in, source_text
 from gpuscale.install.series_names import SeriesNames, series_names
 from gpuscale.install.values import Values
 
@@ -24,6 +24,11 @@ def board_settings(values: Values) -> BoardSettings:
     """Return what the dashboards of an installation depend on."""
     dashboards = values.spec.dashboards
     return BoardSettings(series_names(values), dashboards.gpu_hour_price, dashboards.currency)
+
+
+def board_sources() -> dict[str, str]:
+    """Return the dashboards with their placeholders, by the names of files."""
+    return {name: source_text(__package__, name) for name in _FILES}
 
 
 def board_texts(settings: BoardSettings) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the Helm chart has of the code: data about providers and signals, the schema and defaults of values.
+"""What the Helm chart has of the package: alerts, dashboards, data about providers and signals, values.
 
 The templates are written by hand. A test renders values with Helm and with `render`, and compares objects.
 """
@@ -8,7 +8,8 @@ from typing import Any
 
 from gpuscale import __version__
 from gpuscale.core.documents.documents import dump_documents
-from gpuscale.install.chart.folded import alerts_template, dashboards_template
+from gpuscale.install.alerts.groups import alert_sources
+from gpuscale.install.boards.catalogue import board_sources
 from gpuscale.install.signals import SIGNALS, Signal
 from gpuscale.install.values import Scale, Values, ValuesSpec, Workload
 from gpuscale.providers import BUILT_IN, Provider
@@ -17,7 +18,7 @@ _DATA_NOTE = "# Made by `python -m gpuscale.install.chart`.\n"
 
 
 def chart_files() -> dict[str, str]:
-    """Return the files of the chart that are made from the code, by their names."""
+    """Return the files of the chart that are copied or made from the package, by their names."""
     return {
         "Chart.yaml": dump_documents([_chart()]),
         "values.yaml": _VALUES_NOTE + dump_documents([_default_values()]),
@@ -25,8 +26,8 @@ def chart_files() -> dict[str, str]:
         "files/providers.yaml": _data({each.name: _provider(each) for each in BUILT_IN}),
         "files/signals.yaml": _data([_signal(name, each) for name, each in SIGNALS.items()]),
         "files/scale-defaults.yaml": _data(_scale_defaults()),
-        "templates/_alerts.tpl": alerts_template(),
-        "templates/dashboards.yaml": dashboards_template(),
+        **{f"files/alerts/{name}": text for name, text in alert_sources().items()},
+        **{f"files/dashboards/{name}": text for name, text in board_sources().items()},
     }
 
 
