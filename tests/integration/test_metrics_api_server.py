@@ -168,7 +168,7 @@ async def running(world, clock=None, drain_s=0.0, **flags):
 
     try:
         await until(discovered)
-        yield Server(world, port, server._guard, stop)
+        yield Server(world, port, server._protection.guard, stop)
     finally:
         stop.set()
         await task

@@ -28,6 +28,11 @@ class Check:
         return f"[+]{self.name} ok" + (f": {self.remark}" if shows_reasons and self.remark else "")
 
 
+def remarked(name: str, notes: Sequence[str | None]) -> Check:
+    """Return the check of a part that is well enough, with what is worth knowing."""
+    return Check(name, remark="; ".join(text for text in notes if text))
+
+
 Checks = Callable[[str], Sequence[Check]]
 """Returns the checks of an endpoint."""
 PING = Check("ping")

@@ -1,0 +1,58 @@
+"""Connections to the API servers that a metrics API server asks: for objects, tokens and permissions."""
+
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuscale.kube.client.api import ApiClient, MetadataClient
+from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.metricsapi.settings import MetricsApiSettings
+
+_LOG = logging.getLogger(__name__)
+_WATCH_S = 45
+"""After so long the API server ends a watch; one that has not ended ten seconds later is dead."""
+_MAX_RETRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServers:
+    """A connection for each purpose; they may be one server."""
+
+    objects: ApiClient
+    tokens: ApiClient
+    access: ApiClient
+
+
+def connect(settings: MetricsApiSettings, stack: AsyncExitStack) -> ApiServers | None:
+    """Return connections; None without HTTPS and without a cluster, as on a laptop."""
+    paths = (
+        settings.kubeconfig,
+        settings.auth.authentication_kubeconfig,
+        settings.auth.authorization_kubeconfig,
+    )
+    is_alone = settings.kubeconfig is None and not SERVICE_ACCOUNT.exists()
+    if is_alone and not settings.serving.secure_port:
+        _LOG.warning("there is no API server: single objects can be asked for, * can't")
+        return None
+    made = (MetadataClient, ApiClient, ApiClient)
+    clients = []
+    for make, path in zip(made, paths, strict=True):
+        client = make(kube_settings(settings, path))
+        stack.push_async_callback(client.close)
+        clients.append(client)
+    return ApiServers(*clients)
+
+
+def kube_settings(settings: MetricsApiSettings, path: Path | None) -> KubeSettings:
+    """Return how to reach the API server of a kubeconfig; None is the one of the pod's service account."""
+    # A watch begins again, and so proves itself, before what it keeps up is too old.
+    watch_s = min(_WATCH_S, 0.75 * settings.max_object_age_s)
+    return KubeSettings(
+        node_name="",
+        kubeconfig=path,
+        context=settings.context,
+        watch_s=max(1, round(watch_s)),
+        max_retry_s=_MAX_RETRY_S,
+    )

@@ -1,0 +1,121 @@
+"""Where a metrics API server's values come from: a Prometheus, a plug-in, or a collector of its own."""
+
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpuscale.core.clock import Origin
+from gpuscale.core.errors import UsageError
+from gpuscale.metricsapi.api_servers import kube_settings
+from gpuscale.metricsapi.prometheus_tls import make_source
+from gpuscale.metricsapi.rulebook.rule_book import RuleBook
+from gpuscale.metricsapi.settings import MetricsApiSettings
+from gpuscale.sources.asking.single_flight import Sharing
+from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.source import MetricSource, SourceRequest
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.collector.client import CollectorClient
+    from gpuscale.metricsapi.collector.process import CollectorProcess
+
+_LOG = logging.getLogger(__name__)
+_CHEAPLY_RENEWED_FROM = 0.2
+"""Share of the time of freshness; questions to the collector cost little."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSource:
+    """A source of values, and how questions to it are shared."""
+
+    source: MetricSource
+    sharing: Sharing
+    collector: "CollectorProcess | None" = None
+    """What follows targets and holds their series; None where something else does."""
+    client: "CollectorClient | None" = None
+
+
+def open_source(
+    settings: MetricsApiSettings,
+    rules: RuleBook,
+    origin: Origin,
+    stack: AsyncExitStack,
+    *,
+    is_clustered: bool,
+) -> OpenedSource:
+    """Return the source that the settings name; the stack closes it.
+
+    Args:
+        settings: of the server.
+        rules: those in force; a collector keeps what they can ask for.
+        origin: of the server's clock, which a collector shares.
+        stack: closes what is opened.
+        is_clustered: whether there is an API server.
+    """
+    if settings.feeds is not None:
+        return _open_collector(
+            settings, settings.feeds, rules, origin, stack, is_clustered=is_clustered
+        )
+    if (kind := settings.plugin) is not None:
+        asked = settings.source
+        plugged = kind.open(SourceRequest(url=asked.url, timeout_s=asked.timeout_s))
+        stack.push_async_callback(plugged.close)
+        return OpenedSource(plugged, sharing_of(settings))
+    source = make_source(settings.source)
+    stack.push_async_callback(source.close)
+    return OpenedSource(source, replace(sharing_of(settings), fits=source.takes))
+
+
+def _open_collector(
+    settings: MetricsApiSettings,
+    feeds: FeedSettings,
+    rules: RuleBook,
+    origin: Origin,
+    stack: AsyncExitStack,
+    *,
+    is_clustered: bool,
+) -> OpenedSource:
+    # The store and all around it are not imported where there is a Prometheus.
+    from gpuscale.metricsapi.collector.client import CollectorClient
+    from gpuscale.metricsapi.collector.process import CollectorProcess
+    from gpuscale.sources.feeds.collector import agent_access
+    from gpuscale.sources.feeds.messages import CollectorSettings
+    from gpuscale.sources.feeds.needs import wanted_by_rules
+    from gpuscale.sources.feeds.sharing.settings import peer_access
+    from gpuscale.sources.remote_write.sender import endpoint_access
+    from gpuscale.sources.ruler.alertmanager import AlertmanagerSender
+    from gpuscale.sources.ruler.files import PrometheusRuleFiles
+
+    agent_access(feeds)  # a certificate that can't be used is the user's to know now
+    if feeds.peers is not None:
+        peer_access(feeds.peers)
+        if feeds.peers.service is not None and not is_clustered:
+            raise UsageError(
+                "--peers-service: found no API server that lists the replicas, expected "
+                "--lister-kubeconfig beside it, or --peers"
+            )
+    for endpoint in feeds.remote_write:
+        endpoint_access(endpoint)
+    ruler = settings.ruler
+    PrometheusRuleFiles(ruler.paths)  # as are faults of rules
+    AlertmanagerSender(ruler.alertmanagers)
+    collector_settings = CollectorSettings(
+        feeds,
+        origin,
+        kube_settings(settings, settings.kubeconfig) if is_clustered else None,
+        _LOG.getEffectiveLevel(),
+        wanted_by_rules(rules.config),
+        ruler,
+    )
+    collector = CollectorProcess(collector_settings)
+    client = CollectorClient(collector)
+    stack.push_async_callback(client.close)
+    fitted = replace(sharing_of(settings), fits=client.takes, renewed_from=_CHEAPLY_RENEWED_FROM)
+    return OpenedSource(client, fitted, collector, client)
+
+
+def sharing_of(settings: MetricsApiSettings) -> Sharing:
+    """Return how questions are shared, whichever source they go to."""
+    return Sharing(
+        settings.freshness_ms, settings.most_freshness_ms, widens=settings.widens_queries
+    )
