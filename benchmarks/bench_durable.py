@@ -14,7 +14,10 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
+from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -34,9 +37,10 @@ RESTART_SERIES = (1_000, 10_000, 50_000, 200_000)
 RESTART_SAMPLES = 60
 """Of each series: 15 minutes at 15 s."""
 GIB = 1024**3
+Figures = dict[str, int | float | None]
 
 
-def heads(target, count=PER_TARGET):
+def heads(target: int, count: int = PER_TARGET) -> list[str]:
     """Return the names of a node agent's series, eight GPUs of 25 metrics."""
     return [
         f'DCGM_FI_DEV_{i % 25}{{gpu="{i // 25}",UUID="GPU-{target:08x}-{i // 25:04x}-aaaa-bbbb-cccccccccccc",'
@@ -48,12 +52,12 @@ def heads(target, count=PER_TARGET):
 class Exposed:
     """The text of one target, of which a third of the values change from one scrape to the next."""
 
-    def __init__(self, target):
+    def __init__(self, target: int) -> None:
         self._chance = random.Random(target)
         self._heads = heads(target)
         self._values = [round(self._chance.uniform(0, 100), 1) for _ in self._heads]
 
-    def text(self):
+    def text(self) -> str:
         chance = self._chance
         for place in range(len(self._values)):
             if chance.random() < 0.3:
@@ -62,21 +66,21 @@ class Exposed:
         return "".join(f"{head} {value}\n" for head, value in pairs)
 
 
-def targets_of(store, count):
+def targets_of(store: SeriesStore, count: int) -> list[ScrapeTarget]:
     return [
         ScrapeTarget(store, {"job": "agents", "instance": f"10.0.{i // 250}.{i % 250}:9400"})
         for i in range(count)
     ]
 
 
-async def saving(targets=200, ticks=25):
+async def saving(targets: int = 200, ticks: int = 25) -> Figures:
     """Scrape targets each second, save every five, and compare the CPU time of both."""
     exposed = [Exposed(i) for i in range(targets)]
     clock = ManualClock(NOW_MS)
     store = SeriesStore(900_000)
     scraped = targets_of(store, targets)
     ingest_s = save_s = begin_s = 0.0
-    samples = 0
+    samples = before = 0
     with tempfile.TemporaryDirectory() as folder:
         saver = StoreSaver(store, SavingSettings(Path(folder), GIB), clock)
         await saver.open()
@@ -115,7 +119,7 @@ async def saving(targets=200, ticks=25):
     }
 
 
-async def restart(series):
+async def restart(series: int) -> Figures:
     """Save a store, and read it back."""
     targets = series // PER_TARGET
     clock = ManualClock(NOW_MS)
@@ -130,7 +134,7 @@ async def restart(series):
         for number, target in enumerate(scraped):
             target.ingest("".join(f"{head} 1\n" for head in heads(number)), clock.now_ms())
             groups.append(target)
-        refs = [(each._group, list(each._group.members)) for each in groups]
+        refs = [(group, list(group.members)) for each in groups if (group := each._group)]
         values = [round(chance.uniform(0, 100), 1) for _ in range(PER_TARGET)]
         for tick in range(RESTART_SAMPLES - 1):
             clock.advance(15)
@@ -163,21 +167,21 @@ async def restart(series):
         }
 
 
-def sink(port, ready):
+def sink(port: int, ready: Event) -> None:
     """Take remote writes, and serve texts to a Prometheus, in a process of its own."""
     exposed = [Exposed(i) for i in range(100)]
     texts = ["".join(each.text() for each in exposed).encode() for _ in range(5)]
     served = [0]
 
-    async def write(request):
+    async def write(request: web.Request) -> web.Response:
         await request.read()
         return web.Response(status=204)
 
-    async def metrics(_request):
+    async def metrics(_request: web.Request) -> web.Response:
         served[0] += 1
         return web.Response(body=texts[served[0] % 5], headers={"Content-Type": "text/plain"})
 
-    async def main():
+    async def main() -> None:
         app = web.Application(client_max_size=1 << 28)
         app.router.add_post("/api/v1/write", write)
         app.router.add_get("/metrics", metrics)
@@ -190,7 +194,7 @@ def sink(port, ready):
     asyncio.run(main())
 
 
-async def remote_write(url, targets=200, rounds=5, rows=1):
+async def remote_write(url: str, targets: int = 200, rounds: int = 5, rows: int = 1) -> Figures:
     """Return samples a CPU second, encoding, compression, HTTP and waiting included."""
     store = SeriesStore(900_000)
     clock = WallClock()
@@ -201,7 +205,7 @@ async def remote_write(url, targets=200, rounds=5, rows=1):
     writer = RemoteWriter(store, Endpoint(url), clock)
     await writer.send_new()
     writer.state.sent = writer.state.sent_bytes = 0
-    refs = [(each._group, list(each._group.members)) for each in scraped]
+    refs = [(group, list(group.members)) for each in scraped if (group := each._group)]
     chance = random.Random(1)
     cpu_s = 0.0
     for _ in range(rounds):
@@ -223,11 +227,12 @@ async def remote_write(url, targets=200, rounds=5, rows=1):
     }
 
 
-def prometheus_remote_write(port, seconds=30):
+def prometheus_remote_write(port: int, seconds: int = 30) -> Figures | None:
     """Return the CPU time of Prometheus' remote write a sample: a run with it less one without."""
     if shutil.which("prometheus") is None:
         return None
     cpu = {}
+    sent = 0.0
     for is_on in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             own = free_port()
@@ -250,10 +255,10 @@ def prometheus_remote_write(port, seconds=30):
             )
             try:
                 time.sleep(8)
-                before = _cpu_s(process.pid), _sent(own) if is_on else 0
+                cpu_before, sent_before = _cpu_s(process.pid), _sent(own) if is_on else 0
                 time.sleep(seconds)
-                cpu[is_on] = _cpu_s(process.pid) - before[0]
-                sent = _sent(own) - before[1] if is_on else 0
+                cpu[is_on] = _cpu_s(process.pid) - cpu_before
+                sent = _sent(own) - sent_before if is_on else 0
             finally:
                 process.terminate()
                 process.wait()
@@ -267,12 +272,12 @@ def prometheus_remote_write(port, seconds=30):
     }
 
 
-def _cpu_s(pid):
+def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _sent(port):
+def _sent(port: int) -> float:
     from urllib.request import urlopen
 
     with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
@@ -281,8 +286,8 @@ def _sent(port):
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
-async def measure(only):
-    found = {}
+async def measure(only: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     if "saving" in only:
         found["saving"] = await saving()
     if "restart" in only:
@@ -304,7 +309,7 @@ async def measure(only):
     return found
 
 
-def main():
+def main() -> None:
     parts = ["saving", "restart", "remote_write"]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=parts, action="append")

@@ -100,7 +100,7 @@ def fetched(url: str) -> tuple[int, str]:
 def report_kb(tree: Path, environment: dict[str, str], folder: Path) -> float:
     """Return the size of the HTML report of a scenario."""
     report = folder / "report.html"
-    command = [tree / ".venv" / "bin" / "gpuscale", "simulate", SCENARIO]
+    command: list[str | Path] = [tree / ".venv" / "bin" / "gpuscale", "simulate", SCENARIO]
     flag = "--output-file"
     help_text = subprocess.run(
         [*command[:2], "--help"], env=environment, capture_output=True

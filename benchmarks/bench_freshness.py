@@ -14,16 +14,17 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+from gpuscale.exporter.routes import ServeOptions
 
 import harness
 from gpuscale.core.clock import WallClock
-from gpuscale.exporter.agent import NodeAgent, ServeOptions
+from gpuscale.exporter.agent import NodeAgent
 from gpuscale.formats.dcgm import FamilyOptions
-from gpuscale.gpu.counters import load_counters
+from gpuscale.gpu.counters import Counter, load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
@@ -83,7 +84,7 @@ class Gpu:
         return (GpuWork(101, "python", self.busy, 0.1, 4000),)
 
 
-def counters(*more: str):
+def counters(*more: str) -> tuple[Counter, ...]:
     """Return the counters of these fields."""
     rows = "".join(f"{name}, gauge, A field.\n" for name in (UTIL, *more))
     return load_counters(rows, "bench.csv")
@@ -130,7 +131,7 @@ async def process(*command: str) -> AsyncIterator[None]:
         await running.wait()
 
 
-def metrics_api(folder: Path, port: int, *flags: str):
+def metrics_api(folder: Path, port: int, *flags: str) -> AbstractAsyncContextManager[None]:
     """Run a metrics API over a source."""
     return process(
         GPUSCALE,
@@ -144,7 +145,9 @@ def metrics_api(folder: Path, port: int, *flags: str):
     )
 
 
-async def changes(gpu: Gpu, api: Api, count: int, pause_s: float, chance: random.Random):
+async def changes(
+    gpu: Gpu, api: Api, count: int, pause_s: float, chance: random.Random
+) -> list[float]:
     """Return the seconds that each change took to be served."""
     seconds = []
     for number in range(count):
@@ -206,7 +209,9 @@ async def measure(folder: Path) -> list[harness.Figure]:
     ]
 
 
-def _figures(name: str, seconds: list[float], p50: float | None = None, p99: float | None = None):
+def _figures(
+    name: str, seconds: list[float], p50: float | None = None, p99: float | None = None
+) -> list[harness.Figure]:
     note = f"of {len(seconds)} changes"
     return [
         harness.figure(f"{name}: change to value", "s", seconds, at_most=p50, note=note),

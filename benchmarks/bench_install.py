@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import harness
 
@@ -51,7 +52,7 @@ def main() -> int:
     )
 
 
-def figures(source: str, measured: list[dict]) -> list[harness.Figure]:
+def figures(source: str, measured: list[dict[str, Any]]) -> list[harness.Figure]:
     """Return the figures of one source of values."""
     runs = [each for each in measured if each["source"] == source]
     steps = [

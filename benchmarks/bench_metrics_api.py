@@ -361,7 +361,7 @@ def run(
     plane: ControlPlane,
     prometheus: prometheus_process.Prometheus,
     paths: list[str],
-    rate: int,
+    rate: float,
     warm_s: float,
     seconds: float,
 ) -> Round:

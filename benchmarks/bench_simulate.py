@@ -8,6 +8,7 @@ GPU has to be rendered, parsed and stored as a live node agent would.
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import harness
@@ -48,7 +49,7 @@ def main() -> int:
         harness.figure(
             f"simulate {name}, whole process",
             "s",
-            harness.timed(lambda name=name: shipped(name), runs=RUNS),
+            harness.timed(partial(shipped, name), runs=RUNS),
             at_most=2.0,
         )
         for name in shipped_names()

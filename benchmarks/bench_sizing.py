@@ -30,6 +30,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import bench_metrics_api as metrics_api
 import bench_streams
@@ -106,7 +107,7 @@ class Plane:
             paths,
             rate,
             warm_s,
-            seconds,  # type: ignore[arg-type]
+            seconds,
         )
 
 
@@ -145,7 +146,9 @@ def main() -> int:
 def keep(part: str, rows: list[Row], took_s: float) -> None:
     """Write a part into the results; the others stay as they are."""
     result = sizing_tables.RESULT
-    document = json.loads(result.read_text()) if result.exists() else {"benchmark": "sizing"}
+    document: dict[str, Any] = {"benchmark": "sizing"}
+    if result.exists():
+        document = json.loads(result.read_text())
     document.setdefault("parts", {})[part] = {
         "commit": harness.commit(),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -334,7 +337,13 @@ def agent(_: Plane) -> list[Row]:
     for gpus in GPUS:
         port = free_port()
         device = f"--gpu=simulated:NVIDIA H200:{gpus}"
-        command = [bench_streams.GPUSCALE, "exporter", device, f"--address=127.0.0.1:{port}"]
+        command: list[str | Path] = [
+            bench_streams.GPUSCALE,
+            "exporter",
+            device,
+            f"--address=127.0.0.1:{port}",
+        ]
+        lines: list[str] = []
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             try:
                 time.sleep(5)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import harness
 
@@ -57,7 +58,7 @@ def main() -> int:
     return 0
 
 
-def table(document) -> str:
+def table(document: dict[str, Any]) -> str:
     """Return the table of the page."""
     rows = (
         f"| {each['part']} | {reasons(each)} | {stays(each)} | {replicas(each)} | {each['down_s']:.1f} s | "
@@ -72,7 +73,7 @@ def table(document) -> str:
     return head + "".join(rows) + start
 
 
-def reasons(fault) -> str:
+def reasons(fault: dict[str, Any]) -> str:
     """Return the reasons that HPAs gave for not scaling, and how long there was nobody to ask."""
     found = [f"`{reason}`" for reason in sorted({reason for _, reason, _ in fault["saw"]})]
     if away_s := fault["unreachable_s"]:
@@ -80,12 +81,12 @@ def reasons(fault) -> str:
     return ", ".join(found) or "never"
 
 
-def stays(fault) -> str:
+def stays(fault: dict[str, Any]) -> str:
     """Return whether the APIServices stayed available."""
     return "yes" if fault["stayed_available"] else "no"
 
 
-def replicas(fault) -> str:
+def replicas(fault: dict[str, Any]) -> str:
     """Return the counts of all Deployments."""
     return ", ".join(
         f"{before} → {'/'.join(map(str, during))} → {after}"

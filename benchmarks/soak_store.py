@@ -25,6 +25,7 @@ from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.scraping.streamed import StreamedTarget
 from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import Vector
 
 RETENTION_MS = 900_000
 MAX_SERIES = 10_000
@@ -138,7 +139,9 @@ class World:
 
     def _expect(self, query: str, now_ms: int, expected: Iterable[float]) -> None:
         try:
-            found = sorted(row.value for row in instant(self.store, query, now_ms).samples)
+            value = instant(self.store, query, now_ms)
+            assert isinstance(value, Vector)
+            found = sorted(row.value for row in value.samples)
         except UncoveredError:
             self.outcomes["refused"] += 1
             return

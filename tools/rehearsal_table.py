@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from gpuscale.cli.scenarios import find_setup
+from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.rehearse.comparison import table_rows
 from gpuscale.rehearse.rehearsal import Rehearsal
 from gpuscale.rehearse.target import Target
@@ -31,7 +32,7 @@ HEAD = (
 
 async def rehearse(plane: ControlPlane, setup: Setup) -> dict[str, object]:
     """Return the document of a whole rehearsal."""
-    target = Target(plane.admin, "gpuscale-rehearsal")
+    target = Target(KubeSettings("", plane.admin), "gpuscale-rehearsal")
     rehearsal = Rehearsal(setup, target, lambda _: None, lambda _: None)
     return await rehearsal.run(asyncio.Event(), LIMIT_S)
 
