@@ -18,11 +18,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-from gpuscale.exporter.routes import ServeOptions
 
 import harness
 from gpuscale.core.clock import WallClock
 from gpuscale.exporter.agent import NodeAgent
+from gpuscale.exporter.routes import ServeOptions
 from gpuscale.formats.dcgm import FamilyOptions
 from gpuscale.gpu.counters import Counter, load_counters
 from gpuscale.gpu.model_table import MODELS

@@ -265,7 +265,7 @@ def text_server(nodes: int) -> Iterator[int]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/targets":
-                _, port = self.server.socket.getsockname()
+                _, port = self.request.getsockname()
                 hosts = [f"127.1.{node >> 8}.{node & 255}:{port}" for node in range(nodes)]
                 self._answer(json.dumps([{"targets": hosts}]).encode(), "application/json")
             else:

@@ -37,7 +37,7 @@ def settled(plane, look=everything, quiet_s=5.0, timeout_s=90.0):
     return found
 
 
-def wait_until_as_before(plane, before, timeout_s=60.0, of=lambda objects: objects):
+def wait_until_as_before(plane, before, timeout_s=60.0, of=lambda objects: objects) -> None:
     """Wait until `of` the objects equals `before`; fail with what still differs."""
     deadline = time.monotonic() + timeout_s
     while (now := of(everything(plane))) != before:

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 
-def mount(*arguments, check=True):
+def mount(*arguments, check=True) -> None:
     subprocess.run(["mount", *map(str, arguments)], check=check)
 
 
-def bind(source, target, *, read_only):
+def bind(source, target, *, read_only) -> None:
     if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
     else:
@@ -26,7 +26,7 @@ def bind(source, target, *, read_only):
         mount("-o", "remount,bind,ro", target)
 
 
-def build(spec, root):
+def build(spec, root) -> None:
     mount("-t", "tmpfs", "tmpfs", root)
     for name in ("bin", "sbin", "lib", "lib64"):
         if Path("/", name).is_symlink():
@@ -42,7 +42,7 @@ def build(spec, root):
         mount("-o", "remount,ro", root)
 
 
-def main():
+def main() -> None:
     spec = json.loads(Path(sys.argv[1]).read_text())
     root = Path(spec["root"])
     build(spec, root)

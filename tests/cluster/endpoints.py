@@ -10,14 +10,14 @@ def endpoint(status, work):
     """Serve an address that does some work for each answer."""
 
     class Answer(BaseHTTPRequestHandler):
-        def do_GET(self):
+        def do_GET(self) -> None:
             work()
             self.send_response(status)
             self.send_header("Content-Length", "0")
             with suppress(OSError):
                 self.end_headers()
 
-        def log_message(self, *_):
+        def log_message(self, *_) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)

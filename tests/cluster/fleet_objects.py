@@ -66,7 +66,7 @@ def hpa(app):
     }
 
 
-async def make_cluster(plane, fleet):
+async def make_cluster(plane, fleet) -> None:
     """Make everything but the HPAs."""
     await asyncio.to_thread(plane.apply, KIND)
     await asyncio.to_thread(plane.wait, "crd/fleets.gpuscale.dev", "condition=Established")
@@ -82,11 +82,11 @@ async def make_cluster(plane, fleet):
     await make_pods(plane, fleet, ALL)
 
 
-async def make_pods(plane, fleet, replicas):
+async def make_pods(plane, fleet, replicas) -> None:
     """Make the pods of these numbers, and let them run."""
     async with _asking(plane) as ask:
 
-        async def make(app, replica):
+        async def make(app, replica) -> None:
             node, _ = fleet.place(app, replica)
             made = await ask("POST", _collection(app, "pods"), _pod(app, replica, node))
             address = f"10.{64 + app // 250}.{app % 250}.{replica + 1}"
@@ -97,7 +97,7 @@ async def make_pods(plane, fleet, replicas):
         await _all(make(app, replica) for app in fleet.apps for replica in replicas)
 
 
-async def delete_odd_pods(plane, fleet):
+async def delete_odd_pods(plane, fleet) -> None:
     at_once = {"gracePeriodSeconds": 0}
     async with _asking(plane) as ask:
         await _all(
@@ -105,7 +105,7 @@ async def delete_odd_pods(plane, fleet):
         )
 
 
-async def make_hpas(plane, fleet):
+async def make_hpas(plane, fleet) -> None:
     async with _asking(plane) as ask:
         await _all(
             ask("POST", _collection(app, "horizontalpodautoscalers"), hpa(app))
@@ -113,7 +113,7 @@ async def make_hpas(plane, fleet):
         )
 
 
-def delete_hpas(plane):
+def delete_hpas(plane) -> None:
     plane.kubectl("delete", "hpa", "--all", "--all-namespaces")
 
 
@@ -139,7 +139,7 @@ async def _asking(plane):
         yield ask
 
 
-async def _all(calls):
+async def _all(calls) -> None:
     async with asyncio.TaskGroup() as group:
         for call in calls:
             group.create_task(call)

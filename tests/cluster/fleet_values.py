@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Where the values of a fleet come from: a real Prometheus, or an agent for each node, all in one process."""
 
 import asyncio

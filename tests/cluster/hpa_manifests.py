@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment"
 """HPA manifests beside the border of what an API server takes: a table by hand, and mutations by seed.
 
 What the server says of each is asked of a real one; nothing here says it.
@@ -385,7 +386,7 @@ def _paths(data, path=()):
             yield from _paths(value, (*path, key))
 
 
-def _change(data, path, rng):
+def _change(data, path, rng) -> None:
     for key in path[:-1]:
         data = _child(data, key)
     key = path[-1]

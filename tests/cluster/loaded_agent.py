@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment, misc"
 """The node agent's own command with the stand-in for NVML: GPUs are busy while somebody touches a file.
 
 Usage: loaded_agent.py FILE UUID,UUID,... exporter FLAGS; the file holds the UUIDs of those that are busy.
@@ -21,7 +22,7 @@ def busy_percent(file, uuid, now_us):
     return BUSY_PERCENT if is_meant and now_us / 1e6 - touched_s < LASTS_S else QUIET_PERCENT
 
 
-def main():
+def main() -> None:
     file, uuids = Path(sys.argv[1]), sys.argv[2].split(",")
     sys.modules["pynvml"] = FakeNvml(
         [

@@ -38,7 +38,7 @@ def missing():
     return f"needs the right to make namespaces of users and networks: {said}" if said else None
 
 
-def run_inside(test, timeout_s):
+def run_inside(test, timeout_s) -> None:
     """Run a test again, inside; what it printed is shown where it fails."""
     pytest = (sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider")
     done = subprocess.run(
@@ -54,7 +54,7 @@ def run_inside(test, timeout_s):
     assert done.returncode == 0, done.stdout
 
 
-def set_up():
+def set_up() -> None:
     """Make the bridge; once, inside."""
     # Names of networks are files there; the folder of the machine is not ours.
     _run("mount", "-t", "tmpfs", "tmpfs", "/run")
@@ -64,7 +64,7 @@ def set_up():
     ip("link", "set", BRIDGE, "up")
 
 
-def add_pod(name, address):
+def add_pod(name, address) -> None:
     """Make a pod's network, with an address that all others reach."""
     ip("netns", "add", name)
     ip("link", "add", f"v-{name}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -75,7 +75,7 @@ def add_pod(name, address):
     ip("-n", name, "route", "add", "default", "via", GATEWAY)
 
 
-def remove_pod(name):
+def remove_pod(name) -> None:
     ip("netns", "del", name)
 
 
@@ -84,14 +84,14 @@ def in_pod(name):
     return ["nsenter", f"--net=/run/netns/{name}", "--", "unshare", "--mount"]
 
 
-def add_service_address(address):
+def add_service_address(address) -> None:
     ip("addr", "replace", f"{address}/32", "dev", "lo")
 
 
-def ip(*arguments):
+def ip(*arguments) -> None:
     _run("ip", *arguments)
 
 
-def _run(*command):
+def _run(*command) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"

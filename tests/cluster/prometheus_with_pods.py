@@ -70,7 +70,7 @@ def targets(pod):
 class Discovery:
     """The scrape jobs of a configuration, with files of targets for pods."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self._path = path
         self._namespaces = {}
         self._read = None
@@ -85,7 +85,7 @@ class Discovery:
     def has_changed(self):
         return self.files() != self._read
 
-    def translate(self):
+    def translate(self) -> None:
         self._read = self.files()
         found = yaml.safe_load(self._read[0])
         self._namespaces = {}
@@ -97,7 +97,7 @@ class Discovery:
                 job["file_sd_configs"] = [{"files": [file], "refresh_interval": "1s"}]
         (OWN / "prometheus.yml").write_text(yaml.safe_dump(found))
 
-    def discover(self):
+    def discover(self) -> None:
         for file, namespaces in self._namespaces.items():
             try:
                 found = [
@@ -110,7 +110,7 @@ class Discovery:
             Path(f"{file}.next").replace(file)
 
 
-def main():
+def main() -> None:
     program, *flags = sys.argv[1:]
     (path,) = (Path(each.removeprefix(CONFIG)) for each in flags if each.startswith(CONFIG))
     OWN.mkdir(exist_ok=True)

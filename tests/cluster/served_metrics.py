@@ -63,7 +63,7 @@ resourceRules:
 class ClusterPods:
     """Names of pods, asked of the control plane as an administrator would."""
 
-    def __init__(self, plane):
+    def __init__(self, plane) -> None:
         self.plane = plane
 
     def names(self, resource, namespace, selector):
@@ -90,7 +90,7 @@ class ClusterPods:
 class MetricsServer:
     """gpuscale's metrics API over a series store, with TLS on a port of localhost, in a thread."""
 
-    def __init__(self, plane, certificate):
+    def __init__(self, plane, certificate) -> None:
         self.store = SeriesStore()
         self.seen: list[tuple[str, str, str]] = []
         """User, name in the client's certificate, and path of each request."""
@@ -124,7 +124,7 @@ class MetricsServer:
     def put(self, name: str, value: float, **labels: str) -> None:
         """Set a series and let discovery see it."""
 
-        async def put():
+        async def put() -> None:
             self.store.append({"__name__": name, **labels}, self._clock.now_ms(), value)
             await self._provider.relist()
 

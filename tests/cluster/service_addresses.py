@@ -30,7 +30,7 @@ class ServiceAddresses:
         hosts: the file that the names are kept in.
     """
 
-    def __init__(self, client, api_port, hosts):
+    def __init__(self, client, api_port, hosts) -> None:
         self._hosts = hosts
         self._changed = asyncio.Event()
         self._turns = count()
@@ -46,7 +46,7 @@ class ServiceAddresses:
         settings = KubeSettings(node_name="", retry_s=0.2, max_retry_s=2.0)
         return Reflector(client, settings, path, {}, lambda it: it, WallClock(), self._changed.set)
 
-    async def run(self):
+    async def run(self) -> None:
         """Keep up with the cluster until this is cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -60,7 +60,7 @@ class ServiceAddresses:
                 each.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _follow(self):
+    async def _follow(self) -> None:
         while True:
             self._backends = {**self._always, **self._wanted()}
             self._write_hosts()
@@ -98,7 +98,7 @@ class ServiceAddresses:
             for address in endpoint["addresses"]
         ]
 
-    def _write_hosts(self):
+    def _write_hosts(self) -> None:
         lines = ["127.0.0.1 localhost\n"]
         for service in self._services.items.values():
             if _address(service):
@@ -107,7 +107,7 @@ class ServiceAddresses:
         # In place: containers have mounted this very file.
         self._hosts.write_text("".join(lines))
 
-    async def _pass_on(self, address, *front):
+    async def _pass_on(self, address, *front) -> None:
         """Carry bytes both ways between who connected and one of the endpoints."""
         task = asyncio.current_task()
         self._connections.add(task)
@@ -125,7 +125,7 @@ class ServiceAddresses:
             self._connections.discard(task)
 
 
-async def _copy_bytes(from_end, to_end):
+async def _copy_bytes(from_end, to_end) -> None:
     reader, writer = from_end[0], to_end[1]
     with suppress(OSError):
         while chunk := await reader.read(65_536):
@@ -134,7 +134,7 @@ async def _copy_bytes(from_end, to_end):
         writer.write_eof()
 
 
-async def _close(end):
+async def _close(end) -> None:
     """Let what was written arrive, and wait no longer for an end that reads nothing any more."""
     with suppress(OSError, asyncio.CancelledError):
         end[1].close()

@@ -12,8 +12,8 @@ class Stacked:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         self._stack.close()
 
-    def _start(self, stack):
+    def _start(self, stack) -> None:
         raise NotImplementedError

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment"
 """A command at a real terminal: what it shows, and what is typed there."""
 
 import os

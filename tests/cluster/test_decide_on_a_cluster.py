@@ -1,3 +1,4 @@
+# mypy: disable-error-code="dict-item"
 """`gpuscale decide hpa/NAME` says what the cluster's own HPA controller then does.
 
 The HPA controller stops, every HPA is made and asked about, and the controller starts again: the first

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, func-returns-value"
 """Parts of a running loop crash under load, each and two at once: no wrong decision is made, and all comes
 back by itself.
 

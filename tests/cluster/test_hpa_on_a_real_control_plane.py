@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Kubernetes' own HPA controller, unmodified, scales on what gpuscale's metrics API serves.
 
 Each case asks the controller and `gpuscale.hpa.decide` the same, and expects the same: the count, the

@@ -73,17 +73,17 @@ def disagreements(create, texts):
     return found
 
 
-def test_a_table_of_good_bad_and_nearly_good_ones(create):
+def test_a_table_of_good_bad_and_nearly_good_ones(create) -> None:
     assert disagreements(create, table()) == []
     taken = [not faults(text) for text in table()]
     assert min(taken.count(True), taken.count(False)) > 50
 
 
-def test_mutations_of_a_whole_one(create):
+def test_mutations_of_a_whole_one(create) -> None:
     assert disagreements(create, mutations(MUTATIONS)) == []
 
 
-def test_fields_with_another_name_are_those_that_the_server_does_not_know(create):
+def test_fields_with_another_name_are_those_that_the_server_does_not_know(create) -> None:
     for text, path in misspelled():
         ours = [dotted(each.path) for each in unknown_fields(json.loads(text))]
         assert ours == [path]

@@ -139,12 +139,12 @@ def found(plane):
     return asyncio.run(look())
 
 
-def test_a_bare_cluster_has_nothing_but_its_hpa(plane):
+def test_a_bare_cluster_has_nothing_but_its_hpa(plane) -> None:
     assert found(plane) == Detected(is_known=True, hpa_version="autoscaling/v2")
 
 
 @pytest.fixture
-def run(plane, tmp_path):
+def run(plane, tmp_path: Path):
     def run(*arguments, code=0):
         command = [GPUSCALE, *arguments, f"--kubeconfig={plane.admin}"]
         done = subprocess.run(
@@ -161,7 +161,9 @@ def run(plane, tmp_path):
     return run
 
 
-def test_init_proposes_streams_where_there_is_no_prometheus_and_install_takes_them(run, tmp_path):
+def test_init_proposes_streams_where_there_is_no_prometheus_and_install_takes_them(
+    run, tmp_path: Path
+) -> None:
     flags = ("--workload=vision-api", "--provider=eks", IMAGE)
     said = run("init", *flags).stderr
     assert "found no Prometheus" in said
@@ -170,7 +172,7 @@ def test_init_proposes_streams_where_there_is_no_prometheus_and_install_takes_th
     assert "Role gpuscale/gpuscale-metrics-api-agents created" in tried
 
 
-def test_all_parts_of_a_stack_are_found(plane, stack):
+def test_all_parts_of_a_stack_are_found(plane, stack) -> None:
     assert found(plane) == Detected(
         is_known=True,
         provider=EKS,
@@ -189,7 +191,7 @@ def test_all_parts_of_a_stack_are_found(plane, stack):
     )
 
 
-def test_init_proposes_what_fits_and_install_takes_it(stack, run, tmp_path):
+def test_init_proposes_what_fits_and_install_takes_it(stack, run, tmp_path: Path) -> None:
     said = run("init", IMAGE).stderr
     assert f"found custom metrics are served by {NAMESPACE}/prometheus-adapter" in said
     text = (tmp_path / "values.yaml").read_text()

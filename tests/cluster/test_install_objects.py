@@ -117,17 +117,17 @@ def dry_run(plane, folder, name, text):
     return done.stderr
 
 
-def test_there_are_as_many_combinations_as_options_make():
+def test_there_are_as_many_combinations_as_options_make() -> None:
     assert len(COMBINATIONS) == 5 * 3 * (4 * 2 - 1) * 2 * 3
 
 
-def test_the_api_server_takes_every_combination(plane, kinds, namespace, tmp_path):
+def test_the_api_server_takes_every_combination(plane, kinds, namespace, tmp_path: Path) -> None:
     # Combinations share most of their objects: each different one is looked at once.
     texts = {manifest([body]) for each in COMBINATIONS for body in rendered(*each)}
     assert dry_run(plane, tmp_path, "all.yaml", "---\n".join(sorted(texts))) == ""
 
 
-def test_what_upstream_does_not_know_is_refused(plane, kinds, namespace, tmp_path):
+def test_what_upstream_does_not_know_is_refused(plane, kinds, namespace, tmp_path: Path) -> None:
     bodies = rendered("eks", "operator", "keda", "default", "cert-manager", "prometheus")
     kept = [each for each in bodies if each["kind"] in ("ServiceMonitor", "ScaledObject", "Issuer")]
     for body in kept:
@@ -150,7 +150,7 @@ TAINTS = ({"key": "nvidia.com/gpu", "value": "present"}, {"key": "sku", "value":
 
 
 @pytest.mark.parametrize("provider", CLOUDS)
-def test_each_karpenter_takes_its_node_pools(plane, tmp_path, provider):
+def test_each_karpenter_takes_its_node_pools(plane, tmp_path: Path, provider) -> None:
     texts = []
     for spot, zone, taint in itertools.product((True, False), (None, "eu-west-1a"), TAINTS):
         pool = {**POOL, "spot": spot, "zone": zone, "name": f"gpu{len(texts)}"}

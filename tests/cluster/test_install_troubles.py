@@ -1,3 +1,4 @@
+# mypy: disable-error-code="dict-item"
 """What `gpuscale install` says of an installation that can't work, before it begins and while it waits."""
 
 import json

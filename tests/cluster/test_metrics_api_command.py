@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, call-arg"
 """`gpuscale metrics-api`, as a process with least rights, behind a real Kubernetes."""
 
 import asyncio

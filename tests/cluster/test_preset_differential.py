@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc"
 """The preset as a rule file of prometheus-adapter: it takes it, and answers what gpuscale answers."""
 
 import json

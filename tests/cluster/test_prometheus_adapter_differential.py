@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """prometheus-adapter and `gpuscale metrics-api`, as processes, behind the same requests.
 
 Both have the same real Prometheus, the same real API server and the same rules. What they answer is the same,

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="has-type"
 """Hundreds of HPAs at once: Kubernetes' own HPA controller asks for the values of a large cluster's pods.
 
 Whatever an HPA ever shows is the right value for the load of that moment, and everything stays available.

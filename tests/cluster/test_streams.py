@@ -1,3 +1,4 @@
+# mypy: disable-error-code="call-arg"
 """Node agents found by the EndpointSlices of a real API server, with least rights, and no Prometheus."""
 
 import asyncio

@@ -20,7 +20,7 @@ class Volumes:
         folder: of all pods' volumes.
     """
 
-    def __init__(self, api, folder):
+    def __init__(self, api, folder) -> None:
         self._api = api
         self._folder = folder
         self._tokens = {}
@@ -94,7 +94,7 @@ def field(pod, reference):
     return str(value)
 
 
-def turn_over(folder, files):
+def turn_over(folder, files) -> None:
     """Have a folder hold these files, all of them changed at one moment.
 
     Source: kubernetes pkg/volume/util (atomic_writer.go): files are links through `..data`.

@@ -15,7 +15,7 @@ class Watching:
         every_s: from the end of a look to the next one.
     """
 
-    def __init__(self, plane, look, every_s=0.25):
+    def __init__(self, plane, look, every_s=0.25) -> None:
         self.seen = []
         self._plane = plane
         self._look = look
@@ -28,14 +28,14 @@ class Watching:
         self._thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         self._stop.set()
         self._thread.join(30)
 
     def since(self, at):
         return [seen for seen in tuple(self.seen) if seen.at >= at]
 
-    def _run(self):
+    def _run(self) -> None:
         while not self._stop.wait(self._every_s):
             connection = HTTPSConnection(
                 "127.0.0.1", self._plane.port, timeout=3.0, context=self._context

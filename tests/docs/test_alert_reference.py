@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from alerts_reference import alerts_markdown, main
 from gpuscale.install.alerts.groups import AlertSettings, alert_groups
 from gpuscale.install.values import Alerts
@@ -11,17 +13,17 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "alerts.md"
 
 
-def test_the_page_is_current():
+def test_the_page_is_current() -> None:
     fix = "make reference"
     assert PAGE.read_text() == alerts_markdown(), f"out of date: run {fix}"
 
 
-def test_the_page_is_what_the_command_prints(capsys):
+def test_the_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     main()
     assert capsys.readouterr().out == alerts_markdown()
 
 
-def test_every_alert_says_what_to_do_and_where_more_is():
+def test_every_alert_says_what_to_do_and_where_more_is() -> None:
     sections = {
         heading.lower() for heading in re.findall(r"^## (\w+)$", PAGE.read_text(), re.MULTILINE)
     }

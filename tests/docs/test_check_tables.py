@@ -8,14 +8,14 @@ from gpuscale.lint.checks import CHECKS as LINT_CHECKS
 
 
 @pytest.mark.parametrize("name", ["doctor.md", "lint.md"])
-def test_the_page_is_current(name):
+def test_the_page_is_current(name: str) -> None:
     assert (DOCS / name).read_text() == pages()[DOCS / name], "out of date: run make reference"
 
 
 @pytest.mark.parametrize(
     ("name", "checks"), [("doctor.md", DOCTOR_CHECKS), ("lint.md", LINT_CHECKS)]
 )
-def test_every_check_says_what_it_means_and_what_to_do(name, checks):
+def test_every_check_says_what_it_means_and_what_to_do(name: str, checks) -> None:
     text = (DOCS / name).read_text()
     for check in checks.values():
         assert f"| `{check.id}` |" in text

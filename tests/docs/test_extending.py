@@ -30,7 +30,7 @@ spec:
 """
 
 
-def install(folder, name, module=None):
+def install(folder, name, module=None) -> None:
     """Lay out a distribution as pip does: its module, and its entry points from its pyproject's table."""
     (folder / f"{name}.py").write_text(BLOCKS[f"{name}.py"] if module is None else module)
     info = folder / f"{name}-1.0.dist-info"
@@ -91,7 +91,7 @@ def fetched(folder, arguments, url):
         server.wait()
 
 
-def test_a_cloud_is_rendered_with_its_labels_driver_and_pool(tmp_path):
+def test_a_cloud_is_rendered_with_its_labels_driver_and_pool(tmp_path: Path) -> None:
     install(tmp_path, "oci_gpuscale")
     (tmp_path / "values.yaml").write_text(VALUES)
     done = gpuscale(tmp_path, "render", "values.yaml", "--output-dir", "out")
@@ -103,7 +103,7 @@ def test_a_cloud_is_rendered_with_its_labels_driver_and_pool(tmp_path):
     assert "path: /opt/nvidia" in agent.read_text()
 
 
-def test_init_takes_a_cloud(tmp_path):
+def test_init_takes_a_cloud(tmp_path: Path) -> None:
     install(tmp_path, "oci_gpuscale")
     flags = ("--workload=w", "--provider=oci", "--image=r.io/x:1", "--no-cluster", "-o", "yaml")
     done = gpuscale(tmp_path, "init", *flags)
@@ -122,12 +122,12 @@ print(_provider([document.data]).name, has_gpu_label(Fields(document, document.d
 """
 
 
-def test_init_and_doctor_recognise_the_nodes_of_a_cloud(tmp_path):
+def test_init_and_doctor_recognise_the_nodes_of_a_cloud(tmp_path: Path) -> None:
     install(tmp_path, "oci_gpuscale")
     assert python(tmp_path, NODE) == "oci True\n"
 
 
-def test_a_scenario_runs_on_a_cloud(tmp_path):
+def test_a_scenario_runs_on_a_cloud(tmp_path: Path) -> None:
     install(tmp_path, "oci_gpuscale")
     shipped = ROOT / "src" / "gpuscale" / "sim" / "scenarios" / "aks-mnist-jobs"
     shutil.copytree(shipped, tmp_path / "jobs")
@@ -145,7 +145,7 @@ externalRules:
 """
 
 
-def test_the_metrics_api_serves_a_plugins_source(tmp_path):
+def test_the_metrics_api_serves_a_plugins_source(tmp_path: Path) -> None:
     install(tmp_path, "fixed_gpuscale")
     (tmp_path / "rules.yaml").write_text(RULES)
     port = free_port()
@@ -156,7 +156,7 @@ def test_the_metrics_api_serves_a_plugins_source(tmp_path):
     assert [each["value"] for each in answer["items"]] == ["7"]
 
 
-def test_the_node_agent_reads_gpus_by_a_plugin(tmp_path):
+def test_the_node_agent_reads_gpus_by_a_plugin(tmp_path: Path) -> None:
     install(tmp_path, "vpu_gpuscale")
     port = free_port()
     arguments = ("exporter", "--gpu", "vpu:2", "--address", f"127.0.0.1:{port}")
@@ -183,14 +183,14 @@ def test_the_node_agent_reads_gpus_by_a_plugin(tmp_path):
         ),
     ],
 )
-def test_a_broken_plugin_is_named(tmp_path, module, told):
+def test_a_broken_plugin_is_named(tmp_path: Path, module: str, told: str) -> None:
     install(tmp_path, "vpu_gpuscale", module)
     done = gpuscale(tmp_path, "exporter", "--gpu", "vpu")
     who = "plug-in vpu_gpuscale 1.0, entry point gpuscale.gpu_readers: vpu = vpu_gpuscale:VPU"
     assert (done.returncode, done.stderr) == (2, f"gpuscale: --gpu: {who}: {told}\n")
 
 
-def test_no_plugins_are_looked_for_where_a_name_is_built_in(tmp_path):
+def test_no_plugins_are_looked_for_where_a_name_is_built_in(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from gpuscale.exporter.settings import parse_gpu_source\n"
@@ -207,7 +207,7 @@ ALLOWED = {("ack", part) for part in ("gpu", "formats", "exporter", "install", "
 """`ack` also is the style of Alibaba's exporter, which any cloud may have."""
 
 
-def test_only_the_modules_of_clouds_know_their_names():
+def test_only_the_modules_of_clouds_know_their_names() -> None:
     source = ROOT / "src" / "gpuscale"
     found = set()
     for path in source.rglob("*.py"):

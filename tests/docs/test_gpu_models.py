@@ -22,7 +22,7 @@ def with_rows(text):
     return before + BEGIN + rows() + END + rest.partition(END)[2]
 
 
-def test_the_table_of_gpu_models_is_current():
+def test_the_table_of_gpu_models_is_current() -> None:
     assert PAGE.read_text() == with_rows(PAGE.read_text())
 
 

@@ -27,17 +27,17 @@ def row_of(name):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_the_page_is_current():
+def test_the_page_is_current() -> None:
     fix = "make reference"
     assert PAGE.read_text() == reference_markdown(), f"out of date: run {fix}"
 
 
-def test_the_page_is_what_the_command_prints(capsys):
+def test_the_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     main()
     assert capsys.readouterr().out == reference_markdown()
 
 
-def test_every_field_stands_in_one_section():
+def test_every_field_stands_in_one_section() -> None:
     named = [
         name
         for title, text in sections().items()
@@ -47,12 +47,12 @@ def test_every_field_stands_in_one_section():
     assert sorted(named) == sorted(FIELDS)
 
 
-def test_the_first_section_is_the_default_file():
+def test_the_first_section_is_the_default_file() -> None:
     text = next(text for title, text in sections().items() if "served by default" in title)
     assert set(ROW.findall(text)) == {row.field for row in DEFAULT_COUNTERS}
 
 
-def test_fields_that_are_commented_out_have_their_own_section():
+def test_fields_that_are_commented_out_have_their_own_section() -> None:
     text = next(text for title, text in sections().items() if "switched off" in title)
     assert {
         "DCGM_FI_DEV_POWER_VIOLATION",
@@ -61,14 +61,14 @@ def test_fields_that_are_commented_out_have_their_own_section():
     } <= set(ROW.findall(text))
 
 
-def test_every_own_family_is_named():
+def test_every_own_family_is_named() -> None:
     names = set(ROW.findall(reference_markdown()))
     assert {f"gpuscale_exporter_{name}" for name in METRICS} <= names
     assert names >= ack._ALL_NAMES
     assert set(amd_family_meanings()) <= names
 
 
-def test_every_field_that_nvml_gives_names_its_call():
+def test_every_field_that_nvml_gives_names_its_call() -> None:
     assert {name for name in FIELDS if nvml_call_of(name)} >= READABLE
 
 
@@ -90,15 +90,15 @@ def test_every_field_that_nvml_gives_names_its_call():
         ("DCGM_FI_DRIVER_VERSION", {4: "label", 5: "label"}),
     ],
 )
-def test_rows_say_where_values_come_from(field, cells):
+def test_rows_say_where_values_come_from(field: str, cells) -> None:
     row = row_of(field)
     assert {at: row[at] for at in cells} == cells
 
 
-def test_the_page_says_that_amd_was_not_run_on_hardware():
+def test_the_page_says_that_amd_was_not_run_on_hardware() -> None:
     assert "not been run on hardware" in reference_markdown()
 
 
-def test_the_last_line_says_how_to_write_the_page():
+def test_the_last_line_says_how_to_write_the_page() -> None:
     last = reference_markdown().splitlines()[-1]
     assert "`make reference`" in last

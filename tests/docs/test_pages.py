@@ -15,7 +15,7 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_that_are_there(page):
+def test_links_lead_to_files_that_are_there(page) -> None:
     text = CODE.sub("", page.read_text())
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if not target.startswith("http"):
@@ -23,25 +23,25 @@ def test_links_lead_to_files_that_are_there(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_rows_of_a_table_have_its_columns(page):
+def test_rows_of_a_table_have_its_columns(page) -> None:
     text = BLOCK.sub("", page.read_text())
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
         assert len(widths) == 1, table
 
 
-def test_the_index_has_every_page():
+def test_the_index_has_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     targets = re.findall(r"\]\(([^)#]+)\)", index.read_text())
     assert {(index.parent / target).resolve() for target in targets} == set(PAGES) - {index}
 
 
-def test_the_published_schema_is_the_codes():
+def test_the_published_schema_is_the_codes() -> None:
     published = json.loads((ROOT / "docs" / "scenario.schema.json").read_text())
     assert published == Scenario.model_json_schema()
 
 
-def test_every_command_stands_in_the_readme_or_the_docs():
+def test_every_command_stands_in_the_readme_or_the_docs() -> None:
     from gpuscale.cli.registry import app
 
     text = "".join(page.read_text() for page in PAGES)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc"
 """Pages and help avoid the phrases that CONTRIBUTING.md lists; in the code their number may only fall."""
 
 import ast
@@ -56,7 +57,7 @@ def helps():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages_avoid_the_phrases(page):
+def test_pages_avoid_the_phrases(page) -> None:
     lines = page.read_text().splitlines()
     if page.name == "CONTRIBUTING.md":  # its table names them
         lines = [line for line in lines if not line.startswith("|")]
@@ -64,7 +65,7 @@ def test_pages_avoid_the_phrases(page):
     assert {phrase: count(phrase, text) for phrase in BANNED} == dict.fromkeys(BANNED, 0)
 
 
-def test_help_avoids_the_phrases():
+def test_help_avoids_the_phrases() -> None:
     texts = list(helps())
     assert len(texts) > 200  # the two servers alone have that many flags
     found = [(phrase, text) for phrase in BANNED for text in texts if count(phrase, text)]
@@ -72,12 +73,12 @@ def test_help_avoids_the_phrases():
 
 
 @pytest.mark.parametrize("phrase", BANNED)
-def test_the_code_has_no_more_of_a_phrase_than_before(phrase):
+def test_the_code_has_no_more_of_a_phrase_than_before(phrase) -> None:
     found = {path: number for path, text in code().items() if (number := count(phrase, text))}
     assert sum(found.values()) <= IN_CODE[phrase], found
 
 
-def test_phrases_are_found_across_lines_and_only_as_words():
+def test_phrases_are_found_across_lines_and_only_as_words() -> None:
     assert count(BANNED[0], "The user is\nTold so, but old values can be told apart.") == 1
     assert count("can't be had", "it can't\n  be had") == 1
     assert count("anew", "janewell") == 0

@@ -68,7 +68,7 @@ def store():
 
 
 @pytest.mark.parametrize("row", list(ROW.finditer(PAGE)), ids=lambda row: row["part"])
-def test_an_example_is_answered_or_refused_as_the_page_says(row, store):
+def test_an_example_is_answered_or_refused_as_the_page_says(row, store) -> None:
     if row["here"] == "yes":
         value = instant(store, row["query"], AT_MS)
         assert isinstance(value, Scalar) or (
@@ -80,21 +80,21 @@ def test_an_example_is_answered_or_refused_as_the_page_says(row, store):
         assert f"no: {caught.value}" == row["here"]
 
 
-def test_every_function_of_prometheus_has_a_row():
+def test_every_function_of_prometheus_has_a_row() -> None:
     assert rows(section("Functions")).keys() == UPSTREAM_FUNCTIONS
 
 
-def test_the_functions_that_are_here_are_those_that_can_be_called():
+def test_the_functions_that_are_here_are_those_that_can_be_called() -> None:
     found = {name for name, here in rows(section("Functions")).items() if here == "yes"}
     assert found == FUNCTIONS
 
 
-def test_every_aggregation_of_prometheus_has_a_row_and_is_here():
+def test_every_aggregation_of_prometheus_has_a_row_and_is_here() -> None:
     assert rows(section("Aggregations")).keys() == UPSTREAM_AGGREGATIONS == AGGREGATORS
 
 
 @pytest.mark.parametrize(
     "row", list(ROW.finditer(section("Functions"))), ids=lambda row: row["part"]
 )
-def test_an_example_calls_the_function_of_its_row(row):
+def test_an_example_calls_the_function_of_its_row(row) -> None:
     assert f"{row['part'].strip('`')}(" in row["query"]

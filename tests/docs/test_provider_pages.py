@@ -20,17 +20,17 @@ def blocks(page, kind):
     ]
 
 
-def test_every_provider_has_its_page():
+def test_every_provider_has_its_page() -> None:
     assert [page.stem for page in PAGES] == sorted(NAMES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_its_values_are_for_it(page):
+def test_its_values_are_for_it(page) -> None:
     (text,) = [body for title, body in blocks(page, "yaml") if title == "values.yaml"]
     assert parse_values(text, page.name).spec.provider.name == page.stem
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_its_manifests_are_yaml(page):
+def test_its_manifests_are_yaml(page) -> None:
     for title, body in blocks(page, "yaml"):
         assert load_documents(body, f"{page.name}:{title}")

@@ -12,13 +12,13 @@ HOME, *NAV = yaml.safe_load((docs_site.ROOT / "mkdocs.yml").read_text())["nav"]
 PARTS = {title: pages for part in NAV for title, pages in part.items()}
 
 
-def test_each_page_is_in_the_navigation_once():
+def test_each_page_is_in_the_navigation_once() -> None:
     listed = [page for pages in PARTS.values() for each in pages for page in each.values()]
     there = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
     assert sorted([*HOME.values(), *listed]) == sorted(there)
 
 
-def test_the_index_shows_the_parts_of_the_navigation():
+def test_the_index_shows_the_parts_of_the_navigation() -> None:
     _, *sections = re.split(r"^## (.+)$", (DOCS / "README.md").read_text(), flags=re.MULTILINE)
     shown = {
         title: re.findall(r"\]\(([^)]+)\)", text)
@@ -40,6 +40,8 @@ def test_the_index_shows_the_parts_of_the_navigation():
         pytest.param("api.md", "../missing.md", "../missing.md", id="broken"),
     ],
 )  # fmt: skip
-def test_links_to_files_that_the_site_lacks_lead_to_the_repository(page, link, expected):
+def test_links_to_files_that_the_site_lacks_lead_to_the_repository(
+    page: str, link: str, expected: str
+) -> None:
     written = docs_site.with_links(f"[it]({link}) is", page, {"docs/api.md"}, "https://r")
     assert written == f"[it]({expected}) is"

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The tables of the page on sizing are those of the latest results."""
 
 import importlib.util
@@ -11,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def tables(monkeypatch):
+def tables(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.delitem(sys.modules, "harness", raising=False)
     path = ROOT / "benchmarks" / "sizing_tables.py"
@@ -26,17 +27,17 @@ def parts(tables):
     return json.loads(tables.RESULT.read_text())["parts"]
 
 
-def test_the_tables_are_those_of_the_results(tables):
+def test_the_tables_are_those_of_the_results(tables) -> None:
     page = tables.PAGE.read_text()
     assert tables.updated(page) == page
 
 
-def test_each_part_was_measured_at_two_sizes_or_more(tables, parts):
+def test_each_part_was_measured_at_two_sizes_or_more(tables, parts) -> None:
     assert parts.keys() <= tables.COLUMNS.keys()
     assert all(len(measured["rows"]) > 1 for measured in parts.values())
 
 
-def test_the_page_says_what_was_not_measured_yet(tables, parts):
+def test_the_page_says_what_was_not_measured_yet(tables, parts) -> None:
     page = tables.PAGE.read_text()
     for part in tables.COLUMNS:
         begin = page.index(tables.head(part))
@@ -44,12 +45,12 @@ def test_the_page_says_what_was_not_measured_yet(tables, parts):
         assert ("Not measured yet" in written) == (part not in parts), part
 
 
-def test_a_page_without_a_place_for_a_table_is_refused(tables):
+def test_a_page_without_a_place_for_a_table_is_refused(tables) -> None:
     with pytest.raises(ValueError, match=r"sizing\.md: found no line"):
         tables.updated("# Sizing")
 
 
-def test_values_have_their_units(tables):
+def test_values_have_their_units(tables) -> None:
     row = {"rate": 66.0, "cores": 0.081, "answered_per_s": 65.9, "prometheus_queries_per_s": 3.84}
     assert tables.shown(row, "hpas", ",.0f") == "990"
     assert tables.shown({"rate": 0.0}, "hpas", ",.0f") == "flat out"

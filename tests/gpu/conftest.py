@@ -23,7 +23,7 @@ RESULTS = HERE.parent.parent / "benchmarks" / "results"
 READY_S = 90
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items) -> None:
     for item in items:
         if HERE in Path(item.path).parents:
             item.add_marker(pytest.mark.gpu)
@@ -52,7 +52,7 @@ def gpus_there():
 
 
 @pytest.fixture(scope="session")
-def torch_there():
+def torch_there() -> None:
     """Whether loads can run."""
     code = "import torch, sys; sys.exit(not torch.cuda.is_available())"
     if subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode:
@@ -80,7 +80,7 @@ def results(identity):
 class Pace:
     """Reads at fixed times, and records where recordings are wanted."""
 
-    def __init__(self, reader, name=None):
+    def __init__(self, reader, name=None) -> None:
         self.reader = reader
         self.readings = []
         self.spent_cpu_s = 0.0
@@ -114,7 +114,7 @@ class Pace:
                 also(found[-1])
         return found
 
-    def close(self):
+    def close(self) -> None:
         if self._recorder is not None:
             self._recorder.close()
         self.reader.close()
@@ -138,7 +138,7 @@ def pace(identity):
 class Load:
     """A load that runs beside the test."""
 
-    def __init__(self, *options, gpu_uuid=None):
+    def __init__(self, *options, gpu_uuid=None) -> None:
         only = {} if gpu_uuid is None else {"CUDA_VISIBLE_DEVICES": gpu_uuid}
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "load.py"), "--wait", *options],
@@ -154,11 +154,11 @@ class Load:
     def pid(self):
         return self.process.pid
 
-    def go(self):
+    def go(self) -> None:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
-    def stop(self):
+    def stop(self) -> None:
         self.process.kill()
         self.process.communicate()
 

@@ -39,13 +39,13 @@ def steps(text):
     return pairs
 
 
-def say(**words):
+def say(**words) -> None:
     """Print one line for whoever started us."""
     sys.stdout.write(json.dumps({"time_ms": time.time_ns() // 1_000_000, **words}) + "\n")
     sys.stdout.flush()
 
 
-def main():
+def main() -> None:
     """Run the load."""
     given = arguments()
     plan = steps(given.steps)
@@ -57,7 +57,7 @@ def main():
     out = torch.empty_like(a)
     held = torch.empty(given.hold_mib << 20, dtype=torch.uint8, device=device)
 
-    def products(count):
+    def products(count) -> None:
         for _ in range(count):
             torch.mm(a, b, out=out)
         torch.cuda.synchronize()

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment"
 """The reader on a real GPU, against loads that are known.
 
 Tolerances stand beside the checks. No test needs root, DCGM or an idle machine but for its GPU.
@@ -40,14 +41,14 @@ def device(identity):
     pynvml.nvmlShutdown()
 
 
-def test_identity_is_the_drivers(identity, device, results):
+def test_identity_is_the_drivers(identity, device, results) -> None:
     assert identity.uuid == pynvml.nvmlDeviceGetUUID(device)
     assert identity.model == pynvml.nvmlDeviceGetName(device)
     assert len(identity.pci_bus_id.split(":")[0]) == 8
     results["driver"] = pynvml.nvmlSystemGetDriverVersion()
 
 
-def test_every_default_field_has_a_value_or_a_reason(pace, results):
+def test_every_default_field_has_a_value_or_a_reason(pace, results) -> None:
     last = pace("idle", DEFAULTS).run(6)[-1]
     assert last.values.keys() | last.absent.keys() == DEFAULTS
     assert set(last.absent.values()) <= faults.REASONS
@@ -55,7 +56,7 @@ def test_every_default_field_has_a_value_or_a_reason(pace, results):
     results["default_fields"] = {"values": dict(last.values), "absent": dict(last.absent)}
 
 
-def test_every_field_that_nvml_may_have_is_told_or_explained(pace, results):
+def test_every_field_that_nvml_may_have_is_told_or_explained(pace, results) -> None:
     last = pace(fields=READABLE).run(2)[-1]
     assert last.values.keys() | last.absent.keys() == READABLE
     assert faults.READER_FAULT not in last.absent.values()
@@ -65,7 +66,7 @@ def test_every_field_that_nvml_may_have_is_told_or_explained(pace, results):
     }
 
 
-def test_values_follow_a_stepped_load(pace, load, results):
+def test_values_follow_a_stepped_load(pace, load, results) -> None:
     duties = [0.0, 0.5, 1.0, 0.0]
     seconds = 7
     reads = pace("stepped_load", DEFAULTS)
@@ -101,7 +102,7 @@ def test_values_follow_a_stepped_load(pace, load, results):
         assert half[ACTIVE] * 100 == pytest.approx(half[UTIL], abs=10)
 
 
-def test_utilisation_of_a_second_is_a_mean_and_no_moment(pace, load, device, results):
+def test_utilisation_of_a_second_is_a_mean_and_no_moment(pace, load, device, results) -> None:
     reads = pace("one_busy_process", DEFAULTS)
     worker = load("--steps", "22x0.5", "--period-ms", "430")
     worker.go()
@@ -120,7 +121,7 @@ def test_utilisation_of_a_second_is_a_mean_and_no_moment(pace, load, device, res
     assert statistics.pstdev(means) <= statistics.pstdev(moments)
 
 
-def test_two_processes_are_told_apart(pace, load, results):
+def test_two_processes_are_told_apart(pace, load, results) -> None:
     """The driver looks every 200 ms and gives all it sees to the process running then, so the periods of the
     loads must not divide 200 ms, nor each other: 370 ms comes back to the same phase of the driver's after
     7.4 s, 290 ms after 5.8 s, and the two of them to each other's after 10.73 s.
@@ -162,7 +163,7 @@ def test_two_processes_are_told_apart(pace, load, results):
     assert all((held[worker.pid] or 0) > 100 for worker in (busier, idler))
 
 
-def test_energy_is_the_integral_of_power(pace, load, results):
+def test_energy_is_the_integral_of_power(pace, load, results) -> None:
     reads = pace(fields=frozenset({ENERGY, POWER}), energy_period_ms=0)
     worker = load("--steps", "14x0.5")
     worker.go()
@@ -181,7 +182,7 @@ def test_energy_is_the_integral_of_power(pace, load, results):
     assert energy_j == pytest.approx(power_j, rel=0.15)
 
 
-def test_slow_calls_are_slow_and_are_made_seldom(pace, results):
+def test_slow_calls_are_slow_and_are_made_seldom(pace, results) -> None:
     reads = pace(fields=READABLE, energy_period_ms=5_000, counters_period_ms=5_000)
     reads.run(12)
     table = {
@@ -208,7 +209,7 @@ COST_RUNS = [
 
 
 @pytest.mark.parametrize(("name", "seconds", "settings"), COST_RUNS)
-def test_cost_of_the_default_fields_is_reported(pace, results, name, seconds, settings):
+def test_cost_of_the_default_fields_is_reported(pace, results, name, seconds, settings) -> None:
     """What reading once a second costs after the start; no budget is checked here but the benchmark's."""
     reads = pace(fields=DEFAULTS, processes=False, **settings)
     reads.run(7)  # until every source has had its second turn
@@ -249,7 +250,9 @@ def costs(reads):
 
 
 @pytest.mark.parametrize("duty", [0.25, 0.75])
-def test_polls_gpm_and_the_drivers_samples_agree_on_utilisation(pace, load, device, results, duty):
+def test_polls_gpm_and_the_drivers_samples_agree_on_utilisation(
+    pace, load, device, results, duty: float
+) -> None:
     reads = pace(fields=frozenset({UTIL, MEM_UTIL, ACTIVE}))
     load("--steps", f"18x{duty}", "--period-ms", "430").go()
     reads.run(SETTLE)
@@ -274,7 +277,7 @@ def test_polls_gpm_and_the_drivers_samples_agree_on_utilisation(pace, load, devi
     assert calls["utilization_rates"] >= 5 * 10  # five a second, of ten seconds at least
 
 
-def test_one_call_brings_what_the_binding_needs_two_for(device, results):
+def test_one_call_brings_what_the_binding_needs_two_for(device, results) -> None:
     since_us = time.time_ns() // 1000 - 3_000_000
     kind = pynvml.NVML_GPU_UTILIZATION_SAMPLES
     ours = library.utilization_samples(pynvml, device, kind, since_us)

@@ -46,7 +46,7 @@ def mean(readings, field):
     return statistics.fmean(each.values[field] for each in readings if field in each.values)
 
 
-def test_values_and_processes_are_of_the_gpu_that_is_loaded(several, load, results):
+def test_values_and_processes_are_of_the_gpu_that_is_loaded(several, load, results) -> None:
     gpus = several.gpus()
     worker = load("--steps", "20x0.6", "--hold-mib", "2048", gpu_uuid=gpus[-1].uuid)
     worker.go()
@@ -64,7 +64,7 @@ def test_values_and_processes_are_of_the_gpu_that_is_loaded(several, load, resul
         assert worker.pid not in {process.pid for process in found[index][-1].processes}
 
 
-def test_copies_from_one_gpu_to_another_are_seen_on_both(several, torch_there, results):
+def test_copies_from_one_gpu_to_another_are_seen_on_both(several, torch_there, results) -> None:
     copying = subprocess.Popen(
         [sys.executable, str(COPIES), "14"], stdout=subprocess.PIPE, text=True
     )

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, assignment, attr-defined, func-returns-value"
 """A browser for the pages, and a page of a fake run; the network is shut off."""
 
 import importlib.util
@@ -37,7 +38,7 @@ FAKE = _fake_run_module()
 class Served:
     """The live page of a run, which may be stopped and started again at the same address."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.run = FAKE.FakeRun()
         self.port = 0
         self._runner = None
@@ -46,7 +47,7 @@ class Served:
     def url(self):
         return f"http://127.0.0.1:{self.port}/"
 
-    async def start(self, steps, make=FAKE.FakeRun):
+    async def start(self, steps, make=FAKE.FakeRun) -> None:
         """Serve a new run that is `steps` points old."""
         self.run = make()
         self.run.advance(steps)
@@ -57,10 +58,10 @@ class Served:
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
         self.port = self._runner.addresses[0][1]
 
-    async def stop(self):
+    async def stop(self) -> None:
         await self._runner.cleanup()
 
-    async def restart(self, steps, make=FAKE.FakeRun):
+    async def restart(self, steps, make=FAKE.FakeRun) -> None:
         await self.stop()
         await self.start(steps, make)
 
@@ -95,7 +96,7 @@ async def open_page(browser, served):
     contexts = []
     complaints = []
 
-    async def guard(route):
+    async def guard(route) -> None:
         if urlsplit(route.request.url).hostname in {"127.0.0.1", "", None}:
             await route.continue_()
         else:

@@ -132,7 +132,7 @@ class Grammar:
         release: the major release of the Prometheus that is asked.
     """
 
-    def __init__(self, rng, release):
+    def __init__(self, rng, release) -> None:
         self.rng = rng
         self.release = release
         # Prometheus 2 forgets to drop the metric's name after atan2, and takes any lone value's deviation

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc"
 """Alerts arrive at a real Alertmanager and end there; others are away, refuse, or want a password."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The node watcher against an API server over real HTTP."""
 
 import asyncio
@@ -58,7 +59,7 @@ async def watching(settings):
         await watcher.close()
 
 
-async def until(condition, seconds=30.0):
+async def until(condition, seconds=30.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - it waits for whatever a view shows
             await asyncio.sleep(0.005)
@@ -76,7 +77,7 @@ def lists(server, path):
     return [query for asked, query, _ in server.requests if asked == path and "watch" not in query]
 
 
-async def test_pods_of_this_node_are_listed_then_followed(server, tmp_path):
+async def test_pods_of_this_node_are_listed_then_followed(server, tmp_path: Path) -> None:
     await server.put(POD, fake.pod("bert-0"))
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: names(watcher) == ["bert-0"])
@@ -98,7 +99,7 @@ async def test_pods_of_this_node_are_listed_then_followed(server, tmp_path):
     }
 
 
-async def test_long_lists_come_in_pages(server, tmp_path):
+async def test_long_lists_come_in_pages(server, tmp_path: Path) -> None:
     for number in range(5):
         await server.put(POD, fake.pod(f"p-{number}"))
     async with watching(settings(server, tmp_path, page_size=2)) as watcher:
@@ -106,7 +107,7 @@ async def test_long_lists_come_in_pages(server, tmp_path):
     assert [query.get("continue") for query in lists(server, POD)] == [None, "2", "4"]
 
 
-async def test_watch_goes_on_from_the_last_bookmark(server, tmp_path):
+async def test_watch_goes_on_from_the_last_bookmark(server, tmp_path: Path) -> None:
     async with watching(settings(server, tmp_path, watch_s=1)) as watcher:
         await until(lambda: watcher.view.has_pods)
         await until(lambda: watches(server, POD))
@@ -116,7 +117,7 @@ async def test_watch_goes_on_from_the_last_bookmark(server, tmp_path):
         assert len(lists(server, POD)) == 1
 
 
-async def test_version_that_is_too_old_is_listed_anew(server, tmp_path):
+async def test_version_that_is_too_old_is_listed_anew(server, tmp_path: Path) -> None:
     await server.put(POD, fake.pod("bert-0"))
     async with watching(settings(server, tmp_path, watch_s=1)) as watcher:
         await until(lambda: names(watcher) == ["bert-0"])
@@ -127,7 +128,7 @@ async def test_version_that_is_too_old_is_listed_anew(server, tmp_path):
     assert len(lists(server, POD)) == 2
 
 
-async def test_last_pods_stay_while_the_server_is_away(server, tmp_path):
+async def test_last_pods_stay_while_the_server_is_away(server, tmp_path: Path) -> None:
     await server.put(POD, fake.pod("bert-0"))
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: names(watcher) == ["bert-0"] and watches(server, POD))
@@ -142,7 +143,7 @@ async def test_last_pods_stay_while_the_server_is_away(server, tmp_path):
         await until(lambda: names(watcher) == ["bert-0", "tune-0"])
 
 
-async def test_server_that_comes_late_is_found(server, tmp_path):
+async def test_server_that_comes_late_is_found(server, tmp_path: Path) -> None:
     config = settings(server, tmp_path)
     await server.stop()
     async with watching(config) as watcher:
@@ -152,7 +153,7 @@ async def test_server_that_comes_late_is_found(server, tmp_path):
         await until(lambda: watcher.view.has_pods)
 
 
-async def test_refusal_is_reported(server, tmp_path):
+async def test_refusal_is_reported(server, tmp_path: Path) -> None:
     server.refusals[POD] = (403, 'pods is forbidden: User "x" cannot list resource "pods"')
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: watcher.view.error is not None)
@@ -165,7 +166,7 @@ async def test_refusal_is_reported(server, tmp_path):
         )
 
 
-async def test_server_that_ends_every_watch_is_not_hammered(server, tmp_path):
+async def test_server_that_ends_every_watch_is_not_hammered(server, tmp_path: Path) -> None:
     server.watches_end_at_once = True
     config = settings(server, tmp_path, retry_s=0.1, max_retry_s=10)
     async with watching(config) as watcher:
@@ -177,7 +178,7 @@ async def test_server_that_ends_every_watch_is_not_hammered(server, tmp_path):
     assert len(watches(server, POD)) <= 2 + waits
 
 
-async def test_odd_objects_and_events_hide_nothing(server, tmp_path):
+async def test_odd_objects_and_events_hide_nothing(server, tmp_path: Path) -> None:
     await server.put(POD, fake.pod("bert-0"))
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: names(watcher) == ["bert-0"] and watches(server, POD))
@@ -190,21 +191,21 @@ async def test_odd_objects_and_events_hide_nothing(server, tmp_path):
         assert watcher.view.error is None
 
 
-async def test_text_that_is_no_json_is_reported(server, tmp_path):
+async def test_text_that_is_no_json_is_reported(server, tmp_path: Path) -> None:
     server.others[POD] = ["no", "object"]
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: watcher.view.error is not None)
         assert str(watcher.view.error).endswith("answered /api/v1/pods with no JSON object")
 
 
-async def test_body_beyond_the_bound_is_refused(server, tmp_path):
+async def test_body_beyond_the_bound_is_refused(server, tmp_path: Path) -> None:
     await server.put(POD, fake.pod("p" * 5000))
     async with watching(settings(server, tmp_path, max_body_bytes=4000)) as watcher:
         await until(lambda: watcher.view.error is not None)
         assert str(watcher.view.error).endswith("answered /api/v1/pods with more than 4000 bytes")
 
 
-async def test_line_beyond_the_bound_is_refused(server, tmp_path):
+async def test_line_beyond_the_bound_is_refused(server, tmp_path: Path) -> None:
     async with watching(settings(server, tmp_path, max_line_bytes=4000)) as watcher:
         await until(lambda: watches(server, POD))
         await server.put(POD, fake.pod("p" * 300_000))
@@ -212,7 +213,7 @@ async def test_line_beyond_the_bound_is_refused(server, tmp_path):
         assert "more than 4000 bytes" in str(watcher.view.error)
 
 
-async def test_labels_are_kept_by_expression(server, tmp_path):
+async def test_labels_are_kept_by_expression(server, tmp_path: Path) -> None:
     labels = {"app": "bert", "team": "nlp", "secret": "x"}
     await server.put(POD, fake.pod("bert-0", labels=labels))
     async with watching(settings(server, tmp_path, pod_labels=("^app$", "team"))) as watcher:
@@ -220,12 +221,12 @@ async def test_labels_are_kept_by_expression(server, tmp_path):
         assert watcher.view.pods[0].labels == {"app": "bert", "team": "nlp"}
 
 
-def test_expression_that_is_not_re2_is_refused(tmp_path):
+def test_expression_that_is_not_re2_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a regular expression of RE2"):
         NodeWatcher(KubeSettings("n1", tmp_path / "none", pod_labels=("(?=x)",)), WallClock())
 
 
-async def test_owners_are_rolled_up(server, tmp_path):
+async def test_owners_are_rolled_up(server, tmp_path: Path) -> None:
     above = {"apiVersion": "x", "controller": True, "uid": "u"}
     server.others["/apis/apps/v1/namespaces/ml/replicasets/bert-5d4f"] = {
         "metadata": {"ownerReferences": [{**above, "kind": "Deployment", "name": "bert"}]}
@@ -250,7 +251,7 @@ async def test_owners_are_rolled_up(server, tmp_path):
     assert asked == ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"]
 
 
-async def test_owners_are_told_from_names_where_the_server_refuses(server, tmp_path):
+async def test_owners_are_told_from_names_where_the_server_refuses(server, tmp_path: Path) -> None:
     refusal = (403, "forbidden")
     server.refusals["/apis/apps/v1/namespaces/ml/replicasets/bert-5d4f"] = refusal
     server.refusals["/apis/batch/v1/namespaces/ml/jobs/nightly-28"] = refusal
@@ -265,7 +266,9 @@ async def test_owners_are_told_from_names_where_the_server_refuses(server, tmp_p
         }
 
 
-async def test_owner_that_can_not_be_asked_for_now_is_told_from_its_name(server, tmp_path):
+async def test_owner_that_can_not_be_asked_for_now_is_told_from_its_name(
+    server, tmp_path: Path
+) -> None:
     path = "/apis/apps/v1/namespaces/ml/replicasets/bert-5d4f"
     server.refusals[path] = (503, "later")
     hashed = {"pod-template-hash": "5d4f"}
@@ -283,7 +286,7 @@ async def test_owner_that_can_not_be_asked_for_now_is_told_from_its_name(server,
         await until(lambda: watcher.view.owners["uid-bert-0"].kind == "Rollout")
 
 
-async def test_node_resources_are_followed(server, tmp_path):
+async def test_node_resources_are_followed(server, tmp_path: Path) -> None:
     await server.put(NODE, fake.node({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "8"}))
     async with watching(settings(server, tmp_path)) as watcher:
         await until(lambda: watcher.view.node)
@@ -292,7 +295,7 @@ async def test_node_resources_are_followed(server, tmp_path):
     assert lists(server, NODE)[0]["fieldSelector"] == "metadata.name=n1"
 
 
-async def test_resource_slices_are_followed_once_they_are_wanted(server, tmp_path):
+async def test_resource_slices_are_followed_once_they_are_wanted(server, tmp_path: Path) -> None:
     server.others["/apis/resource.k8s.io"] = {
         "versions": [{"version": "v1beta1"}, {"version": "v1"}]
     }
@@ -308,21 +311,21 @@ async def test_resource_slices_are_followed_once_they_are_wanted(server, tmp_pat
         assert watcher.view.claim_devices == {("gpu.nvidia.com", "n1", "gpu-0"): "GPU-a"}
 
 
-async def test_cluster_without_resource_slices_is_reported(server, tmp_path):
+async def test_cluster_without_resource_slices_is_reported(server, tmp_path: Path) -> None:
     async with watching(settings(server, tmp_path)) as watcher:
         watcher.want_claims()
         await until(lambda: watcher.view.claims_error is not None)
         assert watcher.view.error is None
 
 
-async def test_token_is_sent(server, tmp_path):
+async def test_token_is_sent(server, tmp_path: Path) -> None:
     async with KubeConnection(settings(server, tmp_path)) as connection:
         await connection.get(NODE, {"limit": "1"})
     assert server.requests[0][2]["Authorization"] == "Bearer secret"
 
 
-async def test_hanging_server_is_given_up_on_in_time(tmp_path):
-    async def hang(reader, writer):
+async def test_hanging_server_is_given_up_on_in_time(tmp_path: Path) -> None:
+    async def hang(reader, writer) -> None:
         while await reader.read(1000):
             pass
         writer.close()
@@ -343,7 +346,7 @@ async def test_hanging_server_is_given_up_on_in_time(tmp_path):
     )
 
 
-def test_missing_kubeconfig_is_reported(tmp_path):
+def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "none"
     with pytest.raises(UsageError) as caught:
         KubeConnection(KubeSettings("n1", path))
@@ -364,7 +367,7 @@ def test_missing_kubeconfig_is_reported(tmp_path):
         ),
     ],
 )
-def test_kubeconfig_of_another_shape_is_reported(tmp_path, text, reason):
+def test_kubeconfig_of_another_shape_is_reported(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -372,20 +375,22 @@ def test_kubeconfig_of_another_shape_is_reported(tmp_path, text, reason):
     assert str(caught.value) == f"{path}: no usable kubeconfig: {reason}"
 
 
-def test_kubeconfig_that_is_no_yaml_is_told_with_its_line(tmp_path):
+def test_kubeconfig_that_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text("clusters: [\n")
     with pytest.raises(ConfigError, match=f"{path}:2: "):
         KubeConnection(KubeSettings("n1", path))
 
 
-def test_no_service_account_is_reported(tmp_path):
+def test_no_service_account_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         KubeConnection(KubeSettings("n1"))
     assert str(caught.value).endswith("run in a pod that has one, or name a kubeconfig")
 
 
-async def test_kubeconfig_without_a_user_is_used_without_credentials(server, tmp_path):
+async def test_kubeconfig_without_a_user_is_used_without_credentials(
+    server, tmp_path: Path
+) -> None:
     server.token = "x"
     path = server.kubeconfig(tmp_path)
     path.write_text(path.read_text().replace(', "user": "u"', ""))

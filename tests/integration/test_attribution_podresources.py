@@ -1,8 +1,10 @@
+# mypy: disable-error-code="assignment, attr-defined"
 """The pod-resources client against a real gRPC server on a Unix socket."""
 
 import asyncio
 import contextlib
 import socket
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -43,7 +45,7 @@ def pods(*names, resource="nvidia.com/gpu", device_id="GPU-a"):
 class Kubelet:
     """The service itself; what it answers can be changed while it runs."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.path = path
         self.listed = pods("bert-0").SerializeToString()
         self.allocatable = pb.AllocatableResourcesResponse(
@@ -57,7 +59,7 @@ class Kubelet:
         self.calls = 0
         self._server = None
 
-    async def start(self):
+    async def start(self) -> None:
         methods = {"List": self._list}
         if self.allocatable is not None:
             methods["GetAllocatableResources"] = self._allocatable
@@ -70,7 +72,7 @@ class Kubelet:
         self._server.add_insecure_port(f"unix://{self.path}")
         await self._server.start()
 
-    async def stop(self):
+    async def stop(self) -> None:
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(None)
@@ -89,7 +91,7 @@ class Kubelet:
 
 
 @pytest.fixture
-async def kubelet(tmp_path):
+async def kubelet(tmp_path: Path):
     server = Kubelet(tmp_path / "kubelet.sock")
     yield server
     await server.stop()
@@ -107,7 +109,7 @@ async def reason_of(client):
     return caught.value.reason, str(caught.value)
 
 
-async def test_containers_come_with_their_gpus_and_nothing_else(kubelet, client):
+async def test_containers_come_with_their_gpus_and_nothing_else(kubelet, client) -> None:
     await kubelet.start()
     found = await client.allocations()
     gpu = Device("nvidia.com/gpu", "GPU-a")
@@ -115,13 +117,13 @@ async def test_containers_come_with_their_gpus_and_nothing_else(kubelet, client)
     assert found.allocatable == (gpu, Device("nvidia.com/gpu", "GPU-b"))
 
 
-async def test_container_without_gpu_is_left_out(kubelet, client):
+async def test_container_without_gpu_is_left_out(kubelet, client) -> None:
     kubelet.listed = pods("web-0", resource="example.com/nic").SerializeToString()
     await kubelet.start()
     assert (await client.allocations()).containers == ()
 
 
-async def test_resource_of_another_name_counts_when_named(kubelet):
+async def test_resource_of_another_name_counts_when_named(kubelet) -> None:
     kubelet.listed = pods("bert-0", resource="example.com/accel", device_id="0").SerializeToString()
     await kubelet.start()
     settings = KubeletSettings(kubelet.path, resource_names=("example.com/accel",))
@@ -130,7 +132,7 @@ async def test_resource_of_another_name_counts_when_named(kubelet):
     assert found.containers[0].devices == (Device("example.com/accel", "0"),)
 
 
-async def test_claims_of_gpu_drivers_are_kept(kubelet, client):
+async def test_claims_of_gpu_drivers_are_kept(kubelet, client) -> None:
     def claim(driver):
         return pb.ClaimResource(
             driver_name=driver,
@@ -166,20 +168,20 @@ async def test_claims_of_gpu_drivers_are_kept(kubelet, client):
     )
 
 
-async def test_missing_socket_is_reported(kubelet, client):
+async def test_missing_socket_is_reported(kubelet, client) -> None:
     assert await reason_of(client) == (
         "socket_missing",
         f"there is no socket {kubelet.path}; mount the kubelet's pod-resources folder, not the file",
     )
 
 
-async def test_kubelet_that_starts_later_is_found(kubelet, client):
+async def test_kubelet_that_starts_later_is_found(kubelet, client) -> None:
     await reason_of(client)
     await kubelet.start()
     assert (await client.allocations()).containers
 
 
-async def test_restarted_kubelet_is_found_at_the_next_call(kubelet, client):
+async def test_restarted_kubelet_is_found_at_the_next_call(kubelet, client) -> None:
     await kubelet.start()
     await client.allocations()
     await kubelet.stop()
@@ -191,8 +193,8 @@ async def test_restarted_kubelet_is_found_at_the_next_call(kubelet, client):
 
 
 async def test_replaced_socket_is_followed_while_the_old_server_still_answers(
-    kubelet, client, tmp_path
-):
+    kubelet, client, tmp_path: Path
+) -> None:
     await kubelet.start()
     await client.allocations()
     kubelet.path.rename(tmp_path / "old.sock")
@@ -205,7 +207,7 @@ async def test_replaced_socket_is_followed_while_the_old_server_still_answers(
         await newer.stop()
 
 
-async def test_socket_that_nobody_listens_on_is_reported(kubelet, client):
+async def test_socket_that_nobody_listens_on_is_reported(kubelet, client) -> None:
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(kubelet.path))
     reason, text = await reason_of(client)
@@ -213,7 +215,7 @@ async def test_socket_that_nobody_listens_on_is_reported(kubelet, client):
     assert text.startswith(f"can't use the kubelet's socket {kubelet.path}: ")
 
 
-async def test_plain_file_is_no_socket(kubelet, client):
+async def test_plain_file_is_no_socket(kubelet, client) -> None:
     kubelet.path.write_text("")
     assert await reason_of(client) == (
         "socket_unreachable",
@@ -221,7 +223,7 @@ async def test_plain_file_is_no_socket(kubelet, client):
     )
 
 
-async def test_socket_that_can_not_be_looked_at_is_reported(kubelet, client):
+async def test_socket_that_can_not_be_looked_at_is_reported(kubelet, client) -> None:
     kubelet.path.symlink_to(kubelet.path)
     assert await reason_of(client) == (
         "socket_unreachable",
@@ -229,7 +231,7 @@ async def test_socket_that_can_not_be_looked_at_is_reported(kubelet, client):
     )
 
 
-async def test_hanging_kubelet_is_given_up_on_in_time(kubelet):
+async def test_hanging_kubelet_is_given_up_on_in_time(kubelet) -> None:
     kubelet.delay_s = 30
     await kubelet.start()
     async with PodResourcesClient(KubeletSettings(kubelet.path, timeout_s=1.5)) as client:
@@ -241,13 +243,13 @@ async def test_hanging_kubelet_is_given_up_on_in_time(kubelet):
         assert (await client.allocations()).containers
 
 
-async def test_slow_kubelet_is_waited_for(kubelet, client):
+async def test_slow_kubelet_is_waited_for(kubelet, client) -> None:
     kubelet.delay_s = 0.3
     await kubelet.start()
     assert (await client.allocations()).containers
 
 
-async def test_answer_of_five_megabytes_is_read(kubelet, client):
+async def test_answer_of_five_megabytes_is_read(kubelet, client) -> None:
     names = tuple(f"{'p' * 200}-{number}" for number in range(20_000))
     kubelet.listed = pods(*names).SerializeToString()
     assert len(kubelet.listed) > 5_000_000
@@ -255,7 +257,7 @@ async def test_answer_of_five_megabytes_is_read(kubelet, client):
     assert len((await client.allocations()).containers) == 20_000
 
 
-async def test_answer_beyond_the_bound_is_refused(kubelet):
+async def test_answer_beyond_the_bound_is_refused(kubelet) -> None:
     kubelet.listed = pods("p" * 5000).SerializeToString()
     await kubelet.start()
     async with PodResourcesClient(KubeletSettings(kubelet.path, max_message_bytes=4000)) as client:
@@ -264,7 +266,7 @@ async def test_answer_beyond_the_bound_is_refused(kubelet):
     assert text.startswith("the kubelet answered List with RESOURCE_EXHAUSTED: ")
 
 
-async def test_answer_that_is_no_message_is_reported(kubelet, client):
+async def test_answer_that_is_no_message_is_reported(kubelet, client) -> None:
     kubelet.listed = b"\xff\xff\xff\xff"
     await kubelet.start()
     assert await reason_of(client) == (
@@ -273,8 +275,8 @@ async def test_answer_that_is_no_message_is_reported(kubelet, client):
     )
 
 
-async def test_server_that_speaks_another_protocol_is_reported(kubelet, client):
-    async def answer(_reader, writer):
+async def test_server_that_speaks_another_protocol_is_reported(kubelet, client) -> None:
+    async def answer(_reader, writer) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             await writer.drain()
@@ -286,7 +288,7 @@ async def test_server_that_speaks_another_protocol_is_reported(kubelet, client):
     assert reason in ("socket_unreachable", "kubelet_error")
 
 
-async def test_rate_limited_answer_is_reported(kubelet, client):
+async def test_rate_limited_answer_is_reported(kubelet, client) -> None:
     kubelet.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
     await kubelet.start()
     assert await reason_of(client) == (
@@ -295,7 +297,7 @@ async def test_rate_limited_answer_is_reported(kubelet, client):
     )
 
 
-async def test_kubelet_without_allocatable_resources_leaves_them_unknown(kubelet, client):
+async def test_kubelet_without_allocatable_resources_leaves_them_unknown(kubelet, client) -> None:
     kubelet.allocatable = None
     await kubelet.start()
     found = await client.allocations()
@@ -303,7 +305,9 @@ async def test_kubelet_without_allocatable_resources_leaves_them_unknown(kubelet
     assert found.allocatable is None
 
 
-async def test_socket_in_the_current_folder_can_be_named_relatively(kubelet, monkeypatch):
+async def test_socket_in_the_current_folder_can_be_named_relatively(
+    kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await kubelet.start()
     monkeypatch.chdir(kubelet.path.parent)
     async with PodResourcesClient(

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, assignment, attr-defined"
 """Who owns the GPUs, with a real kubelet socket, an API server over HTTP and a proc tree on disk."""
 
 import asyncio
@@ -57,12 +58,12 @@ def container(pod, *ids, claims=()):
 
 
 class Kubelet:
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.path = path
         self.pods = []
         self._server = None
 
-    async def start(self):
+    async def start(self) -> None:
         handlers = {
             "List": grpc.unary_unary_rpc_method_handler(self._list),
             "GetAllocatableResources": grpc.unary_unary_rpc_method_handler(self._allocatable),
@@ -73,7 +74,7 @@ class Kubelet:
         self._server.add_insecure_port(f"unix://{self.path}")
         await self._server.start()
 
-    async def stop(self):
+    async def stop(self) -> None:
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(None)
@@ -91,7 +92,7 @@ class Kubelet:
 class Site:
     """One node: its kubelet, its processes, and, when asked for, its API server."""
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         self.kubelet = Kubelet(folder / "k.sock")
         self.proc = Path(shutil.copytree(TREES / "host", folder / "proc"))
@@ -115,7 +116,7 @@ class Site:
         self.attribution = NodeAttribution(AttributionSettings(**settings), self.clock)
         return self.attribution
 
-    async def close(self):
+    async def close(self) -> None:
         if self.attribution is not None:
             await self.attribution.close()
         if self.task is not None:
@@ -125,7 +126,7 @@ class Site:
 
 
 @pytest.fixture
-async def site(tmp_path):
+async def site(tmp_path: Path):
     site = Site(tmp_path)
     yield site
     await site.close()
@@ -137,7 +138,7 @@ def reasons(attribution: Attribution):
     return found
 
 
-async def test_gpu_and_process_of_one_pod_without_an_api_server(site):
+async def test_gpu_and_process_of_one_pod_without_an_api_server(site) -> None:
     site.kubelet.pods = [container("bert-0", "GPU-a"), container("mig-0", "MIG-b7::1")]
     await site.kubelet.start()
     attribution = site.open()
@@ -151,7 +152,7 @@ async def test_gpu_and_process_of_one_pod_without_an_api_server(site):
     )
 
 
-async def test_host_process_belongs_to_nobody(site):
+async def test_host_process_belongs_to_nobody(site) -> None:
     site.kubelet.pods = [container("bert-0", "GPU-a")]
     await site.kubelet.start()
     attribution = site.open()
@@ -161,7 +162,7 @@ async def test_host_process_belongs_to_nobody(site):
     assert reasons(found) == ["process_not_in_pod"]
 
 
-async def test_answers_are_joined_again_only_when_something_changed(site):
+async def test_answers_are_joined_again_only_when_something_changed(site) -> None:
     site.kubelet.pods = [container("bert-0", "GPU-a")]
     await site.kubelet.start()
     attribution = site.open()
@@ -175,7 +176,7 @@ async def test_answers_are_joined_again_only_when_something_changed(site):
     assert attribution((reading(SLICE),)).by_gpu == {}
 
 
-async def test_last_allocation_holds_while_the_kubelet_restarts_and_not_for_ever(site):
+async def test_last_allocation_holds_while_the_kubelet_restarts_and_not_for_ever(site) -> None:
     site.kubelet.pods = [container("bert-0", "GPU-a")]
     await site.kubelet.start()
     attribution = site.open(keep_s=60.0)
@@ -196,7 +197,7 @@ async def test_last_allocation_holds_while_the_kubelet_restarts_and_not_for_ever
     assert (reasons(found), len(found.by_gpu)) == ([], 1)
 
 
-async def test_lasting_fault_is_logged_once(site, caplog):
+async def test_lasting_fault_is_logged_once(site, caplog: pytest.LogCaptureFixture) -> None:
     attribution = site.open()
     with caplog.at_level(logging.INFO):
         for _ in range(3):
@@ -209,7 +210,9 @@ async def test_lasting_fault_is_logged_once(site, caplog):
 
 
 @pytest.mark.parametrize("tree", ["pod", "shared-pod"])
-async def test_missing_host_pid_namespace_is_told_once(site, caplog, tree):
+async def test_missing_host_pid_namespace_is_told_once(
+    site, caplog: pytest.LogCaptureFixture, tree: str
+) -> None:
     attribution = site.open(proc_root=TREES / tree, own_proc_root=TREES / tree)
     for _ in range(3):
         found = attribution((reading(WHOLE, 1, SERVE_PID),))
@@ -221,13 +224,13 @@ async def test_missing_host_pid_namespace_is_told_once(site, caplog, tree):
     ]
 
 
-async def test_mounted_host_proc_is_not_enough_where_the_driver_names_no_process(site):
+async def test_mounted_host_proc_is_not_enough_where_the_driver_names_no_process(site) -> None:
     attribution = site.open(own_proc_root=TREES / "pod")
     assert reasons(attribution((reading(),))) == ["starting", "host_pid_off"]
     assert reasons(attribution((reading(WHOLE, DAEMON_PID),))) == ["starting", "process_not_in_pod"]
 
 
-async def test_process_that_ends_and_whose_number_comes_back_is_looked_at_again(site):
+async def test_process_that_ends_and_whose_number_comes_back_is_looked_at_again(site) -> None:
     site.kubelet.pods = [container("bert-0", "GPU-a")]
     await site.kubelet.start()
     attribution = site.open()
@@ -240,13 +243,13 @@ async def test_process_that_ends_and_whose_number_comes_back_is_looked_at_again(
     assert reasons(attribution((reading(WHOLE, SERVE_PID),))) == ["process_not_in_pod"]
 
 
-async def settle(condition, seconds=30.0):
+async def settle(condition, seconds=30.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - it waits for whatever an answer shows
             await asyncio.sleep(0.005)
 
 
-async def test_api_server_adds_uid_labels_owner_and_tells_sharing_pods_apart(site):
+async def test_api_server_adds_uid_labels_owner_and_tells_sharing_pods_apart(site) -> None:
     controller = {"kind": "StatefulSet", "name": "bert", "uid": "u-set"}
     await site.api.start()
     await site.api.put(
@@ -269,7 +272,7 @@ async def test_api_server_adds_uid_labels_owner_and_tells_sharing_pods_apart(sit
     assert attribution.gpu_resources() == NodeGpuResources(8, 7, {bert: 1, tune: 1})
 
 
-async def test_requests_come_from_the_api_server_while_the_kubelet_is_silent(site):
+async def test_requests_come_from_the_api_server_while_the_kubelet_is_silent(site) -> None:
     await site.api.start()
     await site.api.put(fake.POD, fake.pod("bert-0", gpus=2))
     await site.api.put(fake.POD, fake.pod("done-0", gpus=2, phase="Succeeded"))
@@ -280,7 +283,7 @@ async def test_requests_come_from_the_api_server_while_the_kubelet_is_silent(sit
     assert attribution.gpu_resources().containers == {bert: 2}
 
 
-async def test_resources_without_an_api_server(site):
+async def test_resources_without_an_api_server(site) -> None:
     site.kubelet.pods = [container("bert-0", "GPU-a")]
     await site.kubelet.start()
     attribution = site.open()
@@ -291,7 +294,7 @@ async def test_resources_without_an_api_server(site):
     )
 
 
-async def test_api_server_that_goes_away_is_told_and_its_pods_kept(site):
+async def test_api_server_that_goes_away_is_told_and_its_pods_kept(site) -> None:
     await site.api.start()
     await site.api.put(fake.POD, fake.pod("bert-0", container_id=CONTAINER))
     attribution = site.open(api=True, keep_s=10.0**9)
@@ -303,7 +306,7 @@ async def test_api_server_that_goes_away_is_told_and_its_pods_kept(site):
     assert attribution(probe).by_pid[SERVE_PID].pod == "bert-0"
 
 
-async def test_pods_of_the_api_server_are_dropped_when_too_old(site):
+async def test_pods_of_the_api_server_are_dropped_when_too_old(site) -> None:
     await site.api.start()
     await site.api.put(fake.POD, fake.pod("bert-0", container_id=CONTAINER))
     attribution = site.open(api=True, keep_s=0.0)
@@ -314,7 +317,7 @@ async def test_pods_of_the_api_server_are_dropped_when_too_old(site):
     await settle(lambda: not attribution(probe).by_pid)
 
 
-async def test_forbidden_api_server_is_reported(site):
+async def test_forbidden_api_server_is_reported(site) -> None:
     await site.api.start()
     site.api.refusals[fake.POD] = (403, "forbidden")
     attribution = site.open(api=True)
@@ -322,7 +325,7 @@ async def test_forbidden_api_server_is_reported(site):
     await settle(lambda: "api_forbidden" in reasons(attribution(())))
 
 
-async def test_claims_are_resolved_through_resource_slices(site):
+async def test_claims_are_resolved_through_resource_slices(site) -> None:
     await site.api.start()
     site.api.others["/apis/resource.k8s.io"] = {"versions": [{"version": "v1"}]}
     device = {"name": "gpu-0", "attributes": {"uuid": {"string": "GPU-a"}}}
@@ -337,7 +340,7 @@ async def test_claims_are_resolved_through_resource_slices(site):
     assert attribution((reading(),)).by_gpu["GPU-a"][0].pod == "bert-0"
 
 
-async def test_claim_without_a_cluster_is_reported(site):
+async def test_claim_without_a_cluster_is_reported(site) -> None:
     claim = pb.ClaimResource(driver_name="gpu.nvidia.com", pool_name="n1", device_name="gpu-0")
     site.kubelet.pods = [container("bert-0", claims=[claim])]
     await site.kubelet.start()
@@ -348,7 +351,7 @@ async def test_claim_without_a_cluster_is_reported(site):
     assert reasons(found) == ["dra_unresolved"]
 
 
-async def test_close_ends_run_and_may_come_twice(site):
+async def test_close_ends_run_and_may_come_twice(site) -> None:
     await site.kubelet.start()
     attribution = site.open()
     site.task = asyncio.create_task(attribution.run())
@@ -358,7 +361,7 @@ async def test_close_ends_run_and_may_come_twice(site):
     await asyncio.wait_for(site.task, 30)
 
 
-async def test_cancelled_run_lets_go_of_everything(site):
+async def test_cancelled_run_lets_go_of_everything(site) -> None:
     await site.kubelet.start()
     attribution = site.open()
     task = asyncio.create_task(attribution.run())
@@ -368,7 +371,7 @@ async def test_cancelled_run_lets_go_of_everything(site):
         await task
 
 
-def test_missing_kubeconfig_is_reported(tmp_path):
+def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
     settings = AttributionSettings(kubernetes=KubeSettings("n1", tmp_path / "none"))
     with pytest.raises(UsageError, match="no usable kubeconfig"):
         NodeAttribution(settings)
@@ -378,7 +381,7 @@ def test_missing_kubeconfig_is_reported(tmp_path):
     ("package", "kubernetes", "who"),
     [("grpc", "None", "the kubelet"), ("lightkube", "KubeSettings('n1')", "the API server")],
 )
-def test_missing_package_is_reported(package, kubernetes, who):
+def test_missing_package_is_reported(package: str, kubernetes: str, who: str) -> None:
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "from gpuscale.attribution.service import NodeAttribution\n"
@@ -395,7 +398,7 @@ def test_missing_package_is_reported(package, kubernetes, who):
     )
 
 
-def test_service_loads_no_vendor_library():
+def test_service_loads_no_vendor_library() -> None:
     program = (
         "import sys, gpuscale.attribution.service\n"
         "sys.exit(bool({'grpc', 'google.protobuf', 'lightkube', 'httpx2'} & set(sys.modules)))\n"

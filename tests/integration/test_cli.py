@@ -68,7 +68,7 @@ def gpuscale(*arguments, cwd=None):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -83,7 +83,7 @@ def broken(folder, name, old, new):
     return result.stderr.splitlines()
 
 
-def test_a_users_own_scenario_runs(folder):
+def test_a_users_own_scenario_runs(folder) -> None:
     result = gpuscale("simulate", "scenario.yaml", "-o", "json", cwd=folder)
     assert (result.returncode, result.stderr) == (0, "")
     document = json.loads(result.stdout)
@@ -91,13 +91,13 @@ def test_a_users_own_scenario_runs(folder):
     assert document["summary"]["requests"]["web"]["arrived"] == 1200.0  # 2/s for 600 s
 
 
-def test_a_bad_scenario_names_line_and_field(folder):
+def test_a_bad_scenario_names_line_and_field(folder) -> None:
     assert broken(folder, "scenario.yaml", "duration: 10m", "duration: ten") == [
         "gpuscale: scenario.yaml:5: spec.duration: found 'ten', expected a duration such as 15s, 5m or 1h30m"
     ]
 
 
-def test_an_unknown_gpu_model_names_those_that_can_be_simulated(folder):
+def test_an_unknown_gpu_model_names_those_that_can_be_simulated(folder) -> None:
     (line,) = broken(folder, "scenario.yaml", "gpuModel: Tesla T4", "gpuModel: Voodoo")
     where = (
         "gpuscale: scenario.yaml:11: spec.nodePools[0].gpuModel: found 'Voodoo', expected one of "
@@ -106,14 +106,14 @@ def test_an_unknown_gpu_model_names_those_that_can_be_simulated(folder):
     assert line.endswith(", V100-SXM2-32GB; others can be described in spec.gpuModels")
 
 
-def test_a_bad_manifest_names_line_and_field(folder):
+def test_a_bad_manifest_names_line_and_field(folder) -> None:
     assert broken(folder, "web.yaml", "nvidia.com/gpu: 1", "nvidia.com/gpu: one") == [
         "gpuscale: web.yaml:11: spec.template.spec.containers[0].resources.limits.nvidia.com/gpu: "
         "found 'one', expected a quantity such as 20, 500m or 1Gi"
     ]
 
 
-def test_a_bad_counters_file_tells_every_line_and_the_likely_name(folder):
+def test_a_bad_counters_file_tells_every_line_and_the_likely_name(folder) -> None:
     lines = (
         "DCGM_FI_DEV_GPU_UTLI, gauge, x\nDCGM_FI_DEV_FB_USED, gage, y\nDCGM_FI_DEV_SM_CLOCK gauge\n"
     )
@@ -127,14 +127,14 @@ def test_a_bad_counters_file_tells_every_line_and_the_likely_name(folder):
     ]
 
 
-def test_an_unknown_field_of_a_rule_file_is_reported(folder):
+def test_an_unknown_field_of_a_rule_file_is_reported(folder) -> None:
     assert broken(folder, "rules.yaml", "metricsQuery: avg(", "metricQuery: avg(") == [
         "gpuscale: rules.yaml:4: rules[0].metricQuery: no such field here; "
         "did you mean metricsQuery?"
     ]
 
 
-def test_a_rule_files_selector_and_template_are_checked_as_it_is_read(folder):
+def test_a_rule_files_selector_and_template_are_checked_as_it_is_read(folder) -> None:
     text = FILES["rules.yaml"].replace("<<.Series>>", "<<.Seres>>").replace('!=""', "!=")
     assert broken(folder, "rules.yaml", FILES["rules.yaml"], text) == [
         "gpuscale: rules.yaml:2: rules[0].seriesQuery: found 'DCGM_FI_DEV_GPU_UTIL{exported_pod!=}', "
@@ -156,13 +156,13 @@ def test_a_rule_files_selector_and_template_are_checked_as_it_is_read(folder):
         ),
     ],
 )
-def test_bad_promql_names_file_line_and_what_is_wrong(folder, query, reason):
+def test_bad_promql_names_file_line_and_what_is_wrong(folder, query: str, reason: str) -> None:
     assert broken(folder, "recording.yaml", "avg(DCGM_FI_DEV_GPU_UTIL)", query) == [
         f"gpuscale: recording.yaml:5: groups[0].rules[0].expr: found '{query}': {reason}, expected PromQL"
     ]
 
 
-def test_a_missing_file_is_told_where_it_is_named(folder):
+def test_a_missing_file_is_told_where_it_is_named(folder) -> None:
     (folder / "web.yaml").unlink()
     result = gpuscale("simulate", "scenario.yaml", cwd=folder)
     assert result.returncode == 2
@@ -180,7 +180,9 @@ def test_a_missing_file_is_told_where_it_is_named(folder):
         (None, "is a folder, expected a file"),
     ],
 )
-def test_a_scenario_that_can_not_be_read_is_wrong_input(tmp_path, content, reason):
+def test_a_scenario_that_can_not_be_read_is_wrong_input(
+    tmp_path: Path, content: bytes | None, reason: str
+) -> None:
     path = tmp_path / "bin.yaml"
     if content is None:
         path.mkdir()
@@ -191,7 +193,7 @@ def test_a_scenario_that_can_not_be_read_is_wrong_input(tmp_path, content, reaso
     assert result.stderr == f"gpuscale: bin.yaml: {reason}\n"
 
 
-def test_an_unknown_scenario_names_those_there_are():
+def test_an_unknown_scenario_names_those_there_are() -> None:
     result = gpuscale("simulate", "bert")
     assert result.returncode == 2
     assert result.stderr == (
@@ -200,7 +202,7 @@ def test_an_unknown_scenario_names_those_there_are():
     )
 
 
-def test_without_a_terminal_the_tables_are_plain_text():
+def test_without_a_terminal_the_tables_are_plain_text() -> None:
     result = gpuscale("simulate", "ack-bert")
     assert result.returncode == 0
     assert "\x1b" not in result.stdout
@@ -209,7 +211,7 @@ def test_without_a_terminal_the_tables_are_plain_text():
     assert ["00:01:15", "SuccessfulRescale", "HorizontalPodAutoscaler/gpu-hpa", reason] in told
 
 
-def test_a_report_is_one_file_that_needs_no_other(tmp_path):
+def test_a_report_is_one_file_that_needs_no_other(tmp_path: Path) -> None:
     report = tmp_path / "run.html"
     assert gpuscale("simulate", "ack-bert", "--output-file", str(report)).returncode == 0
     text = report.read_text()
@@ -219,13 +221,13 @@ def test_a_report_is_one_file_that_needs_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("command", [[], ["up"], ["simulate"], ["schema"]])
-def test_every_command_has_help_with_an_example(command):
+def test_every_command_has_help_with_an_example(command) -> None:
     result = gpuscale(*command, "--help")
     assert result.returncode == 0
     assert not command or "Example:" in result.stdout
 
 
-def test_importing_the_package_loads_no_heavy_library():
+def test_importing_the_package_loads_no_heavy_library() -> None:
     code = (
         "import sys, gpuscale, gpuscale.cli.registry\n"
         "heavy = {'aiohttp', 'pydantic', 'promql_parser', 'numpy', 're2', 'yaml', 'rich'}\n"
@@ -265,7 +267,7 @@ main()
     ],
     ids=lambda words: words[0],
 )
-def test_the_plain_installation_is_enough(arguments):
+def test_the_plain_installation_is_enough(arguments: list[str]) -> None:
     """`make run` installs no extras; what needs one imports it when it is used."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRAS, *arguments],

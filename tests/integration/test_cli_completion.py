@@ -30,7 +30,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("gpuscale doctor --context pr", {"prod", "preview"}),
     ],
 )
-def test_bash_completes(tmp_path, words, expected):
+def test_bash_completes(tmp_path: Path, words: str, expected) -> None:
     contexts = [{"name": name, "context": {}} for name in ("prod", "preview", "dev")]
     (tmp_path / "kubeconfig").write_text(json.dumps({"contexts": contexts}))
     script = COMPLETE.format(words=words, last=len(words.split()) - 1)
@@ -47,7 +47,7 @@ def test_bash_completes(tmp_path, words, expected):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_reads_its_script(shell):
+def test_each_shell_reads_its_script(shell: str) -> None:
     done = subprocess.run(
         [BIN / "gpuscale", "completion", shell], capture_output=True, text=True, check=True
     )

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ VALUES = json.dumps(
 
 
 @pytest.fixture
-def commands(tmp_path):
+def commands(tmp_path: Path):
     """Return the commands that write, on a cluster that does not answer."""
     config = {
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
@@ -50,7 +51,7 @@ def run(arguments, **more):
 
 
 @pytest.mark.parametrize("name", ["install", "uninstall"])
-def test_without_a_terminal_it_wants_a_yes(commands, name):
+def test_without_a_terminal_it_wants_a_yes(commands, name: str) -> None:
     done = run(commands[name], stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
@@ -59,7 +60,7 @@ def test_without_a_terminal_it_wants_a_yes(commands, name):
 
 
 @pytest.mark.parametrize("answer", ["n", "", "no"])
-def test_no_is_the_answer_unless_yes_is_said(commands, answer):
+def test_no_is_the_answer_unless_yes_is_said(commands, answer: str) -> None:
     """`install` looks at the cluster before it asks, so that is tested on one."""
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())

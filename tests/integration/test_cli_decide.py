@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -157,13 +158,13 @@ metrics API: the server could not find the metric gpu_util for pods
         pytest.param(MISSING, MISSING_TEXT, 1, id="metric missing"),
     ],
 )
-def test_text(tmp_path, text, told, code):
+def test_text(tmp_path: Path, text, told, code: int) -> None:
     result = decided(text, tmp_path)
     assert result.stdout == told
     assert result.returncode == code
 
 
-def test_json_of_a_rescale(tmp_path):
+def test_json_of_a_rescale(tmp_path: Path) -> None:
     # 90 / 50 = 1.8, * 3 = 5.4 -> 6
     result = decided(SCALING, tmp_path, "--output", "json")
     assert result.returncode == 0
@@ -204,7 +205,7 @@ def test_json_of_a_rescale(tmp_path):
     }
 
 
-def test_json_of_a_metric_that_failed(tmp_path):
+def test_json_of_a_metric_that_failed(tmp_path: Path) -> None:
     result = decided(MISSING, tmp_path, "--output", "json")
     answer = json.loads(result.stdout)
     error = (
@@ -223,7 +224,7 @@ def test_json_of_a_metric_that_failed(tmp_path):
     }
 
 
-def test_json_has_no_event_where_nothing_happens(tmp_path):
+def test_json_has_no_event_where_nothing_happens(tmp_path: Path) -> None:
     assert json.loads(decided(TOLERATED, tmp_path, "-o", "json").stdout)["event"] is None
 
 
@@ -262,11 +263,11 @@ def with_queue(text, answer):
         ),
     ],
 )
-def test_the_exit_code_is_1_where_it_can_not_decide(tmp_path, text, code):
+def test_the_exit_code_is_1_where_it_can_not_decide(tmp_path: Path, text, code: int) -> None:
     assert decided(text, tmp_path, "--output", "json").returncode == code
 
 
-def test_several_files_and_standard_input_are_answered_in_order(tmp_path):
+def test_several_files_and_standard_input_are_answered_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(f"{SCALING}---\n{MISSING}")
     (tmp_path / "b.yaml").write_text(TOLERATED)
     result = gpuscale(
@@ -282,7 +283,7 @@ def test_several_files_and_standard_input_are_answered_in_order(tmp_path):
     assert result.returncode == 1  # one of them can't decide
 
 
-def test_texts_of_several_documents_stand_apart_and_name_their_lines(tmp_path):
+def test_texts_of_several_documents_stand_apart_and_name_their_lines(tmp_path: Path) -> None:
     result = decided(f"{SCALING}---\n{TOLERATED}", tmp_path)
     second = f"\n\n{TOLERATED_TEXT.replace('why.yaml:1:', 'why.yaml:23:')}"
     assert result.stdout.endswith(second)
@@ -312,7 +313,9 @@ def make_faulty(folder):
     return ["b.yaml", "c.yaml", "d.yaml", "e.yaml", "empty.yaml", "none.yaml", ".", "z.yaml"]
 
 
-def test_what_is_wrong_with_one_document_does_not_stop_the_answers_to_others(tmp_path):
+def test_what_is_wrong_with_one_document_does_not_stop_the_answers_to_others(
+    tmp_path: Path,
+) -> None:
     result = gpuscale("decide", *make_faulty(tmp_path), cwd=tmp_path)
     assert result.returncode == 2
     told = MISSING_TEXT.replace("why.yaml:1:", "c.yaml:1:")
@@ -320,7 +323,7 @@ def test_what_is_wrong_with_one_document_does_not_stop_the_answers_to_others(tmp
     assert result.stderr.splitlines() == [f"gpuscale: {fault}" for fault in FAULTS]
 
 
-def test_in_json_each_document_has_its_line_whatever_is_wrong_with_it(tmp_path):
+def test_in_json_each_document_has_its_line_whatever_is_wrong_with_it(tmp_path: Path) -> None:
     result = gpuscale("decide", "-o", "json", *make_faulty(tmp_path), cwd=tmp_path)
     assert result.returncode == 2
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -334,7 +337,7 @@ def test_in_json_each_document_has_its_line_whatever_is_wrong_with_it(tmp_path):
     assert lines[-1]["desiredReplicas"] == 3
 
 
-def test_yaml_has_a_document_for_each(tmp_path):
+def test_yaml_has_a_document_for_each(tmp_path: Path) -> None:
     result = gpuscale("decide", "-o", "yaml", *make_faulty(tmp_path), cwd=tmp_path)
     documents = list(yaml.safe_load_all(result.stdout))
     assert [each.get("desiredReplicas") for each in documents] == [None, 3, *[None] * 6, 3]
@@ -348,7 +351,7 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: vision}, ma
 """
 
 
-def test_an_hpas_manifest_says_how_to_go_on(tmp_path):
+def test_an_hpas_manifest_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "hpa.yaml").write_text(HPA_MANIFEST)
     result = gpuscale("decide", "hpa.yaml", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
@@ -404,19 +407,19 @@ def test_an_hpas_manifest_says_how_to_go_on(tmp_path):
         ),
     ],
 )
-def test_words_that_do_not_go_together(tmp_path, words, told):
+def test_words_that_do_not_go_together(tmp_path: Path, words: list[str], told: str) -> None:
     result = gpuscale("decide", *words, cwd=tmp_path)
     assert (result.returncode, result.stdout, result.stderr) == (2, "", f"gpuscale: {told}\n")
 
 
-def test_a_file_may_be_called_like_an_hpa(tmp_path):
+def test_a_file_may_be_called_like_an_hpa(tmp_path: Path) -> None:
     (tmp_path / "hpa").mkdir()
     (tmp_path / "hpa" / "vision").write_text(TOLERATED)
     result = gpuscale("decide", "hpa/vision", cwd=tmp_path)
     assert result.stdout == TOLERATED_TEXT.replace("why.yaml:1:", "hpa/vision:1:")
 
 
-def test_standard_input_is_named_in_faults(tmp_path):
+def test_standard_input_is_named_in_faults(tmp_path: Path) -> None:
     result = gpuscale("decide", "-", cwd=tmp_path, stdin="kind: Decision\n")
     assert result.returncode == 2
     assert result.stderr == (
@@ -424,7 +427,7 @@ def test_standard_input_is_named_in_faults(tmp_path):
     )
 
 
-def test_a_file_that_is_too_large_is_refused(tmp_path):
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "big.yaml").write_text("# é" * (3 * 1024 * 1024))
     result = gpuscale("decide", "big.yaml", cwd=tmp_path)
     assert result.returncode == 2
@@ -433,7 +436,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path):
     )
 
 
-def test_what_standard_output_can_not_carry_is_escaped(tmp_path):
+def test_what_standard_output_can_not_carry_is_escaped(tmp_path: Path) -> None:
     text = MISSING[: MISSING.index("error: ")] + 'error: "no \\u0394\\n\\e[31m"\n'
     (tmp_path / "why.yaml").write_text(text)
     result = subprocess.run(
@@ -469,26 +472,26 @@ def on_a_terminal(folder):
     return b"".join(chunks).decode()
 
 
-def test_a_terminal_gets_colours_and_whole_lines(tmp_path):
+def test_a_terminal_gets_colours_and_whole_lines(tmp_path: Path) -> None:
     (tmp_path / "why.yaml").write_text(MISSING)
     told = on_a_terminal(tmp_path)
     assert "\x1b[1;31mCan't decide, and leaves the count at 3." in told
     assert "pods/*/gpu_util?labelSelector=app%3Dvision';" in told.replace("\r\n", "\n")
 
 
-def test_help_has_an_example(tmp_path):
+def test_help_has_an_example(tmp_path: Path) -> None:
     result = gpuscale("decide", "--help", cwd=tmp_path)
     assert result.returncode == 0
     assert "Example:  gpuscale decide why.yaml" in result.stdout
 
 
-def test_without_a_file_it_says_what_is_missing(tmp_path):
+def test_without_a_file_it_says_what_is_missing(tmp_path: Path) -> None:
     result = gpuscale("decide", cwd=tmp_path)
     assert result.returncode == 2
     assert "hpa/NAME|FILE" in result.stderr
 
 
-def test_a_thousand_documents_are_answered_in_order(tmp_path):
+def test_a_thousand_documents_are_answered_in_order(tmp_path: Path) -> None:
     text = "---\n".join(
         SCALING.replace("specReplicas: 3", f"specReplicas: {11 + i}") for i in range(1000)
     )

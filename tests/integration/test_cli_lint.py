@@ -44,19 +44,19 @@ def run(*arguments, cwd, stdin=""):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     (tmp_path / "rules.yaml").write_text(RULES)
     (tmp_path / "hpa.yaml").write_text(HPA)
     return tmp_path
 
 
-def test_nothing_to_do(folder):
+def test_nothing_to_do(folder) -> None:
     result = run("rules.yaml", "hpa.yaml", cwd=folder)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "0 errors, 0 warnings, 0 notes; 1 rule and 1 HPA in 2 files\n"
 
 
-def test_findings(folder):
+def test_findings(folder) -> None:
     (folder / "hpa.yaml").write_text(HPA.replace("name: gpu_util", "name: gpu_use"))
     result = run("rules.yaml", "hpa.yaml", cwd=folder)
     assert (result.returncode, result.stderr) == (1, "")
@@ -73,7 +73,7 @@ hpa.yaml:9: error [unknown-metric] spec.metrics[0].pods.metric.name
     )
 
 
-def test_wrong_input(folder):
+def test_wrong_input(folder) -> None:
     (folder / "binary.yaml").write_bytes(b"a: b\n\x80")
     result = run("rules.yaml", "none.yaml", ".", "binary.yaml", cwd=folder)
     assert (result.returncode, result.stdout) == (2, "")
@@ -84,7 +84,7 @@ def test_wrong_input(folder):
     ]
 
 
-def test_nothing_to_check_is_wrong_input(folder):
+def test_nothing_to_check_is_wrong_input(folder) -> None:
     (folder / "more.yaml").write_text("kind: Secret\napiVersion: v1\n")
     result = run("more.yaml", cwd=folder)
     assert (result.returncode, result.stdout) == (2, "")
@@ -114,20 +114,20 @@ CLEAN = "0 errors, 0 warnings, 0 notes; 9 rules, 1 HPA and 1 values file in 1 fi
     [VALUES, VALUES.split("\n", 1)[1], VALUES.split("\n", 2)[2]],
     ids=["whole", "without version", "without kind"],
 )
-def test_values(folder, text):
+def test_values(folder, text) -> None:
     (folder / "v.yaml").write_text(text)
     result = run("v.yaml", cwd=folder)
     assert (result.returncode, result.stdout, result.stderr) == (0, CLEAN, "")
 
 
-def test_a_target_of_values_that_is_out_of_reach(folder):
+def test_a_target_of_values_that_is_out_of_reach(folder) -> None:
     (folder / "v.yaml").write_text(VALUES.replace("target: 60", "target: 600"))
     result = run("v.yaml", cwd=folder)
     assert result.returncode == 1
     assert result.stdout.startswith("v.yaml:6: error [unreachable-target] spec.scale[0].target\n")
 
 
-def test_an_hpa_is_held_against_the_rules_of_values_beside_it(folder):
+def test_an_hpa_is_held_against_the_rules_of_values_beside_it(folder) -> None:
     (folder / "v.yaml").write_text(VALUES)
     (folder / "hpa.yaml").write_text(HPA.replace("name: web", "name: other"))
     assert ids(folder, "v.yaml", "hpa.yaml") == ["unknown-metric"]
@@ -136,7 +136,7 @@ def test_an_hpa_is_held_against_the_rules_of_values_beside_it(folder):
     assert ids(folder, "v.yaml", "hpa.yaml") == []
 
 
-def test_several_values_do_not_mix(folder):
+def test_several_values_do_not_mix(folder) -> None:
     for name in ("a.yaml", "b.yaml"):
         (folder / name).write_text(VALUES)
     result = run("a.yaml", "b.yaml", cwd=folder)
@@ -144,7 +144,7 @@ def test_several_values_do_not_mix(folder):
     assert "18 rules, 2 HPAs and 2 values files in 2 files" in result.stdout
 
 
-def test_values_that_render_refuses(folder):
+def test_values_that_render_refuses(folder) -> None:
     (folder / "v.yaml").write_text(VALUES.replace("maxReplicas: 4", "maxReplicas: 0"))
     result = run("v.yaml", "rules.yaml", "hpa.yaml", cwd=folder)
     assert result.returncode == 1
@@ -152,7 +152,7 @@ def test_values_that_render_refuses(folder):
     assert "1 rule, 1 HPA and 1 values file in 3 files" in result.stdout
 
 
-def test_values_stand_alone_in_their_file(folder):
+def test_values_stand_alone_in_their_file(folder) -> None:
     (folder / "v.yaml").write_text(f"{VALUES}---\n{HPA}")
     result = run("v.yaml", cwd=folder)
     assert (result.returncode, result.stdout) == (2, "")
@@ -161,7 +161,7 @@ def test_values_stand_alone_in_their_file(folder):
     )
 
 
-def test_what_render_writes(folder):
+def test_what_render_writes(folder) -> None:
     (folder / "v.yaml").write_text(VALUES)
     command = [sys.executable, "-m", "gpuscale.cli.main", "render", "v.yaml"]
     text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
@@ -207,7 +207,7 @@ def scenario(folder):
     return inside
 
 
-def test_a_scenario_with_the_files_beside_it(folder, scenario):
+def test_a_scenario_with_the_files_beside_it(folder, scenario) -> None:
     result = run("s/scenario.yaml", cwd=folder)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == (
@@ -220,7 +220,7 @@ def test_a_scenario_with_the_files_beside_it(folder, scenario):
     assert result.stdout.startswith("s/hpa.yaml:9: error [unknown-metric] spec.metrics[0]")
 
 
-def test_a_scenario_that_simulate_refuses(folder, scenario):
+def test_a_scenario_that_simulate_refuses(folder, scenario) -> None:
     (scenario / "web.yaml").unlink()
     text = SCENARIO.replace("Tesla T4", "Tesla T5").replace("duration: 5m", "duration: 5 m")
     (scenario / "scenario.yaml").write_text(SCENARIO.replace("Tesla T4", "Tesla T5"))
@@ -229,29 +229,29 @@ def test_a_scenario_that_simulate_refuses(folder, scenario):
     assert ids(folder, "s/scenario.yaml") == ["refused-scenario"]
 
 
-def test_one_document_as_yaml(folder):
+def test_one_document_as_yaml(folder) -> None:
     result = run("-o", "yaml", "hpa.yaml", "rules.yaml", cwd=folder)
     (found,) = load_documents(result.stdout, "out")
     assert (result.returncode, found.data["rules"], found.data["findings"]) == (0, 1, [])
 
 
-def test_standard_input_and_json(folder):
+def test_standard_input_and_json(folder) -> None:
     result = run("--output", "json", "hpa.yaml", "-", cwd=folder, stdin=RULES)
     assert (result.returncode, result.stderr) == (0, "")
     assert json.loads(result.stdout)["findings"] == []
 
 
-def test_a_file_is_read_once(folder):
+def test_a_file_is_read_once(folder) -> None:
     result = run("hpa.yaml", "rules.yaml", "hpa.yaml", cwd=folder)
     assert (result.returncode, "in 2 files" in result.stdout) == (0, True)
 
 
-def test_notes_fail_where_one_wants_to_be_strict(folder):
+def test_notes_fail_where_one_wants_to_be_strict(folder) -> None:
     assert run("hpa.yaml", cwd=folder).returncode == 0
     assert run("--strict", "hpa.yaml", cwd=folder).returncode == 1
 
 
-def test_a_shipped_scenario(folder):
+def test_a_shipped_scenario(folder) -> None:
     where = Path(gpuscale.__file__).parent / "sim" / "scenarios" / "ack-bert"
     names = [str(where / f"{name}.yaml") for name in ("rules", "deployment", "hpa")]
     assert ids(folder, *names) == ["ignored-target-type"]
@@ -277,7 +277,7 @@ def ids(folder, *names):
     return [finding["id"] for finding in json.loads(result.stdout)["findings"]]
 
 
-def test_the_guide_of_alibaba_cloud(tmp_path):
+def test_the_guide_of_alibaba_cloud(tmp_path: Path) -> None:
     text = seed("002")
     rules = re.search(
         r"^    - metricsQuery.*?(?=^    The following figure)", text, re.MULTILINE | re.DOTALL
@@ -290,7 +290,7 @@ def test_the_guide_of_alibaba_cloud(tmp_path):
     assert ids(tmp_path, "rules.yaml", "web.yaml", "old.yaml") == ["removed-api-version"]
 
 
-def test_the_guide_for_eks(tmp_path):
+def test_the_guide_for_eks(tmp_path: Path) -> None:
     (hpa,) = documents(seed("003"), "apiVersion: autoscaling")
     (tmp_path / "hpa.yaml").write_text(hpa)
     (tmp_path / "values.yaml").write_text("rules: {default: true}\n")

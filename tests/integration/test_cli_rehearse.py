@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,7 @@ def run(*arguments, **environment):
     )
 
 
-def test_a_kubeconfig_that_was_not_named_is_not_used(tmp_path):
+def test_a_kubeconfig_that_was_not_named_is_not_used(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "https://127.0.0.1:1")
     done = run("ack-bert", KUBECONFIG=str(path))
     assert done.returncode == 2
@@ -43,14 +44,16 @@ def test_a_kubeconfig_that_was_not_named_is_not_used(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [("ack-bert",), ("--clean",)], ids=["run", "clean"])
-def test_a_cluster_elsewhere_is_refused_until_it_is_named(tmp_path, arguments):
+def test_a_cluster_elsewhere_is_refused_until_it_is_named(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     path = kubeconfig(tmp_path, "https://192.0.2.1:6443")
     done = run("--kubeconfig", path, *arguments)
     assert done.returncode == 2
     assert "leads to https://192.0.2.1:6443, which is not this machine" in done.stderr
 
 
-def test_a_cluster_elsewhere_needs_an_address_of_this_machine(tmp_path):
+def test_a_cluster_elsewhere_needs_an_address_of_this_machine(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "https://192.0.2.1:6443")
     done = run("--kubeconfig", path, "--context", "ctx", "ack-bert")
     assert done.returncode == 2
@@ -70,18 +73,20 @@ def test_a_cluster_elsewhere_needs_an_address_of_this_machine(tmp_path):
         (("ack-bert", "--for=long"), "found 'long', expected a duration"),
     ],
 )
-def test_what_is_wrong_on_the_command_line_is_reported(tmp_path, arguments, expected):
+def test_what_is_wrong_on_the_command_line_is_reported(
+    tmp_path: Path, arguments, expected: str
+) -> None:
     path = kubeconfig(tmp_path, "https://127.0.0.1:1")
     done = run("--kubeconfig", path, *arguments)
     assert (done.returncode, expected in done.stderr) == (2, True), done.stderr
 
 
-def test_an_api_server_that_is_away_is_an_error_and_nothing_more(tmp_path):
+def test_an_api_server_that_is_away_is_an_error_and_nothing_more(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "https://127.0.0.1:1")
     done = run("--kubeconfig", path, "ack-bert")
     assert done.returncode == 1
     assert "can't be reached" in done.stderr
 
 
-def test_the_help_has_an_example():
+def test_the_help_has_an_example() -> None:
     assert "gpuscale rehearse ack-bert --kubeconfig cluster.yaml" in run("--help").stdout

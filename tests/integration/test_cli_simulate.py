@@ -33,14 +33,14 @@ def files_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_run_is_printed_as_json_or_as_yaml():
+def test_the_run_is_printed_as_json_or_as_yaml() -> None:
     as_json = simulate("ack-bert", "-o", "json")
     as_yaml = simulate("ack-bert", "--output", "yaml")
     assert (as_json.returncode, as_json.stderr, as_yaml.stderr) == (0, "", "")
     assert json.loads(as_json.stdout) == yaml.safe_load(as_yaml.stdout)
 
 
-def test_files_get_what_their_suffix_says_and_the_summary_is_printed(tmp_path):
+def test_files_get_what_their_suffix_says_and_the_summary_is_printed(tmp_path: Path) -> None:
     result = simulate(
         "ack-bert", "--output-file", "a.json", "--output-file", "b.HTML", cwd=tmp_path
     )
@@ -51,7 +51,7 @@ def test_files_get_what_their_suffix_says_and_the_summary_is_printed(tmp_path):
     assert files_in(tmp_path) == ["a.json", "b.HTML"]
 
 
-def test_the_old_spellings_work_and_say_so(tmp_path):
+def test_the_old_spellings_work_and_say_so(tmp_path: Path) -> None:
     printed = simulate("ack-bert", "--json", "-")
     assert json.loads(printed.stdout) == json.loads(simulate("ack-bert", "-o", "json").stdout)
     assert printed.stderr == (
@@ -74,14 +74,16 @@ def test_the_old_spellings_work_and_say_so(tmp_path):
         ("folder.json", "--output-file: found a folder, folder.json, expected a file"),
     ],
 )
-def test_a_file_that_cannot_be_is_refused_before_the_simulation(tmp_path, name, message):
+def test_a_file_that_cannot_be_is_refused_before_the_simulation(
+    tmp_path: Path, name: str, message: str
+) -> None:
     (tmp_path / "folder.json").mkdir()
     result = simulate("ack-bert", "--output-file", name, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"gpuscale: {message}\n"
 
 
-def test_a_disk_that_fills_leaves_every_file_as_it_was(tmp_path):
+def test_a_disk_that_fills_leaves_every_file_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text("before")
     # A limit on the size of files stands for the disk: the document fits it, the report does not.
     result = simulate(
@@ -99,7 +101,7 @@ def test_a_disk_that_fills_leaves_every_file_as_it_was(tmp_path):
     assert (tmp_path / "b.html").read_text() == "before"
 
 
-def test_links_and_modes_of_files_stay_and_devices_are_written_to(tmp_path):
+def test_links_and_modes_of_files_stay_and_devices_are_written_to(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     kept.write_text("before")
     kept.chmod(0o600)
@@ -135,7 +137,9 @@ spec:
 """
 
 
-def test_a_long_simulation_shows_a_bar_on_a_terminal_and_ctrl_c_leaves_nothing(tmp_path):
+def test_a_long_simulation_shows_a_bar_on_a_terminal_and_ctrl_c_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "long.yaml").write_text(LONG)
     ours, theirs = pty.openpty()
     with subprocess.Popen(

@@ -28,7 +28,7 @@ async def keeping(code):
         yield kept
 
 
-async def test_it_is_up_from_its_first_word_until_its_input_ends():
+async def test_it_is_up_from_its_first_word_until_its_input_ends() -> None:
     async with keeping(f"{SAYS}sys.stdin.buffer.read()") as kept:
         await kept.ready(30)
         assert (kept.is_up, kept.remark, kept.generation) == (True, "well", (1, 7))
@@ -50,14 +50,18 @@ async def test_it_is_up_from_its_first_word_until_its_input_ends():
         ("print('x' * 99_999, flush=True);time.sleep(99)", "it reports nonsense"),
     ],
 )
-async def test_one_that_fails_is_started_again_and_says_why(code, reason, caplog):
+async def test_one_that_fails_is_started_again_and_says_why(
+    code: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with keeping(code) as kept:
         await until(lambda: kept.restarts == 1)
         assert f"the collector process ended: {reason}" in caplog.text
 
 
 @pytest.mark.parametrize("code", ["time.sleep(99)", f"{SAYS}time.sleep(99)"])
-async def test_one_that_is_silent_is_killed(code, monkeypatch, caplog):
+async def test_one_that_is_silent_is_killed(
+    code: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(process_module, "_START_S", 1.0)
     monkeypatch.setattr(process_module, "_SILENCE_S", 1.0)
     monkeypatch.setattr(process_module, "_GOODBYE_S", 0.2)
@@ -66,7 +70,7 @@ async def test_one_that_is_silent_is_killed(code, monkeypatch, caplog):
         assert "the collector process ended: it gave no sign of life for 1 s" in caplog.text
 
 
-async def test_a_command_that_is_not_there_is_a_reason(monkeypatch):
+async def test_a_command_that_is_not_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = CollectorProcess(SETTINGS, ("/nonexistent",))
     task = asyncio.create_task(kept.run())
     with pytest.raises(
@@ -77,21 +81,25 @@ async def test_a_command_that_is_not_there_is_a_reason(monkeypatch):
     task.cancel()
 
 
-async def test_one_that_is_stuck_is_killed_when_the_server_stops(monkeypatch):
+async def test_one_that_is_stuck_is_killed_when_the_server_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(process_module, "_GOODBYE_S", 0.2)
     async with keeping(f"{SAYS}time.sleep(99)") as kept:
         await kept.ready(30)
     assert not kept.socket.parent.exists()
 
 
-async def test_there_is_no_place_for_a_socket(monkeypatch):
+async def test_there_is_no_place_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "_FOLDERS", ())
     monkeypatch.setattr("tempfile.tempdir", "/nonexistent")
     async with keeping("pass") as kept:
         await until(lambda: "no place for a socket" in kept.remark)
 
 
-async def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path, monkeypatch):
+async def test_a_path_that_is_too_long_for_a_socket_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
@@ -101,7 +109,7 @@ async def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path, monkey
         assert list(long.iterdir()) == []
 
 
-def test_a_status_fits_into_a_pipe_whole():
+def test_a_status_fits_into_a_pipe_whole() -> None:
     status = CollectorStatus(3, "\x00" * 10_000, "\U0001f600" * 10_000)
     assert len(status.line()) <= 4096
     read = read_status(status.line())
@@ -114,7 +122,7 @@ def test_a_status_fits_into_a_pipe_whole():
     assert read_status(json.dumps({"generation": 2, "later": 1}).encode()) == CollectorStatus(2, "")
 
 
-def test_settings_arrive_as_they_were_sent(tmp_path):
+def test_settings_arrive_as_they_were_sent(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     path.write_bytes(frame(SETTINGS))
     from gpuscale.sources.feeds.messages import read_frame
@@ -125,6 +133,6 @@ def test_settings_arrive_as_they_were_sent(tmp_path):
             read_frame(pipe.fileno())
 
 
-def test_settings_hold_no_secret_in_the_command():
+def test_settings_hold_no_secret_in_the_command() -> None:
     assert all(isinstance(word, str) for word in process_module.COMMAND)
     assert Path(process_module.COMMAND[0]).exists()

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="operator, type-var"
 """`gpuscale exporter` as a process of its own: start, scrape, follow, reload, stop."""
 
 import asyncio
@@ -39,7 +40,7 @@ def free_port():
 class Running:
     """One exporter process and its address."""
 
-    def __init__(self, process, port):
+    def __init__(self, process, port) -> None:
         self.process = process
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
@@ -87,7 +88,7 @@ async def exporter(*arguments, env=None):
         await running.stop()
 
 
-async def test_gets_ready_and_stops_on_sigterm():
+async def test_gets_ready_and_stops_on_sigterm() -> None:
     async with exporter(*SIMULATED) as it:
         await it.until("/readyz", lambda body: body == "ok")
         told = parse_text((await it.get())[2])
@@ -112,7 +113,9 @@ async def loaded_by(*arguments):
     return {line.rpartition("|")[2].strip() for line in log.splitlines() if "|" in line}, mapped
 
 
-async def test_agent_loads_no_tls_that_nobody_asked_for_and_no_other_commands(tmp_path):
+async def test_agent_loads_no_tls_that_nobody_asked_for_and_no_other_commands(
+    tmp_path: Path,
+) -> None:
     imported, mapped = await loaded_by()
     assert "gpuscale.exporter.process" in imported
     assert not imported & {"_ssl", "typer", "pydantic", "yaml", "zipfile"}
@@ -136,7 +139,7 @@ main()
 """
 
 
-async def test_hung_driver_does_not_keep_the_process_from_ending():
+async def test_hung_driver_does_not_keep_the_process_from_ending() -> None:
     port = free_port()
     arguments = ("exporter", "--address", f"127.0.0.1:{port}", "--gpu", "simulated")
     process = await asyncio.create_subprocess_exec(
@@ -150,7 +153,7 @@ async def test_hung_driver_does_not_keep_the_process_from_ending():
     assert process.returncode == 0
 
 
-async def test_variables_set_what_flags_leave_out(tmp_path):
+async def test_variables_set_what_flags_leave_out(tmp_path: Path) -> None:
     (tmp_path / "my.csv").write_text(UTIL)
     env = {
         "PATH": "/usr/bin:/bin",
@@ -165,7 +168,7 @@ async def test_variables_set_what_flags_leave_out(tmp_path):
     assert "Hostname" not in line
 
 
-async def test_changed_counters_file_is_taken_over_and_a_bad_one_is_not(tmp_path):
+async def test_changed_counters_file_is_taken_over_and_a_bad_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "my.csv"
     path.write_text(UTIL)
     async with exporter(*SIMULATED, "-f", str(path), "-c", "100ms") as it:
@@ -186,7 +189,7 @@ async def test_changed_counters_file_is_taken_over_and_a_bad_one_is_not(tmp_path
     assert "the counters stay as they were" in log
 
 
-async def test_stream_follows_the_scrape_ten_times_a_second():
+async def test_stream_follows_the_scrape_ten_times_a_second() -> None:
     async with exporter(*SIMULATED, "-c", "60s", "--stream-interval", "100ms") as it:
         await it.until("/readyz", lambda body: body == "ok")
         decoder, times = StreamPicture(), []
@@ -212,12 +215,12 @@ async def test_stream_follows_the_scrape_ten_times_a_second():
     assert {(key.name, key.labels) for key in decoder.values} == scraped
 
 
-async def follow(answer, decoder):
+async def follow(answer, decoder) -> None:
     async for line in answer.content:
         decoder.feed(line)
 
 
-async def test_subscriber_that_does_not_read_is_let_go_and_others_go_on():
+async def test_subscriber_that_does_not_read_is_let_go_and_others_go_on() -> None:
     settings = ("--gpu", "simulated:NVIDIA H200:256", "--stream-interval", "100ms")
     async with exporter(*settings) as it:
         await it.until("/readyz", lambda body: body == "ok")
@@ -243,7 +246,7 @@ async def test_subscriber_that_does_not_read_is_let_go_and_others_go_on():
     assert decoder.ended == "stopping"
 
 
-async def test_openmetrics_is_served_to_whom_prefers_it():
+async def test_openmetrics_is_served_to_whom_prefers_it() -> None:
     async with exporter(*SIMULATED) as it:
         await it.until("/readyz", lambda body: body == "ok")
         _, headers, body = await it.get(Accept="application/openmetrics-text;version=1.0.0")
@@ -255,7 +258,9 @@ async def test_openmetrics_is_served_to_whom_prefers_it():
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("protocol", ["OpenMetricsText1.0.0", "PrometheusText0.0.4"])
-async def test_prometheus_stores_the_same_names_from_both_formats(tmp_path, protocol):
+async def test_prometheus_stores_the_same_names_from_both_formats(
+    tmp_path: Path, protocol: str
+) -> None:
     config = tmp_path / "prometheus.yml"
     async with exporter(*SIMULATED, "--names", "both", "--style", "both") as it:
         await it.until("/readyz", lambda body: body == "ok")
@@ -305,8 +310,8 @@ async def _names(port, wanted):
 
 
 @pytest.fixture
-def certificate(tmp_path):
-    def make(name):
+def certificate(tmp_path: Path):
+    def make(name) -> None:
         if shutil.which("openssl") is None:
             pytest.skip("needs the program openssl; install Debian's package openssl")
         subprocess.run(
@@ -336,7 +341,7 @@ async def shown_other_than(first, port):
     return False
 
 
-async def test_renewed_certificate_is_shown_without_a_restart(tmp_path, certificate):
+async def test_renewed_certificate_is_shown_without_a_restart(tmp_path: Path, certificate) -> None:
     web = tmp_path / "web.yml"
     web.write_text("tls_server_config: {cert_file: tls.crt, key_file: tls.key}\n")
     async with exporter(*SIMULATED, "--web-config-file", str(web)) as it:
@@ -396,11 +401,11 @@ def failing(*arguments):
         ),
     ],
 )
-def test_what_can_not_be_done_ends_with_one_clear_line(arguments, code, message):
+def test_what_can_not_be_done_ends_with_one_clear_line(arguments, code: int, message: str) -> None:
     assert failing(*arguments) == (code, message)
 
 
-def test_without_a_gpu_the_error_says_what_to_do():
+def test_without_a_gpu_the_error_says_what_to_do() -> None:
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("this machine has NVIDIA's driver; the test is about machines without it")
     code, message = failing()
@@ -411,7 +416,7 @@ def test_without_a_gpu_the_error_says_what_to_do():
     )
 
 
-async def test_recording_plays_again(tmp_path):
+async def test_recording_plays_again(tmp_path: Path) -> None:
     recording = tmp_path / "gpus.gz"
     async with exporter(*SIMULATED, "-c", "100ms", "--record", str(recording)) as it:
         await it.until("/metrics", lambda body: "collects_total 5" in body)
@@ -420,7 +425,7 @@ async def test_recording_plays_again(tmp_path):
     assert body.count("DCGM_FI_DEV_GPU_UTIL{") == 8
 
 
-async def test_recording_goes_on_over_a_reload_that_needs_other_fields(tmp_path):
+async def test_recording_goes_on_over_a_reload_that_needs_other_fields(tmp_path: Path) -> None:
     path, recording = tmp_path / "my.csv", tmp_path / "gpus.gz"
     path.write_text(UTIL)
     arguments = (*SIMULATED, "-c", "100ms", "-f", str(path), "--record", str(recording))
@@ -434,7 +439,7 @@ async def test_recording_goes_on_over_a_reload_that_needs_other_fields(tmp_path)
     assert b"DCGM_FI_DEV_GPU_TEMP" in gzip.decompress(recording.read_bytes())
 
 
-async def test_log_can_be_json_and_explains_flags_without_a_meaning():
+async def test_log_can_be_json_and_explains_flags_without_a_meaning() -> None:
     async with exporter(*SIMULATED, "--log-format", "json", "-r", "localhost:5555") as it:
         await it.until("/readyz", lambda body: body == "ok")
         log = await it.stop()
@@ -445,7 +450,7 @@ async def test_log_can_be_json_and_explains_flags_without_a_meaning():
     )
 
 
-async def test_the_first_values_have_their_pods_already(tmp_path):
+async def test_the_first_values_have_their_pods_already(tmp_path: Path) -> None:
     (simulated,) = SimulatedReader("n1", MODELS["NVIDIA H200"], 1, SEED, lambda *_: ()).gpus()
     gpu = simulated.uuid
     socket_path = tmp_path / "k.sock"
@@ -460,7 +465,9 @@ async def test_the_first_values_have_their_pods_already(tmp_path):
     assert "gpuscale_exporter_attribution_up 1\n" in body
 
 
-async def test_without_a_kubelet_it_serves_gpus_and_says_that_their_pods_are_not_known(tmp_path):
+async def test_without_a_kubelet_it_serves_gpus_and_says_that_their_pods_are_not_known(
+    tmp_path: Path,
+) -> None:
     arguments = ("--gpu", "simulated:NVIDIA H200:1", "--collect-interval", "60s", "--kubernetes")
     more = ("--pod-resources-kubelet-socket", str(tmp_path / "none.sock"))
     async with exporter(*arguments, *more) as running:

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The node agent over real HTTP."""
 
 import asyncio
@@ -29,7 +30,7 @@ BERT = ContainerRef("ml", "bert-0", "main")
 class Gated:
     """A reader that waits at a gate, as a hung driver does."""
 
-    def __init__(self, busy=0.23):
+    def __init__(self, busy=0.23) -> None:
         self.busy = busy
         work = lambda *_: (GpuWork(101, "python", self.busy, 0.1, 4000),)  # noqa: E731
         self.inner = SimulatedReader("n1", MODELS["Tesla T4"], 1, 1, work)
@@ -49,7 +50,7 @@ class Gated:
     def stats(self):
         return ()
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
@@ -102,7 +103,7 @@ async def until(http, url, wanted):
             await asyncio.sleep(0.01)
 
 
-async def test_scrape_brings_the_devices_in_the_text_format(serve, http):
+async def test_scrape_brings_the_devices_in_the_text_format(serve, http) -> None:
     _, url = await serve()
     body = await until(http, f"{url}/metrics", lambda body: "DCGM_FI_DEV_GPU_UTIL" in body)
     assert "# TYPE DCGM_FI_DEV_GPU_UTIL gauge" in body
@@ -114,7 +115,7 @@ async def test_scrape_brings_the_devices_in_the_text_format(serve, http):
     assert "Content-Encoding" not in headers
 
 
-async def test_scrape_is_compressed_when_asked(serve, http):
+async def test_scrape_is_compressed_when_asked(serve, http) -> None:
     agent, url = await serve(interval_s=60)
     await until(http, f"{url}/readyz", lambda body: body == "ok")
     status, headers, body = await get(http, f"{url}/metrics", **{"Accept-Encoding": "gzip"})
@@ -122,7 +123,7 @@ async def test_scrape_is_compressed_when_asked(serve, http):
     assert gzip.decompress(body) == agent.snapshot.text
 
 
-async def test_compressed_scrape_follows_the_next_collect(serve, reader, http):
+async def test_compressed_scrape_follows_the_next_collect(serve, reader, http) -> None:
     agent, url = await serve(interval_s=60)
     await until(http, f"{url}/readyz", lambda body: body == "ok")
     await get(http, f"{url}/metrics", **{"Accept-Encoding": "gzip"})
@@ -132,7 +133,7 @@ async def test_compressed_scrape_follows_the_next_collect(serve, reader, http):
     assert b"} 50\n" in gzip.decompress(body)
 
 
-async def test_health_answers_before_the_driver_does(serve, reader, http):
+async def test_health_answers_before_the_driver_does(serve, reader, http) -> None:
     reader.gate.clear()
     _, url = await serve()
     assert (await get(http, f"{url}/health"))[::2] == (200, b"OK")
@@ -144,7 +145,7 @@ async def test_health_answers_before_the_driver_does(serve, reader, http):
     assert await until(http, f"{url}/readyz", lambda body: body == "ok")
 
 
-async def test_verbose_readiness_tells_of_every_gpu(serve, reader, http):
+async def test_verbose_readiness_tells_of_every_gpu(serve, reader, http) -> None:
     _, url = await serve()
     body = await until(http, f"{url}/readyz?verbose", lambda body: "passed" in body)
     collect, *rest = body.splitlines()
@@ -156,7 +157,7 @@ async def test_verbose_readiness_tells_of_every_gpu(serve, reader, http):
     assert f"[-]gpu 0 ({uuid}) failed: the GPU is lost" in body
 
 
-async def test_failing_reader_takes_the_series_away_until_it_recovers(serve, reader, http):
+async def test_failing_reader_takes_the_series_away_until_it_recovers(serve, reader, http) -> None:
     _, url = await serve()
     await until(http, f"{url}/metrics", lambda body: "DCGM_FI" in body)
     reader.failure = UnavailableError("driver not loaded")
@@ -170,7 +171,7 @@ async def test_failing_reader_takes_the_series_away_until_it_recovers(serve, rea
     await until(http, f"{url}/metrics", lambda body: "DCGM_FI" in body)
 
 
-async def test_hung_driver_takes_the_series_away_and_leaves_http_alone(serve, reader, http):
+async def test_hung_driver_takes_the_series_away_and_leaves_http_alone(serve, reader, http) -> None:
     _, url = await serve(read_timeout_s=0.05)
     await until(http, f"{url}/metrics", lambda body: "DCGM_FI" in body)
     reader.gate.clear()
@@ -182,7 +183,7 @@ async def test_hung_driver_takes_the_series_away_and_leaves_http_alone(serve, re
     await until(http, f"{url}/metrics", lambda body: "DCGM_FI" in body)
 
 
-async def test_page_links_to_metrics_and_state(serve, http):
+async def test_page_links_to_metrics_and_state(serve, http) -> None:
     _, url = await serve()
     status, headers, body = await get(http, f"{url}/")
     assert status == 200
@@ -190,14 +191,14 @@ async def test_page_links_to_metrics_and_state(serve, http):
     assert b'href="/metrics"' in body
 
 
-async def test_reader_on_the_loop_needs_no_thread(serve, http):
+async def test_reader_on_the_loop_needs_no_thread(serve, http) -> None:
     before = threading.active_count()
     _, url = await serve(reader_blocks=False)
     await until(http, f"{url}/metrics", lambda body: "DCGM_FI" in body)
     assert threading.active_count() <= before
 
 
-async def test_parallel_scrapes_read_the_gpus_no_more_often(serve, reader, http):
+async def test_parallel_scrapes_read_the_gpus_no_more_often(serve, reader, http) -> None:
     agent, url = await serve(interval_s=60)
     await until(http, f"{url}/readyz", lambda body: body == "ok")
     bodies = await asyncio.gather(*(get(http, f"{url}/metrics") for _ in range(20)))
@@ -205,7 +206,7 @@ async def test_parallel_scrapes_read_the_gpus_no_more_often(serve, reader, http)
     assert agent.snapshot.status.collects == 1
 
 
-async def test_taken_port_is_told_in_one_line(serve):
+async def test_taken_port_is_told_in_one_line(serve) -> None:
     _, url = await serve()
     port = int(url.rsplit(":", 1)[1])
     other = NodeAgent(Gated(), Attribution, COUNTERS, FamilyOptions("n1"), WallClock(), 1.0)
@@ -215,13 +216,13 @@ async def test_taken_port_is_told_in_one_line(serve):
     assert str(caught.value).startswith(f"can't listen on 127.0.0.1:{port}: ")
 
 
-async def test_stopping_twice_is_harmless(serve):
+async def test_stopping_twice_is_harmless(serve) -> None:
     agent, _ = await serve()
     await agent.stop()
     await agent.stop()
 
 
-async def test_one_hung_nvidia_gpu_takes_only_its_own_series_away(http):
+async def test_one_hung_nvidia_gpu_takes_only_its_own_series_away(http) -> None:
     fake = FakeNvml([FakeGpu(uuid="GPU-a", bus=1), FakeGpu(uuid="GPU-b", bus=2)])
     settings = NvmlSettings(patience_ms=20, deadline_ms=1_000)
     nvml = NvmlReader(settings, fake, fields=frozenset({"DCGM_FI_DEV_GPU_TEMP"}))
@@ -246,7 +247,7 @@ async def test_one_hung_nvidia_gpu_takes_only_its_own_series_away(http):
         nvml.close()
 
 
-async def test_password_is_asked_for_on_every_path(serve, http):
+async def test_password_is_asked_for_on_every_path(serve, http) -> None:
     auth = BasicAuth({"alice": "pw"}, lambda password, hashed: password == hashed)
     _, url = await serve(serve=ServeOptions(auth=auth))
     for path in ("/metrics", "/health", "/stream"):
@@ -256,7 +257,7 @@ async def test_password_is_asked_for_on_every_path(serve, http):
     assert (await get(http, f"{url}/health", Authorization=authorization))[0] == 200
 
 
-async def test_requests_are_counted_by_path_and_code(serve, http):
+async def test_requests_are_counted_by_path_and_code(serve, http) -> None:
     agent, url = await serve(interval_s=60)
     await until(http, f"{url}/readyz", lambda body: body == "ok")
     await get(http, f"{url}/metrics")
@@ -267,7 +268,7 @@ async def test_requests_are_counted_by_path_and_code(serve, http):
     assert 'gpuscale_exporter_http_requests_total{path="other",code="404"} 1\n' in body
 
 
-async def test_azures_metrics_are_not_there_without_kubernetes(serve, http):
+async def test_azures_metrics_are_not_there_without_kubernetes(serve, http) -> None:
     _, url = await serve()
     status, _, body = await get(http, f"{url}/metrics/azure")
     assert (status, body) == (404, b"Azure's metrics need --kubernetes\n")

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The exporter's output as Prometheus' own tools and curl see it."""
 
 import asyncio
@@ -49,7 +50,7 @@ async def run(*command, stdin=b""):
 @pytest.mark.prometheus
 @pytest.mark.parametrize("model", ["Tesla K80", "Tesla T4", "NVIDIA H200"])
 @pytest.mark.parametrize("styles", [("dcgm",), ("ack",), ("dcgm", "ack")], ids="+".join)
-async def test_promtool_accepts_the_output(model, styles):
+async def test_promtool_accepts_the_output(model: str, styles: tuple[str, ...]) -> None:
     promtool = program("promtool", "prometheus")
     source = reader(model)
     owners = Attribution({source.gpus()[0].uuid: (BERT,)}, {101: BERT})
@@ -69,7 +70,7 @@ async def test_promtool_accepts_the_output(model, styles):
     assert not {name for name in named if not name.startswith("DCGM_")}, complaints
 
 
-async def test_curl_scrapes_the_agent():
+async def test_curl_scrapes_the_agent() -> None:
     curl = program("curl", "curl")
     source = reader("Tesla K80")
     agent = NodeAgent(

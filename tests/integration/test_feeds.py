@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, assignment, attr-defined"
 """Feeds over real HTTP: agents and exporters that come, change, break off, come back and go."""
 
 import asyncio
@@ -42,7 +43,7 @@ SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 class Agent:
     """Streams one value, ten times a second; what it does can be changed while it runs."""
 
-    def __init__(self, pod="a", value=1.0):
+    def __init__(self, pod="a", value=1.0) -> None:
         self.pod, self.value = pod, value
         self.port = unused_port()
         self.streams = 0
@@ -61,7 +62,7 @@ class Agent:
         await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=tls).start()
         return self
 
-    async def stop(self):
+    async def stop(self) -> None:
         """Break all connections off, as a machine does that fails."""
         if self._runner is not None:
             runner, self._runner = self._runner, None
@@ -149,7 +150,7 @@ def following(*agents, **options):
     return FeedSettings(static=tuple(static_agent(each.address) for each in agents), **options)
 
 
-async def test_a_change_on_the_agent_is_in_the_store(agents):
+async def test_a_change_on_the_agent_is_in_the_store(agents) -> None:
     agent = await agents()
     async with running(following(agent)) as collector:
         await until(lambda: values(collector) == {"a": 1.0})
@@ -162,7 +163,7 @@ async def test_a_change_on_the_agent_is_in_the_store(agents):
     assert values(collector) == {"a": 7.0}
 
 
-async def test_a_broken_stream_keeps_its_series_for_a_grace_and_then_ends_them(agents):
+async def test_a_broken_stream_keeps_its_series_for_a_grace_and_then_ends_them(agents) -> None:
     agent = await agents()
     async with running(following(agent)) as collector:
         await until(lambda: values(collector) == {"a": 1.0})
@@ -179,7 +180,9 @@ async def test_a_broken_stream_keeps_its_series_for_a_grace_and_then_ends_them(a
         assert collector.states()[0].failures > 0
 
 
-async def test_an_agent_that_comes_back_within_the_grace_leaves_no_gap(agents, monkeypatch):
+async def test_an_agent_that_comes_back_within_the_grace_leaves_no_gap(
+    agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(stream.StreamFollower.__init__.__kwdefaults__, "grace_s", 60.0)
     agent = await agents()
     async with running(following(agent)) as collector:
@@ -195,7 +198,9 @@ async def test_an_agent_that_comes_back_within_the_grace_leaves_no_gap(agents, m
         assert gaps == 0
 
 
-async def test_a_silent_connection_counts_as_broken(agents, monkeypatch):
+async def test_a_silent_connection_counts_as_broken(
+    agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "_SILENCE_S", (0.5, 1.0))
     agent = await agents()
     async with running(following(agent)) as collector:
@@ -206,7 +211,7 @@ async def test_a_silent_connection_counts_as_broken(agents, monkeypatch):
 
 
 @pytest.mark.parametrize("first", [b"<html>\n", b"{}\n", b'{"kind":"heartbeat","ms":1}\n'])
-async def test_what_is_no_stream_is_told_and_tried_again(agents, first):
+async def test_what_is_no_stream_is_told_and_tried_again(agents, first: bytes) -> None:
     agent = await agents()
     agent.first = first
     async with running(following(agent)) as collector:
@@ -218,7 +223,7 @@ async def test_what_is_no_stream_is_told_and_tried_again(agents, first):
         await until(lambda: values(collector) == {"a": 1.0})
 
 
-async def test_agents_get_a_password_and_scraped_targets_dont(agents, tmp_path):
+async def test_agents_get_a_password_and_scraped_targets_dont(agents, tmp_path: Path) -> None:
     agent, other = await agents(), await agents()
     (tmp_path / "password").write_text("sesame\n")
     settings = FeedSettings(
@@ -232,7 +237,7 @@ async def test_agents_get_a_password_and_scraped_targets_dont(agents, tmp_path):
     assert set(other.authorization) == {None}
 
 
-async def test_agents_are_come_to_with_certificates(tmp_path):
+async def test_agents_are_come_to_with_certificates(tmp_path: Path) -> None:
     ca = CERTIFICATES.Ca("agents")
     (tmp_path / "ca.crt").write_text(ca.pem)
     for name, pair in (("server", ca.server("localhost")), ("client", ca.client("gpuscale"))):
@@ -262,7 +267,7 @@ async def test_agents_are_come_to_with_certificates(tmp_path):
         FeedCollector(replace(settings, agent_ca_file=tmp_path / "none"), CLOCK)
 
 
-async def test_other_exporters_are_scraped_and_end_when_they_fail(agents):
+async def test_other_exporters_are_scraped_and_end_when_they_fail(agents) -> None:
     exporter = await agents("a", 5.0)
     target = static_scrape(f"{exporter.address}/metrics")
     async with running(FeedSettings(static=(target,), scrape_interval_s=0.1)) as collector:
@@ -281,7 +286,9 @@ async def test_other_exporters_are_scraped_and_end_when_they_fail(agents):
         (ScrapeLimits(body_bytes=20), "body_size", "more than 20 bytes"),
     ],
 )
-async def test_a_target_beyond_a_limit_fails_alone_and_is_counted(agents, limits, limit, reason):
+async def test_a_target_beyond_a_limit_fails_alone_and_is_counted(
+    agents, limits, limit: str, reason: str
+) -> None:
     good, bad = await agents("a", 5.0), await agents("b", "6\nmore_and_more 1")
     targets = tuple(static_scrape(f"{each.address}/metrics") for each in (good, bad))
     settings = FeedSettings(static=targets, scrape_interval_s=0.1, limits=limits)
@@ -303,7 +310,7 @@ async def test_a_target_beyond_a_limit_fails_alone_and_is_counted(agents, limits
 class Exporter:
     """Answers scrapes in the format that a case sets."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.port = unused_port()
         self.headers = []
         self.kind, self.body = "text/plain", b""
@@ -345,7 +352,9 @@ TEXT = "text/plain; version=0.0.4"
     ],
     ids=["openmetrics", "openmetrics-utf8", "text-utf8", "comment", "lax", "no-type"],
 )
-async def test_an_exporter_may_answer_in_each_format(exporter, kind, body, query):
+async def test_an_exporter_may_answer_in_each_format(
+    exporter, kind, body: bytes, query: str
+) -> None:
     exporter.kind, exporter.body = kind, body
     target = static_scrape(f"{exporter.address}/metrics")
     async with running(FeedSettings(static=(target,), scrape_interval_s=0.1)) as collector:
@@ -373,7 +382,9 @@ async def test_an_exporter_may_answer_in_each_format(exporter, kind, body, query
         (TEXT, b"h {count:1,sum:2}\n", "native_histograms", "native histograms are not supported"),
     ],
 )
-async def test_what_is_not_supported_is_refused_and_counted(exporter, kind, body, limit, reason):
+async def test_what_is_not_supported_is_refused_and_counted(
+    exporter, kind, body: bytes, limit: str, reason: str
+) -> None:
     exporter.kind, exporter.body = kind, body
     target = static_scrape(f"{exporter.address}/metrics")
     async with running(FeedSettings(static=(target,), scrape_interval_s=0.1)) as collector:
@@ -406,7 +417,7 @@ def pod_of(name, port):
 
 
 @pytest.fixture
-async def api(tmp_path):
+async def api(tmp_path: Path):
     server = API.FakeApiServer()
     server.objects[SLICES], server.events[SLICES] = {}, []
     await server.start()
@@ -415,7 +426,7 @@ async def api(tmp_path):
     await server.stop()
 
 
-async def test_agents_and_pods_come_and_go_with_the_cluster(agents, api):
+async def test_agents_and_pods_come_and_go_with_the_cluster(agents, api) -> None:
     one, two, vllm = await agents("a", 1.0), await agents("b", 2.0), await agents("-", 9.0)
     await api.put(SLICES, slice_of("s1", one.port))
     async with running(FeedSettings(scrape_interval_s=0.1), api.path) as collector:
@@ -436,7 +447,7 @@ async def test_agents_and_pods_come_and_go_with_the_cluster(agents, api):
     assert selectors == {"kubernetes.io/service-name=gpuscale-exporter"}
 
 
-async def test_an_agent_with_two_addresses_is_followed_once(agents, api):
+async def test_an_agent_with_two_addresses_is_followed_once(agents, api) -> None:
     agent = await agents()
     by_ipv4 = slice_of("s1", agent.port)
     reference = {"kind": "Pod", "namespace": "gpu", "name": "agent-x"}
@@ -451,7 +462,7 @@ async def test_an_agent_with_two_addresses_is_followed_once(agents, api):
         assert [state.instance for state in collector.states()] == [agent.address]
 
 
-async def test_while_the_api_server_is_away_known_agents_are_followed(agents, api):
+async def test_while_the_api_server_is_away_known_agents_are_followed(agents, api) -> None:
     agent = await agents()
     await api.put(SLICES, slice_of("s1", agent.port))
     async with running(FeedSettings(), api.path) as collector:
@@ -462,7 +473,9 @@ async def test_while_the_api_server_is_away_known_agents_are_followed(agents, ap
         await until(lambda: values(collector) == {"a": 4.0})
 
 
-async def test_a_full_store_keeps_less_of_the_past_and_says_so(agents, monkeypatch, caplog):
+async def test_a_full_store_keeps_less_of_the_past_and_says_so(
+    agents, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("gpuscale.sources.feeds.collector._TIDY_S", 0.1)
     agent = await agents()
     settings = following(agent, retention_ms=25_600, max_samples=20, resolution_ms=100)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Programs that give credentials, against an API server over real HTTP: what they get, and what they say.
 
 Expected behaviour is client-go's, tools and plugin/pkg/client/auth/exec.
@@ -47,11 +48,11 @@ async def server():
 class Cloud:
     """A kubeconfig whose user is a program, and what that program answers and sees."""
 
-    def __init__(self, server, folder):
+    def __init__(self, server, folder) -> None:
         self._server = server
         self._folder = folder
 
-    def answers(self, *answers):
+    def answers(self, *answers) -> None:
         text = "".join(
             f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in answers
         )
@@ -82,7 +83,7 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud(server, tmp_path):
+def cloud(server, tmp_path: Path):
     return Cloud(server, tmp_path)
 
 
@@ -95,7 +96,7 @@ def credential(token, version=V1, **status):
 
 
 @pytest.mark.parametrize("version", [V1, V1BETA1])
-async def test_the_token_is_used_and_asked_for_once(server, cloud, version):
+async def test_the_token_is_used_and_asked_for_once(server, cloud, version) -> None:
     server.token = "good"
     cloud.answers(credential("good", version))
     async with cloud.connection(version) as connection:
@@ -110,7 +111,7 @@ async def test_the_token_is_used_and_asked_for_once(server, cloud, version):
     assert (run["extra"], run["args"]) == ("x", ["get-token"])
 
 
-async def test_the_cluster_is_shown_to_a_program_that_asks_for_it(server, cloud):
+async def test_the_cluster_is_shown_to_a_program_that_asks_for_it(server, cloud) -> None:
     """As gke-gcloud-auth-plugin does."""
     server.token = "good"
     cloud.answers(credential("good"))
@@ -120,7 +121,7 @@ async def test_the_cluster_is_shown_to_a_program_that_asks_for_it(server, cloud)
     assert run["info"]["spec"]["cluster"]["server"] == connection.server
 
 
-async def test_a_refused_token_is_asked_for_again_once(server, cloud):
+async def test_a_refused_token_is_asked_for_again_once(server, cloud) -> None:
     server.token = "good"
     cloud.answers(credential("old"), credential("good"))
     async with cloud.connection() as connection:
@@ -128,7 +129,7 @@ async def test_a_refused_token_is_asked_for_again_once(server, cloud):
     assert len(cloud.runs()) == 2
 
 
-async def test_a_token_that_stays_refused_is_an_expired_login(server, cloud):
+async def test_a_token_that_stays_refused_is_an_expired_login(server, cloud) -> None:
     server.token = "good"
     cloud.answers(credential("old"))
     async with cloud.connection() as connection:
@@ -137,7 +138,7 @@ async def test_a_token_that_stays_refused_is_an_expired_login(server, cloud):
     assert len(cloud.runs()) == 2
 
 
-async def test_a_token_that_has_run_out_is_not_used_again(server, cloud):
+async def test_a_token_that_has_run_out_is_not_used_again(server, cloud) -> None:
     server.token = "old"
     cloud.answers(
         credential("old", expirationTimestamp="2001-01-01T00:00:00Z"),
@@ -164,7 +165,7 @@ async def test_a_token_that_has_run_out_is_not_used_again(server, cloud):
         ),
     ],
 )
-async def test_an_answer_that_is_none_is_reported(cloud, answer, told):
+async def test_an_answer_that_is_none_is_reported(cloud, answer, told: str) -> None:
     cloud.answers(answer)
     async with cloud.connection() as connection:
         with pytest.raises(CredentialError) as caught:
@@ -196,7 +197,9 @@ async def test_an_answer_that_is_none_is_reported(cloud, answer, told):
         ),
     ],
 )
-async def test_a_program_that_gives_none_is_reported(cloud, program, told, monkeypatch):
+async def test_a_program_that_gives_none_is_reported(
+    cloud, program, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", None)
     async with cloud.connection(**program) as connection:
         with pytest.raises(CredentialError) as caught:
@@ -204,7 +207,7 @@ async def test_a_program_that_gives_none_is_reported(cloud, program, told, monke
     assert str(caught.value) == told
 
 
-async def test_whoever_acts_as_another_says_so(server, tmp_path):
+async def test_whoever_acts_as_another_says_so(server, tmp_path: Path) -> None:
     config = json.loads(server.kubeconfig(tmp_path).read_text())
     config["users"][0]["user"] |= {"as": "jane", "as-groups": ["a", "b"], "as-uid": "7"}
     path = tmp_path / "as"

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("live")
 class Loop:
     """A running `gpuscale up` and what it has printed so far."""
 
-    def __init__(self, tmp_path, *arguments):
+    def __init__(self, tmp_path, *arguments) -> None:
         self.output = tmp_path / "out.txt"
         self.started = time.monotonic()
         with self.output.open("w") as out:
@@ -67,7 +67,7 @@ class Loop:
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory) -> Iterator[Loop]:
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     running = Loop(tmp_path_factory.mktemp("up"), "ack-bert", "--speed", "60")
     yield running
     if running.process.poll() is None:
@@ -75,12 +75,12 @@ def loop(tmp_path_factory) -> Iterator[Loop]:
         running.process.wait()
 
 
-def test_the_page_answers_and_names_its_scenario(loop):
+def test_the_page_answers_and_names_its_scenario(loop: Loop) -> None:
     assert "<title>" in loop.get("/")
     assert loop.json("/ui/document")["scenario"] == "ack-bert"
 
 
-def test_the_first_scale_out_is_told_in_kubernetes_words(loop):
+def test_the_first_scale_out_is_told_in_kubernetes_words(loop: Loop) -> None:
     loop.wait(
         r"SuccessfulRescale +HorizontalPodAutoscaler/gpu-hpa +New size: 2; "
         r"reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target",
@@ -88,7 +88,7 @@ def test_the_first_scale_out_is_told_in_kubernetes_words(loop):
     )
 
 
-def test_every_hop_shows_the_same_value(loop):
+def test_every_hop_shows_the_same_value(loop: Loop) -> None:
     loop.wait("SuccessfulRescale", 60)
     state = loop.json("/ui/state")
     agent = next(iter(state["addresses"]["nodeAgents"].values()))
@@ -105,7 +105,7 @@ def test_every_hop_shows_the_same_value(loop):
     assert all(value in {11.0, 12.0, 23.0} for value in values), values
 
 
-def test_values_carry_the_time_they_were_measured(loop):
+def test_values_carry_the_time_they_were_measured(loop: Loop) -> None:
     loop.wait("SuccessfulRescale", 60)
     listed = loop.json(
         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/DCGM_CUSTOM_PROCESS_SM_UTIL"
@@ -119,7 +119,7 @@ def test_values_carry_the_time_they_were_measured(loop):
 
 
 @pytest.mark.kubectl
-def test_kubectl_reads_the_metrics_api(loop):
+def test_kubectl_reads_the_metrics_api(loop: Loop) -> None:
     loop.wait("SuccessfulRescale", 60)
     path = (
         "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods/*/DCGM_CUSTOM_PROCESS_SM_UTIL"
@@ -137,7 +137,7 @@ def test_kubectl_reads_the_metrics_api(loop):
 
 
 @pytest.mark.prometheus
-def test_promtool_queries_the_store(loop):
+def test_promtool_queries_the_store(loop: Loop) -> None:
     loop.wait("SuccessfulRescale", 60)
     result = subprocess.run(
         ["promtool", "query", "instant", loop.url, "count(DCGM_FI_DEV_GPU_UTIL)"],
@@ -149,7 +149,7 @@ def test_promtool_queries_the_store(loop):
     assert re.match(r"\{\} => [12] @\[", result.stdout)
 
 
-def test_types_and_help_of_scraped_metrics_are_served(loop):
+def test_types_and_help_of_scraped_metrics_are_served(loop: Loop) -> None:
     loop.wait("SuccessfulRescale", 60)
     (said,) = loop.json("/api/v1/metadata?metric=DCGM_CUSTOM_PROCESS_SM_UTIL")["data"].values()
     assert said[0]["type"] == "gauge"
@@ -159,7 +159,7 @@ def test_types_and_help_of_scraped_metrics_are_served(loop):
     assert re.search(r"^gpuscale_metrics_api_store_metadata_bytes [1-9]\d*$", own, re.MULTILINE)
 
 
-def test_a_bad_query_is_refused_with_a_reason(loop):
+def test_a_bad_query_is_refused_with_a_reason(loop: Loop) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         loop.get("/api/v1/query?query=avg(")
     assert caught.value.code == 400
@@ -167,7 +167,7 @@ def test_a_bad_query_is_refused_with_a_reason(loop):
     caught.value.close()
 
 
-def test_a_request_under_another_sites_name_is_refused(loop):
+def test_a_request_under_another_sites_name_is_refused(loop: Loop) -> None:
     request = urllib.request.Request(loop.url + "/ui/state", headers={"Host": "evil.example"})
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(request, timeout=30)
@@ -175,14 +175,14 @@ def test_a_request_under_another_sites_name_is_refused(loop):
     caught.value.close()
 
 
-def test_pods_and_nodes_go_again_after_the_load(loop):
+def test_pods_and_nodes_go_again_after_the_load(loop: Loop) -> None:
     loop.wait(r"New size: 1; reason: All metrics below target", 60)
     loop.wait(r"ScaleDown +Node/gpu-\w+ +node removed by cluster autoscaler", 60)
     pools = loop.json("/ui/document")["summary"]["nodePools"]
     assert pools["gpu"] == {"maxNodes": 2, "finalNodes": 1}
 
 
-def test_a_load_button_drives_the_loop(loop):
+def test_a_load_button_drives_the_loop(loop: Loop) -> None:
     loop.wait("node removed", 90)
     loop.post("/ui/load", {"workload": "bert-intent-detection", "rate": 36.8})
     loop.wait(r"load is now 36.8 requests/s", 10)
@@ -190,19 +190,19 @@ def test_a_load_button_drives_the_loop(loop):
     loop.wait(r"load is now 36\.8(?s:.*)New size: [45]; reason: pods metric", 30)
 
 
-def test_ctrl_c_ends_it_cleanly(loop):
+def test_ctrl_c_ends_it_cleanly(loop: Loop) -> None:
     assert loop.stop() == 0
     assert re.search(r"stopped after \d+ s of scenario time", loop.text())
     assert "Traceback" not in loop.text()
 
 
-def test_it_ends_by_itself_when_told(tmp_path):
+def test_it_ends_by_itself_when_told(tmp_path: Path) -> None:
     running = Loop(tmp_path, "aks-mnist-jobs", "--for", "2s", "--speed", "100")
     assert running.process.wait(20) == 0
     assert "TriggeredScaleUp" in running.text()
 
 
-def test_eks_vision_scales_on_a_service_over_http(tmp_path):
+def test_eks_vision_scales_on_a_service_over_http(tmp_path: Path) -> None:
     running = Loop(tmp_path, "eks-vision", "--speed", "60")
     running.wait("reason: Service metric DCGM_FI_DEV_GPU_UTIL_AVG above target", 60)
     value = running.json(
@@ -218,7 +218,7 @@ def up(*arguments):
     )
 
 
-def test_an_address_that_is_not_ours_is_refused():
+def test_an_address_that_is_not_ours_is_refused() -> None:
     result = up("--host", "203.0.113.1", "--port", "1")
     assert result.returncode == 2
     assert result.stderr == (
@@ -227,7 +227,7 @@ def test_an_address_that_is_not_ours_is_refused():
     )
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_refused():
+def test_a_port_that_was_asked_for_and_is_taken_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         result = up("--port", str(port))
@@ -239,7 +239,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_refused():
     )
 
 
-def test_another_port_than_the_usual_one_is_announced():
+def test_another_port_than_the_usual_one_is_announced() -> None:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # taken already, by another loop on this machine
             stack.enter_context(socket.create_server(("127.0.0.1", 9480)))
@@ -252,7 +252,7 @@ def test_another_port_than_the_usual_one_is_announced():
     assert f"page            http://127.0.0.1:{port}/" in result.stdout
 
 
-def test_all_interfaces_are_printed_as_addresses_that_open(tmp_path):
+def test_all_interfaces_are_printed_as_addresses_that_open(tmp_path: Path) -> None:
     running = Loop(tmp_path, "ack-bert", "--host", "0.0.0.0")
     assert "0.0.0.0" not in running.text()
     addresses = running.json("/ui/state")["addresses"]
@@ -265,14 +265,14 @@ def test_all_interfaces_are_printed_as_addresses_that_open(tmp_path):
     assert running.stop() == 0
 
 
-def test_ipv6_addresses_stand_in_brackets(tmp_path):
+def test_ipv6_addresses_stand_in_brackets(tmp_path: Path) -> None:
     result = up("--host", "::1", "--port", "0", "--for", "3s")
     assert re.search(r"page +http://\[::1\]:\d+/\n", result.stdout)
     assert re.search(r"node agent +http://\[::1\]:\d+/metrics", result.stdout)
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_end_of_the_scenario_is_announced_once_and_the_loop_goes_on(tmp_path):
+def test_the_end_of_the_scenario_is_announced_once_and_the_loop_goes_on(tmp_path: Path) -> None:
     scenario = tmp_path / "short.yaml"
     scenario.write_text(
         (SHIPPED / "ack-bert" / "scenario.yaml")
@@ -287,7 +287,7 @@ def test_the_end_of_the_scenario_is_announced_once_and_the_loop_goes_on(tmp_path
     assert running.stop() == 0
 
 
-def test_a_reader_that_has_seen_enough_ends_it():
+def test_a_reader_that_has_seen_enough_ends_it() -> None:
     with subprocess.Popen(
         [GPUSCALE, "up", "--port", "0", "--speed", "60"],
         stdout=subprocess.PIPE,
@@ -301,7 +301,7 @@ def test_a_reader_that_has_seen_enough_ends_it():
     assert errors == ""
 
 
-def test_prometheus_rules_of_a_file_are_evaluated_served_and_read_again(tmp_path):
+def test_prometheus_rules_of_a_file_are_evaluated_served_and_read_again(tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(
         "groups:\n- name: mine\n  rules:\n"
@@ -314,7 +314,7 @@ def test_prometheus_rules_of_a_file_are_evaluated_served_and_read_again(tmp_path
         groups = running.json("/api/v1/rules")["data"]["groups"]
         return {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
 
-    def wait_for(expected):
+    def wait_for(expected) -> None:
         deadline = time.monotonic() + 60
         while names() != expected:
             assert time.monotonic() < deadline, (names(), running.text())
@@ -341,7 +341,7 @@ def test_prometheus_rules_of_a_file_are_evaluated_served_and_read_again(tmp_path
         assert running.stop() == 0
 
 
-def test_a_bad_prometheus_rule_file_ends_it(tmp_path):
+def test_a_bad_prometheus_rule_file_ends_it(tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("groups:\n- name: g\n  rules:\n  - {alert: A, expr: x, for: soon}\n")
     done = subprocess.run(

@@ -37,7 +37,7 @@ def fetch(url):
         return json.loads(response.read())
 
 
-def set_load(url, rate):
+def set_load(url, rate) -> None:
     """Hold the load of the one service; None leaves it to the scenario."""
     workload = fetch(f"{url}/ui/state")["workloads"][0]["name"]
     body = json.dumps({"workload": workload, "rate": rate}).encode()
@@ -57,7 +57,7 @@ async def start(scenario="ack-bert"):
     raise AssertionError("the loop ended before its page was there")
 
 
-async def eventually(check, seconds=30):
+async def eventually(check, seconds=30) -> None:
     for _ in range(seconds * 5):
         if await check():
             return
@@ -65,7 +65,7 @@ async def eventually(check, seconds=30):
     raise AssertionError("not within the time")
 
 
-async def test_the_page_shows_what_the_api_says_and_its_buttons_work():
+async def test_the_page_shows_what_the_api_says_and_its_buttons_work() -> None:
     process, url = await start()
     try:
         async with async_playwright() as playwright:
@@ -144,8 +144,8 @@ async def a_minute_after(page, reached, minutes=4):
     ],
 )
 async def test_tiles_are_right_a_minute_after_the_scale_out(
-    scenario, rate, pods, low, high, target
-):
+    scenario: str, rate: float, pods: int, low: float, high: float, target: int
+) -> None:
     async with opened(scenario) as (page, url):
         await asyncio.to_thread(set_load, url, rate)
 
@@ -164,7 +164,7 @@ async def test_tiles_are_right_a_minute_after_the_scale_out(
     assert tiles["load"] == f"{rate:g}"
 
 
-async def test_jobs_are_counted_on_the_page():
+async def test_jobs_are_counted_on_the_page() -> None:
     async with opened("aks-mnist-jobs") as (page, url):
         # 20 Jobs on a pool that grows from 1 node to 3; more than a minute after it has 3
         await a_minute_after(page, lambda tiles: tiles["nodes"] == "3")
@@ -187,7 +187,7 @@ async def test_jobs_are_counted_on_the_page():
     assert max(running_line) == 3  # one GPU on each of three nodes
 
 
-async def check_values(page, url):
+async def check_values(page, url) -> None:
     async def same():
         state = await asyncio.to_thread(fetch, f"{url}/ui/state")
         text = await page.inner_text("body")
@@ -197,7 +197,7 @@ async def check_values(page, url):
     await eventually(same)
 
 
-async def check_button(page, url):
+async def check_button(page, url) -> None:
     await page.get_by_role("button", name="8×").click()
 
     async def driven():

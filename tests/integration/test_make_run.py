@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The first seconds of `make run`: what it says of a Python that won't do, and of what it downloads."""
 
 import importlib.util
@@ -30,21 +31,21 @@ def program(folder, text):
 
 
 @pytest.mark.parametrize("python", ["/bad", "/tmp", "/bin/ls", ""])
-def test_what_is_no_python_is_named(tmp_path, python):
+def test_what_is_no_python_is_named(tmp_path: Path, python: str) -> None:
     made = make(tmp_path, python)
     assert made.returncode == 2
     assert made.stderr.startswith(f"found no Python in '{python}', {EXPECTED}")
     assert not (tmp_path / "venv").exists()
 
 
-def test_an_old_python_is_named_with_its_version(tmp_path):
+def test_an_old_python_is_named_with_its_version(tmp_path: Path) -> None:
     python = program(tmp_path, "echo Python 3.10.13; exit 1")
     made = make(tmp_path, python)
     assert made.returncode == 2
     assert made.stderr.startswith(f"found Python 3.10.13 in '{python}', {EXPECTED}")
 
 
-def test_a_python_that_can_make_no_environment_says_what_to_install(tmp_path):
+def test_a_python_that_can_make_no_environment_says_what_to_install(tmp_path: Path) -> None:
     # As Debian's python3 is without python3-venv.
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['ensurepip'] = None\n")
     python = program(tmp_path, f'PYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"')
@@ -69,7 +70,9 @@ Successfully installed aiohttp-3.14.5 bcrypt-5.0.0
 """
 
 
-def test_each_file_is_shown_with_its_size_and_all_are_added_up(capsys):
+def test_each_file_is_shown_with_its_size_and_all_are_added_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     spec = importlib.util.spec_from_file_location("environment", ROOT / "tools/environment.py")
     environment = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(environment)

@@ -54,7 +54,7 @@ async def url():
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-async def test_readings_carry_value_and_time_of_measurement(url, version):
+async def test_readings_carry_value_and_time_of_measurement(url, version: str) -> None:
     async with HttpMetricsClient(url, version=version) as client:
         pods = await client.pod_values("ml", "app=web", "gpu_util", parse_selector("app in (x,y)"))
         service = await client.object_value("ml", SERVICE, "gpu_util", None)
@@ -68,7 +68,7 @@ async def test_readings_carry_value_and_time_of_measurement(url, version):
     assert namespace == MetricValue("ml", 15_250, NOW_MS)
 
 
-async def test_external_readings_are_one_per_row(url):
+async def test_external_readings_are_one_per_row(url) -> None:
     async with HttpMetricsClient(url) as client:
         every = await client.external_values("ml", "depth", None)
         one = await client.external_values("ml", "depth", parse_selector("q=b"))
@@ -79,7 +79,7 @@ async def test_external_readings_are_one_per_row(url):
     assert one == every[1:]
 
 
-async def test_what_an_hpa_would_show_in_its_conditions(url):
+async def test_what_an_hpa_would_show_in_its_conditions(url) -> None:
     async with HttpMetricsClient(url) as client:
         with pytest.raises(NotFoundError) as unknown:
             await client.pod_values("ml", "app=web", "none", None)

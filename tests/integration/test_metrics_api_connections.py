@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, attr-defined"
 """Connections to the metrics API under attack: slow, idle, many, malformed, and clients that never read.
 
 The expected numbers are the limits that each test sets.
@@ -70,11 +71,11 @@ async def known(request):
     return web.Response(text="known")
 
 
-async def fault(_):
+async def fault(_) -> None:
     raise RuntimeError("secret")
 
 
-async def until(is_so):
+async def until(is_so) -> None:
     """Return once a function says so."""
     for _ in range(3_000):
         if is_so():
@@ -86,7 +87,7 @@ async def until(is_so):
 class Served:
     """A port on loopback, and what its clients do."""
 
-    def __init__(self, port, number, folder):
+    def __init__(self, port, number, folder) -> None:
         self.port, self.number, self.folder = port, number, folder
 
     def context(self, pair=None):
@@ -111,12 +112,12 @@ class Served:
     def states(self):
         return dict(self.port.lobby.states())
 
-    async def come_to(self, **states):
+    async def come_to(self, **states) -> None:
         await until(lambda: self.states() == states)
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve(tmp_path: Path):
     pem, key = CA.server("localhost")
     (tmp_path / "tls.crt").write_text(pem)
     (tmp_path / "tls.key").write_text(key)
@@ -160,7 +161,7 @@ async def closed(reader):
 
 
 @pytest.mark.parametrize("tls", [True, False])
-async def test_requests_of_one_connection_are_answered_in_order(serve, tls):
+async def test_requests_of_one_connection_are_answered_in_order(serve, tls: bool) -> None:
     async with serve(tls=tls) as served:
         reader, writer = await served.connect()
         writer.write(GET * 50 + GET.replace(b"/ok", b"/large") + GET)
@@ -173,7 +174,7 @@ async def test_requests_of_one_connection_are_answered_in_order(serve, tls):
         await served.come_to()
 
 
-async def test_bytes_that_come_one_by_one_are_a_request(serve):
+async def test_bytes_that_come_one_by_one_are_a_request(serve) -> None:
     async with serve() as served:
         reader, writer = await served.connect()
         for byte in GET:
@@ -184,7 +185,7 @@ async def test_bytes_that_come_one_by_one_are_a_request(serve):
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16", b"\x16\x03\x01\x40\x00" + b"a" * 3_000])
-async def test_a_handshake_that_takes_too_long_ends(serve, sent):
+async def test_a_handshake_that_takes_too_long_ends(serve, sent) -> None:
     async with serve(replace(LIMITS, handshake_s=0.2)) as served:
         reader, writer = await served.tcp()
         writer.write(sent)
@@ -196,7 +197,7 @@ async def test_a_handshake_that_takes_too_long_ends(serve, sent):
 
 @pytest.mark.parametrize("tls", [True, False])
 @pytest.mark.parametrize("sent", [b"", b"GET /ok HTTP/1.1\r\nHost: x\r\nX: "])
-async def test_headers_that_drip_end_in_time_whatever_comes(serve, tls, sent):
+async def test_headers_that_drip_end_in_time_whatever_comes(serve, tls: bool, sent: bytes) -> None:
     async with serve(replace(LIMITS, header_s=1.0), tls=tls) as served:
         reader, writer = await served.connect()
         writer.write(sent)
@@ -213,7 +214,7 @@ async def test_headers_that_drip_end_in_time_whatever_comes(serve, tls, sent):
         writer.close()
 
 
-async def test_an_idle_connection_ends_and_one_in_use_does_not(serve):
+async def test_an_idle_connection_ends_and_one_in_use_does_not(serve) -> None:
     async with serve(replace(LIMITS, idle_s=1.5)) as served:
         idle, first = await served.connect()
         used, second = await served.connect()
@@ -229,7 +230,7 @@ async def test_an_idle_connection_ends_and_one_in_use_does_not(serve):
         second.close()
 
 
-async def test_a_request_that_is_being_answered_has_no_deadline_here(serve):
+async def test_a_request_that_is_being_answered_has_no_deadline_here(serve) -> None:
     limits = replace(LIMITS, header_s=0.2, idle_s=0.2)
     async with serve(limits) as served:
         reader, writer = await served.connect()
@@ -244,7 +245,7 @@ async def test_a_request_that_is_being_answered_has_no_deadline_here(serve):
 
 
 @pytest.mark.parametrize("tls", [True, False])
-async def test_a_client_that_never_reads_is_cut_off_and_its_answer_freed(serve, tls):
+async def test_a_client_that_never_reads_is_cut_off_and_its_answer_freed(serve, tls: bool) -> None:
     async with serve(replace(LIMITS, write_s=0.5), tls=tls) as served:
         _, writer = await served.connect()
         writer.transport.pause_reading()
@@ -256,7 +257,7 @@ async def test_a_client_that_never_reads_is_cut_off_and_its_answer_freed(serve, 
         writer.transport.abort()
 
 
-async def test_answers_that_are_not_taken_are_bounded_together(serve):
+async def test_answers_that_are_not_taken_are_bounded_together(serve) -> None:
     # Three answers of 8 MiB; the kernel takes some MiB of each at most.
     async with serve(replace(LIMITS, unsent_bytes=12 * 1024 * 1024), tls=False) as served:
         writers = []
@@ -276,7 +277,7 @@ async def test_answers_that_are_not_taken_are_bounded_together(serve):
             writer.transport.abort()
 
 
-async def test_an_address_makes_room_for_itself_and_requests_are_never_the_price(serve):
+async def test_an_address_makes_room_for_itself_and_requests_are_never_the_price(serve) -> None:
     limits = replace(LIMITS, total=20, per_address=3)
     async with serve(limits) as served:
         busy, first = await served.connect()
@@ -299,7 +300,7 @@ async def test_an_address_makes_room_for_itself_and_requests_are_never_the_price
             writer.close()
 
 
-async def test_strangers_go_before_clients_that_are_known(serve):
+async def test_strangers_go_before_clients_that_are_known(serve) -> None:
     async with serve(replace(LIMITS, total=2)) as served:
         known, first = await served.connect()
         first.write(GET.replace(b"/ok", b"/known"))
@@ -313,7 +314,7 @@ async def test_strangers_go_before_clients_that_are_known(serve):
             writer.close()
 
 
-async def test_a_client_that_is_gone_without_a_word_is_noticed_by_the_system(serve):
+async def test_a_client_that_is_gone_without_a_word_is_noticed_by_the_system(serve) -> None:
     async with serve() as served:
         _, writer = await served.connect()
         await served.come_to(header=1)
@@ -340,7 +341,9 @@ async def test_a_client_that_is_gone_without_a_word_is_noticed_by_the_system(ser
         (GET.replace(b"\r\n\r\n", b"\r\nExpect: x\r\n\r\n"), 417, "ExpectationFailed", None),
     ],
 )
-async def test_what_aiohttp_refuses_by_itself_is_a_status(serve, sent, code, reason, allowed):
+async def test_what_aiohttp_refuses_by_itself_is_a_status(
+    serve, sent, code: int, reason: str, allowed: str | None
+) -> None:
     async with serve() as served:
         reader, writer = await served.connect()
         writer.write(sent + GET)
@@ -353,7 +356,7 @@ async def test_what_aiohttp_refuses_by_itself_is_a_status(serve, sent, code, rea
         writer.close()
 
 
-async def test_a_full_house_is_at_the_cost_of_who_has_most(serve):
+async def test_a_full_house_is_at_the_cost_of_who_has_most(serve) -> None:
     limits = replace(LIMITS, total=4)
     async with serve(limits) as served:
         alone, one = await served.connect(source="127.0.0.2")
@@ -367,7 +370,7 @@ async def test_a_full_house_is_at_the_cost_of_who_has_most(serve):
             writer.close()
 
 
-async def test_where_all_are_busy_a_newcomer_is_refused(serve):
+async def test_where_all_are_busy_a_newcomer_is_refused(serve) -> None:
     async with serve(replace(LIMITS, total=1)) as served:
         busy, writer = await served.connect()
         writer.write(GET.replace(b"/ok", b"/wait"))
@@ -380,7 +383,7 @@ async def test_where_all_are_busy_a_newcomer_is_refused(serve):
         writer.close()
 
 
-async def test_connections_of_front_proxies_have_room_of_their_own(serve):
+async def test_connections_of_front_proxies_have_room_of_their_own(serve) -> None:
     async with serve(replace(LIMITS, total=2, per_address=2, proxies=2)) as served:
         pair = CA.client("front-proxy-client")
         proxies = [await served.connect(pair) for _ in range(2)]
@@ -394,10 +397,10 @@ async def test_connections_of_front_proxies_have_room_of_their_own(serve):
             writer.close()
 
 
-async def test_renegotiation_is_refused_and_others_are_served(serve):
+async def test_renegotiation_is_refused_and_others_are_served(serve) -> None:
     async with serve() as served:
 
-        def renegotiate():
+        def renegotiate() -> None:
             context = SSL.Context(SSL.TLS_CLIENT_METHOD)
             context.set_max_proto_version(SSL.TLS1_2_VERSION)
             with socket.create_connection(("127.0.0.1", served.number)) as sock:
@@ -426,7 +429,7 @@ async def test_renegotiation_is_refused_and_others_are_served(serve):
         b"\x16\x03\x01 no TLS inside of TLS\r\n\r\n",
     ],
 )
-async def test_what_is_no_http_gets_a_status_and_the_connection_ends(serve, sent):
+async def test_what_is_no_http_gets_a_status_and_the_connection_ends(serve, sent) -> None:
     async with serve() as served:
         reader, writer = await served.connect()
         writer.write(sent)
@@ -445,7 +448,9 @@ async def test_what_is_no_http_gets_a_status_and_the_connection_ends(serve, sent
         writer.close()
 
 
-async def test_a_thousand_malformed_requests_are_one_line_without_a_traceback(serve, caplog):
+async def test_a_thousand_malformed_requests_are_one_line_without_a_traceback(
+    serve, caplog: pytest.LogCaptureFixture
+) -> None:
     malformed = CountedLog("malformed request")
     with caplog.at_level(logging.INFO):
         async with serve(tls=False, malformed=malformed) as served:
@@ -460,7 +465,9 @@ async def test_a_thousand_malformed_requests_are_one_line_without_a_traceback(se
     assert len(line.getMessage()) < 300
 
 
-async def test_a_fault_of_ours_is_a_status_that_says_nothing_of_it(serve, caplog):
+async def test_a_fault_of_ours_is_a_status_that_says_nothing_of_it(
+    serve, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serve() as served:
         reader, writer = await served.connect()
         writer.write(GET.replace(b"/ok", b"/fault"))
@@ -472,7 +479,7 @@ async def test_a_fault_of_ours_is_a_status_that_says_nothing_of_it(serve, caplog
     assert "RuntimeError: secret" in caplog.text
 
 
-async def test_a_stopping_port_answers_what_has_been_sent(serve):
+async def test_a_stopping_port_answers_what_has_been_sent(serve) -> None:
     async with serve(in_haste=False) as served:
         waiting, first = await served.connect()
         first.write(GET.replace(b"/ok", b"/wait"))
@@ -525,7 +532,9 @@ def _resident_kib(pid):
 
 
 @pytest.mark.xdist_group("heavy")
-def test_five_thousand_idle_connections_are_cheap_end_and_give_their_memory_back(tmp_path):
+def test_five_thousand_idle_connections_are_cheap_end_and_give_their_memory_back(
+    tmp_path: Path,
+) -> None:
     """asyncio's TLS takes 300 KiB for each: 1.5 GiB."""
     count, most_kib = 5_000, 28
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

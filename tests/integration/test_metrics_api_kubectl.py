@@ -1,8 +1,10 @@
+# mypy: disable-error-code="arg-type, attr-defined"
 """The commands of published guides, by a real kubectl against the API on loopback."""
 
 import asyncio
 import json
 import os
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -94,7 +96,7 @@ async def raw(server: TestServer, home, path: str) -> dict[str, object]:
     return json.loads(out)
 
 
-async def test_discovery_lists_what_the_guide_for_alibaba_cloud_shows(tmp_path):
+async def test_discovery_lists_what_the_guide_for_alibaba_cloud_shows(tmp_path: Path) -> None:
     async with TestServer(await serve(load_rules(SM_UTIL_RULE, "rules.yaml"))) as server:
         body = await raw(server, tmp_path, CUSTOM)
     assert body["resources"] == [
@@ -109,7 +111,7 @@ async def test_discovery_lists_what_the_guide_for_alibaba_cloud_shows(tmp_path):
     ]
 
 
-async def test_pods_have_the_values_that_the_guide_for_eks_shows(tmp_path):
+async def test_pods_have_the_values_that_the_guide_for_eks_shows(tmp_path: Path) -> None:
     async with TestServer(await serve(default_config())) as server:
         path = f"{CUSTOM}/namespaces/default/pods/*/DCGM_FI_DEV_GPU_UTIL"
         body = await raw(server, tmp_path, path)
@@ -143,7 +145,7 @@ async def test_pods_have_the_values_that_the_guide_for_eks_shows(tmp_path):
     } <= names
 
 
-async def test_an_unknown_metric_is_told_in_the_apis_words(tmp_path):
+async def test_an_unknown_metric_is_told_in_the_apis_words(tmp_path: Path) -> None:
     async with TestServer(await serve(default_config())) as server:
         code, out, err = await kubectl(
             server, str(tmp_path), "get", "--raw", f"{CUSTOM}/namespaces/default/pods/*/none"
@@ -187,7 +189,7 @@ async def serve_usage() -> web.Application:
     return app
 
 
-async def test_kubectl_top_shows_pods_and_their_containers(tmp_path):
+async def test_kubectl_top_shows_pods_and_their_containers(tmp_path: Path) -> None:
     async with TestServer(await serve_usage()) as server:
 
         async def top(*arguments):
@@ -210,7 +212,7 @@ async def test_kubectl_top_shows_pods_and_their_containers(tmp_path):
         assert await top("bert-0") == [["bert-0", "300m", "576Mi"]]
 
 
-async def test_the_groups_and_the_version_are_listed(tmp_path):
+async def test_the_groups_and_the_version_are_listed(tmp_path: Path) -> None:
     async with TestServer(await serve(default_config())) as server:
         code, out, err = await kubectl(server, str(tmp_path), "api-versions")
         assert (code, err) == (0, "")

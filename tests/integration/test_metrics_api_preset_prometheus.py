@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -147,7 +148,7 @@ async def served(folder, *, honours):
         yield provider, samples
 
 
-async def until_both_are_scraped(source, provider):
+async def until_both_are_scraped(source, provider) -> None:
     async with asyncio.timeout(60):
         while True:
             try:
@@ -184,7 +185,7 @@ def about(values, summary):
 
 
 @pytest.mark.parametrize("honours", [True, False], ids=["honor_labels", "exported"])
-async def test_values_are_those_of_the_agents_pages(tmp_path, honours):
+async def test_values_are_those_of_the_agents_pages(tmp_path: Path, honours: bool) -> None:
     async with served(tmp_path, honours=honours) as (provider, samples):
         pods, nodes = by(samples, UTIL, pod_of), by(samples, UTIL, lambda node, _: node)
         assert {pod: len(values) for pod, values in pods.items()} == {PODS[0]: 2, PODS[1]: 1}

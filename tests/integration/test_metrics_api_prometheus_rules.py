@@ -71,7 +71,7 @@ async def served(folder, *arguments):
             await process.wait()
 
 
-async def until(condition, limit_s=60):
+async def until(condition, limit_s=60) -> None:
     async with asyncio.timeout(limit_s):
         while True:
             if await condition():
@@ -97,7 +97,7 @@ async def of_collector(folder, path):
     return json.loads(await fetch("http://collector", path, connector=connector))["data"]
 
 
-async def test_rules_are_evaluated_served_reloaded_and_kept_when_bad():
+async def test_rules_are_evaluated_served_reloaded_and_kept_when_bad() -> None:
     with TemporaryDirectory(prefix="rules-") as name:
         folder = Path(name)
         (folder / "rules").mkdir()
@@ -151,7 +151,7 @@ async def test_rules_are_evaluated_served_reloaded_and_kept_when_bad():
         assert "rule recorded of group g failed" in (folder / "log").read_text()
 
 
-async def test_a_pending_alert_goes_on_after_a_restart():
+async def test_a_pending_alert_goes_on_after_a_restart() -> None:
     with TemporaryDirectory(prefix="rules-") as name:
         folder = Path(name)
         (folder / "rules").mkdir()
@@ -207,7 +207,9 @@ async def _is_below(asked, limit):
         (["--source=streams", "--prometheus-rules="], "--prometheus-rules: found nothing"),
     ],
 )
-def test_what_is_wrong_at_the_start_ends_it(tmp_path, arguments, message):
+def test_what_is_wrong_at_the_start_ends_it(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("groups:\n- name: g\n  rules:\n  - {record: a, expr: 'sum('}\n")
     done = subprocess.run(

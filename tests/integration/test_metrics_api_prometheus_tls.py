@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """A Prometheus behind TLS: trust, client certificates and tokens, from flags and from kubeconfigs."""
 
 import importlib.util
@@ -31,7 +32,7 @@ CERTIFICATES = _load("certificates_for_tests")
 class Prometheus:
     """Wants a client certificate, and notes what it is sent."""
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder, self.seen, self.url = folder, [], ""
         self.ca = CERTIFICATES.Ca("prometheus")
         self.write("ca.crt", self.ca.pem)
@@ -46,7 +47,7 @@ class Prometheus:
         (self.folder / name).write_text(text)
         return self.folder / name
 
-    async def start(self):
+    async def start(self) -> None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.folder / "ca.crt")
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
@@ -77,7 +78,7 @@ PAIR = {"client-certificate": "client.crt", "client-key": "client.key"}
 
 
 @pytest.fixture
-async def prometheus(tmp_path):
+async def prometheus(tmp_path: Path):
     server = Prometheus(tmp_path)
     await server.start()
     yield server
@@ -89,7 +90,7 @@ async def ask(**settings):
         return await source.query("1.5", 1_000)
 
 
-async def test_files_of_flags_are_used(prometheus):
+async def test_files_of_flags_are_used(prometheus) -> None:
     folder = prometheus.folder
     found = await ask(
         url=prometheus.url,
@@ -103,7 +104,7 @@ async def test_files_of_flags_are_used(prometheus):
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST"])
-async def test_a_kubeconfigs_user_is_used(prometheus, verb):
+async def test_a_kubeconfigs_user_is_used(prometheus, verb: str) -> None:
     path = prometheus.kubeconfig(**PAIR, token="inline")
     assert await ask(url=prometheus.url, kubeconfig=path, verb=verb) == Scalar(1.5)
     prometheus.write("token", "from a file")
@@ -112,13 +113,13 @@ async def test_a_kubeconfigs_user_is_used(prometheus, verb):
     assert [token for token, _ in prometheus.seen] == ["Bearer inline", "Bearer from a file"]
 
 
-async def test_an_unknown_ca_is_not_trusted(prometheus):
+async def test_an_unknown_ca_is_not_trusted(prometheus) -> None:
     other = prometheus.write("other.crt", CERTIFICATES.Ca("other").pem)
     with pytest.raises(UnavailableError, match="certificate verify failed"):
         await ask(url=prometheus.url, ca_file=other)
 
 
-async def test_what_cant_be_used_is_reported(prometheus):
+async def test_what_cant_be_used_is_reported(prometheus) -> None:
     nothing = prometheus.folder / "nothing"
     with pytest.raises(UsageError, match=f"{nothing}: can't be used to reach Prometheus: "):
         make_source(SourceSettings("https://p", ca_file=nothing))

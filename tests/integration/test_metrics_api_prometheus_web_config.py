@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, assignment, attr-defined"
 """A real Prometheus behind TLS, a client certificate, a password and a path prefix; all of it renewed."""
 
 import asyncio
@@ -48,7 +49,7 @@ PREFIX = "/mon/prometheus"
 class Prometheus:
     """The process and its files."""
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         self.port = unused_port()
         self.url = f"https://localhost:{self.port}{PREFIX}"
@@ -67,22 +68,22 @@ class Prometheus:
         part.rename(self.folder / name)
         return self.folder / name
 
-    def write_pair(self, name, pair):
+    def write_pair(self, name, pair) -> None:
         self.write(f"{name}.crt", pair[0])
         self.write(f"{name}.key", pair[1])
 
-    def renew_clients(self):
+    def renew_clients(self) -> None:
         """Take only certificates of a new CA from now on; the files are read for each connection."""
         ca = CERTIFICATES.Ca("clients")
         self.write("clients.crt", ca.pem)
         self.write_pair("client", ca.client("gpuscale"))
 
-    def set_password(self, password):
+    def set_password(self, password) -> None:
         hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
         self.write("web.yml", WEB_CONFIG.format(password=hashed))
         self.write("password", f"{password}\n")
 
-    async def start(self):
+    async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
             "prometheus",
             f"--config.file={self.folder / 'prometheus.yml'}",
@@ -103,7 +104,7 @@ class Prometheus:
                     assert self.process.returncode is None
                     await asyncio.sleep(0.1)
 
-    async def stop(self):
+    async def stop(self) -> None:
         self.process.terminate()
         await self.process.wait()
 
@@ -119,7 +120,7 @@ class Prometheus:
 
 
 @pytest.fixture
-async def prometheus(tmp_path):
+async def prometheus(tmp_path: Path):
     server = Prometheus(tmp_path)
     await server.start()
     yield server
@@ -127,14 +128,14 @@ async def prometheus(tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST"])
-async def test_it_answers_whom_it_lets_in(prometheus, verb):
+async def test_it_answers_whom_it_lets_in(prometheus, verb: str) -> None:
     async with make_source(prometheus.settings(verb=verb)) as source:
         value = await source.query('label_replace(vector(1), "pod", "a.b", "", "")', 1000)
         assert value.samples[0].labels == {"pod": "a.b"}
         assert await source.series("up", 0) == []
 
 
-async def test_it_answers_below_its_prefix_with_or_without_a_slash(prometheus):
+async def test_it_answers_below_its_prefix_with_or_without_a_slash(prometheus) -> None:
     async with make_source(prometheus.settings(url=f"{prometheus.url}/")) as source:
         assert isinstance(await source.query("vector(1)", 1000), Vector)
     bare = prometheus.url.removesuffix(PREFIX)
@@ -143,7 +144,7 @@ async def test_it_answers_below_its_prefix_with_or_without_a_slash(prometheus):
             await source.query("1", 0)
 
 
-async def test_a_wrong_password_and_none_are_refused(prometheus, tmp_path):
+async def test_a_wrong_password_and_none_are_refused(prometheus, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("open")
     for settings in ({"password_file": wrong}, {"username": None}):
@@ -152,13 +153,15 @@ async def test_a_wrong_password_and_none_are_refused(prometheus, tmp_path):
                 await source.query("1", 0)
 
 
-async def test_without_a_client_certificate_there_is_no_answer(prometheus):
+async def test_without_a_client_certificate_there_is_no_answer(prometheus) -> None:
     async with make_source(prometheus.settings(client_files=None)) as source:
         with pytest.raises(UnavailableError):
             await source.query("1", 0)
 
 
-async def test_renewed_certificates_and_passwords_are_used(prometheus, monkeypatch):
+async def test_renewed_certificates_and_passwords_are_used(
+    prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(access, "LOOK_S", 0.0)
     async with make_source(prometheus.settings()) as source:
         await source.query("1", 0)
@@ -173,7 +176,7 @@ async def test_renewed_certificates_and_passwords_are_used(prometheus, monkeypat
         await source.query("1", 0)  # a pair that doesn't fit is not taken
 
 
-async def test_a_question_for_many_pods_is_asked_in_parts_and_gives_the_same(prometheus):
+async def test_a_question_for_many_pods_is_asked_in_parts_and_gives_the_same(prometheus) -> None:
     names = [f"worker-{number:04d}.example" for number in range(800)]
     async with make_source(prometheus.settings(verb="GET")) as source:
         asked = []

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, assignment"
 """Several `gpuscale metrics-api --source streams` that share thirty agents, as processes.
 
 Each agent's value is the time that it was measured at, so every stored sample proves its own time.
@@ -48,12 +49,12 @@ CERTIFICATES, CLUSTER = _load("certificates_for_tests"), _load("fake_cluster")
 class Agents:
     """Thirty agents of one series each, on an address of its own each."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.open = [set() for _ in range(AGENTS)]
         self.silent = set()
         self.hosts = [str(ipaddress.IPv4Address(FIRST_ADDRESS + n)) for n in range(AGENTS)]
 
-    async def answer(self, reader, writer):
+    async def answer(self, reader, writer) -> None:
         number = self.hosts.index(writer.get_extra_info("sockname")[0])
         try:
             await reader.readuntil(b"\r\n\r\n")
@@ -72,7 +73,7 @@ class Agents:
             self.open[number].discard(writer)
             writer.close()
 
-    async def tick(self):
+    async def tick(self) -> None:
         while True:
             for writers in self.open:
                 ms = measured_ms()
@@ -84,7 +85,7 @@ class Agents:
     def connections(self):
         return [len(writers) for writers in self.open]
 
-    def stop(self, number):
+    def stop(self, number) -> None:
         self.silent.add(number)
         for writer in self.open[number]:
             writer.transport.abort()
@@ -116,7 +117,7 @@ async def agents_on(port):
 class Replica:
     """One metrics API; its log is kept."""
 
-    def __init__(self, session, folder, port, addresses, *flags):
+    def __init__(self, session, folder, port, addresses, *flags) -> None:
         self._session = session
         self._log = folder / f"replica-{port}.log"
         self._url = f"http://127.0.0.1:{port}"
@@ -128,13 +129,13 @@ class Replica:
         )
         self._process = None
 
-    async def start(self):
+    async def start(self) -> None:
         with self._log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdout=log, stderr=log
             )
 
-    async def stop(self, number=signal.SIGTERM):
+    async def stop(self, number=signal.SIGTERM) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
             await self._process.wait()
@@ -186,7 +187,7 @@ class Replica:
         return float(lines[0].split()[-1]) if lines else None
 
 
-async def until(is_so, what, details=lambda: ""):
+async def until(is_so, what, details=lambda: "") -> None:
     deadline = time.monotonic() + 120
     while not await is_so():
         assert time.monotonic() < deadline, f"not within two minutes: {what}; {details()}"
@@ -205,7 +206,7 @@ async def are_shared(agents, replicas, numbers=range(AGENTS)):
     )
 
 
-async def test_three_replicas_share_agents_and_take_over(tmp_path):
+async def test_three_replicas_share_agents_and_take_over(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(RULES)
     agents_port, ports = unused_port(), [unused_port() for _ in range(3)]
     everyone = range(AGENTS)
@@ -276,7 +277,7 @@ def read_log(folder, port):
     return (folder / f"replica-{port}.log").read_text()
 
 
-async def test_replicas_find_each_other_by_their_service(tmp_path):
+async def test_replicas_find_each_other_by_their_service(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(RULES)
     cas = {name: CERTIFICATES.Ca(name) for name in ("api", "clients", "proxies", "replicas")}
     cluster = CLUSTER.FakeCluster(cas["api"], tmp_path)
@@ -295,7 +296,7 @@ async def test_replicas_find_each_other_by_their_service(tmp_path):
     hosts = [f"127.3.0.{n}" for n in range(1, 4)]
     loopback = [unused_port() for _ in hosts]
 
-    async def listed(*endpoints):
+    async def listed(*endpoints) -> None:
         ports = [{"name": "https", "port": secure_port, "protocol": "TCP"}]
         more = {"addressType": "IPv4", "ports": ports, "endpoints": list(endpoints)}
         await cluster.put(SLICES, "gpuscale-metrics-api-x", "team", **more)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -43,7 +44,7 @@ async def prometheus():
 class Client:
     """Asks a server on loopback."""
 
-    def __init__(self, session, port):
+    def __init__(self, session, port) -> None:
         self._session, self._port = session, port
 
     async def get(self, path):
@@ -55,7 +56,7 @@ class Client:
         status, text = await self.get(f"{CUSTOM}/namespaces/ml/{path}")
         return json.loads(text)["items"][0]["value"] if status == 200 else None
 
-    async def until(self, path, expected):
+    async def until(self, path, expected) -> None:
         async with asyncio.timeout(60):
             while await self.value(path) != expected:  # noqa: ASYNC110 - a server has no event
                 await asyncio.sleep(0.1)
@@ -84,7 +85,7 @@ async def running(prometheus, *configs):
         await task
 
 
-async def test_without_rules_gpu_metrics_are_there(prometheus):
+async def test_without_rules_gpu_metrics_are_there(prometheus) -> None:
     async with running(prometheus) as client:
         # The mean of 80 and 30; then that of 80, 30 and 5, which is 38.333...
         await client.until("deployments.apps/bert/gpu_utilization", "55")
@@ -93,7 +94,9 @@ async def test_without_rules_gpu_metrics_are_there(prometheus):
         assert (status, json.loads(text)["items"][0]["value"]) == (200, "38333m")
 
 
-async def test_files_come_and_go_bad_and_each_only_touches_itself(prometheus, tmp_path):
+async def test_files_come_and_go_bad_and_each_only_touches_itself(
+    prometheus, tmp_path: Path
+) -> None:
     (tmp_path / "one.yaml").write_text(RULE.format(name="one"))
     async with running(prometheus, tmp_path) as client:
         await client.until("pods/other-0/one", "5")

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The whole server over real TLS, before an API server over real HTTPS and a Prometheus over HTTP."""
 
 import asyncio
@@ -53,7 +54,7 @@ CERTIFICATES, CLUSTER = _load("certificates_for_tests"), _load("fake_cluster")
 class World:
     """A cluster, a Prometheus, and what clients come with."""
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         self.cas = {
             name: CERTIFICATES.Ca(name) for name in ("clients", "proxies", "strangers", "api")
@@ -65,7 +66,7 @@ class World:
         self.rules = folder / "rules.yaml"
         self.rules.write_text(RULES)
 
-    async def put(self, *pods):
+    async def put(self, *pods) -> None:
         now_ms = self.clock.now_ms()
         for name in pods:
             labels = {"__name__": "gpu_util", "namespace": "ml", "pod": name}
@@ -86,7 +87,7 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path):
+async def world(tmp_path: Path):
     world = World(tmp_path)
     await world.cluster.start()
     await world.cluster.trust(world.cas["clients"], world.cas["proxies"], "front-proxy-client")
@@ -105,7 +106,7 @@ async def world(tmp_path):
 class Server:
     """A running server, as its clients see it."""
 
-    def __init__(self, world, port, guard, stop):
+    def __init__(self, world, port, guard, stop) -> None:
         self.world, self.port, self.guard, self.stop = world, port, guard, stop
 
     async def get(self, path, *, pair=None, headers=(), session=None):
@@ -174,7 +175,7 @@ async def running(world, clock=None, drain_s=0.0, **flags):
         await task
 
 
-async def until(is_so):
+async def until(is_so) -> None:
     """Return once a coroutine function says so."""
     async with asyncio.timeout(60):
         while not await is_so():  # noqa: ASYNC110 - another process, or a file, has no event
@@ -187,7 +188,7 @@ async def server(world):
         yield server
 
 
-async def test_an_hpas_request_through_the_front_proxy(world, server):
+async def test_an_hpas_request_through_the_front_proxy(world, server) -> None:
     status, body = await server.as_hpa(f"{PODS}?labelSelector=app%3Dweb")
     assert (status, server.headers["Content-Type"]) == (200, "application/json")
     assert "Server" not in server.headers  # which would name Python and aiohttp with their versions
@@ -214,7 +215,7 @@ async def test_an_hpas_request_through_the_front_proxy(world, server):
         assert accept == f"application/json;as={kind};g=meta.k8s.io;v=v1,application/json"
 
 
-async def test_external_metrics_are_asked_for_as_lists(world, server):
+async def test_external_metrics_are_asked_for_as_lists(world, server) -> None:
     status, body = await server.as_hpa(f"{EXTERNAL}/namespaces/ml/queue")
     assert (status, body["items"][0]["value"]) == (200, "42")
     (spec,) = world.cluster.access_reviews
@@ -227,14 +228,14 @@ async def test_external_metrics_are_asked_for_as_lists(world, server):
     }
 
 
-async def test_the_availability_probe_needs_no_question(world, server):
+async def test_the_availability_probe_needs_no_question(world, server) -> None:
     headers = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}
     probes = [server.get(CUSTOM, pair=world.proxy(), headers=headers) for _ in range(5)]
     assert {status for status, _ in await asyncio.gather(*probes)} == {200}
     assert world.cluster.access_reviews == []
 
 
-async def test_spoofed_headers_without_a_certificate_are_anonymous(world, server):
+async def test_spoofed_headers_without_a_certificate_are_anonymous(world, server) -> None:
     world.cluster.allowed = lambda spec: spec["user"] != "system:anonymous"
     headers = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
     status, body = await server.answer(PODS, headers=headers)
@@ -255,8 +256,8 @@ async def test_spoofed_headers_without_a_certificate_are_anonymous(world, server
     ],
 )
 async def test_a_bad_certificate_gets_through_the_handshake_and_is_refused(
-    world, server, ca, name, days
-):
+    world, server, ca: str, name: str, days: tuple[int, ...]
+) -> None:
     pair = world.cas[ca].client(name, days=days)
     headers = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
     status, body = await server.answer(PODS, pair=pair, headers=headers)
@@ -264,7 +265,7 @@ async def test_a_bad_certificate_gets_through_the_handshake_and_is_refused(
     assert world.cluster.access_reviews == []
 
 
-async def test_a_clients_certificate_names_user_and_groups(world, server):
+async def test_a_clients_certificate_names_user_and_groups(world, server) -> None:
     pair = world.cas["clients"].client("joe", ["dev"])
     headers = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
     status, _ = await server.get("/metrics", pair=pair, headers=headers)
@@ -278,7 +279,7 @@ async def test_a_clients_certificate_names_user_and_groups(world, server):
     ]
 
 
-async def test_a_token_is_reviewed(world, server):
+async def test_a_token_is_reviewed(world, server) -> None:
     good, bad = ({"Authorization": f"Bearer {token}"} for token in ("good", "bad"))
     assert (await server.get(PODS, headers=good))[0] == 200
     assert (await server.get(PODS, headers=bad))[0] == 401
@@ -289,7 +290,7 @@ async def test_a_token_is_reviewed(world, server):
     assert {spec["user"] for spec in world.cluster.access_reviews} == {"robot"}
 
 
-async def test_health_needs_no_permission_and_its_parts_do(world, server):
+async def test_health_needs_no_permission_and_its_parts_do(world, server) -> None:
     world.cluster.allowed = lambda spec: False
     for path in ("/healthz", "/livez", "/readyz"):
         assert await server.get(path) == (200, "ok")
@@ -303,7 +304,7 @@ async def test_health_needs_no_permission_and_its_parts_do(world, server):
     )
 
 
-async def test_nobody_is_let_in_while_the_api_server_is_away(world):
+async def test_nobody_is_let_in_while_the_api_server_is_away(world) -> None:
     async with running(world, authorization_webhook_cache_authorized_ttl="5s") as server:
         assert (await server.as_hpa())[0] == 200
         await world.cluster.stop()
@@ -326,7 +327,7 @@ async def test_nobody_is_let_in_while_the_api_server_is_away(world):
         assert (await server.get(PODS, pair=world.proxy(), headers=probe))[0] == 200
 
 
-async def test_three_hundred_parallel_requests_cost_one_list(world, server):
+async def test_three_hundred_parallel_requests_cost_one_list(world, server) -> None:
     await world.put(*(f"web-{number}" for number in range(50)))
     headers = {"X-Remote-User": HPA}
     async with server.session(world.proxy()) as session:
@@ -337,7 +338,7 @@ async def test_three_hundred_parallel_requests_cost_one_list(world, server):
     assert len(world.cluster.access_reviews) == 1
 
 
-async def test_more_requests_than_are_answered_at_a_time_are_turned_away(world, server):
+async def test_more_requests_than_are_answered_at_a_time_are_turned_away(world, server) -> None:
     world.cluster.gate = asyncio.Event()
     headers = {"X-Remote-User": HPA}
     async with server.session(world.proxy()) as session:
@@ -360,7 +361,9 @@ async def test_more_requests_than_are_answered_at_a_time_are_turned_away(world, 
         assert (await ask(0))[0] == 200
 
 
-async def test_a_request_that_takes_too_long_ends_with_a_timeout(world, server, monkeypatch):
+async def test_a_request_that_takes_too_long_ends_with_a_timeout(
+    world, server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server.guard, "_timeout_s", 0.05)
     world.cluster.gate = asyncio.Event()
     status, body = await server.as_hpa()
@@ -372,7 +375,9 @@ async def test_a_request_that_takes_too_long_ends_with_a_timeout(world, server, 
     assert 'gpuscale_metrics_api_rejected_requests_total{reason="timeout"} 1\n' in text
 
 
-async def test_objects_that_cant_be_listed_are_an_error_and_never_an_empty_answer(world, server):
+async def test_objects_that_cant_be_listed_are_an_error_and_never_an_empty_answer(
+    world, server
+) -> None:
     world.cluster.forbidden.add("/api/v1/pods")
     status, body = await server.as_hpa()
     assert (status, body["message"]) == (
@@ -395,7 +400,7 @@ async def test_objects_that_cant_be_listed_are_an_error_and_never_an_empty_answe
     assert (await server.get("/readyz?verbose", headers=other))[1] == strangers
 
 
-async def test_a_new_pod_is_seen_without_another_list(world, server):
+async def test_a_new_pod_is_seen_without_another_list(world, server) -> None:
     await server.as_hpa()
     await world.put("web-2")
 
@@ -407,7 +412,7 @@ async def test_a_new_pod_is_seen_without_another_list(world, server):
     assert world.cluster.requests["GET", "/api/v1/pods", False] == 1
 
 
-async def test_what_the_cluster_trusts_is_followed(world, server):
+async def test_what_the_cluster_trusts_is_followed(world, server) -> None:
     assert (await server.as_hpa())[0] == 200
     await world.cluster.trust(world.cas["clients"], world.cas["strangers"])
 
@@ -417,7 +422,7 @@ async def test_what_the_cluster_trusts_is_followed(world, server):
     await until(refused)
 
 
-async def test_a_renewed_certificate_counts_for_new_connections(world):
+async def test_a_renewed_certificate_counts_for_new_connections(world) -> None:
     pem, key = world.cas["clients"].server("localhost")
     crt, private = world.folder / "tls.crt", world.folder / "tls.key"
     crt.write_text(pem)
@@ -441,7 +446,7 @@ async def test_a_renewed_certificate_counts_for_new_connections(world):
         assert (await server.get("/readyz", session=old))[0] == 200
 
 
-async def test_the_ca_that_is_made_is_for_the_services_name(world, server):
+async def test_the_ca_that_is_made_is_for_the_services_name(world, server) -> None:
     context = world.context()
     reader, writer = await asyncio.open_connection(
         "localhost", server.port, ssl=context, server_hostname=SERVICE
@@ -452,7 +457,7 @@ async def test_the_ca_that_is_made_is_for_the_services_name(world, server):
     assert reader.at_eof()
 
 
-async def test_a_pair_for_single_names_is_shown_to_who_asks_for_them(world):
+async def test_a_pair_for_single_names_is_shown_to_who_asks_for_them(world) -> None:
     pem, key = world.cas["strangers"].server("metrics.example.com")
     (world.folder / "named.crt").write_text(pem)
     (world.folder / "named.key").write_text(key)
@@ -477,7 +482,7 @@ async def test_a_pair_for_single_names_is_shown_to_who_asks_for_them(world):
         assert world.cluster.access_reviews[0]["user"] == HPA
 
 
-async def test_rules_are_replaced_without_a_failed_request(world):
+async def test_rules_are_replaced_without_a_failed_request(world) -> None:
     statuses = set()
     probe = {"X-Remote-User": "a", "X-Remote-Group": "system:masters"}
     async with (
@@ -511,7 +516,7 @@ async def test_rules_are_replaced_without_a_failed_request(world):
     assert statuses == {200}
 
 
-async def test_a_new_kind_of_the_cluster_is_learned(world):
+async def test_a_new_kind_of_the_cluster_is_learned(world) -> None:
     async with running(world, WallClock(speed=100.0)) as server:
         labels = {"__name__": "gpu_util", "namespace": "ml", "training": "t"}
         world.cluster.objects["/api/v1/trainings"] = {}
@@ -527,7 +532,7 @@ async def test_a_new_kind_of_the_cluster_is_learned(world):
         await until(learned)
 
 
-async def test_without_the_clusters_trust_it_does_not_start(world):
+async def test_without_the_clusters_trust_it_does_not_start(world) -> None:
     world.cluster.forbidden.add(CLUSTER.CONFIG_MAPS)
     with pytest.raises(UnavailableError) as caught:
         async with running(world):
@@ -539,7 +544,7 @@ async def test_without_the_clusters_trust_it_does_not_start(world):
     )
 
 
-async def test_it_may_start_without_the_clusters_trust(world):
+async def test_it_may_start_without_the_clusters_trust(world) -> None:
     world.cluster.forbidden.add(CLUSTER.CONFIG_MAPS)
     async with running(world, authentication_tolerate_lookup_failure="true") as server:
         world.cluster.allowed = lambda spec: spec["user"] != "system:anonymous"
@@ -548,7 +553,7 @@ async def test_it_may_start_without_the_clusters_trust(world):
         assert "forbidden" in await server.reasons()
 
 
-async def test_cas_of_flags_come_before_the_clusters(world):
+async def test_cas_of_flags_come_before_the_clusters(world) -> None:
     path = world.folder / "proxy-ca.crt"
     path.write_text(world.cas["strangers"].pem)
     async with running(world, requestheader_client_ca_file=str(path)) as server:
@@ -558,14 +563,14 @@ async def test_cas_of_flags_come_before_the_clusters(world):
         assert (await server.get(PODS, pair=pair, headers=headers))[0] == 200
 
 
-async def test_a_bad_rule_file_does_not_start(world):
+async def test_a_bad_rule_file_does_not_start(world) -> None:
     world.rules.write_text(BAD_RULES)
     with pytest.raises(ConfigError, match=r"rules\.yaml:1"):
         async with running(world):
             pass
 
 
-async def test_a_port_that_is_taken_is_reported(world, server):
+async def test_a_port_that_is_taken_is_reported(world, server) -> None:
     with pytest.raises(UnavailableError) as caught:
         async with running(world, secure_port=str(server.port)):
             pass
@@ -604,7 +609,7 @@ TEAM_RULES = """
 """
 
 
-async def test_rules_of_teams_come_when_the_cluster_lets_them(world):
+async def test_rules_of_teams_come_when_the_cluster_lets_them(world) -> None:
     path = "/api/v1/configmaps"
     world.cluster.objects[path] = {}
     world.cluster.forbidden.add(path)
@@ -632,7 +637,7 @@ async def test_rules_of_teams_come_when_the_cluster_lets_them(world):
         assert (await server.as_hpa(elsewhere))[0] == 404
 
 
-async def test_the_command_serves_plain_http_on_a_laptop_without_a_cluster(world):
+async def test_the_command_serves_plain_http_on_a_laptop_without_a_cluster(world) -> None:
     port = unused_port()
     arguments = [
         f"--config={world.rules}",
@@ -662,7 +667,7 @@ async def test_the_command_serves_plain_http_on_a_laptop_without_a_cluster(world
         (("--config=/none",), 2, "gpuscale: no service account to reach the API server with"),
     ],
 )
-async def test_the_command_tells_what_is_wrong(arguments, code, message):
+async def test_the_command_tells_what_is_wrong(arguments, code: int, message: str) -> None:
     found, text = await run_program(*arguments)
     assert found == code
     assert message in text
@@ -681,7 +686,7 @@ HEAVY = {
 """What the command line, other commands and the mode without a Prometheus load, some of it 10 MiB each."""
 
 
-async def test_a_server_with_a_prometheus_loads_no_heavy_library(world):
+async def test_a_server_with_a_prometheus_loads_no_heavy_library(world) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", LISTS_MODULES, "metrics-api", f"--config={world.rules}"),
         *("--prometheus-url", world.prometheus, "--bind-address=localhost"),
@@ -710,14 +715,14 @@ async def test_a_server_with_a_prometheus_loads_no_heavy_library(world):
     assert loaded & HEAVY == set()
 
 
-async def test_the_command_explains_every_flag():
+async def test_the_command_explains_every_flag() -> None:
     code, text = await run_program("--help-all")
     assert code == 0
     for flag in ("--prometheus-url", "--insecure-loopback-port", "--audit-log-path"):
         assert flag in text
 
 
-async def test_the_prometheus_api_goes_to_whom_its_own_path_is_allowed(world):
+async def test_the_prometheus_api_goes_to_whom_its_own_path_is_allowed(world) -> None:
     async def metrics(_request):
         return web.Response(text='gpu_util{namespace="ml",pod="web-0"} 23.5\n')
 
@@ -754,7 +759,7 @@ async def test_the_prometheus_api_goes_to_whom_its_own_path_is_allowed(world):
         await runner.cleanup()
 
 
-async def test_replicas_read_each_other_by_tls_with_a_right_of_its_own(world):
+async def test_replicas_read_each_other_by_tls_with_a_right_of_its_own(world) -> None:
     async def metrics(_request):
         return web.Response(text='gpu_util{namespace="ml",pod="web-0"} 23.5\n')
 
@@ -798,11 +803,11 @@ async def test_replicas_read_each_other_by_tls_with_a_right_of_its_own(world):
         await runner.cleanup()
 
 
-async def test_a_server_that_stops_loses_no_request_of_clients_that_keep_connections(world):
+async def test_a_server_that_stops_loses_no_request_of_clients_that_keep_connections(world) -> None:
     head = f"GET {PODS} HTTP/1.1\r\nHost: x\r\nX-Remote-User: {HPA}\r\n\r\n".encode()
     answered, last = [], []
 
-    async def client(server, context):
+    async def client(server, context) -> None:
         """Ask on one connection until the server ends it, then on another, until there is none."""
         while True:
             try:
@@ -842,7 +847,7 @@ async def test_a_server_that_stops_loses_no_request_of_clients_that_keep_connect
     assert set(last) == {b""}
 
 
-async def test_health_is_answered_when_no_other_request_is(world, server):
+async def test_health_is_answered_when_no_other_request_is(world, server) -> None:
     world.cluster.gate = asyncio.Event()
     server.guard._max_in_flight = 2
     asking = [asyncio.create_task(server.as_hpa(f"{PODS}?a={number}")) for number in range(2)]
@@ -859,7 +864,7 @@ async def test_health_is_answered_when_no_other_request_is(world, server):
     assert [(await each)[0] for each in asking] == [200, 200]
 
 
-async def test_requests_are_counted_under_the_names_of_every_api_server(world, server):
+async def test_requests_are_counted_under_the_names_of_every_api_server(world, server) -> None:
     await server.as_hpa()
     await server.get("/livez")
     good = {"Authorization": "Bearer good"}
@@ -883,12 +888,12 @@ async def test_requests_are_counted_under_the_names_of_every_api_server(world, s
     "path",
     [f"{CUSTOM}/namespaces/%ff/pods/a/gpu_util", f"{PODS}?labelSelector=%c3%28", "/%ed%a0%80"],
 )
-async def test_what_is_no_utf_8_is_a_bad_request(server, path):
+async def test_what_is_no_utf_8_is_a_bad_request(server, path: str) -> None:
     status, body = await server.as_hpa(path)
     assert (status, body["kind"], body["reason"]) == (400, "Status", "BadRequest")
 
 
-async def test_the_audit_log_has_what_the_api_server_passed_on_and_who_was_refused(world):
+async def test_the_audit_log_has_what_the_api_server_passed_on_and_who_was_refused(world) -> None:
     path = world.folder / "audit.log"
     async with running(world, audit_log_path=str(path)) as server:
         assert (await server.as_hpa())[0] == 200

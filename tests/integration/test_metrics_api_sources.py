@@ -101,7 +101,7 @@ async def prometheus(folder: Path) -> AsyncIterator[PrometheusSource]:
 
 
 @pytest.fixture(params=["embedded", pytest.param("prometheus", marks=pytest.mark.prometheus)])
-async def source(request, tmp_path) -> AsyncIterator[MetricSource]:
+async def source(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MetricSource]:
     if request.param == "embedded":
         yield embedded()
         return
@@ -114,7 +114,7 @@ def rows(value) -> dict[tuple[str, ...], float]:
     return {tuple(sorted(row.labels.values())): row.value for row in value.samples}
 
 
-async def test_every_source_keeps_the_contract(source):
+async def test_every_source_keeps_the_contract(source: MetricSource) -> None:
     await check_series(source)
     await check_vectors(source)
     await check_other_values(source)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment, attr-defined"
 """`gpuscale exporter` and `gpuscale metrics-api --source streams` as processes, and nothing between them."""
 
 import asyncio
@@ -39,12 +40,12 @@ API = "/apis/custom.metrics.k8s.io/v1beta2"
 class Process:
     """One command; its log is kept."""
 
-    def __init__(self, folder, name, *arguments):
+    def __init__(self, folder, name, *arguments) -> None:
         self._log = folder / f"{name}.log"
         self._arguments = arguments
         self._process = None
 
-    async def start(self):
+    async def start(self) -> None:
         with self._log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(
                 GPUSCALE, *self._arguments, stdout=log, stderr=log
@@ -114,7 +115,7 @@ def metrics_api(folder, port, *agents, flags=()):
 class Client:
     """Asks the metrics API."""
 
-    def __init__(self, session, port):
+    def __init__(self, session, port) -> None:
         self._session = session
         self._url = f"http://127.0.0.1:{port}"
 
@@ -157,7 +158,7 @@ async def ask():
         yield Client(session, port), port
 
 
-async def until(ask, expected, limit_s=60):
+async def until(ask, expected, limit_s=60) -> None:
     found = None
     try:
         async with asyncio.timeout(limit_s):
@@ -170,7 +171,7 @@ async def until(ask, expected, limit_s=60):
         pytest.fail(f"found {found}, expected {expected}")
 
 
-async def test_agents_come_vanish_and_return(tmp_path, ask):
+async def test_agents_come_vanish_and_return(tmp_path: Path, ask) -> None:
     client, port = ask
     one, two = unused_port(), unused_port()
     async with metrics_api(tmp_path, port, one, two) as api:
@@ -193,7 +194,7 @@ async def test_agents_come_vanish_and_return(tmp_path, ask):
     assert "Traceback" not in api.log
 
 
-async def test_what_feeds_do_is_reported(tmp_path, ask):
+async def test_what_feeds_do_is_reported(tmp_path: Path, ask) -> None:
     client, port = ask
     one = unused_port()
     async with agent(tmp_path, one), metrics_api(tmp_path, port, one):
@@ -211,7 +212,9 @@ async def test_what_feeds_do_is_reported(tmp_path, ask):
         await until(lambda: client.value(path), "1")
 
 
-async def test_a_collector_that_is_killed_comes_back_while_the_server_answers(tmp_path, ask):
+async def test_a_collector_that_is_killed_comes_back_while_the_server_answers(
+    tmp_path: Path, ask
+) -> None:
     client, port = ask
     one = unused_port()
     async with agent(tmp_path, one), metrics_api(tmp_path, port, one) as api:
@@ -219,12 +222,12 @@ async def test_a_collector_that_is_killed_comes_back_while_the_server_answers(tm
         first = api.collector()
         answers = []
 
-        async def look():
+        async def look() -> None:
             while True:
                 answers.append((await client.get("/livez"))[0])
                 await asyncio.sleep(0.02)
 
-        async def ask_on():
+        async def ask_on() -> None:
             while True:
                 await asyncio.gather(*(client.status(one) for _ in range(8)))
 
@@ -242,7 +245,7 @@ async def test_a_collector_that_is_killed_comes_back_while_the_server_answers(tm
     assert "Unclosed" not in api.log
 
 
-async def test_the_prometheus_api_is_what_tools_know(tmp_path, ask):
+async def test_the_prometheus_api_is_what_tools_know(tmp_path: Path, ask) -> None:
     client, port = ask
     one = unused_port()
     url = f"http://127.0.0.1:{port}/prometheus"
@@ -276,7 +279,7 @@ async def test_the_prometheus_api_is_what_tools_know(tmp_path, ask):
     assert "Traceback" not in api.log
 
 
-async def test_rules_that_come_later_get_their_series_soon(tmp_path, ask):
+async def test_rules_that_come_later_get_their_series_soon(tmp_path: Path, ask) -> None:
     client, port = ask
     one = unused_port()
     async with agent(tmp_path, one), metrics_api(tmp_path, port, one) as api:
@@ -294,7 +297,7 @@ async def test_rules_that_come_later_get_their_series_soon(tmp_path, ask):
         assert await client.metric(r"feed_unwanted_series\{[^}]*\}") == 0
 
 
-async def test_the_prometheus_api_can_be_off(tmp_path, ask):
+async def test_the_prometheus_api_can_be_off(tmp_path: Path, ask) -> None:
     client, port = ask
     async with metrics_api(tmp_path, port, flags=["--serve-prometheus-api=false"]):
         await until(lambda: client.metric("collector_up"), 1)
@@ -310,8 +313,8 @@ async def output(*command):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_the_collector_ends_with_the_server_and_leaves_nothing(
-    tmp_path, ask, monkeypatch, number
-):
+    tmp_path: Path, ask, monkeypatch: pytest.MonkeyPatch, number
+) -> None:
     client, port = ask
     with TemporaryDirectory() as name:  # of a length that a socket's path may have
         sockets = Path(name)

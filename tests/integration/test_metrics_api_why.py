@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """`gpuscale metrics-api why` against a real Prometheus, each hop broken once, and by way of an API server."""
 
 import importlib.util
@@ -61,13 +62,13 @@ def samples():
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory):
+def prometheus(tmp_path_factory: pytest.TempPathFactory):
     with serve(samples(), tmp_path_factory.mktemp("prometheus")) as running:
         yield running
 
 
 @pytest.fixture
-def flags(prometheus, tmp_path):
+def flags(prometheus, tmp_path: Path):
     (tmp_path / "rules.yaml").write_text(RULES)
     return {"config": [str(tmp_path / "rules.yaml")], "prometheus-url": [prometheus.url]}
 
@@ -99,14 +100,16 @@ def failed_hop(document):
         ("external/ml", "ungrouped", "rule", "No rule gives an external metric of this name"),
     ],
 )
-async def test_each_hop_that_gives_nothing(flags, whose, metric, hop, said):
+async def test_each_hop_that_gives_nothing(
+    flags, whose: str, metric: str, hop: str, said: str
+) -> None:
     found = failed_hop(await ask_own(flags, why_path(whose, metric)))
     assert found["hop"] == hop
     assert said in found["said"]
     assert found["fix"]
 
 
-async def test_the_label_that_holds_the_name_is_reported(flags):
+async def test_the_label_that_holds_the_name_is_reported(flags) -> None:
     hop = failed_hop(await ask_own(flags, why_path("pods/ml/web-0", "DCGM_FI_DEV_GPU_UTIL")))
     assert hop["fix"] == (
         "Map exported_namespace and exported_pod in resources.overrides, or scrape the exporter with "
@@ -114,7 +117,7 @@ async def test_the_label_that_holds_the_name_is_reported(flags):
     )
 
 
-async def test_a_value_and_the_age_of_its_samples(flags):
+async def test_a_value_and_the_age_of_its_samples(flags) -> None:
     document = await ask_own(flags, why_path("pods/ml/web-0", "DCGM_FI_DEV_FB_USED"))
     assert document["failedHop"] is None
     (value,) = document["values"]
@@ -124,12 +127,12 @@ async def test_a_value_and_the_age_of_its_samples(flags):
     assert document["query"] == 'avg(DCGM_FI_DEV_FB_USED{namespace="ml",pod="web-0"}) by (pod)'
 
 
-async def test_an_external_value(flags):
+async def test_an_external_value(flags) -> None:
     document = await ask_own(flags, why_path("external/ml", "depth"))
     assert (document["failedHop"], document["values"][0]["value"]) == (None, "42")
 
 
-async def test_a_prometheus_that_is_not_there(flags):
+async def test_a_prometheus_that_is_not_there(flags) -> None:
     flags["prometheus-url"] = ["http://127.0.0.1:1"]
     hop = failed_hop(await ask_own(flags, why_path("pods/ml/web-0", "DCGM_FI_DEV_FB_USED")))
     assert hop["hop"] == "series"
@@ -151,7 +154,7 @@ def run(*arguments, cwd):
     )
 
 
-def test_the_command(flags, tmp_path):
+def test_the_command(flags, tmp_path: Path) -> None:
     given = ("--config=rules.yaml", f"--prometheus-url={flags['prometheus-url'][0]}")
     result = run("why", "pods/ml/web-0", "DCGM_FI_DEV_GPU_UTIL", *given, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (1, "")
@@ -195,7 +198,7 @@ Query
          "none: no usable kubeconfig: No such file or directory"),
     ],
 )  # fmt: skip
-def test_wrong_input(tmp_path, arguments, message):
+def test_wrong_input(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     result = run(*arguments, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"gpuscale: {message}\n"
@@ -229,7 +232,7 @@ async def answering(status, body):
         (502, "<html>", UpstreamError, "the server answered 502 with no JSON object"),
     ],
 )  # fmt: skip
-async def test_servers_that_cant_say_why(status, body, error, message):
+async def test_servers_that_cant_say_why(status: int, body: str, error, message: str) -> None:
     runner, url = await answering(status, body)
     try:
         with pytest.raises(error) as caught:
@@ -239,7 +242,7 @@ async def test_servers_that_cant_say_why(status, body, error, message):
     assert str(caught.value) == message
 
 
-async def test_a_server_that_is_not_there():
+async def test_a_server_that_is_not_there() -> None:
     with pytest.raises(UnavailableError) as caught:
         await ask_server("http://user:secret@127.0.0.1:1", why_path("pods/a/b", "m"))
     assert str(caught.value).startswith("http://127.0.0.1:1 does not answer: ")
@@ -260,7 +263,7 @@ world = SERVER.world
 server = SERVER.server
 
 
-async def test_why_takes_the_permission_of_the_metric(world, server):
+async def test_why_takes_the_permission_of_the_metric(world, server) -> None:
     one = f"{SERVER.CUSTOM}/namespaces/ml/pods/web-0/gpu_util"
     status, body = await server.as_hpa(one)
     assert status == 200
@@ -271,13 +274,13 @@ async def test_why_takes_the_permission_of_the_metric(world, server):
     assert again == []  # The second request has the first one's permission, which is remembered.
 
 
-async def test_who_may_not_read_the_metric_may_not_ask_why(world, server):
+async def test_who_may_not_read_the_metric_may_not_ask_why(world, server) -> None:
     world.cluster.allowed = lambda _spec: False
     status, body = await server.as_hpa(f"{SERVER.PODS}?why=json")
     assert (status, body["reason"]) == (403, "Forbidden")
 
 
-async def test_objects_of_the_cluster_are_matched_and_missed(world, server):
+async def test_objects_of_the_cluster_are_matched_and_missed(world, server) -> None:
     await world.cluster.put("/api/v1/pods", "web-9", "ml", {"app": "web"})
 
     async def is_missed():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -61,7 +62,9 @@ def spikes():
     return [i / 100 for i in range(40_000)], values
 
 
-async def test_spikes_among_tens_of_thousands_of_points_stay_visible(open_page, served, spikes):
+async def test_spikes_among_tens_of_thousands_of_points_stay_visible(
+    open_page, served, spikes
+) -> None:
     columns = (await painted(await open_page(served.url), *spikes))["columns"]
     # 95 of 100 is 5 pixels from the top, 5 is 95 from the top; elsewhere the line lies at 50
     assert min(rows[0] for rows in columns[122:126] if rows) <= 7
@@ -69,7 +72,7 @@ async def test_spikes_among_tens_of_thousands_of_points_stay_visible(open_page, 
     assert all(48 <= rows[0] <= rows[1] <= 52 for rows in columns[200:280])
 
 
-async def test_gap_has_no_ink_and_is_not_zero(open_page, served):
+async def test_gap_has_no_ink_and_is_not_zero(open_page, served) -> None:
     page = await open_page(served.url)
     values = [50 if not 100 <= second < 200 else None for second in range(401)]
     columns = (await painted(page, range(401), values))["columns"]
@@ -78,14 +81,14 @@ async def test_gap_has_no_ink_and_is_not_zero(open_page, served):
     assert all(columns[202:390])
 
 
-async def test_filled_area_ends_at_a_gap_and_leaves_nothing_in_it(open_page, served):
+async def test_filled_area_ends_at_a_gap_and_leaves_nothing_in_it(open_page, served) -> None:
     page = await open_page(served.url)
     values = [50 if not 100 <= second < 200 else None for second in range(401)]
     columns = (await painted(page, range(401), values, fill=True, step=True))["columns"]
     assert columns[101:199] == [None] * 98
 
 
-async def test_single_value_between_gaps_is_a_dot(open_page, served):
+async def test_single_value_between_gaps_is_a_dot(open_page, served) -> None:
     columns = (await painted(await open_page(served.url), [100, 200, 300], [None, 50, None]))[
         "columns"
     ]
@@ -93,7 +96,7 @@ async def test_single_value_between_gaps_is_a_dot(open_page, served):
     assert 198 <= inked[0] <= inked[-1] <= 202  # a radius of 2 pixels
 
 
-async def test_step_keeps_its_value_until_the_next(open_page, served):
+async def test_step_keeps_its_value_until_the_next(open_page, served) -> None:
     columns = (await painted(await open_page(served.url), [0, 200, 400], [20, 80, 80], step=True))[
         "columns"
     ]
@@ -103,7 +106,7 @@ async def test_step_keeps_its_value_until_the_next(open_page, served):
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 3])
-async def test_canvas_has_the_pixels_of_the_screen(open_page, served, ratio):
+async def test_canvas_has_the_pixels_of_the_screen(open_page, served, ratio: int) -> None:
     found = await painted(await open_page(served.url), [0, 400], [50, 50], ratio=ratio)
     assert found["size"] == [400 * ratio, 100 * ratio]
     assert found["style"] == "400px"
@@ -136,7 +139,7 @@ AXIS = """async ([extent, rules]) => {
 )
 async def test_value_axis_has_round_ticks_that_hold_the_values(
     open_page, served, extent, rules, ticks
-):
+) -> None:
     page = await open_page(served.url)
     found = await page.evaluate(AXIS, [extent, rules])
     assert found["ticks"] == pytest.approx(ticks)
@@ -145,7 +148,7 @@ async def test_value_axis_has_round_ticks_that_hold_the_values(
     assert low <= extent[0] <= extent[1] <= high
 
 
-async def test_numbers_of_any_size_are_short_and_keep_their_digits(open_page, served):
+async def test_numbers_of_any_size_are_short_and_keep_their_digits(open_page, served) -> None:
     page = await open_page(served.url)
     script = """async (values) => {
         const { number, amount } = await import('/static/format.js');
@@ -185,26 +188,26 @@ async def stacked(open_page, served, series):
     return await page.evaluate(STACK, series)
 
 
-async def test_run_without_a_point_says_so(open_page, served):
+async def test_run_without_a_point_says_so(open_page, served) -> None:
     found = await stacked(open_page, served, {"t": []})
     assert found["drawn"]["range"] == [0, 1]
     assert found["text"] == "From 00:00:00 to 00:00:01. No data yet."
 
 
-async def test_run_of_one_point_shows_it(open_page, served):
+async def test_run_of_one_point_shows_it(open_page, served) -> None:
     found = await stacked(open_page, served, {"t": [0], "load/a": [4.6]})
     assert found["drawn"]["lines"][0]["y"] == [4.6]
     assert "a: first 4.6 at 00:00:00" in found["text"]
 
 
-async def test_series_of_nothing_but_gaps_is_named_and_draws_nothing(open_page, served):
+async def test_series_of_nothing_but_gaps_is_named_and_draws_nothing(open_page, served) -> None:
     found = await stacked(open_page, served, {"t": [0, 15], "load/a": [None, None]})
     assert found["drawn"]["lines"][0]["y"] == [None, None]
     assert found["text"].endswith("a: no data.")
     assert found["label"] == f"a{DASH}"
 
 
-async def test_what_is_not_a_number_is_a_gap(open_page, served):
+async def test_what_is_not_a_number_is_a_gap(open_page, served) -> None:
     series = {"t": [0, 15, 30, 45], "load/a": [1, "nan", "infinity", 2]}
     found = await stacked(open_page, served, series)
     assert found["drawn"]["lines"][0]["y"] == [1, None, None, 2]
@@ -212,7 +215,7 @@ async def test_what_is_not_a_number_is_a_gap(open_page, served):
 
 
 @pytest.mark.parametrize("value", [1e-12, 1e300, 1e308, 5e-324])
-async def test_huge_and_tiny_values_are_drawn(open_page, served, value):
+async def test_huge_and_tiny_values_are_drawn(open_page, served, value: float) -> None:
     series = {"t": [0, 15], "load/a": [value, value], "hpa/h/value": [-value, value]}
     found = await stacked(open_page, served, series)
     assert found["drawn"]["lines"][0]["y"] == [value, value]
@@ -254,7 +257,7 @@ def hostile_document(document):
     }
 
 
-async def check_nothing_ran(page):
+async def check_nothing_ran(page) -> None:
     assert await page.evaluate("globalThis.pwned ?? null") is None
     assert await page.locator("img, main script").count() == 0
     await expect(page.locator(".event-list")).to_contain_text("<img src=x")
@@ -265,7 +268,7 @@ async def check_nothing_ran(page):
     await expect(button).to_have_attribute("aria-pressed", "false")
 
 
-async def test_names_never_become_markup_in_the_report(open_page, served, tmp_path):
+async def test_names_never_become_markup_in_the_report(open_page, served, tmp_path: Path) -> None:
     served.run.advance(4)
     document = hostile_document(served.run.document())
     del document["started"]
@@ -276,7 +279,7 @@ async def test_names_never_become_markup_in_the_report(open_page, served, tmp_pa
     await expect(page.locator(".totals")).to_contain_text("<img src=x")
 
 
-async def test_names_never_become_markup_on_the_page(open_page, served):
+async def test_names_never_become_markup_on_the_page(open_page, served) -> None:
     run = served.run
     document, state = hostile_document(run.document()), run.state()
     state["workloads"] = [{**state["workloads"][0], "name": name} for name in NAMES]
@@ -315,7 +318,7 @@ async def test_names_never_become_markup_on_the_page(open_page, served):
 # ---- what a chart says, fades and keeps
 
 
-async def test_chart_says_in_words_what_it_shows(open_page, served):
+async def test_chart_says_in_words_what_it_shows(open_page, served) -> None:
     page = await open_page(served.url)
     plot = page.locator('[data-chart="load"] .plot')
     await expect(plot).to_have_attribute("aria-describedby", "chart-load-text")
@@ -327,7 +330,7 @@ async def test_chart_says_in_words_what_it_shows(open_page, served):
     await expect(text).to_contain_text(f"Load 3, Scaling 3, Pods 12, Nodes 6, Warnings {warnings}")
 
 
-async def test_other_lines_fade_while_one_is_pointed_at(open_page, served):
+async def test_other_lines_fade_while_one_is_pointed_at(open_page, served) -> None:
     page = await open_page(served.url)
     item = page.locator('[data-chart="replicas"] .legend-item').first
     await item.hover()
@@ -345,7 +348,7 @@ def shown(start, end):
     return f"{start} {DASH} {end}"
 
 
-async def test_link_shows_the_same_times_and_events(open_page, served):
+async def test_link_shows_the_same_times_and_events(open_page, served) -> None:
     page = await open_page(f"{served.url}#from=300&to=600&words=rescale&hide=pods,load")
     await expect(page.locator(".toolbar .range")).to_have_text(shown("00:05:00", "00:10:00"))
     await expect(page.get_by_label("Filter events by word")).to_have_value("rescale")
@@ -365,12 +368,12 @@ async def test_link_shows_the_same_times_and_events(open_page, served):
 @pytest.mark.parametrize(
     "fragment", ["charts", "from=x&to=9", "from=9&to=1", "window=-1e999", "hide=,,&words=%00"]
 )
-async def test_address_that_says_nothing_is_passed_over(open_page, served, fragment):
+async def test_address_that_says_nothing_is_passed_over(open_page, served, fragment: str) -> None:
     page = await open_page(f"{served.url}#{fragment}")
     await expect(page.locator(".toolbar .range")).to_have_text(shown("00:00:00", "00:20:00"))
 
 
-async def test_sixty_lines_of_many_points_are_thinned_to_the_pixels(open_page, served):
+async def test_sixty_lines_of_many_points_are_thinned_to_the_pixels(open_page, served) -> None:
     page = await open_page(served.url)
     script = """async () => {
         const { decimate } = await import('/static/store.js');

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, name-defined"
 """The live page and the report in a real Chromium, against a fake run and with the network shut off."""
 
 import importlib.util
@@ -84,7 +85,7 @@ def plot(page, chart):
     return page.locator(f'[data-chart="{chart}"] .plot')
 
 
-async def holds(page, chart, wanted):
+async def holds(page, chart, wanted) -> None:
     """Wait until a trace of a chart has this content, then hold it against it for the message."""
     for _ in range(300):
         lines = await traces(page, chart)
@@ -94,7 +95,7 @@ async def holds(page, chart, wanted):
     assert [{key: line[key] for key in wanted} for line in lines] == [wanted]
 
 
-async def drawn(page, chart="events"):
+async def drawn(page, chart="events") -> None:
     """Wait for a chart, which is drawn once it is near the part of the page on the screen."""
     canvas = page.locator(f'[data-chart="{chart}"] canvas')
     await expect(canvas).to_have_attribute("style", re.compile("width"))
@@ -112,14 +113,14 @@ async def ranges(page):
     return {tuple(one) for one in found}
 
 
-async def scroll_through(page):
+async def scroll_through(page) -> None:
     """Bring every chart into view once; charts far below are drawn when they come near."""
     await page.locator('[data-chart="nodes"]').scroll_into_view_if_needed()
     await drawn(page, "nodes")
     await page.evaluate("scrollTo(0, 0)")
 
 
-async def drag(page, chart, start, end):
+async def drag(page, chart, start, end) -> None:
     box = await plot(page, chart).bounding_box()
     await page.mouse.move(box["x"] + start, box["y"] + 30)
     await page.mouse.down()
@@ -135,7 +136,7 @@ def rounded(value, step):
 # ---- numbers
 
 
-async def test_page_shows_the_numbers_of_the_state(open_page, served):
+async def test_page_shows_the_numbers_of_the_state(open_page, served) -> None:
     page = await open_page(served.url)
     await expect(stage(page, "load")).to_have_text("18.4")
     state = served.run.state()
@@ -157,7 +158,7 @@ async def test_page_shows_the_numbers_of_the_state(open_page, served):
     assert re.fullmatch(r"00:15:[345]\d", await page.locator("#clock").inner_text())
 
 
-async def test_gpu_cards_show_each_gpu_and_its_pod(open_page, served):
+async def test_gpu_cards_show_each_gpu_and_its_pod(open_page, served) -> None:
     page = await open_page(served.url)
     gpu = served.run.state()["nodes"][0]["gpus"][0]
     card = page.locator(".gpu:visible").first
@@ -168,7 +169,7 @@ async def test_gpu_cards_show_each_gpu_and_its_pod(open_page, served):
     await expect(card.locator('[data-part="pod"]')).to_have_attribute("title", gpu["pod"])
 
 
-async def test_gpu_without_a_reading_says_so_and_is_not_zero(open_page, served):
+async def test_gpu_without_a_reading_says_so_and_is_not_zero(open_page, served) -> None:
     await served.restart(41)  # 00:10:15: the first node's readings are missing
     page = await open_page(served.url)
     await expect(page.locator(".gpu-util").first).to_have_text("no data")
@@ -178,7 +179,7 @@ async def test_gpu_without_a_reading_says_so_and_is_not_zero(open_page, served):
     )
 
 
-async def test_hpa_is_explained_in_words(open_page, served):
+async def test_hpa_is_explained_in_words(open_page, served) -> None:
     page = await open_page(served.url)
     hpa = served.run.state()["hpas"][0]
     panel = page.locator("#hpas")
@@ -189,7 +190,7 @@ async def test_hpa_is_explained_in_words(open_page, served):
         await expect(panel).to_contain_text(condition["message"])
 
 
-async def test_jobs_take_the_place_of_a_service(open_page, served):
+async def test_jobs_take_the_place_of_a_service(open_page, served) -> None:
     await served.restart(62, JobsRun)
     page = await open_page(served.url)
     await expect(stage(page, "load")).to_have_text("5")
@@ -203,7 +204,7 @@ async def test_jobs_take_the_place_of_a_service(open_page, served):
     await expect(page.locator('[data-chart="value"]')).to_be_hidden()
 
 
-async def test_one_of_several_workloads_is_looked_at(open_page, served):
+async def test_one_of_several_workloads_is_looked_at(open_page, served) -> None:
     await served.restart(62, TwoServices)
     page = await open_page(served.url)
     await expect(stage(page, "load")).to_have_text("18.4")
@@ -217,7 +218,7 @@ async def test_one_of_several_workloads_is_looked_at(open_page, served):
 # ---- load
 
 
-async def test_load_button_sets_the_load_and_the_page_says_so(open_page, served):
+async def test_load_button_sets_the_load_and_the_page_says_so(open_page, served) -> None:
     page = await open_page(served.url)
     button = page.get_by_role("button", name="2×", exact=True)
     await button.click()
@@ -234,7 +235,7 @@ async def test_load_button_sets_the_load_and_the_page_says_so(open_page, served)
     assert served.run.manual is None
 
 
-async def test_refused_load_is_told_in_the_words_of_the_run(open_page, served):
+async def test_refused_load_is_told_in_the_words_of_the_run(open_page, served) -> None:
     served.run.max_rate = 5
     page = await open_page(served.url, ignore="status of 400")
     await page.get_by_role("button", name="4×", exact=True).click()
@@ -246,7 +247,7 @@ async def test_refused_load_is_told_in_the_words_of_the_run(open_page, served):
 # ---- charts
 
 
-async def test_charts_hold_the_series_and_follow_new_points(open_page, served):
+async def test_charts_hold_the_series_and_follow_new_points(open_page, served) -> None:
     page = await open_page(served.url)
     await drawn(page)
     assert (await traces(page, "load"))[0]["y"] == served.run.series[f"load/{WORKLOAD}"]
@@ -256,7 +257,7 @@ async def test_charts_hold_the_series_and_follow_new_points(open_page, served):
     await holds(page, "load", {"x": served.run.times, "y": load})
 
 
-async def test_missing_values_stay_gaps(open_page, served):
+async def test_missing_values_stay_gaps(open_page, served) -> None:
     page = await open_page(served.url)
     await drawn(page)
     value = (await traces(page, "value"))[0]
@@ -264,7 +265,7 @@ async def test_missing_values_stay_gaps(open_page, served):
     assert gap == [None, None, None, None]
 
 
-async def test_series_that_appear_later_join_with_a_gap_before(open_page, served):
+async def test_series_that_appear_later_join_with_a_gap_before(open_page, served) -> None:
     await served.restart(0)
     page = await open_page(served.url)
     await drawn(page)
@@ -278,7 +279,7 @@ async def test_series_that_appear_later_join_with_a_gap_before(open_page, served
     await holds(page, "utilisation", {"y": values})
 
 
-async def test_zoom_on_one_chart_zooms_all_and_goes_back(open_page, served):
+async def test_zoom_on_one_chart_zooms_all_and_goes_back(open_page, served) -> None:
     page = await open_page(served.url)
     await drawn(page)
     await scroll_through(page)
@@ -296,7 +297,7 @@ async def test_zoom_on_one_chart_zooms_all_and_goes_back(open_page, served):
     assert await ranges(page) == {(0, 1200)}
 
 
-async def test_legend_switches_lines_off_and_on(open_page, served):
+async def test_legend_switches_lines_off_and_on(open_page, served) -> None:
     page = await open_page(served.url)
     await drawn(page)
     before = len(await traces(page, "utilisation"))
@@ -309,7 +310,7 @@ async def test_legend_switches_lines_off_and_on(open_page, served):
     assert len(await traces(page, "utilisation")) == before
 
 
-async def test_cursor_by_keyboard_reads_the_values_of_that_time(open_page, served):
+async def test_cursor_by_keyboard_reads_the_values_of_that_time(open_page, served) -> None:
     page = await open_page(served.url)
     await drawn(page)
     await page.locator(".stack-body").focus()
@@ -323,7 +324,7 @@ async def test_cursor_by_keyboard_reads_the_values_of_that_time(open_page, serve
     await expect(page.locator('[data-chart="load"] .legend-value')).to_have_text("18.4")
 
 
-async def test_long_series_are_thinned_without_losing_peaks_or_gaps(open_page, served):
+async def test_long_series_are_thinned_without_losing_peaks_or_gaps(open_page, served) -> None:
     page = await open_page(served.url)
     result = await page.evaluate("""async () => {
         const { decimate } = await import('/static/store.js');
@@ -343,7 +344,7 @@ async def test_long_series_are_thinned_without_losing_peaks_or_gaps(open_page, s
     assert result["gaps"] >= 1
 
 
-async def test_short_series_are_drawn_whole(open_page, served):
+async def test_short_series_are_drawn_whole(open_page, served) -> None:
     page = await open_page(served.url)
     script = """async () => {
         const { decimate } = await import('/static/store.js');
@@ -355,7 +356,7 @@ async def test_short_series_are_drawn_whole(open_page, served):
 # ---- events
 
 
-async def test_events_are_listed_newest_first_in_the_words_of_kubernetes(open_page, served):
+async def test_events_are_listed_newest_first_in_the_words_of_kubernetes(open_page, served) -> None:
     page = await open_page(served.url)
     rows = page.locator(".event-list li")
     await expect(rows).to_have_count(len(served.run.events))
@@ -365,7 +366,7 @@ async def test_events_are_listed_newest_first_in_the_words_of_kubernetes(open_pa
     await expect(rows.first).to_contain_text(newest["reason"])
 
 
-async def test_events_are_filtered_by_kind_and_by_word(open_page, served):
+async def test_events_are_filtered_by_kind_and_by_word(open_page, served) -> None:
     page = await open_page(served.url)
     rows = page.locator(".event-list li")
     warnings = sum(event["kind"].startswith("Failed") for event in served.run.events)
@@ -379,7 +380,7 @@ async def test_events_are_filtered_by_kind_and_by_word(open_page, served):
     )
 
 
-async def test_event_chosen_in_the_list_puts_the_cursor_there(open_page, served):
+async def test_event_chosen_in_the_list_puts_the_cursor_there(open_page, served) -> None:
     page = await open_page(served.url)
     await drawn(page)
     await page.locator(".event-list li", has_text="New size: 4").get_by_role("button").click()
@@ -389,7 +390,9 @@ async def test_event_chosen_in_the_list_puts_the_cursor_there(open_page, served)
 # ---- staying alive
 
 
-async def test_page_catches_up_with_a_server_that_came_back_with_another_run(open_page, served):
+async def test_page_catches_up_with_a_server_that_came_back_with_another_run(
+    open_page, served
+) -> None:
     page = await open_page(served.url, ignore="Failed to load resource|ERR_|net::")
     await expect(stage(page, "load")).to_have_text("18.4")
     await served.stop()
@@ -401,7 +404,7 @@ async def test_page_catches_up_with_a_server_that_came_back_with_another_run(ope
     await holds(page, "load", {"x": served.run.times})
 
 
-async def test_nothing_jumps_while_data_streams_in(open_page, served):
+async def test_nothing_jumps_while_data_streams_in(open_page, served) -> None:
     await served.restart(0)
     page = await open_page(served.url)
     await drawn(page, "utilisation")
@@ -420,7 +423,7 @@ async def test_nothing_jumps_while_data_streams_in(open_page, served):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_page_follows_the_colour_scheme(open_page, served, scheme):
+async def test_page_follows_the_colour_scheme(open_page, served, scheme: str) -> None:
     page = await open_page(served.url, scheme=scheme)
     await drawn(page)
     colour = {"light": "#2a66b8", "dark": "#7fb0f0"}[scheme]
@@ -428,13 +431,13 @@ async def test_page_follows_the_colour_scheme(open_page, served, scheme):
 
 
 @pytest.mark.parametrize("width", [1280, 1600, 2560, 600])
-async def test_page_needs_no_sideways_scrolling(open_page, served, width):
+async def test_page_needs_no_sideways_scrolling(open_page, served, width: int) -> None:
     page = await open_page(served.url, width=width, height=900)
     await drawn(page)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_every_control_has_a_name(open_page, served):
+async def test_every_control_has_a_name(open_page, served) -> None:
     page = await open_page(served.url)
     await drawn(page)
     unnamed = await page.evaluate("""() => [...document.querySelectorAll('button, input, select, a[href]')]
@@ -447,7 +450,7 @@ async def test_every_control_has_a_name(open_page, served):
 
 
 @pytest.fixture
-def report(tmp_path):
+def report(tmp_path: Path):
     document = FAKE.finished_run().document()
     del document["started"]
     file = tmp_path / "report.html"
@@ -455,7 +458,7 @@ def report(tmp_path):
     return file, document
 
 
-async def test_report_opens_from_disk_and_shows_the_run(open_page, report):
+async def test_report_opens_from_disk_and_shows_the_run(open_page, report) -> None:
     file, document = report
     page = await open_page(file.as_uri())
     await drawn(page)
@@ -475,7 +478,7 @@ async def test_report_opens_from_disk_and_shows_the_run(open_page, report):
     assert await ranges(page) == {(0, 1800)}
 
 
-async def test_report_zooms_like_the_page(open_page, report):
+async def test_report_zooms_like_the_page(open_page, report) -> None:
     file, _ = report
     page = await open_page(file.as_uri(), scheme="dark", width=1600, height=1000)
     await drawn(page)

@@ -67,7 +67,7 @@ FAULTS = """() => {
 }"""
 
 
-async def drawn_to_the_end(page):
+async def drawn_to_the_end(page) -> None:
     for chart in ("events", "nodes"):
         await page.locator(f'[data-chart="{chart}"]').scroll_into_view_if_needed()
         canvas = page.locator(f'[data-chart="{chart}"] canvas')
@@ -112,7 +112,7 @@ def crowded(state):
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
+def report(tmp_path_factory: pytest.TempPathFactory):
     """A report with the longest names of the shipped scenarios, and many pods and GPUs."""
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(render_report(simulate(find_setup("eks-vision"))), encoding="utf-8")
@@ -121,7 +121,7 @@ def report(tmp_path_factory):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), SCREENS)
-async def test_page_shows_all_of_its_text(open_page, served, width, height, scheme):
+async def test_page_shows_all_of_its_text(open_page, served, width, height, scheme: str) -> None:
     page = await open_page(served.url, scheme=scheme, width=width, height=height)
     await expect(page.locator('[data-stage="load"] [data-part="value"]')).to_have_text("18.4")
     await drawn_to_the_end(page)
@@ -130,7 +130,7 @@ async def test_page_shows_all_of_its_text(open_page, served, width, height, sche
 
 
 @pytest.mark.parametrize(("width", "height"), SCREENS)
-async def test_crowded_page_shows_all_of_its_text(open_page, served, width, height):
+async def test_crowded_page_shows_all_of_its_text(open_page, served, width, height) -> None:
     state = crowded(served.run.state())
     served.run.state = lambda: state
     page = await open_page(served.url, width=width, height=height)
@@ -141,14 +141,14 @@ async def test_crowded_page_shows_all_of_its_text(open_page, served, width, heig
 
 
 @pytest.mark.parametrize(("width", "height"), SCREENS)
-async def test_report_shows_all_of_its_text(open_page, report, width, height):
+async def test_report_shows_all_of_its_text(open_page, report, width, height) -> None:
     page = await open_page(report, width=width, height=height)
     await drawn_to_the_end(page)
     faults = await page.evaluate(FAULTS)
     assert faults == []
 
 
-async def test_text_cut_or_covered_is_found(open_page, served):
+async def test_text_cut_or_covered_is_found(open_page, served) -> None:
     """The check itself: a name that is cut, and one printed over another."""
     page = await open_page(served.url)
     await drawn_to_the_end(page)
@@ -169,7 +169,7 @@ async def test_text_cut_or_covered_is_found(open_page, served):
     assert "off the screen: over the edge" in faults
 
 
-async def test_wide_screen_is_used(open_page, served):
+async def test_wide_screen_is_used(open_page, served) -> None:
     """At 3840 pixels text is half as large again, and the columns go from edge to edge."""
     page = await open_page(served.url, width=3840, height=2160)
     await drawn_to_the_end(page)

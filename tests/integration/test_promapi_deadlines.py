@@ -65,7 +65,7 @@ async def probed(client, until):
 
 
 @pytest.mark.parametrize("query", [ENDLESS, MANY_STEPS, NO_SERIES])
-async def test_the_health_probe_answers_beside_a_query_that_runs_out_of_time(store, query):
+async def test_the_health_probe_answers_beside_a_query_that_runs_out_of_time(store, query) -> None:
     async with await served(store) as client:
         heavy = asyncio.create_task(asked(client, query=query, timeout="1s"))
         answered = await probed(client, heavy)
@@ -81,7 +81,9 @@ async def test_the_health_probe_answers_beside_a_query_that_runs_out_of_time(sto
     assert answered >= 10  # in a second; on the event loop it would be one or two
 
 
-async def test_an_hour_of_rates_over_thousands_of_series_is_answered_beside_the_probe(store):
+async def test_an_hour_of_rates_over_thousands_of_series_is_answered_beside_the_probe(
+    store,
+) -> None:
     # The windows of all steps together have five million samples.
     times = {"start": str(NOW_MS / 1000 - 3600), "end": str(NOW_MS / 1000), "step": "15"}
     async with await served(store, QueryPool(timeout_s=120)) as client:
@@ -95,13 +97,13 @@ async def test_an_hour_of_rates_over_thousands_of_series_is_answered_beside_the_
     assert answered >= 1
 
 
-async def test_the_servers_limit_holds_where_a_longer_one_is_asked_for(store):
+async def test_the_servers_limit_holds_where_a_longer_one_is_asked_for(store) -> None:
     async with await served(store, QueryPool(timeout_s=0.2)) as client:
         status, body = await asked(client, query=ENDLESS, timeout="1h")
     assert (status, body["errorType"]) == (503, "timeout")
 
 
-async def test_queries_wait_for_a_place_and_too_many_are_refused(store):
+async def test_queries_wait_for_a_place_and_too_many_are_refused(store) -> None:
     async with await served(store, QueryPool(at_once=1, waiting=1)) as client:
         first = asyncio.create_task(asked(client, query=ENDLESS, timeout="2s"))
         await asyncio.sleep(0.3)
@@ -115,7 +117,7 @@ async def test_queries_wait_for_a_place_and_too_many_are_refused(store):
         assert (await asked(client, query=SHORT))[0] == 200
 
 
-async def test_a_query_of_a_few_series_is_answered_at_once_whatever_else_waits(store):
+async def test_a_query_of_a_few_series_is_answered_at_once_whatever_else_waits(store) -> None:
     pool = QueryPool(at_once=1, waiting=0)
     async with await served(store, pool) as client:
         heavy = asyncio.create_task(asked(client, query=ENDLESS, timeout="1s"))
@@ -129,11 +131,11 @@ async def test_a_query_of_a_few_series_is_answered_at_once_whatever_else_waits(s
         await heavy
 
 
-async def test_a_query_whose_caller_has_gone_stops(store):
+async def test_a_query_whose_caller_has_gone_stops(store) -> None:
     pool = QueryPool(at_once=1)
     query = parse_query(ENDLESS)
 
-    async def endless():
+    async def endless() -> None:
         covered = QueryRange(NOW_MS, NOW_MS, 0)
         await pool.evaluate(
             store, query, covered, lambda samples, check: instant(samples, query, 0, check=check)
@@ -148,7 +150,7 @@ async def test_a_query_whose_caller_has_gone_stops(store):
     assert await pool.apart(lambda check: "free", timeout_s=5) == "free"
 
 
-async def test_a_query_whose_client_has_closed_the_connection_stops(store):
+async def test_a_query_whose_client_has_closed_the_connection_stops(store) -> None:
     async with await served(store, QueryPool(at_once=1)) as client:
         _, writer = await asyncio.open_connection(client.host, client.port)
         path = f"/api/v1/query?query={quote(ENDLESS)}"
@@ -170,14 +172,14 @@ async def test_a_query_whose_client_has_closed_the_connection_stops(store):
         (OVERLONG, "label_join() made a label value of 131072 characters, expected at most 65536"),
     ],
 )
-async def test_what_is_too_much_is_refused_before_the_work(store, query, text):
+async def test_what_is_too_much_is_refused_before_the_work(store, query, text: str) -> None:
     async with await served(store) as client:
         status, body = await asked(client, query=query)
     assert status == 422
     assert text in body["error"]
 
 
-async def test_a_large_answer_is_refused(store, monkeypatch):
+async def test_a_large_answer_is_refused(store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuscale.promapi.body.MAX_BODY_BYTES", 40_000)
     async with await served(store) as client:
         assert (await asked(client, query="u{i='1'}"))[0] == 200
@@ -187,7 +189,7 @@ async def test_a_large_answer_is_refused(store, monkeypatch):
         assert (await asked(client, "series", **{"match[]": "u"}))[0] == 422
 
 
-async def test_samples_that_arrive_and_go_while_a_query_runs_do_not_reach_it():
+async def test_samples_that_arrive_and_go_while_a_query_runs_do_not_reach_it() -> None:
     store = SeriesStore(retention_ms=60_000)
     for second in range(60):
         store.append({"__name__": "c"}, START_MS + second * 1000, 1)
@@ -219,14 +221,16 @@ async def test_samples_that_arrive_and_go_while_a_query_runs_do_not_reach_it():
     ],
 )
 @pytest.mark.parametrize("path", ["query", "query_range"])
-async def test_parameters_that_can_not_be_read_are_refused(store, path, name, text, error):
+async def test_parameters_that_can_not_be_read_are_refused(
+    store, path: str, name: str, text: str, error: str
+) -> None:
     times = {"start": "0", "end": "1", "step": "1"} if path == "query_range" else {}
     async with await served(store) as client:
         status, body = await asked(client, path, query="1", **times, **{name: text})
     assert (status, body["errorType"], body["error"]) == (400, "bad_data", error)
 
 
-async def test_a_limit_cuts_the_answer_with_a_warning(store):
+async def test_a_limit_cuts_the_answer_with_a_warning(store) -> None:
     times = {"start": str(NOW_MS / 1000), "end": str(NOW_MS / 1000), "step": "1"}
     async with await served(store) as client:
         for path, more in (("query", {}), ("query_range", times)):
@@ -238,7 +242,7 @@ async def test_a_limit_cuts_the_answer_with_a_warning(store):
             assert "warnings" not in body
 
 
-async def test_a_shorter_lookback_leaves_out_older_samples(store):
+async def test_a_shorter_lookback_leaves_out_older_samples(store) -> None:
     at = {"query": "count(u)", "time": str(NOW_MS / 1000 + 10)}
     async with await served(store) as client:
         _, body = await asked(client, **at, lookback_delta="11s")

@@ -255,7 +255,7 @@ AT = [END, END - 7, START + 40 * STEP + 2, START + 300, END + 310]
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory):
+def prometheus(tmp_path_factory: pytest.TempPathFactory):
     given = (
         ({"__name__": name, **labels}, round(seconds * 1000), value)
         for name, labels, seconds, value in samples()
@@ -282,7 +282,7 @@ def named(query, left_open):
     return query.replace("holt_winters", "double_exponential_smoothing") if left_open else query
 
 
-def assert_same(ours, theirs):
+def assert_same(ours, theirs) -> None:
     assert ours["resultType"] == theirs["resultType"]
     left, right = points_by_labels(ours), points_by_labels(theirs)
     assert left.keys() == right.keys()
@@ -292,7 +292,7 @@ def assert_same(ours, theirs):
             assert_close(mine, other, theirs["resultType"], labels)
 
 
-def assert_close(mine, other, result_type, labels):
+def assert_close(mine, other, result_type, labels) -> None:
     if mine == other:
         return
     assert result_type != "string"
@@ -304,7 +304,7 @@ def assert_close(mine, other, result_type, labels):
 
 
 @pytest.mark.parametrize("query", INSTANT)
-def test_instant_query_agrees_with_prometheus(query, prometheus, store, left_open):
+def test_instant_query_agrees_with_prometheus(query, prometheus, store, left_open) -> None:
     query = named(query, left_open)
     for seconds in AT:
         theirs = prometheus.get("/api/v1/query", query=query, time=seconds)
@@ -315,7 +315,7 @@ def test_instant_query_agrees_with_prometheus(query, prometheus, store, left_ope
 
 
 @pytest.mark.parametrize("query", FAILING)
-def test_failing_query_says_what_prometheus_says(query, prometheus, store, left_open):
+def test_failing_query_says_what_prometheus_says(query, prometheus, store, left_open) -> None:
     query = named(query, left_open)
     theirs = prometheus.get("/api/v1/query", query=query, time=END)
     assert theirs["status"] == "error"
@@ -331,7 +331,9 @@ def test_failing_query_says_what_prometheus_says(query, prometheus, store, left_
 
 @pytest.mark.parametrize("query", RANGES)
 @pytest.mark.parametrize(("start", "end", "step"), [(START, END, 60), (START - 7, END + 400, 31)])
-def test_range_query_agrees_with_prometheus(query, start, end, step, prometheus, store, left_open):
+def test_range_query_agrees_with_prometheus(
+    query, start, end, step: int, prometheus, store, left_open
+) -> None:
     theirs = prometheus.get("/api/v1/query_range", query=query, start=start, end=end, step=step)
     assert theirs["status"] == "success", theirs
     value = range_query(store, query, start * 1000, end * 1000, step * 1000, left_open=left_open)

@@ -34,7 +34,7 @@ async def get(client, path, params=None):
         return response.status, await response.json()
 
 
-async def test_an_instant_query_answers_at_the_clocks_time(client):
+async def test_an_instant_query_answers_at_the_clocks_time(client) -> None:
     status, body = await get(client, "/api/v1/query", {"query": 'util{gpu="1"}'})
     assert status == 200
     assert body == {
@@ -51,7 +51,7 @@ async def test_an_instant_query_answers_at_the_clocks_time(client):
     }
 
 
-async def test_a_query_can_be_posted_as_a_form_at_a_time(client):
+async def test_a_query_can_be_posted_as_a_form_at_a_time(client) -> None:
     form = {"query": "sum(util)", "time": "2023-11-14T22:12:20.500Z"}
     async with client.post("/api/v1/query", data=form) as response:
         body = await response.json()
@@ -59,12 +59,12 @@ async def test_a_query_can_be_posted_as_a_form_at_a_time(client):
     assert body["data"]["result"] == [{"metric": {}, "value": [1699999940.5, "10"]}]
 
 
-async def test_the_body_comes_before_the_url(client):
+async def test_the_body_comes_before_the_url(client) -> None:
     async with client.post("/api/v1/query?query=1", data={"query": "2"}) as response:
         assert (await response.json())["data"]["result"][1] == "2"
 
 
-async def test_a_range_query_takes_durations_and_float_steps(client):
+async def test_a_range_query_takes_durations_and_float_steps(client) -> None:
     for step in ("30s", "30", "30.0"):
         params = {
             "query": "sum(util)",
@@ -89,7 +89,7 @@ async def test_a_range_query_takes_durations_and_float_steps(client):
         }
 
 
-async def test_series_labels_and_values(client):
+async def test_series_labels_and_values(client) -> None:
     _, body = await get(client, "/api/v1/series", [("match[]", "up"), ("match[]", 'util{gpu="0"}')])
     assert body["data"] == [
         {"__name__": "up", "job": "gpu"},
@@ -105,7 +105,7 @@ async def test_series_labels_and_values(client):
     assert body == {"status": "success", "data": []}
 
 
-async def test_build_information_metadata_and_health(client):
+async def test_build_information_metadata_and_health(client) -> None:
     _, body = await get(client, "/api/v1/status/buildinfo")
     assert body["data"]["version"] == "3.0.0"
     assert (await get(client, "/api/v1/metadata"))[1] == {"status": "success", "data": {}}
@@ -188,14 +188,16 @@ async def test_build_information_metadata_and_health(client):
         ),
     ],
 )  # fmt: skip
-async def test_errors_have_prometheus_shape_and_words(client, path, params, status, kind, text):
+async def test_errors_have_prometheus_shape_and_words(
+    client, path: str, params, status: int, kind: str, text: str
+) -> None:
     assert await get(client, f"/api/v1/{path}", params) == (
         status,
         {"status": "error", "errorType": kind, "error": text},
     )
 
 
-async def test_a_body_beyond_the_bound_is_refused(client):
+async def test_a_body_beyond_the_bound_is_refused(client) -> None:
     body = io.BytesIO(b"query=" + b"x" * MAX_BODY_BYTES)
     async with client.post("/api/v1/query", data=body, headers=FORM) as response:
         assert response.status == 413
@@ -206,7 +208,7 @@ async def test_a_body_beyond_the_bound_is_refused(client):
         }
 
 
-async def test_a_body_that_is_no_text_is_refused(client):
+async def test_a_body_that_is_no_text_is_refused(client) -> None:
     async with client.post("/api/v1/query", data=b"query=\xff", headers=FORM) as response:
         assert response.status == 400
         assert (await response.json())["error"].startswith("error parsing form values: ")

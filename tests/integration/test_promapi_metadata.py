@@ -64,11 +64,11 @@ QUOTED = [{"type": "unknown", "help": "In UTF-8.", "unit": ""}]
         ({"limit_per_metric": "0", "metric": "util"}, {"util": UTIL}),
     ],
 )
-async def test_metadata_is_served_by_metric(client, params, data):
+async def test_metadata_is_served_by_metric(client, params, data) -> None:
     assert await get(client, "/api/v1/metadata", params) == (200, data)
 
 
-async def test_metadata_is_served_by_target(client):
+async def test_metadata_is_served_by_target(client) -> None:
     params = {"match_target": '{instance="b:9400"}', "metric": "util"}
     target = {"job": "gpu", "instance": "b:9400"}
     status, data = await get(client, "/api/v1/targets/metadata", params)
@@ -88,7 +88,7 @@ async def test_metadata_is_served_by_target(client):
         ("targets/metadata", {"limit": "٣"}, "limit must be a number"),
     ],
 )
-async def test_limits_are_numbers(client, path, params, error):
+async def test_limits_are_numbers(client, path: str, params, error: str | None) -> None:
     async with client.get(f"/api/v1/{path}", params=params) as response:
         body = await response.json()
     if error is None:
@@ -98,17 +98,17 @@ async def test_limits_are_numbers(client, path, params, error):
 
 
 @pytest.mark.parametrize("name", ["k8s.pod", "U__k8s_2e_pod"])
-async def test_values_of_a_label_in_utf8_are_found(client, name):
+async def test_values_of_a_label_in_utf8_are_found(client, name: str) -> None:
     assert await get(client, f"/api/v1/label/{name}/values") == (200, ['p"q'])
 
 
-async def test_names_in_utf8_are_asked_for_in_quotes(client):
+async def test_names_in_utf8_are_asked_for_in_quotes(client) -> None:
     params = {"query": 'sum({"gpu.util","k8s.pod"="p\\"q"})'}
     _, data = await get(client, "/api/v1/query", params)
     assert data["result"][0]["value"][1] == "8"
 
 
-async def test_federation_gives_the_newest_samples_with_their_times(client):
+async def test_federation_gives_the_newest_samples_with_their_times(client) -> None:
     params = [("match[]", 'util{instance="a:9400"}'), ("match[]", "alone"), ("match[]", "util")]
     async with client.get("/federate", params=params) as response:
         text = await response.text()
@@ -130,7 +130,9 @@ async def test_federation_gives_the_newest_samples_with_their_times(client):
         ("text/plain;version=0.0.4", "gpu_util", "k8s_pod"),
     ],
 )
-async def test_federated_names_beyond_ascii_are_quoted_or_escaped(client, accept, name, label):
+async def test_federated_names_beyond_ascii_are_quoted_or_escaped(
+    client, accept: str, name: str, label: str
+) -> None:
     params = {"match[]": '{"gpu.util"}'}
     async with client.get("/federate", params=params, headers={"Accept": accept}) as response:
         text = await response.text()
@@ -142,18 +144,18 @@ async def test_federated_names_beyond_ascii_are_quoted_or_escaped(client, accept
 
 
 @pytest.mark.parametrize("query", ["match[]=1%2B1", "match[]=util%5B5m%5D", "match[]=%7B"])
-async def test_federation_wants_selectors(client, query):
+async def test_federation_wants_selectors(client, query: str) -> None:
     async with client.get(f"/federate?{query}") as response:
         assert response.status == 400
         assert response.content_type == "text/plain"
 
 
-async def test_federation_of_nothing_is_empty(client):
+async def test_federation_of_nothing_is_empty(client) -> None:
     async with client.get("/federate") as response:
         assert (response.status, await response.text()) == (200, "")
 
 
-async def test_a_form_may_come_in_parts(client):
+async def test_a_form_may_come_in_parts(client) -> None:
     form = FormData({"query": "sum(util)"}, default_to_multipart=True)
     async with client.post("/api/v1/query", data=form) as response:
         body = await response.json()
@@ -169,7 +171,7 @@ async def test_a_form_may_come_in_parts(client):
         ("multipart/form-data; boundary=x", b"--x\r\n" * 100_000),
     ],
 )
-async def test_a_broken_form_in_parts_is_bad_data(client, kind, body):
+async def test_a_broken_form_in_parts_is_bad_data(client, kind: str, body) -> None:
     headers = {"Content-Type": kind}
     async with client.post("/api/v1/query", data=body, headers=headers) as response:
         answer = await response.json()
@@ -186,7 +188,9 @@ async def test_a_broken_form_in_parts_is_bad_data(client, kind, body):
         ("PUT", "/api/v1/label/gpu/values", 405, "bad_data"),
     ],
 )
-async def test_what_is_not_served_is_told_as_json(client, method, path, status, error_type):
+async def test_what_is_not_served_is_told_as_json(
+    client, method: str, path: str, status: int, error_type: str
+) -> None:
     async with client.request(method, path) as response:
         body = await response.json()
     assert (response.status, body["status"], body["errorType"]) == (status, "error", error_type)

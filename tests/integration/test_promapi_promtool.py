@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The real promtool asks our API."""
 
 import asyncio
@@ -41,7 +42,7 @@ async def promtool(*arguments):
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_promtool_query_instant(url):
+async def test_promtool_query_instant(url) -> None:
     assert await promtool("instant", url, f"--time={NOW_S}", "util") == (
         0,
         f'util{{gpu="0"}} => 40 @[{NOW_S}]\nutil{{gpu="1"}} => 41 @[{NOW_S}]\n',
@@ -49,7 +50,7 @@ async def test_promtool_query_instant(url):
     )
 
 
-async def test_promtool_query_instant_of_a_scalar(url):
+async def test_promtool_query_instant_of_a_scalar(url) -> None:
     assert await promtool("instant", url, f"--time={NOW_S}", "1 + 1") == (
         0,
         f"scalar: 2 @[{NOW_S}]\n",
@@ -57,7 +58,7 @@ async def test_promtool_query_instant_of_a_scalar(url):
     )
 
 
-async def test_promtool_query_range(url):
+async def test_promtool_query_range(url) -> None:
     code, out, _ = await promtool(
         "range", url, f"--start={NOW_S - 60}", f"--end={NOW_S}", "--step=30s", "sum(util)"
     )
@@ -65,7 +66,7 @@ async def test_promtool_query_range(url):
     assert out == f"{{}} =>\n21 @[{NOW_S - 60}]\n41 @[{NOW_S - 30}]\n81 @[{NOW_S}]\n"
 
 
-async def test_promtool_query_series(url):
+async def test_promtool_query_series(url) -> None:
     times = (f"--start={NOW_S - 60}", f"--end={NOW_S}")
     code, out, _ = await promtool("series", url, *times, "--match=util")
     assert (code, out.splitlines()) == (
@@ -77,18 +78,18 @@ async def test_promtool_query_series(url):
     )
 
 
-async def test_promtool_query_labels(url):
+async def test_promtool_query_labels(url) -> None:
     times = (f"--start={NOW_S - 60}", f"--end={NOW_S}")
     assert await promtool("labels", url, *times, "gpu") == (0, "0\n1\n", "")
 
 
-async def test_promtool_shows_our_errors(url):
+async def test_promtool_shows_our_errors(url) -> None:
     code, _, err = await promtool("instant", url, "sum(")
     assert code != 0
     assert 'bad_data: invalid parameter "query": 1:5: parse error: unclosed left parenthesis' in err
 
 
-async def test_promtool_shows_errors_of_evaluation(url):
+async def test_promtool_shows_errors_of_evaluation(url) -> None:
     code, _, err = await promtool("instant", url, f"--time={NOW_S}", "util * on() util")
     assert code != 0
     assert "execution: found duplicate series for the match group {}" in err

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The same exposition scraped by a real Prometheus and by our targets: the same series are current."""
 
 import asyncio
@@ -5,6 +6,7 @@ import math
 import shutil
 import socket
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -52,7 +54,7 @@ scrape_configs:
 class Target:
     """Serves whatever text it is told to."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.text = FIRST
 
     async def metrics(self, request):
@@ -96,7 +98,7 @@ def same(left, right):
 class Ours:
     """The same two jobs, scraped by hand; `t_ms` is any time that moves on."""
 
-    def __init__(self, address):
+    def __init__(self, address) -> None:
         self.store = SeriesStore()
         own = {"instance": address, "pod": "exporter"}
         self.targets = [
@@ -125,7 +127,7 @@ async def settled(session, url, want):
     return got
 
 
-async def test_scraped_series_are_those_of_prometheus(tmp_path):
+async def test_scraped_series_are_those_of_prometheus(tmp_path: Path) -> None:
     target = Target()
     app = web.Application()
     app.router.add_get("/metrics", target.metrics)

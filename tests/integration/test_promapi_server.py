@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Rules, alerts, targets and status: held against the answers of a real Prometheus, and asked by promtool."""
 
 import asyncio
@@ -60,7 +61,7 @@ PATHS = [
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory):
+def prometheus(tmp_path_factory: pytest.TempPathFactory):
     """Answers of a Prometheus that scrapes itself and a port where nothing is, by path."""
     folder = tmp_path_factory.mktemp("prometheus")
     with socket.socket() as probe:
@@ -169,7 +170,7 @@ def merged(shapes):
     return found
 
 
-def check_shape(ours, theirs, path):
+def check_shape(ours, theirs, path) -> None:
     """Every key of theirs is in ours and has the same type; Prometheus 3 has some more."""
     if isinstance(theirs, list):
         assert isinstance(ours, list), path
@@ -191,7 +192,7 @@ OPTIONAL = {"keepFiringSince"}
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("path", PATHS)
-async def test_answers_have_prometheus_shape(served, prometheus, path):
+async def test_answers_have_prometheus_shape(served, prometheus, path) -> None:
     status, body = await ask(served, path)
     assert status == prometheus[path][0]
     check_shape(shape(body), shape(prometheus[path][1]), f"/{path}")
@@ -200,7 +201,7 @@ async def test_answers_have_prometheus_shape(served, prometheus, path):
 
 
 @pytest.mark.prometheus
-async def test_rules_are_those_of_prometheus(served, prometheus):
+async def test_rules_are_those_of_prometheus(served, prometheus) -> None:
     """Names, order, queries as Prometheus writes them, states, and which rule failed."""
 
     def told(body):
@@ -217,7 +218,7 @@ async def test_rules_are_those_of_prometheus(served, prometheus):
     assert "found duplicate series" in ours["data"]["groups"][0]["rules"][2]["lastError"]
 
 
-async def test_alerts_say_since_when_and_with_which_value(served):
+async def test_alerts_say_since_when_and_with_which_value(served) -> None:
     _, body = await ask(served, "alerts")
     assert body["data"]["alerts"] == [
         {
@@ -253,20 +254,20 @@ async def test_alerts_say_since_when_and_with_which_value(served):
         ("match[]={a=~%22b%7Cc%22}&match[]={severity!=%22%22}", ["job:up:sum", "Down"]),
     ],
 )
-async def test_rules_are_chosen_by_parameters(served, query, names):
+async def test_rules_are_chosen_by_parameters(served, query: str, names) -> None:
     status, body = await ask(served, f"rules?{query}")
     assert status == 200
     assert [rule["name"] for group in body["data"]["groups"] for rule in group["rules"]] == names
 
 
-async def test_alerts_can_be_left_out(served):
+async def test_alerts_can_be_left_out(served) -> None:
     _, body = await ask(served, "rules?type=alert&exclude_alerts=true")
     assert [rule["alerts"] for rule in body["data"]["groups"][0]["rules"]] == [None, None, None]
     status, body = await ask(served, "rules?exclude_alerts=perhaps")
     assert (status, body["errorType"]) == (400, "bad_data")
 
 
-async def test_targets_are_chosen_by_pool_and_state(served):
+async def test_targets_are_chosen_by_pool_and_state(served) -> None:
     _, body = await ask(served, "targets?scrapePool=dead")
     (target,) = body["data"]["activeTargets"]
     assert (target["health"], target["lastError"]) == ("down", "connection refused")
@@ -275,7 +276,7 @@ async def test_targets_are_chosen_by_pool_and_state(served):
     assert body["data"]["activeTargets"] == []
 
 
-async def test_the_size_of_the_store_is_counted_by_label(served):
+async def test_the_size_of_the_store_is_counted_by_label(served) -> None:
     _, body = await ask(served, "status/tsdb?limit=2")
     # Two series of up, three of job:up:sum and plain, and two for each of two alerts.
     assert body["data"]["headStats"]["numSeries"] == 2 + 3 + 4
@@ -286,7 +287,7 @@ async def test_the_size_of_the_store_is_counted_by_label(served):
     assert body["data"]["labelValueCountByLabelName"][0] == {"name": "__name__", "value": 5}
 
 
-async def test_times_are_the_callers_where_the_store_runs_faster():
+async def test_times_are_the_callers_where_the_store_runs_faster() -> None:
     store, clock = store_with_up(), ManualClock(NOW_MS)
     ruler = Ruler(load_rule_groups(RULES, "rules.yml"), store, QueryPool(), clock)
     app = web.Application()
@@ -299,7 +300,7 @@ async def test_times_are_the_callers_where_the_store_runs_faster():
     assert body["data"]["alerts"][0]["activeAt"] == "2023-11-14T22:11:50.000Z"
 
 
-async def test_a_server_without_rules_says_so():
+async def test_a_server_without_rules_says_so() -> None:
     app = web.Application()
     add_routes(app, SeriesStore(), ManualClock(NOW_MS))
     async with TestServer(app) as server:

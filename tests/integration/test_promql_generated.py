@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Some thousands of generated PromQL queries to a real Prometheus and to our store: the answers agree.
 
 The queries come from a grammar with a fixed seed. Each function, aggregation, operator, matching mode and
@@ -144,7 +145,7 @@ def release():
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory):
+def prometheus(tmp_path_factory: pytest.TempPathFactory):
     with serve(samples(), tmp_path_factory.mktemp("prometheus")) as running:
         yield running
 
@@ -163,14 +164,14 @@ def store():
 class Comparison:
     """Asks both sides and keeps what differs."""
 
-    def __init__(self, prometheus, store, release):
+    def __init__(self, prometheus, store, release) -> None:
         self.prometheus = prometheus
         self.store = store
         self.left_open = release >= 3
         self.kinds = Counter()
         self.differences = []
 
-    def instant(self, query, at):
+    def instant(self, query, at) -> None:
         theirs = self.prometheus.get("/api/v1/query", query=query, time=at)
         at_ms = round(at * 1000)
         self.compare(
@@ -180,7 +181,7 @@ class Comparison:
             ordered=query.startswith("sort"),
         )
 
-    def range(self, query, start, end, step):
+    def range(self, query, start, end, step) -> None:
         theirs = self.prometheus.get(
             "/api/v1/query_range", query=query, start=start, end=end, step=step
         )
@@ -206,7 +207,7 @@ class Comparison:
         assert repr(again) == repr(value), query
         return value
 
-    def compare(self, asked, theirs, answer, *, ordered=False):
+    def compare(self, asked, theirs, answer, *, ordered=False) -> None:
         try:
             ours, problem = answer(), None
         except QueryError as error:
@@ -247,7 +248,7 @@ def same(mine, other):
 
 
 @pytest.mark.timeout(300)
-def test_generated_queries_agree_with_prometheus(prometheus, store, release):
+def test_generated_queries_agree_with_prometheus(prometheus, store, release) -> None:
     rng = random.Random(SEED)
     comparison = Comparison(prometheus, store, release)
     asked = list(grammar.Grammar(rng, release).all())

@@ -14,7 +14,7 @@ LIMIT_S = 60.0
 class Endpoint:
     """Keeps every request until it is let go."""
 
-    def __init__(self, status=200):
+    def __init__(self, status=200) -> None:
         self.status = status
         self.now = self.most = 0
         self.free = asyncio.Event()
@@ -41,7 +41,7 @@ class Endpoint:
         return web.Response(status=self.status)
 
 
-async def until(what):
+async def until(what) -> None:
     for _ in range(round(LIMIT_S / 0.02)):
         if what():
             return
@@ -50,7 +50,9 @@ async def until(what):
 
 
 @pytest.mark.parametrize(("asked", "allowed"), [(3, 3), (99, 16)])
-async def test_no_more_requests_than_allowed_and_none_after_the_end(asked, allowed):
+async def test_no_more_requests_than_allowed_and_none_after_the_end(
+    asked: int, allowed: int
+) -> None:
     endpoint = Endpoint()
     async with endpoint.serving() as url:
         load = Load(url, asked, LIMIT_S)
@@ -61,7 +63,7 @@ async def test_no_more_requests_than_allowed_and_none_after_the_end(asked, allow
         assert (load.count.answered, load.count.failed) == (0, 0)
 
 
-async def test_answers_are_counted():
+async def test_answers_are_counted() -> None:
     endpoint = Endpoint()
     endpoint.free.set()
     async with endpoint.serving() as url:
@@ -71,14 +73,14 @@ async def test_answers_are_counted():
     assert load.count.failed == 0
 
 
-async def test_it_ends_by_itself_when_its_time_is_over():
+async def test_it_ends_by_itself_when_its_time_is_over() -> None:
     endpoint = Endpoint()
     async with endpoint.serving() as url, Load(url, 2, 2.0).running():
         await until(lambda: endpoint.most > 0)
         await until(lambda: endpoint.now == 0)
 
 
-async def test_errors_are_counted_with_the_last_reason():
+async def test_errors_are_counted_with_the_last_reason() -> None:
     endpoint = Endpoint(status=503)
     endpoint.free.set()
     async with endpoint.serving() as url:

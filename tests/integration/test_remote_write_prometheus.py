@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -34,7 +35,7 @@ async def writing(store, url, **settings):
         await writer.close()
 
 
-async def written(writer, count, limit_s=60):
+async def written(writer, count, limit_s=60) -> None:
     """Wait until so many samples have arrived."""
     async with asyncio.timeout(limit_s):
         while writer.state.sent < count:  # noqa: ASYNC110 - the state has no event
@@ -56,7 +57,9 @@ async def raw(prometheus, selector, at_s):
 
 
 @pytest.mark.parametrize("has_cramjam", [True, False])
-async def test_equal_values_come_back(tmp_path, monkeypatch, has_cramjam):
+async def test_equal_values_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_cramjam: bool
+) -> None:
     if not has_cramjam:
         monkeypatch.setattr(compression, "_has_cramjam", lambda: False)
     store = SeriesStore()
@@ -87,13 +90,13 @@ async def test_equal_values_come_back(tmp_path, monkeypatch, has_cramjam):
             assert answer["data"]["result"][0]["value"][1] == str(count)
 
 
-async def test_an_outage_of_a_minute_loses_nothing(tmp_path):
+async def test_an_outage_of_a_minute_loses_nothing(tmp_path: Path) -> None:
     store = SeriesStore()
     start_ms = time.time_ns() // 1_000_000 - 120_000
     refs = [store.ref({"__name__": "x", "i": str(i)}) for i in range(200)]
     port = free_port()
 
-    def append(steps):
+    def append(steps) -> None:
         for step in steps:
             store.append_many(refs, [step] * len(refs), start_ms + step * 1000)
 
@@ -120,7 +123,7 @@ async def test_an_outage_of_a_minute_loses_nothing(tmp_path):
         assert samples == [(start_ms + step * 1000, step) for step in range(100)]
 
 
-async def test_relabelling_and_external_labels(tmp_path):
+async def test_relabelling_and_external_labels(tmp_path: Path) -> None:
     store = SeriesStore()
     rules = (
         RelabelRule("drop", ("__name__",), regex="internal_.*"),
@@ -139,7 +142,7 @@ async def test_relabelling_and_external_labels(tmp_path):
     assert set(found) == {(("__name__", "x"), ("cluster", "a"), ("workload", "bert"))}
 
 
-async def test_a_run_on_a_laptop_can_be_looked_at_later(tmp_path):
+async def test_a_run_on_a_laptop_can_be_looked_at_later(tmp_path: Path) -> None:
     with serve([], tmp_path) as prometheus:
         began_s = time.time()
         process = await asyncio.create_subprocess_exec(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 from gpuscale.core.clock import WallClock
 from gpuscale.series.storage.store import SeriesStore
@@ -44,7 +45,7 @@ FILLER = textwrap.dedent(
 )
 
 
-def test_a_kill_loses_only_what_was_not_saved_yet(tmp_path):
+def test_a_kill_loses_only_what_was_not_saved_yet(tmp_path: Path) -> None:
     chance = random.Random(11)
     acknowledged = {}
     for run in range(4):

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc"
 """Outside text never breaks the attribution, and shares always add up to the device."""
 
 from hypothesis import given
@@ -50,7 +51,7 @@ OBJECTS = st.recursive(
 
 
 @given(st.text() | st.lists(st.sampled_from(ID_PARTS), max_size=8).map("".join), st.text())
-def test_any_device_id_is_read_or_refused(device_id, resource):
+def test_any_device_id_is_read_or_refused(device_id, resource) -> None:
     is_gpu(Device(resource, device_id))
     try:
         found = parse_device_id(resource, device_id)
@@ -62,7 +63,7 @@ def test_any_device_id_is_read_or_refused(device_id, resource):
 
 
 @given(st.text() | st.lists(st.sampled_from(PATH_PARTS) | HEX, max_size=12).map("".join))
-def test_any_cgroup_text_has_a_place(text):
+def test_any_cgroup_text_has_a_place(text) -> None:
     place = parse_cgroup(text)
     assert len(place.container_id) in (0, 64)
     assert len(place.pod_uid) in (0, 32, 36)
@@ -72,13 +73,13 @@ def test_any_cgroup_text_has_a_place(text):
     st.text()
     | st.lists(st.sampled_from(["1 (a) ", "S ", "99999999999999999999 ", "7 "])).map("".join)
 )
-def test_any_stat_text_is_read_or_passed_over(text):
+def test_any_stat_text_is_read_or_passed_over(text) -> None:
     ticks = parse_start_ticks(text)
     assert ticks is None or ticks >= 0
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_label_names_are_always_fit_for_prometheus(labels):
+def test_label_names_are_always_fit_for_prometheus(labels) -> None:
     for name in safe_labels(labels):
         assert name.isascii()
         assert name.replace("_", "a").isalnum()
@@ -86,7 +87,7 @@ def test_label_names_are_always_fit_for_prometheus(labels):
 
 
 @given(st.dictionaries(st.sampled_from(OBJECT_KEYS), OBJECTS, max_size=5))
-def test_any_object_of_the_api_server_is_read(body):
+def test_any_object_of_the_api_server_is_read(body) -> None:
     read_pod_record(body, lambda _key: True)
     read_controller(body)
     read_node_record(body)
@@ -94,7 +95,7 @@ def test_any_object_of_the_api_server_is_read(body):
 
 
 @given(st.integers(0, 10**12), st.lists(st.integers(0, 10**9), min_size=1, max_size=12))
-def test_parts_add_up_to_the_whole(total, weights):
+def test_parts_add_up_to_the_whole(total, weights) -> None:
     parts = split_whole(total, dict(enumerate(weights)))
     assert sum(parts.values()) == (total if any(weights) else 0)
     for key, weight in enumerate(weights):
@@ -113,7 +114,7 @@ PROCESSES = st.lists(
     PROCESSES,
     st.lists(st.sampled_from(REFS), unique=True),
 )
-def test_shares_add_up_to_the_device(util, used_mib, processes, owners):
+def test_shares_add_up_to_the_device(util, used_mib, processes, owners) -> None:
     reading = GpuReading(
         GPU,
         0,

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Parsers of outside data end with their own error or with a result; never otherwise."""
 
 import contextlib
@@ -55,14 +56,14 @@ TREES = st.recursive(
 
 @settings(deadline=None)
 @given(st.text())
-def test_any_text_is_documents_or_a_config_error(text):
+def test_any_text_is_documents_or_a_config_error(text) -> None:
     with contextlib.suppress(ConfigError):
         load_documents(text, "f")
 
 
 @settings(deadline=None, max_examples=200)
 @given(TREES)
-def test_any_tree_is_manifests_or_a_config_error(tree):
+def test_any_tree_is_manifests_or_a_config_error(tree) -> None:
     import json
 
     with contextlib.suppress(ConfigError):
@@ -71,10 +72,10 @@ def test_any_tree_is_manifests_or_a_config_error(tree):
 
 @settings(deadline=None, max_examples=200)
 @given(TREES)
-def test_any_tree_is_a_scenario_or_a_config_error(tree):
+def test_any_tree_is_a_scenario_or_a_config_error(tree) -> None:
     import json
 
-    def nothing(name):
+    def nothing(name) -> None:
         raise NotFoundError(f"no such file: {name}")
 
     with contextlib.suppress(ConfigError):
@@ -84,26 +85,26 @@ def test_any_tree_is_a_scenario_or_a_config_error(tree):
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_selector_or_a_value_error(text):
+def test_any_text_is_a_selector_or_a_value_error(text) -> None:
     with contextlib.suppress(ValueError):
         selector = parse_selector(text)
         assert parse_selector(str(selector)) == selector
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_a_duration_or_a_value_error(text):
+def test_any_text_is_a_duration_or_a_value_error(text) -> None:
     with contextlib.suppress(ValueError):
         parse_duration_ms(text)
 
 
 @given(st.integers(0, 10**12))
-def test_durations_round_trip(milliseconds):
+def test_durations_round_trip(milliseconds) -> None:
     assert parse_duration_ms(format_duration(milliseconds)) == milliseconds
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="t,r\n0123456789.-:\"' x", max_size=200))
-def test_any_csv_is_a_trace_or_a_config_error(text):
+def test_any_csv_is_a_trace_or_a_config_error(text) -> None:
     for rate in (None, "r"):
         with contextlib.suppress(ConfigError):
             load = load_trace(text, "f", time_column="t", rate_column=rate, scale=1.0)

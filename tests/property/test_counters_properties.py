@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment"
 """Whatever a counters file holds, it loads or is refused with its own error."""
 
 from hypothesis import given
@@ -31,7 +32,7 @@ HELPS = st.text(
 
 
 @given(st.one_of(st.text(max_size=2000), NEAR_FILES))
-def test_any_text_loads_or_is_refused(text):
+def test_any_text_loads_or_is_refused(text) -> None:
     rows = ()
     problems = ()
     try:
@@ -50,7 +51,7 @@ def test_any_text_loads_or_is_refused(text):
         unique_by=lambda row: row[0],
     )
 )
-def test_well_formed_rows_come_back_as_written(rows):
+def test_well_formed_rows_come_back_as_written(rows) -> None:
     text = "\n".join(f'{field}, {type_}, "{help_}"' for field, type_, help_ in rows)
     loaded = load_counters(text, "my.csv")
     assert [(row.field, row.type, row.help) for row in loaded] == rows

@@ -71,17 +71,17 @@ trees = st.recursive(
 
 @example({"pods": [{"startAge": 10**400}], "config": {"tolerance": 10**400}})
 @given(trees)
-def test_any_tree_is_answered_or_refused(spec):
+def test_any_tree_is_answered_or_refused(spec) -> None:
     data = {"apiVersion": "gpuscale.dev/v1alpha1", "kind": "Decision", "spec": spec}
     assert_answered_or_refused(data)
 
 
 @given(trees)
-def test_any_document_is_answered_or_refused(data):
+def test_any_document_is_answered_or_refused(data) -> None:
     assert_answered_or_refused(data)
 
 
-def assert_answered_or_refused(data):
+def assert_answered_or_refused(data) -> None:
     document = Document("any.yaml", 0, data, {(): 1})
     try:
         request = read_decision(document)
@@ -290,21 +290,21 @@ def with_other(node, path, value):
 
 
 @given(situations(), st.data())
-def test_a_document_with_a_value_exchanged_is_answered_or_refused(situation, data):
+def test_a_document_with_a_value_exchanged_is_answered_or_refused(situation, data) -> None:
     document, _ = situation
     path = data.draw(st.sampled_from(paths(document)))
     assert_answered_or_refused(with_other(document, path, data.draw(leaves | trees)))
 
 
 @given(situations())
-def test_a_document_decides_as_its_values_do(situation):
+def test_a_document_decides_as_its_values_do(situation) -> None:
     data, inputs = situation
     request = read_decision(Document("any.yaml", 0, data, {(): 1}))
     assert decide_request(request) == decide(*inputs)
 
 
 @given(st.lists(situations(), min_size=1, max_size=3))
-def test_json_is_one_valid_line_for_each_document_in_order(drawn):
+def test_json_is_one_valid_line_for_each_document_in_order(drawn) -> None:
     text = yaml.safe_dump_all(data for data, _ in drawn)
     result = CliRunner().invoke(app, ["--output", "json", "-"], input=text)
     lines = result.stdout.splitlines()
@@ -315,7 +315,7 @@ def test_json_is_one_valid_line_for_each_document_in_order(drawn):
 
 
 @given(situations())
-def test_the_text_tells_every_step_on_a_line_of_its_own(situation):
+def test_the_text_tells_every_step_on_a_line_of_its_own(situation) -> None:
     request = read_decision(Document("any.yaml", 0, situation[0], {(): 1}))
     lines = [line.text for line in decision_lines(request, decide_request(request))]
     assert lines.count("Why") == 1

@@ -48,7 +48,7 @@ ROWS = st.lists(st.tuples(LABELS, st.floats()), max_size=3)
     ROWS,
 )
 @settings(max_examples=300, deadline=None)
-def test_any_objects_and_series(looks, targets, usage):
+def test_any_objects_and_series(looks, targets, usage) -> None:
     prometheus = PrometheusLook("http://p", targets=targets, usage=usage)
     report = diagnose(Snapshot(1_790_000_000_000, looks=looks, prometheus=prometheus))
     assert list(text_lines(report))
@@ -69,7 +69,7 @@ def test_any_objects_and_series(looks, targets, usage):
     )
 )
 @settings(max_examples=100, deadline=None)
-def test_any_metrics_of_an_agent(lines):
+def test_any_metrics_of_an_agent(lines) -> None:
     try:
         families = {each.name: each for each in parse_text("\n".join(lines) + "\n")}
     except GpuscaleError:
@@ -80,6 +80,6 @@ def test_any_metrics_of_an_agent(lines):
 
 @given(st.text(max_size=40))
 @settings(max_examples=200, deadline=None)
-def test_any_address(text):
+def test_any_address(text) -> None:
     found = service_in(f"http://{text}")
     assert found is None or len(found) == 3

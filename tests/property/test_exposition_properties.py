@@ -37,7 +37,7 @@ def families(draw):
 
 @given(st.lists(families(), max_size=4, unique_by=lambda family: family.name))
 @settings(max_examples=200, deadline=None)
-def test_what_is_rendered_reads_back(given_families):
+def test_what_is_rendered_reads_back(given_families) -> None:
     text = render_text(given_families)
     back = parse_text(text)
     assert render_text(back) == text
@@ -51,14 +51,14 @@ def test_what_is_rendered_reads_back(given_families):
 
 
 @given(st.floats())
-def test_number_texts_read_back(number):
+def test_number_texts_read_back(number) -> None:
     assert _same(float(shortest(number)), number)
     assert _same(float(positional(number)), number)
     assert "e" not in positional(number).lower().replace("inf", "")
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_number_texts_have_the_figures_of_the_shortest_text(number):
+def test_number_texts_have_the_figures_of_the_shortest_text(number) -> None:
     assert Decimal(shortest(number)) == Decimal(positional(number)) == Decimal(repr(number))
 
 
@@ -102,7 +102,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 @settings(max_examples=500, deadline=None)
-def test_any_text_is_read_or_refused_with_its_line(text):
+def test_any_text_is_read_or_refused_with_its_line(text) -> None:
     try:
         parse_text(text)
     except ExpositionError as error:
@@ -117,7 +117,7 @@ def test_any_text_is_read_or_refused_with_its_line(text):
     st.booleans(),
 )
 @settings(max_examples=500, deadline=None)
-def test_a_scrape_takes_all_of_a_text_or_nothing(format_, texts, ends):
+def test_a_scrape_takes_all_of_a_text_or_nothing(format_, texts, ends) -> None:
     """The quick way of a repeated scrape and the reading entry by entry agree."""
     store = SeriesStore()
     target = ScrapeTarget(store, {})

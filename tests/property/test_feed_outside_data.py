@@ -40,26 +40,26 @@ def annotated(path, port, address):
 
 
 @given(st.one_of(OBJECTS, st.builds(annotated, JSON, JSON, JSON)))
-def test_any_pod_gives_targets_or_none(body):
+def test_any_pod_gives_targets_or_none(body) -> None:
     assert all(each.url for each in pod_targets(body))
 
 
 @given(st.text(max_size=20), st.integers(1, 65_535), st.sampled_from(("10.0.0.1", "fd00::1")))
-def test_any_path_of_a_pod_stays_with_the_pod(path, port, address):
+def test_any_path_of_a_pod_stays_with_the_pod(path, port, address) -> None:
     for target in pod_targets(annotated(path, str(port), address)):
         host = f"[{address}]" if ":" in address else address
         assert target.url.removeprefix(f"http://{host}").startswith((f":{port}/", "/"))
 
 
 @given(OBJECTS, st.sampled_from(("IPv4", "IPv6", "FQDN")), JSON)
-def test_any_slice_gives_targets_or_none(body, kind, endpoints):
+def test_any_slice_gives_targets_or_none(body, kind, endpoints) -> None:
     ports = [{"name": "m", "port": 1}]
     for each in (body, {**body, "addressType": kind, "endpoints": endpoints, "ports": ports}):
         assert all(target.is_agent for target in slice_targets(each, AgentChoice()))
 
 
 @given(st.lists(st.one_of(st.binary(max_size=80), OBJECTS), max_size=6), st.integers(0, 1 << 50))
-def test_any_line_is_taken_or_refused(lines, now_ms):
+def test_any_line_is_taken_or_refused(lines, now_ms) -> None:
     store = SeriesStore()
     agent = StreamedTarget(store, TargetSeries(store, {}, honor_labels=True))
     for line in lines:

@@ -30,7 +30,7 @@ def times(steps_ms):
 
 
 @given(MODEL, WORKS)
-def test_values_stay_within_what_a_gpu_can_show(model, works):
+def test_values_stay_within_what_a_gpu_can_show(model, works) -> None:
     values = reader(model, lambda *_: works).read(1000)[0].values
     for name in ("GPU_UTIL", "MEM_COPY_UTIL"):
         assert 0 <= values[f"DCGM_FI_DEV_{name}"] <= 100
@@ -41,7 +41,7 @@ def test_values_stay_within_what_a_gpu_can_show(model, works):
 
 
 @given(MODEL, WORKS)
-def test_framebuffer_parts_add_up_to_the_total(model, works):
+def test_framebuffer_parts_add_up_to_the_total(model, works) -> None:
     values = reader(model, lambda *_: works).read(1000)[0].values
     reserved = values.get("DCGM_FI_DEV_FB_RESERVED", 0)  # AMD SMI has no such value
     parts = [values["DCGM_FI_DEV_FB_USED"], values["DCGM_FI_DEV_FB_FREE"], reserved]
@@ -50,7 +50,7 @@ def test_framebuffer_parts_add_up_to_the_total(model, works):
 
 
 @given(MODEL, WORKS)
-def test_processes_add_up_to_the_device(model, works):
+def test_processes_add_up_to_the_device(model, works) -> None:
     reading = reader(model, lambda *_: works).read(1000)[0]
     assert [process.pid for process in reading.processes] == [work.pid for work in works]
     sums = [
@@ -64,14 +64,14 @@ def test_processes_add_up_to_the_device(model, works):
 
 
 @given(st.lists(WORKS, min_size=1, max_size=5), STEPS_MS)
-def test_energy_never_falls(loads, steps_ms):
+def test_energy_never_falls(loads, steps_ms) -> None:
     source = reader(MODELS["NVIDIA H200"], lambda _gpu, _from_ms, to_ms: loads[to_ms % len(loads)])
     energies = [source.read(now_ms)[0].values[ENERGY] for now_ms in times(steps_ms)]
     assert energies == sorted(energies)
 
 
 @given(MODEL, RATIOS, RATIOS, st.integers(1, 40), st.integers(1, 20))
-def test_pace_of_reading_makes_no_difference(model, busy, copy, step_s, steps):
+def test_pace_of_reading_makes_no_difference(model, busy, copy, step_s, steps) -> None:
     works = (GpuWork(1, "python", busy, copy, 100),)
     slow, fast = (reader(model, lambda *_: works) for _ in range(2))
     end_ms = 1000 + steps * step_s * 1000
@@ -86,7 +86,7 @@ def test_pace_of_reading_makes_no_difference(model, busy, copy, step_s, steps):
 
 
 @given(st.integers(), MODEL, WORKS, STEPS_MS)
-def test_same_seed_and_calls_give_the_same_readings(seed, model, works, steps_ms):
+def test_same_seed_and_calls_give_the_same_readings(seed, model, works, steps_ms) -> None:
     first, second = (SimulatedReader("n1", model, 2, seed, lambda *_: works) for _ in range(2))
     for now_ms in times(steps_ms):
         assert first.read(now_ms) == second.read(now_ms)

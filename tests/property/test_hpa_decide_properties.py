@@ -140,7 +140,7 @@ def situations(draw):
 
 
 @given(situations())
-def test_a_rescale_ends_within_the_bounds(situation):
+def test_a_rescale_ends_within_the_bounds(situation) -> None:
     hpa = situation[0]
     decision = decide(*situation)
     if decision.rescale:
@@ -148,7 +148,7 @@ def test_a_rescale_ends_within_the_bounds(situation):
 
 
 @given(situations())
-def test_only_a_rescale_has_an_event_and_a_reason_to_write(situation):
+def test_only_a_rescale_has_an_event_and_a_reason_to_write(situation) -> None:
     decision = decide(*situation)
     assert (decision.event is not None) is decision.rescale
     if not decision.rescale:
@@ -157,7 +157,7 @@ def test_only_a_rescale_has_an_event_and_a_reason_to_write(situation):
 
 
 @given(situations())
-def test_policies_are_respected_by_every_step_that_is_no_repair(situation):
+def test_policies_are_respected_by_every_step_that_is_no_repair(situation) -> None:
     hpa, scale, _, _, state, now_ms, _ = situation
     current = scale.spec_replicas
     if hpa.behavior is None or not max(1, hpa.min_replicas) <= current <= hpa.max_replicas:
@@ -171,7 +171,7 @@ def test_policies_are_respected_by_every_step_that_is_no_repair(situation):
 
 
 @given(situations())
-def test_without_behavior_no_step_up_is_more_than_a_doubling_or_four(situation):
+def test_without_behavior_no_step_up_is_more_than_a_doubling_or_four(situation) -> None:
     hpa, scale, *_ = situation
     current = scale.spec_replicas
     if hpa.behavior is None and hpa.min_replicas <= current <= hpa.max_replicas:
@@ -179,7 +179,7 @@ def test_without_behavior_no_step_up_is_more_than_a_doubling_or_four(situation):
 
 
 @given(situations(), st.text(max_size=20))
-def test_no_data_is_no_decision(situation, text):
+def test_no_data_is_no_decision(situation, text) -> None:
     hpa, scale, found, observations, state, now_ms, settings = situation
     current = scale.spec_replicas
     if not max(1, hpa.min_replicas) <= current <= hpa.max_replicas:
@@ -195,12 +195,12 @@ def test_no_data_is_no_decision(situation, text):
 
 
 @given(situations())
-def test_the_same_inputs_give_the_same_decision(situation):
+def test_the_same_inputs_give_the_same_decision(situation) -> None:
     assert decide(*situation) == decide(*situation)
 
 
 @given(situations())
-def test_every_decision_explains_itself_and_can_be_shown(situation):
+def test_every_decision_explains_itself_and_can_be_shown(situation) -> None:
     decision = decide(*situation)
     assert all(sentence.endswith(".") for sentence in decision.explanation)
     assert decision.explanation
@@ -208,7 +208,7 @@ def test_every_decision_explains_itself_and_can_be_shown(situation):
 
 
 @given(situations())
-def test_a_failed_write_records_no_scale_event(situation):
+def test_a_failed_write_records_no_scale_event(situation) -> None:
     decision = decide(*situation)
     outcome = failed(decision, "conflict", NOW_MS)
     state = situation[4]
@@ -224,7 +224,7 @@ def test_a_failed_write_records_no_scale_event(situation):
     st.integers(0, 10**7),
     st.data(),
 )
-def test_more_load_never_asks_for_fewer_replicas(spec, target_milli, loads, more, data):
+def test_more_load_never_asks_for_fewer_replicas(spec, target_milli, loads, more, data) -> None:
     metric = PodsMetric("m", average(target_milli))
     hpa = HorizontalPodAutoscaler(
         ObjectMeta("web"), CrossVersionObjectReference("Deployment", "web"), 10_000, (metric,)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="truthy-bool"
 """No manifest makes the reader do anything but read it or name its faults."""
 
 import json
@@ -71,7 +72,9 @@ annotations = st.text(max_size=30) | trees.map(lambda tree: json.dumps(tree, def
     behavior_json=annotations,
     status=trees,
 )
-def test_any_manifest_is_read_or_refused(version, name, spec, metric_json, behavior_json, status):
+def test_any_manifest_is_read_or_refused(
+    version, name, spec, metric_json, behavior_json, status
+) -> None:
     data = {
         "apiVersion": f"autoscaling/{version}",
         "kind": "HorizontalPodAutoscaler",
@@ -110,10 +113,10 @@ def deep_annotation(depth: int) -> Document:
     return Document("any.yaml", 0, data, {(): 1})
 
 
-def test_bottomless_json_in_an_annotation_is_refused():
+def test_bottomless_json_in_an_annotation_is_refused() -> None:
     with pytest.raises(ConfigError, match="text that is not JSON"):
         read_manifest(deep_annotation(100_000))
 
 
-def test_deep_json_in_an_annotation_is_read():
+def test_deep_json_in_an_annotation_is_read() -> None:
     assert read_manifest(deep_annotation(50))

@@ -81,24 +81,24 @@ SPECS = st.fixed_dictionaries(
 )
 
 
-def told_or_read(text):
+def told_or_read(text) -> None:
     with suppress(ConfigError):
         parse_values(text, "values.yaml")
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_read_or_refused(text) -> None:
     told_or_read(text)
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4))
-def test_any_content_of_known_fields_is_read_or_refused(spec):
+def test_any_content_of_known_fields_is_read_or_refused(spec) -> None:
     told_or_read(yaml.safe_dump({"spec": spec}))
     told_or_read(json.dumps({"spec": spec}))
 
 
 @given(SPECS)
-def test_what_is_read_renders_to_objects_that_fit_together(spec):
+def test_what_is_read_renders_to_objects_that_fit_together(spec) -> None:
     values = Values.model_validate({"spec": spec})
     objects = render(values)
     assert objects == render(values)
@@ -112,7 +112,7 @@ def test_what_is_read_renders_to_objects_that_fit_together(spec):
 
 
 @given(SPECS)
-def test_pools_and_notes_follow_from_any_values(spec):
+def test_pools_and_notes_follow_from_any_values(spec) -> None:
     values = Values.model_validate({"spec": spec})
     assert bool(pool_files(values)) == (spec["nodePool"] is not None)
     for text in notes(values):
@@ -120,14 +120,14 @@ def test_pools_and_notes_follow_from_any_values(spec):
 
 
 @given(SPECS)
-def test_a_values_file_is_read_back_as_it_was(spec):
+def test_a_values_file_is_read_back_as_it_was(spec) -> None:
     values = Values.model_validate({"spec": spec})
     text = yaml.safe_dump(values.model_dump(mode="json", by_alias=True))
     assert parse_values(text, "values.yaml") == values
 
 
 @given(st.sampled_from(("provider", "namespace", "recordingRules")), JSON)
-def test_a_field_of_the_wrong_kind_never_renders(field, value):
+def test_a_field_of_the_wrong_kind_never_renders(field, value) -> None:
     try:
         values = Values.model_validate({"spec": {field: value}})
     except ValidationError:

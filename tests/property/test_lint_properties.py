@@ -127,7 +127,7 @@ ANYTHING = st.recursive(
 )
 
 
-def tell(*files):
+def tell(*files) -> None:
     try:
         report = lint([(f"{index}.yaml", text) for index, text in enumerate(files)])
     except ConfigError:
@@ -139,23 +139,23 @@ def tell(*files):
 
 @given(RULES, HPA)
 @settings(max_examples=300, deadline=None)
-def test_rules_and_autoscalers(rules, hpa):
+def test_rules_and_autoscalers(rules, hpa) -> None:
     tell(json.dumps(rules), json.dumps(hpa))
 
 
 @given(SCALED_OBJECT, HPA)
 @settings(max_examples=300, deadline=None)
-def test_scaled_objects(scaled_object, hpa):
+def test_scaled_objects(scaled_object, hpa) -> None:
     tell(json.dumps(scaled_object), json.dumps(hpa))
 
 
 @given(ANYTHING)
 @settings(max_examples=200, deadline=None)
-def test_anything_at_all(data):
+def test_anything_at_all(data) -> None:
     tell(json.dumps(data))
 
 
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_any_text(text):
+def test_any_text(text) -> None:
     tell(text)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """What comes from outside ends in a result or in its own error: headers, paths, documents, certificates."""
 
 import asyncio
@@ -44,7 +45,7 @@ METHODS = st.sampled_from(["GET", "HEAD", "POST", "OPTIONS", "X"])
 
 
 @given(OBJECTS)
-def test_any_discovery_document_gives_whole_resources(body):
+def test_any_discovery_document_gives_whole_resources(body) -> None:
     for found in (*aggregated_types(body), *listed_types("g", "v1", body)):
         assert found.plural
         assert found.kind
@@ -52,13 +53,13 @@ def test_any_discovery_document_gives_whole_resources(body):
 
 
 @given(st.text(max_size=200) | st.from_regex(r"[a-z*/;=,q.0-9 ]{0,80}", fullmatch=True))
-def test_any_accept_header_gives_a_document(accept):
+def test_any_accept_header_gives_a_document(accept) -> None:
     assert aggregated_version(accept) in (None, "v2", "v2beta1")
     matches(accept, '"tag"')
 
 
 @given(METHODS, st.text(max_size=60) | st.from_regex(r"(/[a-z%*0-9.]{0,6}){0,9}", fullmatch=True))
-def test_any_path_can_be_asked_about_and_refused(method, path):
+def test_any_path_can_be_asked_about_and_refused(method, path) -> None:
     attributes = attributes_of(method, path, path)
     assert attributes.verb
     assert attributes.is_resource == bool(attributes.resource)
@@ -78,7 +79,7 @@ def test_any_path_can_be_asked_about_and_refused(method, path):
         st.text(max_size=20),
     )
 )
-def test_any_config_map_gives_trust_or_a_value_error(data):
+def test_any_config_map_gives_trust_or_a_value_error(data) -> None:
     with suppress(ValueError):
         trust_of_config_map(data)
 
@@ -89,7 +90,7 @@ def test_any_config_map_gives_trust_or_a_value_error(data):
         lambda data: f"-----BEGIN CERTIFICATE-----\n{data.hex()}\n-----END CERTIFICATE-----\n"
     )
 )
-def test_any_text_is_no_ca_bundle(pem):
+def test_any_text_is_no_ca_bundle(pem) -> None:
     with pytest.raises(ValueError, match="found"):
         CaBundle(pem)
 
@@ -109,7 +110,7 @@ class NoTokens:
 
 
 @given(HEADERS)
-def test_no_headers_alone_make_anyone_but_nobody(pairs):
+def test_no_headers_alone_make_anyone_but_nobody(pairs) -> None:
     trusted = Trust(None, RequestHeaders("no matter"))
     authenticator = Authenticator(lambda: trusted, NoTokens())
     with suppress(UnauthenticatedError):
@@ -127,7 +128,7 @@ TEXTS = st.text(max_size=12) | st.sampled_from(
         st.sampled_from(list(FLAGS)), st.lists(TEXTS, min_size=1, max_size=2), max_size=6
     )
 )
-def test_any_flags_give_settings_or_a_usage_error(given_flags):
+def test_any_flags_give_settings_or_a_usage_error(given_flags) -> None:
     with suppress(UsageError):
         read_settings({"config": ["r"], **given_flags})
 
@@ -135,5 +136,5 @@ def test_any_flags_give_settings_or_a_usage_error(given_flags):
 @given(
     st.lists(st.text(max_size=10) | st.sampled_from([f"--{name}" for name in FLAGS]), max_size=6)
 )
-def test_any_arguments_are_read(arguments):
+def test_any_arguments_are_read(arguments) -> None:
     plain_arguments(arguments)

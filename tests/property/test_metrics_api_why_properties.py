@@ -55,7 +55,7 @@ DOCUMENT = st.fixed_dictionaries(
 
 @given(DOCUMENT | st.dictionaries(st.text(max_size=6), JSON, max_size=4))
 @settings(max_examples=400, deadline=None)
-def test_explanations_from_outside(document):
+def test_explanations_from_outside(document) -> None:
     try:
         lines = list(text_lines(document))
     except (AttributeError, KeyError, TypeError):
@@ -66,7 +66,7 @@ def test_explanations_from_outside(document):
 
 @given(st.text(max_size=40), st.text(max_size=20), st.text(max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_paths_of_questions(whose, metric, selector):
+def test_paths_of_questions(whose, metric, selector) -> None:
     try:
         path = why_path(whose, metric, selector)
     except UsageError:

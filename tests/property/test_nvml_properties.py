@@ -24,7 +24,7 @@ CALLS = sorted(
 
 
 @given(st.lists(st.tuples(stamps, percents)), stamps)
-def test_mean_lies_among_the_samples_or_is_none(samples, since):
+def test_mean_lies_among_the_samples_or_is_none(samples, since) -> None:
     mean = mean_percent(samples, since)
     fresh = [value for stamp, value in samples if stamp > since and value <= 100]
     if mean is None:
@@ -44,7 +44,7 @@ def test_mean_lies_among_the_samples_or_is_none(samples, since):
     ),
     stamps,
 )
-def test_use_is_a_percentage_of_a_real_process(samples, since):
+def test_use_is_a_percentage_of_a_real_process(samples, since) -> None:
     for pid, use in process_uses(samples, since).items():
         assert pid > 0
         assert 0 <= use.sm_util <= 100
@@ -56,7 +56,7 @@ def test_use_is_a_percentage_of_a_real_process(samples, since):
     st.dictionaries(st.sampled_from(CALLS), st.sampled_from(CODES), max_size=4),
     st.booleans(),
 )
-def test_whatever_calls_fail_a_read_ends_with_readings_or_its_own_error(failing, is_split):
+def test_whatever_calls_fail_a_read_ends_with_readings_or_its_own_error(failing, is_split) -> None:
     clock = ManualClock(1_700_000_000_000)
     instances = [FakeInstance(7, processes=[FakeProcess(3)])] if is_split else None
     nvml = FakeNvml(

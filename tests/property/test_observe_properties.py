@@ -1,3 +1,4 @@
+# mypy: disable-error-code="dict-item"
 """Whatever an API server answers becomes a Decision document that can be read and answered."""
 
 from hypothesis import given
@@ -120,7 +121,9 @@ statuses = st.fixed_dictionaries(  # the API server holds these two to their typ
     scales,
     statuses,
 )
-def test_any_answers_become_a_document_that_is_answered(answers, pods, events, scale, status):
+def test_any_answers_become_a_document_that_is_answered(
+    answers, pods, events, scale, status
+) -> None:
     body = {**BODY, "status": status}
     pairs = zip(PARSED.metrics, answers, strict=True)
     sight = Sight(

@@ -27,18 +27,18 @@ PIECES = st.sampled_from([*SYMBOLS.split(), *NAMES.split(), '"(a*)*b"', '"["'])
 LABELS = st.dictionaries(st.sampled_from(["a", "b", "instance"]), st.text(max_size=8), max_size=3)
 
 
-def read(text):
+def read(text) -> None:
     with suppress(ConfigError):
         load_rule_groups(text, "rules.yaml")
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_read_or_refused(text) -> None:
     read(text)
 
 
 @given(st.fixed_dictionaries({"groups": DATA}) | DATA)
-def test_any_yaml_is_read_or_refused(data):
+def test_any_yaml_is_read_or_refused(data) -> None:
     read(yaml.safe_dump(data))
 
 
@@ -65,7 +65,7 @@ CALLS = st.builds(
 
 
 @given(CALLS, CALLS, LABELS, st.floats() | st.sampled_from([1e308, -1e-320, 9.3e9, 1e19]))
-def test_any_call_is_refused_or_gives_a_text(first, second, labels, value):
+def test_any_call_is_refused_or_gives_a_text(first, second, labels, value) -> None:
     with suppress(TemplateError):
         template = AlertTemplate(
             f"{{{{ {first} | {second.partition(' ')[0]} }}}}{{{{ {second} }}}}"
@@ -78,7 +78,7 @@ def test_any_call_is_refused_or_gives_a_text(first, second, labels, value):
     LABELS,
     st.floats(),
 )
-def test_any_template_is_refused_or_gives_a_text(text, labels, value):
+def test_any_template_is_refused_or_gives_a_text(text, labels, value) -> None:
     with suppress(TemplateError):
         for each in (text, f"{{{{ {text} }}}}"):
             with suppress(TemplateError):

@@ -93,7 +93,7 @@ STORE = small_store()
 
 @given(QUERIES)
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_text_is_answered_or_refused_with_a_query_error(text):
+def test_any_text_is_answered_or_refused_with_a_query_error(text) -> None:
     with suppress(QueryError):
         instant(STORE, text, 600_000)
 
@@ -120,7 +120,7 @@ VECTORS = st.recursive(
 
 @given(VECTORS)
 @settings(max_examples=200, deadline=None)
-def test_a_step_of_a_range_query_is_the_instant_query_of_that_time(query):
+def test_a_step_of_a_range_query_is_the_instant_query_of_that_time(query) -> None:
     times = [300_000, 420_000, 540_000]
     try:
         matrix = range_query(STORE, query, times[0], times[-1], 120_000)
@@ -138,7 +138,7 @@ def test_a_step_of_a_range_query_is_the_instant_query_of_that_time(query):
 
 @given(VECTORS)
 @settings(max_examples=200, deadline=None)
-def test_no_value_is_newer_than_the_question_or_older_than_it_may_be(query):
+def test_no_value_is_newer_than_the_question_or_older_than_it_may_be(query) -> None:
     try:
         vector = instant(STORE, query, 580_000)
     except QueryError:
@@ -153,7 +153,7 @@ NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
 
 @given(NUMBERS)
 @settings(deadline=None)
-def test_aggregations_agree_with_each_other(numbers):
+def test_aggregations_agree_with_each_other(numbers) -> None:
     store = SeriesStore()
     for i, number in enumerate(numbers):
         store.append({"__name__": "m", "i": str(i)}, 0, number)
@@ -172,7 +172,7 @@ def test_aggregations_agree_with_each_other(numbers):
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=20))
 @settings(deadline=None)
-def test_increase_of_a_counter_is_never_negative_and_rate_is_its_share(steps):
+def test_increase_of_a_counter_is_never_negative_and_rate_is_its_share(steps) -> None:
     store, value = SeriesStore(), 0.0
     for i, step in enumerate(steps):
         value += step
@@ -190,7 +190,7 @@ def test_increase_of_a_counter_is_never_negative_and_rate_is_its_share(steps):
     st.floats()
     | st.integers(0, 2**64 - 1).map(lambda i: struct.unpack("<d", struct.pack("<Q", i))[0])
 )
-def test_only_the_marker_is_stale(value):
+def test_only_the_marker_is_stale(value) -> None:
     assert is_stale(value) == (struct.pack("<d", value) == struct.pack("<d", STALE))
 
 
@@ -208,12 +208,12 @@ def test_only_the_marker_is_stale(value):
     ],
     ids=lambda text: text[:12],
 )
-def test_deep_or_long_texts_are_answered_quickly(text):
+def test_deep_or_long_texts_are_answered_quickly(text) -> None:
     with suppress(QueryError):
         parse_query(text)
 
 
-def test_the_deepest_allowed_nesting_is_evaluated():
+def test_the_deepest_allowed_nesting_is_evaluated() -> None:
     depth = MAX_OPERATIONS // 2
     query = "abs(" * depth + "m" + ")" * depth
     vector = instant(STORE, query, 585_000)

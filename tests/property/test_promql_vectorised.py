@@ -180,7 +180,7 @@ def same(left, right):
     return left == right or (left != left and right != right)
 
 
-def assert_alike(found, expected, query):
+def assert_alike(found, expected, query) -> None:
     if isinstance(expected, str) or isinstance(found, str):
         assert found == expected, query
     elif isinstance(expected, Scalar):
@@ -209,7 +209,7 @@ def assert_alike(found, expected, query):
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-def test_both_ways_give_the_same(store, queries, left_open, data):
+def test_both_ways_give_the_same(store, queries, left_open, data) -> None:
     cut_row = data.draw(st.sampled_from([0, 0, 3, ROWS - 4]))
     for series in store.select(())[::2]:
         series.cut(START_MS + cut_row * STEP_MS)

@@ -64,7 +64,7 @@ TEAM = Matcher("namespace", MatchOp.EQUAL, "team-a")
 
 
 @pytest.mark.parametrize("text", QUERIES)
-def test_what_is_written_is_read_back_as_it_was(text):
+def test_what_is_written_is_read_back_as_it_was(text) -> None:
     root = parse_query(text).root
     # What is negative is read as a number or as an operator, depending on where it stands.
     assert promql_text(parse_query(promql_text(root)).root) == promql_text(root)
@@ -73,20 +73,20 @@ def test_what_is_written_is_read_back_as_it_was(text):
 
 
 @given(TEXTS)
-def test_generated_queries_are_read_back_as_they_were(text):
+def test_generated_queries_are_read_back_as_they_were(text) -> None:
     root = parse_query(text).root
     assert parse_query(promql_text(root)).root == root
 
 
 @given(TEXTS)
-def test_every_selector_of_a_confined_query_has_the_matcher_and_all_it_had(text):
+def test_every_selector_of_a_confined_query_has_the_matcher_and_all_it_had(text) -> None:
     before = list(selectors(parse_query(text).root))
     after = list(selectors(parse_query(confined_query(text, TEAM)).root))
     assert after == [Select((*each.matchers, TEAM), each.moment) for each in before]
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_confined_or_refused(text):
+def test_any_text_is_confined_or_refused(text) -> None:
     try:
         confined = confined_query(text, TEAM)
     except QueryError:
@@ -95,6 +95,6 @@ def test_any_text_is_confined_or_refused(text):
 
 
 @pytest.mark.parametrize("text", ["info(a)", 'a{"b.c"="d"}', "sum by (a", 'a{x="y" or z="w"}'])
-def test_what_reads_more_than_its_selectors_or_is_not_understood_is_refused(text):
+def test_what_reads_more_than_its_selectors_or_is_not_understood_is_refused(text: str) -> None:
     with pytest.raises(QueryError):
         confined_query(text, TEAM)

@@ -12,7 +12,7 @@ LIKELY = "0123456789.+-eEinumkKMGTP "
 
 
 @given(quantities)
-def test_printed_text_reads_back_to_the_same_amount(quantity):
+def test_printed_text_reads_back_to_the_same_amount(quantity) -> None:
     text = str(quantity)
     # a binary suffix is capped when read, so that only amounts within int64 come back
     if quantity.format is not Format.BINARY_SI or abs(quantity.nano) < 2**63 * 10**9:
@@ -20,18 +20,18 @@ def test_printed_text_reads_back_to_the_same_amount(quantity):
 
 
 @given(st.integers(-(2**63), 2**63) | st.integers(-(10**7), 10**7).map(lambda each: each * 1000))
-def test_thousandths_have_one_text(milli):
+def test_thousandths_have_one_text(milli) -> None:
     assert milli_text(milli) == str(Quantity.from_milli(milli))
 
 
 @given(quantities)
-def test_printing_is_stable(quantity):
+def test_printing_is_stable(quantity) -> None:
     text = str(parse_quantity(str(quantity)))
     assert str(parse_quantity(text)) == text
 
 
 @given(st.text(max_size=300) | st.text(alphabet=LIKELY, max_size=200) | st.floats() | st.integers())
-def test_any_text_is_read_or_refused_with_a_value_error(value):
+def test_any_text_is_read_or_refused_with_a_value_error(value) -> None:
     try:
         quantity = parse_quantity(value)
     except ValueError:
@@ -41,7 +41,7 @@ def test_any_text_is_read_or_refused_with_a_value_error(value):
 
 
 @given(quantities)
-def test_values_never_lose_magnitude(quantity):
+def test_values_never_lose_magnitude(quantity) -> None:
     exact = Fraction(quantity.nano, 10**9)
     assert abs(quantity.milli_value()) >= abs(exact * 1000)
     assert abs(quantity.milli_value()) < abs(exact * 1000) + 1
@@ -50,6 +50,6 @@ def test_values_never_lose_magnitude(quantity):
 
 
 @given(quantities, quantities)
-def test_order_of_floats_follows_the_amounts(one, other):
+def test_order_of_floats_follows_the_amounts(one, other) -> None:
     if one.nano <= other.nano:
         assert float(one) <= float(other)

@@ -84,14 +84,14 @@ def kinds(ticks):
 
 
 @given(runs())
-def test_the_round_trip_is_exact(ticks):
+def test_the_round_trip_is_exact(ticks) -> None:
     back = list(read_recording(io.StringIO(recorded(ticks))))
     assert back == ticks
     assert kinds(back) == kinds(ticks)
 
 
 @given(runs(), st.lists(st.integers(-1000, 2**53), max_size=6), st.booleans())
-def test_replay_gives_what_was_recorded_or_nothing(ticks, times, loop):
+def test_replay_gives_what_was_recorded_or_nothing(ticks, times, loop) -> None:
     reader = ReplayReader(io.StringIO(recorded(ticks)), loop=loop)
     recorded_values = [reading.values for tick in ticks for reading in tick.readings]
     for now_ms in times:
@@ -123,7 +123,7 @@ HEADERS = st.sampled_from(
 )
 
 
-def loads_or_refuses(text):
+def loads_or_refuses(text) -> None:
     with suppress(ConfigError):
         reader = ReplayReader(io.StringIO(text))
         for now_ms in (0, 1, 10**6):
@@ -132,31 +132,31 @@ def loads_or_refuses(text):
 
 
 @given(st.text())
-def test_any_text_is_loaded_or_refused(text):
+def test_any_text_is_loaded_or_refused(text) -> None:
     loads_or_refuses(text)
 
 
 @given(HEADERS, st.lists(JSON, max_size=4))
-def test_any_json_below_a_header_is_loaded_or_refused(header, lines):
+def test_any_json_below_a_header_is_loaded_or_refused(header, lines) -> None:
     loads_or_refuses("\n".join([header, *(json.dumps(line) for line in lines)]))
 
 
 @given(runs(), st.data())
-def test_a_recording_with_one_character_changed_is_loaded_or_refused(ticks, data):
+def test_a_recording_with_one_character_changed_is_loaded_or_refused(ticks, data) -> None:
     text = recorded(ticks)
     at = data.draw(st.integers(0, len(text) - 1))
     loads_or_refuses(text[:at] + data.draw(st.characters()) + text[at + 1 :])
 
 
 @given(st.integers(1, 200_000))
-def test_deep_nesting_is_refused(depth):
+def test_deep_nesting_is_refused(depth) -> None:
     loads_or_refuses(
         '{"gpuscale_recording":1,"recorded_by":"t","start_ms":0,"gpus":[]}\n' + "[" * depth
     )
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_loaded_or_refused(tmp_path_factory, data):
+def test_any_bytes_are_loaded_or_refused(tmp_path_factory, data) -> None:
     path = tmp_path_factory.mktemp("recording", numbered=True) / "a"
     path.write_bytes(b"\x1f\x8b" + data)
     with suppress(ConfigError):

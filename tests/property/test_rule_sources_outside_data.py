@@ -38,13 +38,13 @@ PARTS = st.sampled_from(
 
 
 @given(st.dictionaries(st.sampled_from(["metadata", "data"]), JSON))
-def test_any_object_is_a_config_map_or_none(body):
+def test_any_object_is_a_config_map_or_none(body) -> None:
     found = read_config_map(body)
     assert found is None or (found.namespace and found.name)
 
 
 @given(st.text(max_size=30) | st.sampled_from(["metadata.name", "=", "!=", ","]).map("".join))
-def test_any_text_is_a_field_selector_or_refused(text):
+def test_any_text_is_a_field_selector_or_refused(text) -> None:
     try:
         found = parse_field_selector(text)
     except ValueError:
@@ -80,7 +80,7 @@ QUERY = st.recursive(
 
 
 @given(QUERY | st.lists(PARTS, max_size=12).map("".join))
-def test_whatever_a_team_writes_its_query_has_the_matcher_everywhere(template):
+def test_whatever_a_team_writes_its_query_has_the_matcher_everywhere(template) -> None:
     rule = {
         "seriesQuery": "m",
         "metricsQuery": template,

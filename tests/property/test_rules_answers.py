@@ -71,7 +71,7 @@ ITEMS = st.lists(
 
 @given(st.lists(WORDS | st.text(max_size=4), max_size=7).map("/".join))
 @settings(deadline=None)
-def test_any_path_is_a_target_or_has_no_route(path):
+def test_any_path_is_a_target_or_has_no_route(path) -> None:
     for read in (custom_target, external_target):
         try:
             target = read(split_path(path))
@@ -118,16 +118,16 @@ async def ask_metrics(url: str) -> None:
 
 @given(st.fixed_dictionaries({"status": st.just("success"), "data": ANY | RESULT}))
 @settings(max_examples=60, deadline=None)
-async def test_any_answer_of_a_prometheus_is_a_value_or_an_error(answer):
+async def test_any_answer_of_a_prometheus_is_a_value_or_an_error(answer) -> None:
     await answered(json.dumps(answer), ask_prometheus)
 
 
 @given(ANY | st.fixed_dictionaries({"items": ANY | ITEMS}))
 @settings(max_examples=60, deadline=None)
-async def test_any_answer_of_a_metrics_api_is_a_reading_or_an_error(answer):
+async def test_any_answer_of_a_metrics_api_is_a_reading_or_an_error(answer) -> None:
     await answered(json.dumps(answer), ask_metrics)
 
 
-async def test_a_deeply_nested_answer_is_an_error():
+async def test_a_deeply_nested_answer_is_an_error() -> None:
     await answered("[" * 100_000, ask_prometheus)
     await answered("[" * 100_000, ask_metrics)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Templates, expansions and quoting of any text."""
 
 import ast
@@ -91,31 +92,31 @@ def render(text: str) -> None:
 
 @given(st.text(max_size=60))
 @settings(deadline=None)
-def test_any_text_is_a_template_or_a_template_error(text):
+def test_any_text_is_a_template_or_a_template_error(text) -> None:
     render(text)
 
 
 @given(st.lists(PARTS, max_size=14).map("".join))
 @settings(max_examples=300, deadline=None)
-def test_any_words_are_a_template_or_a_template_error(text):
+def test_any_words_are_a_template_or_a_template_error(text) -> None:
     render(text)
 
 
 @given(st.lists(ACTIONS, max_size=12).map("".join))
 @settings(max_examples=300, deadline=None)
-def test_any_actions_are_a_template_or_a_template_error(text):
+def test_any_actions_are_a_template_or_a_template_error(text) -> None:
     render(text)
 
 
 @given(st.text(max_size=60).filter(lambda text: "<<" not in text))
 @settings(deadline=None)
-def test_text_without_actions_is_printed_as_it_is(text):
+def test_text_without_actions_is_printed_as_it_is(text) -> None:
     assert parse_template(text, FIELDS).render(DATA) == text
 
 
 @given(st.text(max_size=30))
 @settings(deadline=None)
-def test_any_text_expands(text):
+def test_any_text_expands(text) -> None:
     pattern = compile_re2("(?P<n>a)(b)?")
     match = pattern.search("a")
     assert match is not None
@@ -124,7 +125,7 @@ def test_any_text_expands(text):
 
 @given(st.text(max_size=30).filter(lambda text: "$" not in text))
 @settings(deadline=None)
-def test_text_without_references_expands_to_itself(text):
+def test_text_without_references_expands_to_itself(text) -> None:
     pattern = compile_re2("a")
     match = pattern.search("a")
     assert match is not None
@@ -133,7 +134,7 @@ def test_text_without_references_expands_to_itself(text):
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 @settings(deadline=None)
-def test_quoted_text_reads_back(text):
+def test_quoted_text_reads_back(text) -> None:
     # Go's escapes are a subset of Python's.
     quoted = go_quote(text)
     assert ast.literal_eval(quoted) == text
@@ -142,5 +143,5 @@ def test_quoted_text_reads_back(text):
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
 @settings(deadline=None)
-def test_an_escaped_name_matches_itself(name):
+def test_an_escaped_name_matches_itself(name) -> None:
     assert compile_re2(f"(?s)^(?:{escape_name(name)})$").search(name) is not None

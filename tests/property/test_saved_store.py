@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Whatever a store holds comes back from the records that were made of it."""
 
 import struct
@@ -63,14 +64,14 @@ def content(store):
 @given(
     st.lists(LABELS, min_size=6, max_size=6, unique_by=lambda it: tuple(sorted(it.items()))), STEPS
 )
-def test_a_store_survives_its_segments(names, steps):
+def test_a_store_survives_its_segments(names, steps) -> None:
     store = SeriesStore()
     refs = [store.ref(labels) for labels in names]
     numbers = GroupNumbers()
     tail, segments = Tail(store), [SegmentWriter(numbers)]
     records = [[]]
 
-    def save():
+    def save() -> None:
         for batch in tail.read():
             records[-1].extend(segments[-1].add(batch))
         records[-1].extend(segments[-1].flush())
@@ -119,7 +120,7 @@ def test_a_store_survives_its_segments(names, steps):
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
-def test_no_bytes_crash_the_reader(data, has_header):
+def test_no_bytes_crash_the_reader(data, has_header) -> None:
     header = SegmentHeader(START_MS, bytes(16)).encode() if has_header else b""
     file = BytesIO(header + data)
     reader = SegmentReader(SeriesStore(), START_MS, Restored())
@@ -134,7 +135,7 @@ def test_no_bytes_crash_the_reader(data, has_header):
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from([1, 2]), st.binary(max_size=120), st.binary(max_size=120))
-def test_no_record_with_a_right_checksum_crashes_the_reader(kind, first, second):
+def test_no_record_with_a_right_checksum_crashes_the_reader(kind, first, second) -> None:
     import json
 
     text = json.dumps([{"__name__": "x"}, None]).encode()

@@ -34,7 +34,7 @@ def target(*, honor_labels):
 
 
 @given(st.one_of(HEADS, WORDS.map("".join)), st.booleans())
-def test_a_shape_gives_what_reading_gives(head, honor_labels):
+def test_a_shape_gives_what_reading_gives(head, honor_labels) -> None:
     series = target(honor_labels=honor_labels)
     shapes = LineShapes(series.merged)
     found = shapes.labels(head)
@@ -52,11 +52,11 @@ def test_a_shape_gives_what_reading_gives(head, honor_labels):
 
 
 @pytest.mark.parametrize("head", ['a{b="c"}"}', 'a{b="c}', 'a{b="c"d="}'])
-def test_a_quote_that_is_left_open_has_no_shape(head):
+def test_a_quote_that_is_left_open_has_no_shape(head: str) -> None:
     assert LineShapes(target(honor_labels=False).merged).labels(head) is None
 
 
-def test_what_is_known_of_shapes_is_bounded():
+def test_what_is_known_of_shapes_is_bounded() -> None:
     shapes = LineShapes(target(honor_labels=False).merged)
     for number in range(200):
         shapes.labels(f'm{number}{{{"a" * 100_000}="b"}}')
@@ -66,12 +66,12 @@ def test_what_is_known_of_shapes_is_bounded():
         assert len(shapes._shapes) <= 10_000
 
 
-def test_a_plain_line_has_a_shape():
+def test_a_plain_line_has_a_shape() -> None:
     found = LineShapes(target(honor_labels=False).merged).labels('m{pod="a b",job="x"}')
     assert str(found) == 'm{exported_job="x", instance="n1", job="gpu", pod="a b"}'
 
 
-def test_any_character_may_be_in_a_label():
+def test_any_character_may_be_in_a_label() -> None:
     own = TargetSeries(SeriesStore(), {"job": "a\x1fb"}, honor_labels=False)
     assert LineShapes(own.merged).labels('m{pod="\x1f"}') == {
         "__name__": "m",
@@ -84,13 +84,13 @@ PARTS = st.text(st.sampled_from("a\x1f%('"), min_size=1, max_size=3)
 
 
 @given(st.dictionaries(PARTS, PARTS, max_size=3), st.dictionaries(PARTS, PARTS, max_size=3))
-def test_only_equal_labels_have_equal_keys(left, right):
+def test_only_equal_labels_have_equal_keys(left, right) -> None:
     keys = LabelSet(left.items()).key, LabelSet(right.items()).key
     assert (keys[0] == keys[1]) == (left == right)
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b%s", "c"]), st.sampled_from(["x", "%d", "y z"])))
-def test_label_sets_of_the_same_names(labels):
+def test_label_sets_of_the_same_names(labels) -> None:
     names = sorted(labels)
     made = label_sets(names)(tuple(labels[name] for name in names))
     assert made == LabelSet(labels.items())

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment, call-overload"
 """A reader of what is new gets each sample once and in order, however a store changes meanwhile."""
 
 import struct
@@ -27,7 +28,7 @@ STEPS = st.lists(
 class Reader:
     """Reads some batches at a time."""
 
-    def __init__(self, store):
+    def __init__(self, store) -> None:
         self.tail = Tail(store)
         self.kept = {}
         self.new = []
@@ -46,11 +47,11 @@ class Reader:
             self._take(batch)
         return True
 
-    def read_all(self):
+    def read_all(self) -> None:
         while self.read(100):
             pass
 
-    def finish(self, *, worked):
+    def finish(self, *, worked) -> None:
         self.read_all()
         if worked:
             for series, sample in self.new:
@@ -60,7 +61,7 @@ class Reader:
             self.tail.undo()
         self.new = []
 
-    def _take(self, batch):
+    def _take(self, batch) -> None:
         if batch.is_later:
             self._since_barrier = set()
         width, values = len(batch.refs), batch.values.tobytes()
@@ -79,7 +80,7 @@ class Reader:
 
 @settings(max_examples=400, deadline=None)
 @given(STEPS)
-def test_each_sample_is_read_once_and_in_order(steps):
+def test_each_sample_is_read_once_and_in_order(steps) -> None:
     store = SeriesStore(60_000)
     refs = [store.ref({"__name__": "x", "i": str(i)}) for i in range(6)]
     groups = {"first": store.group(), "second": store.group(), "many": None}

@@ -84,7 +84,7 @@ spec:
 )
 def test_pods_gpus_nodes_and_requests_are_conserved(
     replicas, gpus, node_gpus, largest, copies, rates, provisioning_s
-):
+) -> None:
     files = {"manifests": MANIFESTS.format(replicas=replicas, gpus=gpus), "rules": RULES}
     text = scenario(replicas, gpus, node_gpus, largest, copies, rates, provisioning_s)
     world = World(load_setup(text, "s.yaml", files.__getitem__), 0)
@@ -98,7 +98,7 @@ def test_pods_gpus_nodes_and_requests_are_conserved(
         assert len(world.cluster.completed_jobs) <= len(world.cluster.jobs) <= copies
 
 
-def check_gpus(world):
+def check_gpus(world) -> None:
     """Every GPU has at most one holder, and every bound, unfinished pod exactly the GPUs it asked for."""
     held = [key for slots in world.cluster.devices.values() for key in slots if key is not None]
     for key, pod in world.cluster.pods.items():
@@ -109,27 +109,27 @@ def check_gpus(world):
     assert set(held) <= set(world.cluster.pods)
 
 
-def check_pools(world, largest):
+def check_pools(world, largest) -> None:
     ready, total = world.cloud.sizes("a")
     assert 1 <= ready <= total <= largest
     assert ready == len(world.cluster.nodes) == len(world.gpus.readers)
 
 
-def check_requests(world):
+def check_requests(world) -> None:
     for service in world.services.values():
         kept = service.served + service.waiting + service.rejected
         assert abs(kept - service.arrived) < 1e-6 * max(1.0, service.arrived)
         assert 0 <= service.waiting <= 500
 
 
-def check_jobs(world, copies):
+def check_jobs(world, copies) -> None:
     jobs = job_progress(world)["train"]
     assert jobs.submitted == jobs.pending + jobs.running + jobs.succeeded <= jobs.planned == copies
     assert min(jobs.pending, jobs.running, jobs.succeeded) >= 0
     assert jobs.succeeded >= len(world.cluster.completed_jobs)
 
 
-def test_the_default_counters_are_what_a_scenario_without_a_csv_gets():
+def test_the_default_counters_are_what_a_scenario_without_a_csv_gets() -> None:
     files = {"manifests": MANIFESTS.format(replicas=1, gpus=1), "rules": RULES}
     setup = load_setup(scenario(1, 1, 1, 1, 1, [1.0], 1), "s.yaml", files.__getitem__)
     assert setup.counters == DEFAULT_COUNTERS

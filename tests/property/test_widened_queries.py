@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """A widened query gives each request what the exact one gives, wherever a rule is said to be safe for it."""
 
 import json
@@ -82,18 +83,18 @@ UNSAFE = {
 
 
 @pytest.mark.parametrize("query", SAFE)
-def test_safe_rules_are_widened(query):
+def test_safe_rules_are_widened(query) -> None:
     found = widen(plan_of(query))
     assert found is not None
     assert 'namespace!=""' in found.promql
 
 
 @pytest.mark.parametrize("reason", UNSAFE)
-def test_other_rules_are_not(reason):
+def test_other_rules_are_not(reason) -> None:
     assert widen(plan_of(UNSAFE[reason])) is None
 
 
-def test_one_widened_query_stands_for_every_namespace_and_set_of_names():
+def test_one_widened_query_stands_for_every_namespace_and_set_of_names() -> None:
     query = "avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
     expected = 'avg(m{namespace!="",pod!=""}) by (namespace,pod)'
     assert widen(plan_of(query)).promql == expected
@@ -196,7 +197,9 @@ def rows_of(value):
 
 @settings(max_examples=300, deadline=None)
 @given(QUERIES, STORES, st.sampled_from(NAMESPACES), NAMES, st.none() | NAMES)
-def test_what_is_cut_out_is_what_the_exact_query_gives(query, series, namespace, names, others):
+def test_what_is_cut_out_is_what_the_exact_query_gives(
+    query, series, namespace, names, others
+) -> None:
     """Of the query for all objects, and of the one for those of two questions."""
     plan = plan_of(query, namespace, names)
     wide = widen(plan)

@@ -47,7 +47,7 @@ def _is_old(option, command):
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
-def test_commands_and_flags_are_those_of_the_program(page):
+def test_commands_and_flags_are_those_of_the_program(page) -> None:
     wrong = [
         f"gpuscale {' '.join(words)}: {fault}"
         for words in pages.gpuscale_lines(page)
@@ -62,7 +62,7 @@ def commands(command, context):
         yield from commands(command.get_command(context, name), context)
 
 
-def test_examples_of_help_are_those_of_the_program():
+def test_examples_of_help_are_those_of_the_program() -> None:
     command = typer.main.get_command(app)
     context = command.context_class(command, info_name="gpuscale")
     helps = [each.help for each in commands(command, context) if each.help]
@@ -90,7 +90,7 @@ def test_examples_of_help_are_those_of_the_program():
         ("gpuscale simulate ack-bert --html FILE", "--html is an old spelling"),
     ],
 )
-def test_the_check_sees_what_is_wrong(line, fault, tmp_path):
+def test_the_check_sees_what_is_wrong(line: str, fault: str | None, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"```sh\n{line}\n```\n")
     (words,) = pages.gpuscale_lines(page)
@@ -99,12 +99,12 @@ def test_the_check_sees_what_is_wrong(line, fault, tmp_path):
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
-def test_files_are_named_in_the_text(page):
+def test_files_are_named_in_the_text(page) -> None:
     assert pages.unnamed_files(page) == []
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
-def test_what_is_marked_as_shell_is_shell(page):
+def test_what_is_marked_as_shell_is_shell(page) -> None:
     for block in pages.blocks(page):
         if block.kind in ("sh", "bash"):
             done = subprocess.run(
@@ -125,5 +125,5 @@ def test_what_is_marked_as_shell_is_shell(page):
         (["(a.c)"], ["(abc)"], False),
     ],
 )
-def test_output_is_compared_line_by_line(wanted, printed, does):
+def test_output_is_compared_line_by_line(wanted: list[str], printed, does: bool) -> None:
     assert pages.matches(wanted, printed) is does

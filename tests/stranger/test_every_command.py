@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 import typer
@@ -120,14 +121,14 @@ def names(command, context, path=""):
             yield from names(each, context, f"{path}{name} ")
 
 
-def test_no_command_is_left_out():
+def test_no_command_is_left_out() -> None:
     command = typer.main.get_command(app)
     context = command.context_class(command, info_name="gpuscale")
     assert set(names(command, context)) == CASES.keys() | SERVERS.keys()
 
 
 @pytest.fixture
-def stranger(plain_venv, tmp_path):
+def stranger(plain_venv, tmp_path: Path):
     """Return how to start a command as a stranger does: a plain installation, an empty home, no settings."""
     home = tmp_path / "home"
     home.mkdir()
@@ -153,7 +154,7 @@ def stranger(plain_venv, tmp_path):
     ("arguments", "code", "said"),
     [pytest.param(*case, id=" ".join(case[0])) for cases in CASES.values() for case in cases],
 )
-def test_commands_do_their_work_or_say_what_is_missing(stranger, arguments, code, said):
+def test_commands_do_their_work_or_say_what_is_missing(stranger, arguments, code, said) -> None:
     with stranger(arguments) as process:
         out, _ = process.communicate(timeout=110)
     assert "Traceback" not in out
@@ -161,7 +162,7 @@ def test_commands_do_their_work_or_say_what_is_missing(stranger, arguments, code
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_servers_serve(stranger, name):
+def test_servers_serve(stranger, name) -> None:
     arguments, path, said = SERVERS[name]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -189,7 +190,7 @@ def answer(process, url):
 @pytest.mark.parametrize(
     "arguments", [[], ["--help"], ["--version"], ["metrics-api", "--help-all"]]
 )
-def test_help_is_there(stranger, arguments):
+def test_help_is_there(stranger, arguments) -> None:
     with stranger(arguments) as process:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0

@@ -20,7 +20,7 @@ TOOLS = Path(sys.executable).parent
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path: Path):
     """Return a folder with the examples alone, as in a user's project: none of our settings apply."""
     for example in EXAMPLES:
         shutil.copy(example, tmp_path)
@@ -41,20 +41,20 @@ def promised(example):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_it_prints_what_it_says(example, project, plain_venv):
+def test_it_prints_what_it_says(example, project, plain_venv) -> None:
     done = run([plain_venv / "bin" / "python", example.name], project)
     assert done.returncode == 0, done.stderr
     assert pages.matches(promised(example), done.stdout.splitlines()), done.stdout
 
 
-def test_mypy_has_nothing_to_say(project, plain_venv):
+def test_mypy_has_nothing_to_say(project, plain_venv) -> None:
     python = plain_venv / "bin" / "python"
     names = [example.name for example in EXAMPLES]
     done = run([TOOLS / "mypy", "--strict", "--python-executable", python, *names], project)
     assert done.returncode == 0, done.stdout
 
 
-def test_pyright_has_nothing_to_say(project, plain_venv):
+def test_pyright_has_nothing_to_say(project, plain_venv) -> None:
     settings = {"typeCheckingMode": "strict", "include": ["*.py"]}
     (project / "pyrightconfig.json").write_text(json.dumps(settings))
     python = plain_venv / "bin" / "python"

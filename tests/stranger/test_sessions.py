@@ -23,7 +23,7 @@ OWN_NETWORK = ("--user", "--map-root-user", "--net", "--pid", "--fork", "--mount
 
 @pytest.mark.timeout(PAGE_LIMIT_S + 600)
 @pytest.mark.parametrize("page", [p for p in pages.PAGES if pages.session(p)], ids=pages.page_name)
-def test_commands_print_what_the_page_says(page, plain_venv, tmp_path):
+def test_commands_print_what_the_page_says(page, plain_venv, tmp_path: Path) -> None:
     folder, home, outputs = tmp_path / "folder", tmp_path / "home", tmp_path / "outputs"
     for made in (folder, home, outputs):
         made.mkdir()

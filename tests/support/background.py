@@ -1,11 +1,15 @@
 """What runs beside a test, and what a test waits for there."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
-async def started(coroutine):
+async def started(coroutine: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
     """Run a coroutine until the block ends, and cancel it then."""
     task = asyncio.create_task(coroutine)
     try:
@@ -16,7 +20,7 @@ async def started(coroutine):
             await task
 
 
-async def until(condition, limit_s=60):
+async def until(condition: Callable[[], object], limit_s: float = 60) -> None:
     """Return once a function returns something true; raise TimeoutError after so many seconds."""
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event

@@ -73,7 +73,7 @@ def text(**options):
     return render_text(families, float_text=six_decimals)
 
 
-def test_scrape_of_a_split_gpu_is_upstreams_text():
+def test_scrape_of_a_split_gpu_is_upstreams_text() -> None:
     xid = 'err_code="79",err_msg="GPU has fallen off the bus"'
     assert text() == (
         "# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).\n"
@@ -132,5 +132,5 @@ DRIVER = 'DCGM_FI_DRIVER_VERSION="560.35.03"'
         ),
     ],
 )
-def test_switches_change_labels_as_upstream(options, line):
+def test_switches_change_labels_as_upstream(options, line: str) -> None:
     assert f"DCGM_FI_DEV_FB_USED{{{line}}} 3\n" in text(**options)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="attr-defined"
 """Texts that a scrape may bring, each with the verdict of Prometheus' own parsers.
 
 verdicts.jsonl holds made-up texts and mutations of them. The parsers of release 3.16.0 (model/textparse,
@@ -43,13 +44,13 @@ def same(left, right):
     return repr(left) == repr(right)
 
 
-def test_the_table_has_both_verdicts_of_both_formats():
+def test_the_table_has_both_verdicts_of_both_formats() -> None:
     kinds = {(row["format"], "samples" in row) for row in ROWS}
     assert len(kinds) == 4
     assert len(ROWS) > 700
 
 
-def test_a_scrape_takes_what_prometheus_takes():
+def test_a_scrape_takes_what_prometheus_takes() -> None:
     for row, text, format_ in rows():
         store = SeriesStore()
         target = TargetSeries(store, {}, honor_labels=False)
@@ -70,7 +71,7 @@ def test_a_scrape_takes_what_prometheus_takes():
             reader.remember(scraped)
 
 
-def test_metadata_are_what_prometheus_reads():
+def test_metadata_are_what_prometheus_reads() -> None:
     for row, text, format_ in rows():
         if "metadata" not in row:
             continue
@@ -88,7 +89,7 @@ def reader_metas(text, format_):
 
 
 @pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
-def test_a_fault_is_found_on_its_line(format_):
+def test_a_fault_is_found_on_its_line(format_) -> None:
     text = "a 1\nb 2\nc x\n# EOF\n"
     with pytest.raises(ExpositionError, match=r"^t:3: found 'x', expected a number as the value$"):
         list(entries(text, format_, "t"))

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Builders that fill in defaults, so that a case shows only what matters."""
 
 from dataclasses import dataclass, field

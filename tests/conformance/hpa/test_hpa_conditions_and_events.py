@@ -42,7 +42,7 @@ def lines(conditions):
     return [(c.type, c.status, c.reason, c.message) for c in conditions]
 
 
-def test_conditions_of_a_scale_up(given):
+def test_conditions_of_a_scale_up(given) -> None:
     decision = given.decide(given.hpa(given.pods_metric(20)), given.values(23), spec=1)
     assert lines(decision.conditions) == [
         (
@@ -66,7 +66,7 @@ def test_conditions_of_a_scale_up(given):
     ]
 
 
-def test_conditions_of_no_change(given):
+def test_conditions_of_no_change(given) -> None:
     decision = given.decide(given.hpa(given.pods_metric(20)), given.values(20), spec=1)
     assert lines(decision.conditions)[0] == (
         "AbleToScale",
@@ -76,7 +76,7 @@ def test_conditions_of_no_change(given):
     )
 
 
-def test_conditions_of_a_held_scale_down(given):
+def test_conditions_of_a_held_scale_down(given) -> None:
     decision = given.decide(given.hpa(given.pods_metric(20)), given.values(2, 2), spec=2)
     assert lines(decision.conditions)[0] == (
         "AbleToScale",
@@ -87,7 +87,7 @@ def test_conditions_of_a_held_scale_down(given):
     )
 
 
-def test_conditions_of_a_held_scale_up(given):
+def test_conditions_of_a_held_scale_up(given) -> None:
     up = replace(Behavior().scale_up, stabilization_window_s=60)
     hpa = given.hpa(given.pods_metric(20), behavior=Behavior(scale_up=up))
     decision = given.decide(hpa, given.values(40), spec=1)
@@ -125,7 +125,7 @@ def test_conditions_of_a_held_scale_up(given):
         ),
     ],
 )
-def test_scaling_limited_upwards(given, wanted, hpa, line):
+def test_scaling_limited_upwards(given, wanted: int, hpa, line: tuple[str, ...]) -> None:
     decision = given.decide(
         given.hpa(given.external(given.average(1)), **hpa),
         ExternalValues((wanted * 1000,)),
@@ -152,7 +152,7 @@ def test_scaling_limited_upwards(given, wanted, hpa, line):
         ),
     ],
 )
-def test_scaling_limited_downwards(given, low, line):
+def test_scaling_limited_downwards(given, low: int, line: tuple[str, ...]) -> None:
     one_pod = ScalingPolicy(PolicyType.PODS, 1, 60)
     policies = (replace(one_pod, value=100),) if low == 5 else (one_pod,)
     down = ScalingRules(policies, stabilization_window_s=0)
@@ -161,7 +161,7 @@ def test_scaling_limited_downwards(given, low, line):
     assert lines(decision.conditions)[2] == ("ScalingLimited", "True", *line)
 
 
-def test_paused_condition(given):
+def test_paused_condition(given) -> None:
     decision = given.decide(given.hpa(given.pods_metric(20)), DOWN, spec=0)
     assert lines(decision.conditions) == [
         (
@@ -179,7 +179,7 @@ def test_paused_condition(given):
     ]
 
 
-def test_missing_selector(given):
+def test_missing_selector(given) -> None:
     decision = given.decide(given.hpa(given.pods_metric(20)), given.values(23), spec=1, selector="")
     assert lines(decision.conditions)[1] == (
         "ScalingActive",
@@ -194,7 +194,7 @@ def test_missing_selector(given):
     assert not decision.rescale
 
 
-def test_unreadable_selector(given):
+def test_unreadable_selector(given) -> None:
     decision = given.decide(
         given.hpa(given.pods_metric(20)), given.values(23), spec=1, selector="app in ("
     )
@@ -209,7 +209,7 @@ def test_unreadable_selector(given):
     assert {event.message for event in decision.warnings} == {active[3]}
 
 
-def test_selector_shared_with_another_hpa(given):
+def test_selector_shared_with_another_hpa(given) -> None:
     pods = (PodInfo("p0", labels={"app": "web", "tier": "front"}),)
     selectors = {
         "default/web": parse_selector("app=web"),
@@ -233,7 +233,7 @@ def test_selector_shared_with_another_hpa(given):
     ]
 
 
-def test_selector_of_one_hpa_alone_is_fine(given):
+def test_selector_of_one_hpa_alone_is_fine(given) -> None:
     decision = given.decide(
         given.hpa(given.pods_metric(20)), given.values(23), spec=1, selecting_hpas=("default/web",)
     )
@@ -311,7 +311,7 @@ def failing_metrics(given):
 
 
 @pytest.mark.parametrize("index", range(8))
-def test_failed_fetch(given, index):
+def test_failed_fetch(given, index) -> None:
     metric, reason, text, full_text = failing_metrics(given)[index]
     decision = given.decide(given.hpa(metric), DOWN, spec=3)
     assert lines(decision.conditions)[1] == (
@@ -356,7 +356,7 @@ def test_failed_fetch(given, index):
         ),
     ],
 )
-def test_empty_answer_is_an_error_and_not_zero(given, source, answer, text):
+def test_empty_answer_is_an_error_and_not_zero(given, source: str, answer, text: str) -> None:
     metric = {
         "pods": given.pods_metric(20),
         "external": given.external(given.average(5)),
@@ -380,7 +380,7 @@ def test_empty_answer_is_an_error_and_not_zero(given, source, answer, text):
         ),
     ],
 )
-def test_no_pods_to_count(given, pods, text):
+def test_no_pods_to_count(given, pods: str, text: str) -> None:
     decision = given.decide(
         given.hpa(given.pods_metric(20)), given.values(5), spec=3, pods=given.pods(pods)
     )
@@ -388,13 +388,13 @@ def test_no_pods_to_count(given, pods, text):
 
 
 class TestEvents:
-    def test_above_target(self, given):
+    def test_above_target(self, given) -> None:
         decision = given.decide(given.hpa(given.pods_metric(20)), given.values(23), spec=1)
         assert decision.event == Event(
             "Normal", "SuccessfulRescale", "New size: 2; reason: pods metric load above target"
         )
 
-    def test_all_below_target(self, given):
+    def test_all_below_target(self, given) -> None:
         down = replace(Behavior().scale_down, stabilization_window_s=0)
         hpa = given.hpa(given.pods_metric(20), behavior=Behavior(scale_down=down))
         decision = given.decide(hpa, given.values(1, 1), spec=2)
@@ -402,12 +402,12 @@ class TestEvents:
             "Normal", "SuccessfulRescale", "New size: 1; reason: All metrics below target"
         )
 
-    def test_object_value(self, given):
+    def test_object_value(self, given) -> None:
         metric = given.object_metric(given.value(10))
         decision = given.decide(given.hpa(metric), ObjectValue(40_000), spec=1)
         assert decision.reason == "Service metric requests above target"
 
-    def test_reason_compares_the_raw_proposal_and_not_what_came_of_it(self, given):
+    def test_reason_compares_the_raw_proposal_and_not_what_came_of_it(self, given) -> None:
         # the metric asks for less, but the history lifts the count
         state = HpaState(recommendations=(Recommendation(4, given.now_ms),))
         decision = given.decide(
@@ -417,13 +417,13 @@ class TestEvents:
             "Normal", "SuccessfulRescale", "New size: 4; reason: All metrics below target"
         )
 
-    def test_no_change_has_no_event(self, given):
+    def test_no_change_has_no_event(self, given) -> None:
         decision = given.decide(given.hpa(given.pods_metric(20)), given.values(20), spec=1)
         assert (decision.event, decision.reason, decision.warnings) == (None, "", ())
 
 
 class TestFailedWrite:
-    def test_condition_event_and_state(self, given):
+    def test_condition_event_and_state(self, given) -> None:
         hpa = given.hpa(given.pods_metric(20), behavior=Behavior())
         before = HpaState(desired_replicas=1)
         decision = given.decide(hpa, given.values(23), spec=1, state=before)
@@ -448,7 +448,7 @@ class TestFailedWrite:
         # what the metrics asked for is remembered all the same
         assert [r.replicas for r in outcome.state.recommendations] == [1, 2]
 
-    def test_successful_write(self, given):
+    def test_successful_write(self, given) -> None:
         hpa = given.hpa(given.pods_metric(20), behavior=Behavior())
         outcome = succeeded(given.decide(hpa, given.values(23), spec=1))
         assert outcome.event is not None
@@ -458,7 +458,7 @@ class TestFailedWrite:
         assert [e.replica_change for e in outcome.state.scale_up_events] == [1]
 
 
-def test_scale_that_cannot_be_read(given):
+def test_scale_that_cannot_be_read(given) -> None:
     outcome = scale_unreadable(HpaState(), 'deployments.apps "web" not found', given.now_ms)
     assert outcome.event == Event("Warning", "FailedGetScale", 'deployments.apps "web" not found')
     assert lines(outcome.state.conditions) == [
@@ -474,14 +474,14 @@ def test_scale_that_cannot_be_read(given):
 
 
 class TestTransitionTimes:
-    def test_time_moves_only_with_the_status(self, controller, given):
+    def test_time_moves_only_with_the_status(self, controller, given) -> None:
         it = controller(4)
         it.decide(0, 4)
         decision = it.decide(15, 8)
         able = decision.conditions[0]
         assert (able.reason, able.last_transition_ms) == ("SucceededRescale", given.now_ms)
 
-    def test_time_moves_when_the_status_changes(self, controller, given):
+    def test_time_moves_when_the_status_changes(self, controller, given) -> None:
         it = controller(4)
         it.decide(0, 4)
         limited = it.decide(15, 800).conditions[2]

@@ -100,7 +100,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_plain_replicas(given, case):
+def test_plain_replicas(given, case) -> None:
     decision = given.decide(
         given.hpa(given.pods_metric(case.target), high=10_000),
         given.values(*case.values),
@@ -116,14 +116,14 @@ def test_plain_replicas(given, case):
         assert decision.desired_replicas == case.spec
 
 
-def test_sample_of_an_unknown_pod_counts_in_the_average_but_not_as_a_pod(given):
+def test_sample_of_an_unknown_pod_counts_in_the_average_but_not_as_a_pod(given) -> None:
     # (20 + 60) / 2 = 40, / 20 = 2, * 1 known pod = 2
     samples = (MetricValue("p0", 20_000), MetricValue("gone", 60_000))
     proposal = given.proposal(given.pods_metric(20), PodValues(samples), spec=1)
     assert proposal == 2
 
 
-def test_sample_of_an_unknown_pod_counts_in_the_enlarged_set(given):
+def test_sample_of_an_unknown_pod_counts_in_the_enlarged_set(given) -> None:
     # missing p1 on scale-up: (30 + 90 + 0) / 3 = 40, / 20 = 2, * 3 entries = 6
     samples = (MetricValue("p0", 30_000), MetricValue("gone", 90_000))
     proposal = given.proposal(given.pods_metric(20), PodValues(samples), spec=2)
@@ -138,7 +138,7 @@ def test_sample_of_an_unknown_pod_counts_in_the_enlarged_set(given):
         pytest.param(21.02, True, id="BeyondFivePercent"),
     ],
 )
-def test_tolerance_of_five_percent(given, ratio_text, changes):
+def test_tolerance_of_five_percent(given, ratio_text: float, changes: bool) -> None:
     settings = ControllerSettings(tolerance=0.05)
     decision = given.decide(
         given.hpa(given.pods_metric(20)), given.values(ratio_text), spec=1, settings=settings
@@ -146,7 +146,7 @@ def test_tolerance_of_five_percent(given, ratio_text, changes):
     assert decision.rescale is changes
 
 
-def test_young_pods_with_samples_count_fully_for_pods_metrics(given):
+def test_young_pods_with_samples_count_fully_for_pods_metrics(given) -> None:
     # started a second ago and not ready; for a Pods metric only Pending would matter
     pods = given.pods("unready unready", age_s=1)
     assert given.proposal(given.pods_metric(20), given.values(40, 40), spec=2, pods=pods) == 4

@@ -61,14 +61,14 @@ def limited(decision):
     ],
 )
 def test_without_behavior_the_count_may_double_or_reach_four(
-    controller, current, wanted, high, result, reason
-):
+    controller, current: int, wanted: int, high: int, result: int, reason: str
+) -> None:
     decision = controller(current, high=high).decide(0, wanted)
     assert decision.desired_replicas == result
     assert limited(decision).reason == reason
 
 
-def test_without_behavior_doubling_repeats_at_every_sync(controller):
+def test_without_behavior_doubling_repeats_at_every_sync(controller) -> None:
     it = controller(1)
     assert [it.sync(15 * i, 500) for i in range(5)] == [4, 8, 16, 32, 64]
     assert it.state.scale_up_events == ()
@@ -154,12 +154,12 @@ def history(case: Limit) -> ScaleHistory:
 
 
 @pytest.mark.parametrize("case", UP, ids=lambda case: case.name)
-def test_scale_up_limit(case):
+def test_scale_up_limit(case) -> None:
     assert scale_up_limit_with_rules(case.current, case.rules, history(case)) == case.limit
 
 
 @pytest.mark.parametrize("case", DOWN, ids=lambda case: case.name)
-def test_scale_down_limit(case):
+def test_scale_down_limit(case) -> None:
     assert scale_down_limit_with_rules(case.current, case.rules, history(case)) == case.limit
 
 
@@ -175,7 +175,9 @@ def test_scale_down_limit(case):
         ),
     ],
 )
-def test_scale_up_with_behavior(controller, current, wanted, up, high, result, reason):
+def test_scale_up_with_behavior(
+    controller, current: int, wanted: int, up, high: int, result: int, reason: str
+) -> None:
     decision = controller(current, high=high, behavior=Behavior(scale_up=up)).decide(0, wanted)
     assert decision.desired_replicas == result
     assert limited(decision).reason == reason
@@ -194,51 +196,53 @@ def test_scale_up_with_behavior(controller, current, wanted, up, high, result, r
         ),
     ],
 )
-def test_scale_down_with_behavior(controller, current, wanted, down, low, result, reason):
+def test_scale_down_with_behavior(
+    controller, current: int, wanted: int, down, low: int, result: int, reason: str
+) -> None:
     decision = controller(current, low=low, behavior=Behavior(scale_down=down)).decide(0, wanted)
     assert decision.desired_replicas == result
     assert limited(decision).reason == reason
 
 
-def test_scale_up_in_steps_of_a_policy(controller):
+def test_scale_up_in_steps_of_a_policy(controller) -> None:
     # four pods a minute, a sync every 15 s: 10 -> 14 at 0 s, then nothing until the event is 60 s old
     it = controller(10, behavior=Behavior(scale_up=rules(pods(4, 60))))
     counts = [it.sync(15 * i, 100) for i in range(9)]
     assert counts == [14, 14, 14, 14, 18, 18, 18, 18, 22]
 
 
-def test_used_up_budget_never_turns_the_direction(controller):
+def test_used_up_budget_never_turns_the_direction(controller) -> None:
     # start of the period 10 - 30, limit 10 - 30 + 4 = -16: the count stays at 10
     it = controller(10, behavior=Behavior(scale_up=rules(pods(4, 60))))
     it.state = HpaState(scale_up_events=(ScaleEvent(30, 1_000_000_000),))
     assert it.sync(15, 100) == 10
 
 
-def test_default_behavior_allows_the_larger_of_four_pods_and_a_doubling(controller):
+def test_default_behavior_allows_the_larger_of_four_pods_and_a_doubling(controller) -> None:
     it = controller(1, behavior=Behavior())
     # 1 + 4 = 5; at 15 s the event is out: max(9, 10) = 10; then max(14, 20) = 20
     assert [it.sync(15 * i, 100) for i in range(3)] == [5, 10, 20]
 
 
 class TestScaleEvents:
-    def test_changes_of_each_direction_are_recorded_without_sign(self, controller):
+    def test_changes_of_each_direction_are_recorded_without_sign(self, controller) -> None:
         it = controller(4, behavior=Behavior(scale_up=FREE, scale_down=FREE))
         it.sync(0, 9)
         it.sync(15, 2)
         assert [e.replica_change for e in it.state.scale_up_events] == [5]
         assert [e.replica_change for e in it.state.scale_down_events] == [7]
 
-    def test_repairs_of_the_bounds_are_recorded(self, controller):
+    def test_repairs_of_the_bounds_are_recorded(self, controller) -> None:
         it = controller(20, high=8, behavior=Behavior())
         it.sync(0, 8)
         assert [e.replica_change for e in it.state.scale_down_events] == [12]
 
-    def test_without_behavior_nothing_is_recorded(self, controller):
+    def test_without_behavior_nothing_is_recorded(self, controller) -> None:
         it = controller(4)
         it.sync(0, 8)
         assert it.state.scale_up_events == ()
 
-    def test_last_outdated_place_is_reused(self, controller):
+    def test_last_outdated_place_is_reused(self, controller) -> None:
         it = controller(1, behavior=Behavior(scale_up=rules(pods(1, 15))))
         it.sync(0, 100)
         it.sync(15, 100)
@@ -247,7 +251,7 @@ class TestScaleEvents:
         # the second is exactly 15 s old and not outdated
         assert [e.time_ms - 1_000_000_000 for e in it.state.scale_up_events] == [30_000, 15_000]
 
-    def test_of_several_outdated_places_the_last_is_reused(self, controller, given):
+    def test_of_several_outdated_places_the_last_is_reused(self, controller, given) -> None:
         it = controller(1, behavior=Behavior(scale_up=rules(pods(5, 15))))
         times_ms = [given.now_ms - age_s * 1000 for age_s in (50, 40, 5)]
         it.state = HpaState(scale_up_events=tuple(ScaleEvent(1, t) for t in times_ms))
@@ -255,13 +259,13 @@ class TestScaleEvents:
         stored = [e.time_ms for e in it.state.scale_up_events]
         assert stored == [times_ms[0], given.now_ms, times_ms[2]]
 
-    def test_longest_period_decides_what_is_outdated(self, controller):
+    def test_longest_period_decides_what_is_outdated(self, controller) -> None:
         it = controller(1, behavior=Behavior(scale_up=rules(pods(1, 15), pods(1, 60))))
         it.sync(0, 100)
         it.sync(30, 100)
         assert len(it.state.scale_up_events) == 2
 
-    def test_outdated_mark_stays_when_a_longer_period_comes(self, controller, given):
+    def test_outdated_mark_stays_when_a_longer_period_comes(self, controller, given) -> None:
         it = controller(1, behavior=Behavior(scale_up=rules(pods(1, 15))))
         old = ScaleEvent(1, given.now_ms - 20_000, outdated=True)
         it.state = HpaState(scale_up_events=(old,))

@@ -91,7 +91,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_utilization(given, case):
+def test_utilization(given, case) -> None:
     decision = given.decide(
         given.hpa(given.resource(case.target)),
         given.usages(*case.usages_milli),
@@ -141,7 +141,7 @@ READINESS = [
 
 
 @pytest.mark.parametrize("case", READINESS, ids=lambda case: case.name)
-def test_cpu_readiness(given, case):
+def test_cpu_readiness(given, case) -> None:
     now_ms = given.now_ms
     judged = PodInfo(
         "p0",
@@ -163,7 +163,7 @@ def test_cpu_readiness(given, case):
     assert decision.metrics[0].average_utilization == (50 if case.counts else 10)
 
 
-def test_pod_without_start_time_is_unready_for_cpu(given):
+def test_pod_without_start_time_is_unready_for_cpu(given) -> None:
     pods = given.pods("ready ready", cpu="1")
     pods = (replace(pods[0], start_ms=None), pods[1])
     decision = given.decide(
@@ -172,7 +172,7 @@ def test_pod_without_start_time_is_unready_for_cpu(given):
     assert decision.metrics[0].average_utilization == 10
 
 
-def test_ready_pod_whose_condition_never_says_when_it_changed_counts(given):
+def test_ready_pod_whose_condition_never_says_when_it_changed_counts(given) -> None:
     pods = tuple(
         replace(p, ready_transition_ms=None) for p in given.pods("ready", cpu="1", age_s=5)
     )
@@ -180,7 +180,7 @@ def test_ready_pod_whose_condition_never_says_when_it_changed_counts(given):
     assert decision.metrics[0].average_utilization == 50
 
 
-def test_readiness_periods_are_settings(given):
+def test_readiness_periods_are_settings(given) -> None:
     # upstream's own tests run with 2 min and 10 s: at 150 s a pod is past the first
     settings = ControllerSettings(cpu_initialization_period_s=120, initial_readiness_delay_s=10)
     pods = tuple(
@@ -197,7 +197,7 @@ def test_readiness_periods_are_settings(given):
     assert decision.metrics[0].average_utilization == 50
 
 
-def test_readiness_is_not_looked_at_for_memory(given):
+def test_readiness_is_not_looked_at_for_memory(given) -> None:
     requests = {"memory": parse_quantity("1000")}
     pods = tuple(
         replace(p, containers=(ContainerInfo("main", requests),))
@@ -210,7 +210,7 @@ def test_readiness_is_not_looked_at_for_memory(given):
     assert decision.metrics[0].proposed_replicas == 4
 
 
-def test_raw_resource_target_uses_the_plain_algorithm_with_cpu_readiness(given):
+def test_raw_resource_target_uses_the_plain_algorithm_with_cpu_readiness(given) -> None:
     metric = ResourceMetric("cpu", given.average("300m"))
     pods = given.pods("unready ready ready")
     decision = given.decide(given.hpa(metric), given.usages(900, 500, 700), spec=3, pods=pods)
@@ -230,7 +230,7 @@ def two_container_pods(given):
     return tuple(replace(p, containers=TWO_CONTAINERS) for p in given.pods("ready"))
 
 
-def test_all_containers_and_sidecars_are_summed(given):
+def test_all_containers_and_sidecars_are_summed(given) -> None:
     usage = ContainerUsages(
         (PodUsage("p0", {"main": 400, "proxy": 100, "agent": 100}, given.now_ms),)
     )
@@ -241,7 +241,7 @@ def test_all_containers_and_sidecars_are_summed(given):
     assert decision.metrics[0].average_utilization == 60
 
 
-def test_named_container_counts_alone(given):
+def test_named_container_counts_alone(given) -> None:
     target = MetricTarget(TargetType.UTILIZATION, average_utilization=50)
     metric = ContainerResourceMetric("cpu", "main", target)
     usage = ContainerUsages((PodUsage("p0", {"main": 400, "proxy": 9999}, given.now_ms),))
@@ -251,7 +251,7 @@ def test_named_container_counts_alone(given):
     assert decision.metrics[0].proposed_replicas == 2
 
 
-def test_pod_level_requests_come_before_those_of_containers(given):
+def test_pod_level_requests_come_before_those_of_containers(given) -> None:
     pods = tuple(
         replace(p, pod_requests={"cpu": parse_quantity(2)}) for p in two_container_pods(given)
     )
@@ -260,7 +260,7 @@ def test_pod_level_requests_come_before_those_of_containers(given):
     assert decision.metrics[0].average_utilization == 30  # 600 / 2000
 
 
-def test_pod_level_requests_without_the_resource_leave_it_to_the_containers(given):
+def test_pod_level_requests_without_the_resource_leave_it_to_the_containers(given) -> None:
     pods = tuple(
         replace(p, pod_requests={"memory": parse_quantity("1Gi")})
         for p in two_container_pods(given)
@@ -270,7 +270,7 @@ def test_pod_level_requests_without_the_resource_leave_it_to_the_containers(give
     assert decision.metrics[0].average_utilization == 60  # 600 / 1000
 
 
-def test_sample_with_a_container_that_reports_nothing_is_absent(given):
+def test_sample_with_a_container_that_reports_nothing_is_absent(given) -> None:
     usage = ContainerUsages(
         (
             PodUsage("p0", {"main": 400, "proxy": None}, given.now_ms),
@@ -293,7 +293,7 @@ def test_sample_with_a_container_that_reports_nothing_is_absent(given):
         pytest.param("other", {}, "container other not found in Pod p0", id="NoSuchContainer"),
     ],
 )
-def test_missing_requests_fail_the_metric(given, container, requests, error):
+def test_missing_requests_fail_the_metric(given, container: str, requests, error: str) -> None:
     target = MetricTarget(TargetType.UTILIZATION, average_utilization=50)
     metric = (
         ContainerResourceMetric("cpu", container, target)
@@ -307,7 +307,7 @@ def test_missing_requests_fail_the_metric(given, container, requests, error):
     assert not decision.rescale
 
 
-def test_missing_pod_level_request_fails_the_metric(given):
+def test_missing_pod_level_request_fails_the_metric(given) -> None:
     pods = tuple(
         replace(p, pod_requests={"memory": parse_quantity(1)}) for p in given.pods("ready")
     )
@@ -317,7 +317,7 @@ def test_missing_pod_level_request_fails_the_metric(given):
     )
 
 
-def test_samples_of_unknown_pods_alone_fail_the_metric(given):
+def test_samples_of_unknown_pods_alone_fail_the_metric(given) -> None:
     usage = ContainerUsages((PodUsage("gone", {"main": 400}, given.now_ms),))
     decision = given.decide(
         given.hpa(given.resource(50)), usage, spec=1, pods=given.pods("ready", cpu="1")
@@ -327,7 +327,7 @@ def test_samples_of_unknown_pods_alone_fail_the_metric(given):
     )
 
 
-def test_unknown_samples_are_no_part_of_the_percentage_but_of_the_count(given):
+def test_unknown_samples_are_no_part_of_the_percentage_but_of_the_count(given) -> None:
     # p0 210 %, p1 missing as 0: 2100 / 2000 = 105 %, / 30 = 3.5; 3 entries with the unknown one:
     # 3.5 * 3 = 10.5 -> 11
     usage = ContainerUsages(

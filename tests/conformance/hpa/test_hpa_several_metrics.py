@@ -38,7 +38,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_several_metrics(given, case):
+def test_several_metrics(given, case) -> None:
     hpa = given.hpa(*(given.external(given.average(1), f"q{i}") for i in range(len(case.wanted))))
     answers = [FAILED if n is None else ExternalValues((n * 1000,)) for n in case.wanted]
     # the history holds nothing above the proposals, so that stabilization leaves them alone
@@ -61,7 +61,7 @@ def two_queues(given, **hpa):
     )
 
 
-def test_winning_metric_names_the_reason(given):
+def test_winning_metric_names_the_reason(given) -> None:
     decision = given.decide(
         two_queues(given), ExternalValues((5000,)), ExternalValues((7000,)), spec=3
     )
@@ -71,19 +71,19 @@ def test_winning_metric_names_the_reason(given):
     )
 
 
-def test_equal_proposals_name_the_first_metric(given):
+def test_equal_proposals_name_the_first_metric(given) -> None:
     decision = given.decide(
         two_queues(given), ExternalValues((5000,)), ExternalValues((5000,)), spec=3
     )
     assert decision.reason == "external metric first(nil) above target"
 
 
-def test_proposal_of_zero_gives_way_to_any_later_one(given):
+def test_proposal_of_zero_gives_way_to_any_later_one(given) -> None:
     decision = given.decide(two_queues(given), ExternalValues((0,)), ExternalValues((0,)), spec=3)
     assert condition(decision, "ScalingActive").message.endswith("external metric second(nil)")
 
 
-def test_failed_metric_leaves_an_empty_status_at_its_place(given):
+def test_failed_metric_leaves_an_empty_status_at_its_place(given) -> None:
     decision = given.decide(two_queues(given), FAILED, ExternalValues((7000,)), spec=3)
     first, second = decision.metrics
     assert (first.proposed_replicas, first.average_value_milli) == (None, None)
@@ -92,26 +92,26 @@ def test_failed_metric_leaves_an_empty_status_at_its_place(given):
     assert (second.index, second.proposed_replicas) == (1, 7)
 
 
-def test_failed_metric_beside_a_scale_up_still_warns(given):
+def test_failed_metric_beside_a_scale_up_still_warns(given) -> None:
     decision = given.decide(two_queues(given), FAILED, ExternalValues((7000,)), spec=3)
     assert [event.reason for event in decision.warnings] == ["FailedGetExternalMetric"]
     assert decision.event is not None
     assert decision.event.reason == "SuccessfulRescale"
 
 
-def test_blocked_scale_down_records_no_recommendation(given):
+def test_blocked_scale_down_records_no_recommendation(given) -> None:
     state = no_history(given)
     decision = given.decide(two_queues(given), ExternalValues((1000,)), FAILED, spec=3, state=state)
     assert decision.next_state.recommendations == state.recommendations
 
 
-def test_blocked_scale_down_keeps_the_desired_count_of_the_status(given):
+def test_blocked_scale_down_keeps_the_desired_count_of_the_status(given) -> None:
     state = replace(no_history(given), desired_replicas=7)
     decision = given.decide(two_queues(given), ExternalValues((1000,)), FAILED, spec=3, state=state)
     assert decision.next_state.desired_replicas == 7
 
 
-def test_message_names_the_first_failed_metric(given):
+def test_message_names_the_first_failed_metric(given) -> None:
     hpa = given.hpa(
         given.external(given.average(1), "ok"),
         given.pods_metric(20, "load"),
@@ -127,12 +127,12 @@ def test_message_names_the_first_failed_metric(given):
 
 
 @pytest.mark.parametrize("answers", [(), (ExternalValues((1,)),) * 3], ids=["too few", "too many"])
-def test_observations_that_do_not_go_with_the_metrics_are_a_bug(given, answers):
+def test_observations_that_do_not_go_with_the_metrics_are_a_bug(given, answers) -> None:
     with pytest.raises(BugError, match="observations for 2 metrics"):
         given.decide(two_queues(given), *answers, spec=3)
 
 
-def test_observation_of_another_kind_is_a_bug(given):
+def test_observation_of_another_kind_is_a_bug(given) -> None:
     hpa = given.hpa(given.pods_metric(20))
     with pytest.raises(BugError, match="pods metric load was answered with ExternalValues"):
         given.decide(hpa, ExternalValues((1,)), spec=3)

@@ -48,7 +48,7 @@ VALUE = [
 
 @pytest.mark.parametrize("case", VALUE, ids=lambda case: case.name)
 @pytest.mark.parametrize("source", ["Object", "External"])
-def test_value_target(given, source, case):
+def test_value_target(given, source: str, case) -> None:
     metric, observation = metric_and_answer(given, source, given.value(case.target), case.total)
     decision = given.decide(
         given.hpa(metric),
@@ -78,7 +78,7 @@ AVERAGE = [
 
 @pytest.mark.parametrize("case", AVERAGE, ids=lambda case: case.name)
 @pytest.mark.parametrize("source", ["Object", "External"])
-def test_average_value_target(given, source, case):
+def test_average_value_target(given, source: str, case) -> None:
     metric, observation = metric_and_answer(given, source, given.average(case.target), case.total)
     decision = given.decide(
         given.hpa(metric),
@@ -97,14 +97,14 @@ def metric_and_answer(given, source, target, total):
     return given.external(target), ExternalValues((round(total * 1000),))
 
 
-def test_ready_pods_that_do_not_run_do_not_multiply(given):
+def test_ready_pods_that_do_not_run_do_not_multiply(given) -> None:
     # 40 / 20 = 2, * 1 running pod = 2; the pending one has an old Ready condition
     pods = tuple(replace(pod, ready=ReadyCondition.TRUE) for pod in given.pods("ready pending"))
     metric = given.object_metric(given.value(20))
     assert given.proposal(metric, ObjectValue(40_000), spec=2, pods=pods) == 2
 
 
-def test_reported_average_is_rounded_up(given):
+def test_reported_average_is_rounded_up(given) -> None:
     # 10.001 / 3 = 3.33366... -> 3.334
     decision = given.decide(
         given.hpa(given.external(given.average(5))), ExternalValues((10_001,)), spec=3
@@ -112,7 +112,7 @@ def test_reported_average_is_rounded_up(given):
     assert decision.metrics[0].average_value_milli == 3334
 
 
-def test_external_series_are_summed(given):
+def test_external_series_are_summed(given) -> None:
     # 8 + 12 + 20 = 40, / (10 * 2) = 2; 40 / 10 = 4
     observation = ExternalValues((8_000, 12_000, 20_000))
     assert given.proposal(given.external(given.average(10)), observation, spec=2) == 4
@@ -121,7 +121,7 @@ def test_external_series_are_summed(given):
 
 
 @pytest.mark.parametrize("target", ["value", "average"])
-def test_external_sum_and_proposal_saturate(given, target):
+def test_external_sum_and_proposal_saturate(given, target: str) -> None:
     observation = ExternalValues((MAX_INT64, MAX_INT64))
     metric = given.external(getattr(given, target)("1m"))
     decision = given.decide(given.hpa(metric), observation, spec=2)
@@ -130,13 +130,13 @@ def test_external_sum_and_proposal_saturate(given, target):
     assert MAX_INT64 in {status.value_milli, status.average_value_milli}
 
 
-def test_negative_total_of_a_per_pod_external_metric_is_taken_for_an_overflow(given):
+def test_negative_total_of_a_per_pod_external_metric_is_taken_for_an_overflow(given) -> None:
     # upstream tests the running sum for a wrap-around by its sign
     metric = given.external(given.average(10))
     assert given.proposal(metric, ExternalValues((-1,)), spec=2) == MAX_INT32
 
 
-def test_negative_total_of_a_value_target_asks_for_less_than_none(given):
+def test_negative_total_of_a_value_target_asks_for_less_than_none(given) -> None:
     # -10 / 10 = -1, * 2 = -2; the decision takes it as 0 and raises it to min 1
     hpa = given.hpa(given.external(given.value(10)))
     decision = given.decide(hpa, ExternalValues((-10_000,)), spec=2)
@@ -145,13 +145,13 @@ def test_negative_total_of_a_value_target_asks_for_less_than_none(given):
     assert raw == [2, 0]
 
 
-def test_external_average_value_wins_over_value(given):
+def test_external_average_value_wins_over_value(given) -> None:
     # 40 / 20 = 2 per pod; the Value target of 1 would ask for 80
     target = MetricTarget(TargetType.VALUE, given.value(1).value, given.average(20).average_value)
     assert given.proposal(given.external(target), ExternalValues((40_000,)), spec=3) == 2
 
 
-def test_object_type_decides_where_both_targets_are_set(given):
+def test_object_type_decides_where_both_targets_are_set(given) -> None:
     both = given.value(10).value, given.average(20).average_value
     by_value = given.object_metric(MetricTarget(TargetType.VALUE, *both))
     by_average = given.object_metric(MetricTarget(TargetType.AVERAGE_VALUE, *both))
@@ -160,7 +160,7 @@ def test_object_type_decides_where_both_targets_are_set(given):
     assert given.proposal(by_average, ObjectValue(40_000), spec=3) == 2
 
 
-def test_object_with_type_utilization_fails(given):
+def test_object_with_type_utilization_fails(given) -> None:
     target = MetricTarget(TargetType.UTILIZATION, average_value=given.average(20).average_value)
     decision = given.decide(given.hpa(given.object_metric(target)), ObjectValue(40_000), spec=3)
     assert decision.metrics[0].error == (
@@ -168,7 +168,7 @@ def test_object_with_type_utilization_fails(given):
     )
 
 
-def test_value_target_without_pods_fails(given):
+def test_value_target_without_pods_fails(given) -> None:
     decision = given.decide(
         given.hpa(given.object_metric(given.value(10))), ObjectValue(40_000), spec=3, pods=()
     )
@@ -196,7 +196,7 @@ SCALED_TO_ZERO = HpaState(conditions=set_condition((), SCALED_TO_ZERO_BY_CONTROL
     ],
 )
 @pytest.mark.parametrize("source", ["Object", "External"])
-def test_from_zero(given, source, kind, total, replicas):
+def test_from_zero(given, source: str, kind: str, total: float, replicas: int) -> None:
     metric, observation = metric_and_answer(given, source, getattr(given, kind)(10), total)
     decision = given.decide(
         given.hpa(metric, low=0),
@@ -209,7 +209,7 @@ def test_from_zero(given, source, kind, total, replicas):
     assert decision.desired_replicas == replicas
 
 
-def test_average_at_zero_replicas_is_absent(given):
+def test_average_at_zero_replicas_is_absent(given) -> None:
     decision = given.decide(
         given.hpa(given.external(given.average(10)), low=0),
         ExternalValues((25_000,)),

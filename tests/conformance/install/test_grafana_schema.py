@@ -91,7 +91,7 @@ def complaints(board):
 
 
 @every_board
-def test_grafana_knows_every_field_and_takes_every_value(board):
+def test_grafana_knows_every_field_and_takes_every_value(board) -> None:
     assert complaints(board) <= NOT_IN_THE_SCHEMA
 
 
@@ -125,7 +125,7 @@ def time_series(board):
         ),
     ],
 )
-def test_what_grafana_does_not_know_is_found(change, told):
+def test_what_grafana_does_not_know_is_found(change, told: str) -> None:
     board = copy.deepcopy(BOARDS[0])
     change(board)
     assert complaints(board) - NOT_IN_THE_SCHEMA == {told}

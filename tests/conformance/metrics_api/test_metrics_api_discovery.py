@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The documents that clients discover the API by.
 
 Shapes: k8s.io/apimachinery pkg/apis/meta/v1 (APIGroupList, APIGroup, APIResourceList), as
@@ -73,12 +74,12 @@ async def documents(rules: str, *paths: str, discovered: bool = True) -> list[tu
 
 
 @pytest.mark.parametrize("path", ["/apis", "/apis/"])
-async def test_the_group_list_names_what_has_rules(path):
+async def test_the_group_list_names_what_has_rules(path: str) -> None:
     body = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [CUSTOM_GROUP, EXTERNAL_GROUP]}
     assert await documents(BOTH, path) == [(200, body)]
 
 
-async def test_each_group_tells_its_versions():
+async def test_each_group_tells_its_versions() -> None:
     paths = ("/apis/custom.metrics.k8s.io", "/apis/external.metrics.k8s.io")
     assert await documents(BOTH, *paths) == [
         (200, {"kind": "APIGroup", "apiVersion": "v1", **CUSTOM_GROUP}),
@@ -87,7 +88,7 @@ async def test_each_group_tells_its_versions():
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-async def test_custom_metrics_are_listed_by_resource(version):
+async def test_custom_metrics_are_listed_by_resource(version: str) -> None:
     assert await documents(BOTH, f"/apis/custom.metrics.k8s.io/{version}") == [
         (
             200,
@@ -105,7 +106,7 @@ async def test_custom_metrics_are_listed_by_resource(version):
     ]
 
 
-async def test_external_metrics_are_listed_by_name_and_always_namespaced():
+async def test_external_metrics_are_listed_by_name_and_always_namespaced() -> None:
     assert await documents(BOTH, "/apis/external.metrics.k8s.io/v1beta1") == [
         (
             200,
@@ -119,14 +120,14 @@ async def test_external_metrics_are_listed_by_name_and_always_namespaced():
     ]
 
 
-async def test_before_discovery_the_lists_are_empty():
+async def test_before_discovery_the_lists_are_empty() -> None:
     ((status, body),) = await documents(
         BOTH, "/apis/custom.metrics.k8s.io/v1beta1", discovered=False
     )
     assert (status, body["resources"]) == (200, [])
 
 
-async def test_a_group_without_rules_is_not_served():
+async def test_a_group_without_rules_is_not_served() -> None:
     rules = "rules: [{seriesQuery: m, metricsQuery: m}]"
     answers = await documents(
         rules, "/apis", "/apis/external.metrics.k8s.io", "/apis/external.metrics.k8s.io/v1beta1"

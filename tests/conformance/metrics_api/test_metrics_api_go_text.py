@@ -51,7 +51,7 @@ def rendered(template, data):
     [case for case in GO["templates"] if case[0] not in OTHERWISE],
     ids=lambda value: value or "-",
 )
-def test_templates_render_as_in_go(template, full, empty):
+def test_templates_render_as_in_go(template, full, empty) -> None:
     for data, expected in ((GO["full"], full), (GO["empty"], empty)):
         text, message = rendered(template, data)
         if template in NOT_SERVED:
@@ -61,7 +61,7 @@ def test_templates_render_as_in_go(template, full, empty):
 
 
 @pytest.mark.parametrize("pattern", GO["expansions"])
-def test_names_expand_as_in_go(pattern):
+def test_names_expand_as_in_go(pattern) -> None:
     compiled = compile_re2(pattern)
     for expansion, names in GO["expansions"][pattern].items():
         for name, expected in names.items():

@@ -23,7 +23,7 @@ EXPORTER = {"namespace": "monitoring", "pod": "dcgm-exporter-2fcbn", "service": 
 class Objects:
     """Every name that is asked for."""
 
-    def __init__(self, names):
+    def __init__(self, names) -> None:
         self._names = names
 
     def names(self, resource, namespace, selector):
@@ -33,10 +33,10 @@ class Objects:
 class World:
     """Series in memory, and the preset over them."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._store = SeriesStore()
 
-    def add(self, name, value, **labels):
+    def add(self, name, value, **labels) -> None:
         self._store.append({"__name__": name, **labels}, NOW_MS, value)
 
     async def values(self, resource, namespace, metric, *names, selector=""):
@@ -54,7 +54,7 @@ def world():
     return World()
 
 
-def add_gpus(world, pod_label, namespace_label, **target):
+def add_gpus(world, pod_label, namespace_label, **target) -> None:
     """Two pods of one Deployment, one with two GPUs, on two nodes; and a GPU that nobody has."""
     for node, gpu, pod, util, used in (
         ("n1", "0", BERT[0], 80.0, 1000.0),
@@ -78,7 +78,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
-async def test_gpus_of_pods_deployments_namespaces_and_nodes(world, labels):
+async def test_gpus_of_pods_deployments_namespaces_and_nodes(world, labels) -> None:
     add_gpus(world, *labels, **EXPORTER)
     # The first pod has (80 + 40) / 2; the Deployment and the namespace (80 + 40 + 30) / 3.
     assert await world.values("pods", "ml", UTIL, *BERT) == {BERT[0]: 60.0, BERT[1]: 30.0}
@@ -106,7 +106,7 @@ async def test_gpus_of_pods_deployments_namespaces_and_nodes(world, labels):
     }
 
 
-async def test_the_service_of_the_exporter_in_its_own_namespace(world):
+async def test_the_service_of_the_exporter_in_its_own_namespace(world) -> None:
     add_gpus(world, *LABELS["renamed"], **EXPORTER)
     # All four GPUs: (80 + 40 + 30 + 0) / 4.
     for metric in (UTIL, AVG):
@@ -114,7 +114,7 @@ async def test_the_service_of_the_exporter_in_its_own_namespace(world):
         assert found == {"dcgm-exporter": 37.5}
 
 
-async def test_the_guide_for_eks_where_nothing_has_a_pod(world):
+async def test_the_guide_for_eks_where_nothing_has_a_pod(world) -> None:
     """Seed: the HPA of a vision API reads DCGM_FI_DEV_GPU_UTIL_AVG of the Service dcgm-exporter."""
     for pod, util in (("dcgm-exporter-2fcbn", 25.0), ("dcgm-exporter-7pwxw", 24.0)):
         labels = {"namespace": "default", "service": "dcgm-exporter", "pod": pod}
@@ -127,20 +127,20 @@ async def test_the_guide_for_eks_where_nothing_has_a_pod(world):
     )
 
 
-async def test_a_recorded_average_comes_before_the_one_that_is_made(world):
+async def test_a_recorded_average_comes_before_the_one_that_is_made(world) -> None:
     world.add(UTIL, 10.0, namespace="default", service="dcgm-exporter", gpu="0")
     world.add(AVG, 99.0, namespace="default", service="dcgm-exporter")
     service = await world.values("services", "default", AVG, "dcgm-exporter")
     assert service == {"dcgm-exporter": 99.0}
 
 
-async def test_nodes_by_the_scrape_configuration_come_before_the_exporters_host_name(world):
+async def test_nodes_by_the_scrape_configuration_come_before_the_exporters_host_name(world) -> None:
     labels = {"Hostname": "dcgm-exporter-2fcbn", "node": "n1", "UUID": "a"}
     world.add(UTIL, 70.0, **labels, **EXPORTER)
     assert await world.values("nodes", None, UTIL, "n1") == {"n1": 70.0}
 
 
-async def test_mig_instances_count_each_and_whole_gpus_once(world):
+async def test_mig_instances_count_each_and_whole_gpus_once(world) -> None:
     owner = {"namespace": "ml", "pod": BERT[0], "Hostname": "n1"}
     for instance, active in (("1", 0.5), ("2", 0.25)):
         mig = {"GPU_I_ID": instance, "GPU_I_PROFILE": "1g.18gb"}
@@ -162,7 +162,7 @@ async def test_mig_instances_count_each_and_whole_gpus_once(world):
     assert await world.values("pods", "ml", USED, BERT[0]) == {BERT[0]: 200.0}
 
 
-async def test_parts_of_shared_gpus(world):
+async def test_parts_of_shared_gpus(world) -> None:
     share, used = (
         "gpuscale_container_gpu_utilization_percent",
         "gpuscale_container_gpu_memory_used_bytes",
@@ -177,7 +177,7 @@ async def test_parts_of_shared_gpus(world):
     assert await world.values("pods", "ml", used, "p") == {"p": 60.0}
 
 
-async def test_processes_of_alibaba_cloud(world):
+async def test_processes_of_alibaba_cloud(world) -> None:
     sm, used = "DCGM_CUSTOM_PROCESS_SM_UTIL", "DCGM_CUSTOM_PROCESS_MEM_USED"
     for process, util, mib in (("1", 10.0, 100.0), ("2", 30.0, 300.0)):
         labels = {"NamespaceName": "ml", "PodName": BERT[0], "NodeName": "n1"}
@@ -206,7 +206,7 @@ async def test_processes_of_alibaba_cloud(world):
         ("ray_serve_deployment_queued_queries", "ray_serve_deployment_queued_queries"),
     ],
 )
-async def test_queues_of_model_servers(world, series, metric):
+async def test_queues_of_model_servers(world, series: str, metric: str) -> None:
     for pod, model, waiting in ((BERT[0], "a", 3.0), (BERT[0], "b", 4.0), (BERT[1], "a", 5.0)):
         # Ray's own label `deployment` names no Deployment of Kubernetes.
         labels = {"namespace": "ml", "pod": pod, "service": "bert", "node": "n1"}
@@ -221,7 +221,7 @@ async def test_queues_of_model_servers(world, series, metric):
         assert await world.values(resource, namespace, metric, name) == {name: 12.0}
 
 
-async def test_the_used_part_of_a_cache_is_a_mean(world):
+async def test_the_used_part_of_a_cache_is_a_mean(world) -> None:
     for pod, used in zip(BERT, (0.2, 0.6), strict=True):
         world.add("vllm:kv_cache_usage_perc", used, namespace="ml", pod=pod, service="bert")
     metric = "vllm_kv_cache_usage_perc"
@@ -229,7 +229,7 @@ async def test_the_used_part_of_a_cache_is_a_mean(world):
     assert await world.values("deployments.apps", "ml", metric, "bert") == {"bert": 0.4}
 
 
-async def test_a_deployment_has_its_own_pods_and_no_others(world):
+async def test_a_deployment_has_its_own_pods_and_no_others(world) -> None:
     for pod, util in (
         ("web-5f6d7c8b9-abcde", 99.0),  # `a` and `e` are letters that Kubernetes never takes
         ("web-5f6d7c8b9-bcdfg", 10.0),
@@ -245,7 +245,7 @@ async def test_a_deployment_has_its_own_pods_and_no_others(world):
         await world.values("deployments.apps", "ml", UTIL, "web", selector="UUID=x")
 
 
-async def test_hostile_names_ask_for_nothing_else(world):
+async def test_hostile_names_ask_for_nothing_else(world) -> None:
     world.add(UTIL, 10.0, namespace="ml", pod=BERT[0], UUID="a")
     for namespace, name in (
         ('x"} or secret{a="', "bert"),
@@ -256,7 +256,7 @@ async def test_hostile_names_ask_for_nothing_else(world):
             await world.values("deployments.apps", namespace, UTIL, name)
 
 
-def test_the_preset_has_no_warnings_and_asks_for_series_six_times():
+def test_the_preset_has_no_warnings_and_asks_for_series_six_times() -> None:
     config = load_rules(preset_text(), "preset.yaml")
     assert config.warnings == ()
     assert len(config.series_queries()) == 6

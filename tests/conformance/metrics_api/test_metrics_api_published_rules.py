@@ -1,3 +1,4 @@
+# mypy: disable-error-code="comparison-overlap"
 """Rules as cloud providers and guides publish them, over series as their exporters give them.
 
 Rules: Alibaba Cloud's guide to scaling by GPU metrics (ack-alibaba-cloud-metrics-adapter); the Helm chart
@@ -60,7 +61,7 @@ def answer(catalogue, source, resource, namespace, name, metric):
         pytest.param("rules:\n" + ALIBABA, id="the adapter's own file"),
     ],
 )
-def test_alibabas_rules_list_what_its_guide_shows(text):
+def test_alibabas_rules_list_what_its_guide_shows(text) -> None:
     config = load_rules(text, "rules.yaml")
     assert config.warnings == ()
     catalogue = discover(config, alibaba_source())
@@ -88,14 +89,16 @@ def test_alibabas_rules_list_what_its_guide_shows(text):
         ("pods", "default", "bert-0", "DCGM_CUSTOM_PROCESS_GPU_MEM_USED_RATIO", 250),
     ],
 )
-def test_alibabas_rules_answer(resource, namespace, name, metric, value_milli):
+def test_alibabas_rules_answer(
+    resource: str, namespace: str | None, name: str, metric: str, value_milli: int
+) -> None:
     source = alibaba_source()
     catalogue = discover(load_rules(ALIBABA, "rules.yaml"), source)
     found = answer(catalogue, source, resource, namespace, name, metric)
     assert found == (MetricValue(name, value_milli, NOW_MS),)
 
 
-def test_alibabas_rules_name_every_series_they_need():
+def test_alibabas_rules_name_every_series_they_need() -> None:
     assert needed_metric_names(load_rules(ALIBABA, "rules.yaml")) == {
         "DCGM_FI_DEV_GPU_UTIL",
         "DCGM_FI_DEV_FB_USED",
@@ -133,7 +136,7 @@ def chart_source() -> EmbeddedSource:
     return EmbeddedSource(store)
 
 
-def test_the_charts_default_rules_list_what_the_guides_show():
+def test_the_charts_default_rules_list_what_the_guides_show() -> None:
     config = load_rules(CHART_VALUES, "values.yaml")
     names = [metric.name for metric in discover(config, chart_source()).custom_resources()]
     assert [name for name in names if name.endswith("/DCGM_FI_DEV_GPU_UTIL")] == [
@@ -144,7 +147,7 @@ def test_the_charts_default_rules_list_what_the_guides_show():
     ]
 
 
-def test_the_charts_default_rules_answer_for_pods_and_for_a_service():
+def test_the_charts_default_rules_answer_for_pods_and_for_a_service() -> None:
     source = chart_source()
     catalogue = discover(load_rules(CHART_VALUES, "values.yaml"), source)
     pod = "dcgm-exporter-2fcbn"
@@ -157,5 +160,5 @@ def test_the_charts_default_rules_answer_for_pods_and_for_a_service():
     assert service == (MetricValue("dcgm-exporter", 24_500, NOW_MS),)
 
 
-def test_the_charts_default_rules_may_ask_for_any_series():
+def test_the_charts_default_rules_may_ask_for_any_series() -> None:
     assert needed_metric_names(load_rules(CHART_VALUES, "values.yaml")) is None

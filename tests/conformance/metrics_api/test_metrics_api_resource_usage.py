@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Rows of resource queries against the usage that upstream makes of them.
 
 The cases, the numbers and the times are those of prometheus-adapter's pkg/resourceprovider
@@ -70,16 +71,16 @@ POD1 = PodUsage({"cont1": used(1100, 3100), "cont2": used(1110, 3110)}, 10)
 POD3 = PodUsage({"cont1": used(1300, 3300), "cont2": used(1310, 3310)}, 10)
 
 
-def test_containers_belong_to_their_pods_and_the_earliest_time_counts():
+def test_containers_belong_to_their_pods_and_the_earliest_time_counts() -> None:
     assert pods_usage(RULES, pods(*CPU), pods(*MEMORY)) == {"pod1": POD1, "pod3": POD3}
 
 
-def test_a_pod_without_one_of_the_two_is_left_out():
+def test_a_pod_without_one_of_the_two_is_left_out() -> None:
     assert pods_usage(RULES, pods(*CPU), pods(*MEMORY[:2])) == {"pod1": POD1}
     assert pods_usage(RULES, pods(*CPU[2:]), pods(*MEMORY)) == {"pod3": POD3}
 
 
-def test_negative_usage_is_none_at_all():
+def test_negative_usage_is_none_at_all() -> None:
     cpu = pods(("pod1", "cont1", -1100.0, 10), ("pod1", "cont2", 1310.0, 20))
     memory = pods(("pod1", "cont1", 3100.0, 11), ("pod1", "cont2", -3310.0, 21))
     assert pods_usage(RULES, cpu, memory) == {
@@ -88,7 +89,7 @@ def test_negative_usage_is_none_at_all():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_left_out_where_upstream_makes_zero_or_garbage(value):
+def test_what_is_no_number_is_left_out_where_upstream_makes_zero_or_garbage(value) -> None:
     cpu = pods(("pod1", "cont1", value, 10), ("pod1", "cont2", 1110.0, 20))
     assert pods_usage(RULES, cpu, pods(*MEMORY)) == {
         "pod1": PodUsage({"cont1": Usage(None, 3_100_000), "cont2": used(1110, 3110)}, 11)
@@ -96,12 +97,12 @@ def test_what_is_no_number_is_left_out_where_upstream_makes_zero_or_garbage(valu
     assert pods_usage(RULES, pods(("pod1", "cont1", value, 10)), pods(*MEMORY)) == {}
 
 
-def test_a_row_without_a_container_is_a_container_without_a_name():
+def test_a_row_without_a_container_is_a_container_without_a_name() -> None:
     rows = Vector((VectorSample({"pod": "pod1"}, 2.0, 7),))
     assert pods_usage(RULES, rows, rows) == {"pod1": PodUsage({"": used(2, 2)}, 7)}
 
 
-def test_nodes_take_their_first_rows_and_the_earlier_time():
+def test_nodes_take_their_first_rows_and_the_earlier_time() -> None:
     cpu = nodes(("node1", 1100.0, 10), ("node2", 1200.0, 14), ("node2", 9.0, 1))
     memory = nodes(("node1", 2100.0, 11), ("node2", 2200.0, 12), ("node3", 1.0, 12))
     assert nodes_usage(RULES, cpu, memory) == {
@@ -110,12 +111,12 @@ def test_nodes_take_their_first_rows_and_the_earlier_time():
     }
 
 
-def test_a_node_with_a_negative_value_uses_nothing_and_one_without_a_number_is_left_out():
+def test_a_node_with_a_negative_value_uses_nothing_and_one_without_a_number_is_left_out() -> None:
     cpu = nodes(("node1", -1100.0, 10), ("node2", 1200.0, 14))
     memory = nodes(("node1", 2100.0, 11), ("node2", math.nan, 12))
     assert nodes_usage(RULES, cpu, memory) == {"node1": NodeUsage(used(0, 2100), 10)}
 
 
-def test_anything_but_a_vector_is_an_error():
+def test_anything_but_a_vector_is_an_error() -> None:
     with pytest.raises(UpstreamError, match="gave a Scalar"):
         pods_usage(RULES, Scalar(1.0), pods(*MEMORY))

@@ -246,8 +246,8 @@ def hits(matchers: str, label: str) -> str:
     ],
 )
 def test_default_rules_list_and_ask_as_upstream(
-    found, entries, resource, names, metric, selector, promql
-):
+    found, entries, resource: str, names: tuple[str, ...], metric: str, selector: str, promql
+) -> None:
     catalogue = discovered(load_rules(rules_k(), "k.yaml", FIXTURE), found, found)
     assert listed(catalogue) == entries
     cluster_wide = resource in {"node", "persistentvolume"}
@@ -258,7 +258,7 @@ def test_default_rules_list_and_ask_as_upstream(
     assert plan.promql == promql
 
 
-def test_a13_series_of_several_resources_give_an_entry_for_each():
+def test_a13_series_of_several_resources_give_an_entry_for_each() -> None:
     catalogue = discovered(
         load_rules(rules_k(prefix=""), "k.yaml", FIXTURE),
         series("container_some_usage", *CONTAINER),
@@ -299,7 +299,7 @@ def custom(catalogue, resource, namespace, names, metric, selector="", mapper=KU
     )
 
 
-def test_a14_overrides_and_a_new_name():
+def test_a14_overrides_and_a_new_name() -> None:
     catalogue = discovered(load_rules(WALKTHROUGH, "w.yaml"), REQUESTS)
     assert listed(catalogue) == {
         ("pods/http_requests_per_second", True),
@@ -312,7 +312,7 @@ def test_a14_overrides_and_a_new_name():
     )
 
 
-def test_a15_a_metric_of_the_namespace_itself():
+def test_a15_a_metric_of_the_namespace_itself() -> None:
     catalogue = discovered(load_rules(WALKTHROUGH, "w.yaml"), REQUESTS)
     plan = custom(catalogue, "namespaces", None, ("production",), "http_requests_per_second")
     assert plan.promql == (
@@ -321,7 +321,7 @@ def test_a15_a_metric_of_the_namespace_itself():
     )
 
 
-def test_a16_a_label_template_tries_every_label():
+def test_a16_a_label_template_tries_every_label() -> None:
     rules = """
 rules:
 - seriesQuery: '{namespace!="",__name__!~"^container_.*"}'
@@ -351,7 +351,7 @@ rules:
 DAIRY = KUBERNETES.extended(ResourceType("brands", "brand", "Brand", "cheese.io"))
 
 
-def test_a17_a_constant_query_finds_no_object():
+def test_a17_a_constant_query_finds_no_object() -> None:
     catalogue = discovered(
         load_rules(CHEDDAR, "c.yaml", DAIRY), series("cheddar", "sharp", "brand", "namespace")
     )
@@ -367,7 +367,7 @@ def test_a17_a_constant_query_finds_no_object():
     )
 
 
-def test_a18_a_template_may_use_its_matchers_twice():
+def test_a18_a_template_may_use_its_matchers_twice() -> None:
     rules = """
 rules:
 - seriesQuery: foo_total
@@ -394,7 +394,7 @@ rules:
         ("pods", "kube__pod"),
     ],
 )
-def test_a19_groups_in_label_templates(resource, label):
+def test_a19_groups_in_label_templates(resource: str, label: str) -> None:
     rules = """
 rules:
 - seriesQuery: m
@@ -408,14 +408,14 @@ rules:
     assert listed(catalogue) == {("deployments.apps/m", True)}
 
 
-def test_a20_filters_leave_a_counter_to_one_rule():
+def test_a20_filters_leave_a_counter_to_one_rule() -> None:
     catalogue = discovered(
         load_rules(rules_k(), "k.yaml", FIXTURE), series("container_x_seconds_total", *CONTAINER)
     )
     assert {name for name, _ in listed(catalogue)} == {"pods/x", "namespaces/x"}
 
 
-def test_a21_gauges_counters_and_seconds_go_to_their_own_rules():
+def test_a21_gauges_counters_and_seconds_go_to_their_own_rules() -> None:
     labels = ("kube_namespace", "kube_pod")
     catalogue = discovered(
         load_rules(rules_k(), "k.yaml", FIXTURE),
@@ -430,7 +430,7 @@ def test_a21_gauges_counters_and_seconds_go_to_their_own_rules():
     }
 
 
-def test_a22_the_last_rule_has_the_name():
+def test_a22_the_last_rule_has_the_name() -> None:
     rules = """
 rules:
 - {seriesQuery: m, resources: {template: <<.Resource>>}, metricsQuery: 'max(m{<<.LabelMatchers>>})'}
@@ -441,7 +441,7 @@ rules:
     assert custom(catalogue, "pods", "n", ("p",), "m").promql == 'min(m{namespace="n",pod="p"})'
 
 
-def test_a23_two_groups_without_as_are_refused():
+def test_a23_two_groups_without_as_are_refused() -> None:
     rules = 'rules:\n- {seriesQuery: m, name: {matches: "^(.*)_(.*)$"}, metricsQuery: m}\n'
     with pytest.raises(ConfigError) as caught:
         load_rules(rules, "r.yaml")
@@ -465,19 +465,19 @@ def external(rules: str, name: str, metric: str, selector: str, namespace: str =
     return plan_external(catalogue, namespace, metric, parse_selector(selector)).promql
 
 
-def test_a24_an_external_metric_asks_for_its_namespace():
+def test_a24_an_external_metric_asks_for_its_namespace() -> None:
     assert external(LAG, "queue_consumer_lag", "queue_consumer_lag", "") == (
         'sum(queue_consumer_lag{namespace="default"}) by (name)'
     )
 
 
-def test_a25_the_selector_comes_before_the_namespace():
+def test_a25_the_selector_comes_before_the_namespace() -> None:
     assert external(LAG, "queue_consumer_lag", "queue_consumer_lag", "name=q1") == (
         'sum(queue_consumer_lag{name="q1",namespace="default"}) by (name)'
     )
 
 
-def test_a26_a_rule_without_namespaces_leaves_them_to_the_selector():
+def test_a26_a_rule_without_namespaces_leaves_them_to_the_selector() -> None:
     rules = """
 externalRules:
 - seriesQuery: queue_depth
@@ -490,7 +490,7 @@ externalRules:
     )
 
 
-def test_a27_a_rule_that_knows_no_namespace_label_is_listed_and_fails():
+def test_a27_a_rule_that_knows_no_namespace_label_is_listed_and_fails() -> None:
     rules = """
 externalRules:
 - {seriesQuery: m, metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'}
@@ -501,7 +501,7 @@ externalRules:
         plan_external(catalogue, "default", "m", parse_selector(""))
 
 
-def test_a28_an_external_query_groups_by_nothing():
+def test_a28_an_external_query_groups_by_nothing() -> None:
     rules = """
 externalRules:
 - seriesQuery: m
@@ -523,7 +523,7 @@ rules:
 """
 
 
-def test_a29_gpu_series_whose_pod_was_renamed_by_the_scrape():
+def test_a29_gpu_series_whose_pod_was_renamed_by_the_scrape() -> None:
     found = series("DCGM_FI_DEV_GPU_UTIL", "exported_namespace", "exported_pod", "pod", "namespace")
     catalogue = discovered(load_rules(GPU, "g.yaml"), found)
     assert {name for name, _ in listed(catalogue)} == {"pods/gpu_util", "namespaces/gpu_util"}
@@ -533,7 +533,7 @@ def test_a29_gpu_series_whose_pod_was_renamed_by_the_scrape():
     )
 
 
-def test_a30_the_exporters_pod_instead_of_the_workloads_gives_an_empty_list():
+def test_a30_the_exporters_pod_instead_of_the_workloads_gives_an_empty_list() -> None:
     found = series("DCGM_FI_DEV_GPU_UTIL", "exported_namespace", "exported_pod", "pod", "namespace")
     catalogue = discovered(load_rules(rules_k(prefix=""), "k.yaml", FIXTURE), found)
     plan = custom(catalogue, "pods", "ml", ("g-0", "g-1"), "DCGM_FI_DEV_GPU_UTIL", mapper=FIXTURE)
@@ -581,7 +581,7 @@ def squeezed(promql: str) -> str:
     return "".join(promql.split())
 
 
-def test_a31_cpu_of_containers():
+def test_a31_cpu_of_containers() -> None:
     rules = load_rules(MANIFEST, "config.yaml").resource_rules
     assert squeezed(rules.cpu.pods_query("some-ns", ("p1", "p3"))) == (
         "sumby(pod,container)(irate(container_cpu_usage_seconds_total"
@@ -589,7 +589,7 @@ def test_a31_cpu_of_containers():
     )
 
 
-def test_a32_cpu_of_nodes():
+def test_a32_cpu_of_nodes() -> None:
     rules = load_rules(MANIFEST, "config.yaml").resource_rules
     assert squeezed(rules.cpu.nodes_query(("node1", "node2"))) == (
         'sumby(node)(irate(node_cpu_usage_seconds_total{node=~"node1|node2"}[4m]))'

@@ -86,7 +86,7 @@ def external(template, *, namespace=None, selector="", group_by=(), series=""):
         ),
     ],
 )
-def test_custom_templates(template, request_, expected):
+def test_custom_templates(template, request_, expected: str) -> None:
     assert custom(template, **request_) == expected
 
 
@@ -135,18 +135,18 @@ def test_custom_templates(template, request_, expected):
         pytest.param("<<.LabelMatchers>>", {"selector": "a in (x)"}, 'a=~"x"', id="B14-in"),
     ],
 )
-def test_external_templates(template, request_, expected):
+def test_external_templates(template, request_, expected: str) -> None:
     assert external(template, **request_) == expected
 
 
 @pytest.mark.parametrize("selector", ["a>1", "a<1"])
-def test_b14_comparisons_are_not_supported(selector):
+def test_b14_comparisons_are_not_supported(selector: str) -> None:
     with pytest.raises(QueryError, match=f"^operator not supported by query builder: {selector}$"):
         external("<<.LabelMatchers>>", selector=selector)
 
 
 @pytest.mark.parametrize("template", ["", '<<index .LabelValuesByName "none">>'])
-def test_b15_an_empty_query_is_an_error(template):
+def test_b15_an_empty_query_is_an_error(template: str) -> None:
     with pytest.raises(QueryError) as caught:
         custom(template, names=("a",))
     assert str(caught.value) == "empty query produced by metrics query template"

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="attr-defined"
 """Runs the scripts beside this file: load series, ask, compare.
 
 A script is read line by line:
@@ -140,7 +141,7 @@ def answer(case):
     return range_query(store, match["query"], start, end, step)
 
 
-def check(case):
+def check(case) -> None:
     mode = (case.match["mode"] or "").strip()
     if mode == "fail":
         with pytest.raises(QueryError) as caught:
@@ -161,7 +162,7 @@ def check(case):
             check_matrix(result, case)
 
 
-def check_matrix(result, case):
+def check_matrix(result, case) -> None:
     if not case.match["start"]:
         got = [(each.labels, [value for _, value in each.points]) for each in result.series]
         want = [(labels, values_of(rest)) for labels, rest in map(split_series, case.expected)]
@@ -177,7 +178,7 @@ def check_matrix(result, case):
     compare(got, want)
 
 
-def compare(got, want, *, ordered=False):
+def compare(got, want, *, ordered=False) -> None:
     if not ordered:
         got, want = (sorted(side, key=lambda pair: tuple(pair[0].items())) for side in (got, want))
     assert [str(labels) for labels, _ in got] == [str(labels) for labels, _ in want], (got, want)
@@ -196,7 +197,7 @@ def same(left, right):
 
 
 @pytest.fixture(params=["rows", "columns"])
-def way(request, monkeypatch):
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluate row by row, and with numpy."""
     if request.param == "columns":
         monkeypatch.setattr(request.module, "instant", vectorised.instant)
@@ -212,5 +213,5 @@ def way(request, monkeypatch):
         for case in read(script)
     ],
 )
-def test_query_of_script(case):
+def test_query_of_script(case) -> None:
     check(case)

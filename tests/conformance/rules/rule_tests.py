@@ -87,7 +87,7 @@ class RuleTest:
             for sample in instant(self.store, query, at_ms).samples
         ]
 
-    def _fill(self):
+    def _fill(self) -> None:
         for text, notation in self.series.items():
             ref = self.store.ref(labels_of(text))
             for step, value in enumerate(values_of(notation)):

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment, dict-item"
 """Our rules and Prometheus' give the same alerts and the same recorded samples, asked of promtool."""
 
 import random
@@ -88,7 +89,7 @@ def generated(seed):
     return RuleTest(groups, series, steps=16).run()
 
 
-def test_generated_rules_give_what_prometheus_gives(tmp_path):
+def test_generated_rules_give_what_prometheus_gives(tmp_path: Path) -> None:
     tests = [generated(seed) for seed in range(150)]
     kept = [(test, RECORDED) for test in tests if not test.failures]
     # Where two series become the same, both refuse the rule; promtool then ends its test.

@@ -25,12 +25,12 @@ def rescales(document):
     ]
 
 
-def test_the_promised_scenarios_ship():
+def test_the_promised_scenarios_ship() -> None:
     assert shipped_names() == ["ack-bert", "ack-bert-v2beta1", "aks-mnist-jobs", "eks-vision"]
 
 
 @pytest.mark.parametrize("name", ["ack-bert", "ack-bert-v2beta1"])
-def test_ack_bert_goes_from_one_to_two_at_23_percent_and_back(name):
+def test_ack_bert_goes_from_one_to_two_at_23_percent_and_back(name: str) -> None:
     document = run(name)
     (out, start, peak), (back, _, end) = rescales(document)
     assert (start, peak, end) == (1, math.ceil(1 * 23 / 20), 1)
@@ -45,14 +45,14 @@ def test_ack_bert_goes_from_one_to_two_at_23_percent_and_back(name):
     }
 
 
-def test_ack_bert_reads_23_percent_against_20():
+def test_ack_bert_reads_23_percent_against_20() -> None:
     series = run("ack-bert")["series"]
     at_75 = series["t"].index(75.0)
     assert series["hpa/gpu-hpa/value"][at_75] == 23.0
     assert series["load/bert-intent-detection"][at_75] == 4.6
 
 
-def test_ack_bert_brings_a_node_for_its_second_pod_and_lets_it_go():
+def test_ack_bert_brings_a_node_for_its_second_pod_and_lets_it_go() -> None:
     document = run("ack-bert")
     kinds = [event["kind"] for event in document["events"]]
     order = ["SuccessfulRescale", "FailedScheduling", "TriggeredScaleUp", "NodeReady", "ScaleDown"]
@@ -61,7 +61,7 @@ def test_ack_bert_brings_a_node_for_its_second_pod_and_lets_it_go():
     assert document["summary"]["nodePools"]["gpu"] == {"maxNodes": 2, "finalNodes": 1}
 
 
-def test_ack_bert_takes_15_s_to_decide_and_3_minutes_until_the_pod_is_ready():
+def test_ack_bert_takes_15_s_to_decide_and_3_minutes_until_the_pod_is_ready() -> None:
     document = run("ack-bert")
     # Load at 60 s, decision at 75 s. The pod fits nowhere; after 30 s of that the scan at 110 s asks for a
     # node, which takes 100 s; then 15 s of image and 15 s of start: 110 + 100 + 15 + 15 = 240 s.
@@ -77,7 +77,7 @@ def test_ack_bert_takes_15_s_to_decide_and_3_minutes_until_the_pod_is_ready():
     assert [(event["t"], event["from"], event["to"]) for event in ready] == [(240.0, 1, 2)]
 
 
-def test_eks_vision_takes_30_s_to_decide_and_4_min_20_s_until_its_pods_are_ready():
+def test_eks_vision_takes_30_s_to_decide_and_4_min_20_s_until_its_pods_are_ready() -> None:
     times = run("eks-vision")["summary"]["scaleOuts"]
     decided = [t for t, before, after in rescales(run("eks-vision")) if after > before]
     # The rise at 60 s stays within the tolerance. The one at 180 s is decided on at 210 s (to 4 pods) and
@@ -89,16 +89,16 @@ def test_eks_vision_takes_30_s_to_decide_and_4_min_20_s_until_its_pods_are_ready
     assert times["meanDecisionToReadyTime"] == ((440 - 210) + (440 - 225)) / 2
 
 
-def test_jobs_alone_scale_nothing_out():
+def test_jobs_alone_scale_nothing_out() -> None:
     times = run("aks-mnist-jobs")["summary"]["scaleOuts"]
     assert (times["count"], times["meanLoadToReadyTime"]) == (0, None)
 
 
-def test_the_old_form_of_the_hpa_decides_alike():
+def test_the_old_form_of_the_hpa_decides_alike() -> None:
     assert rescales(run("ack-bert-v2beta1")) == rescales(run("ack-bert"))
 
 
-def test_eks_vision_follows_the_mean_of_all_gpus_on_the_service():
+def test_eks_vision_follows_the_mean_of_all_gpus_on_the_service() -> None:
     document = run("eks-vision")
     # 30 requests/s x 0.06 s = 1.8 GPUs on 2 pods: 90 % against 30. The scrape that sees it first may fall
     # into the minute of change; from then on ceil(90 / 30 x 2) = 6, and 1.8 / 6 = 30 % keeps it there.
@@ -109,7 +109,7 @@ def test_eks_vision_follows_the_mean_of_all_gpus_on_the_service():
     assert "New size: 6; reason: Service metric DCGM_FI_DEV_GPU_UTIL_AVG above target" in reasons
 
 
-def test_aks_jobs_pend_the_pool_grows_to_three_and_all_complete():
+def test_aks_jobs_pend_the_pool_grows_to_three_and_all_complete() -> None:
     document = run("aks-mnist-jobs")
     summary = document["summary"]
     assert (summary["completedJobs"], summary["submittedJobs"]) == (20, 20)
@@ -121,7 +121,7 @@ def test_aks_jobs_pend_the_pool_grows_to_three_and_all_complete():
     assert pending[-1] == 0
 
 
-def test_aks_jobs_queue_run_and_end_in_the_series_and_the_summary():
+def test_aks_jobs_queue_run_and_end_in_the_series_and_the_summary() -> None:
     document = run("aks-mnist-jobs")
     series = document["series"]
 
@@ -148,12 +148,12 @@ def test_aks_jobs_queue_run_and_end_in_the_series_and_the_summary():
 
 
 @pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
-def test_the_same_seed_gives_the_same_bytes(name):
+def test_the_same_seed_gives_the_same_bytes(name: str) -> None:
     again = simulate(find_setup(name))
     assert json.dumps(again) == json.dumps(run(name))
 
 
-def test_another_seed_gives_other_names_and_the_same_decisions():
+def test_another_seed_gives_other_names_and_the_same_decisions() -> None:
     from dataclasses import replace
 
     other = simulate(replace(find_setup("ack-bert"), seed=7))
@@ -162,7 +162,7 @@ def test_another_seed_gives_other_names_and_the_same_decisions():
 
 
 @pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
-def test_a_document_has_the_published_form(name):
+def test_a_document_has_the_published_form(name: str) -> None:
     document = run(name)
     assert list(document) == ["scenario", "seed", "description", "summary", "events", "series"]
     assert set(document["events"][0]) == {"t", "kind", "object", "from", "to", "reason"}
@@ -172,7 +172,7 @@ def test_a_document_has_the_published_form(name):
     assert {len(values) for values in document["series"].values()} == {length}
 
 
-def test_requests_are_conserved():
+def test_requests_are_conserved() -> None:
     for requests in run("eks-vision")["summary"]["requests"].values():
         total = requests["served"] + requests["waiting"] + requests["rejected"]
         assert total == pytest.approx(requests["arrived"], abs=1e-2)

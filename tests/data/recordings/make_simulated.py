@@ -31,7 +31,7 @@ def recorder(name):
     return Recorder.open(str(FOLDER / f"simulated-{name}.jsonl.gz"))
 
 
-def wave_of_one_gpu():
+def wave_of_one_gpu() -> None:
     """A minute of one H200 at 1 s."""
     file = recorder("wave")
     recorded = RecordingReader(reader("one", "NVIDIA H200", 1), file)
@@ -40,7 +40,7 @@ def wave_of_one_gpu():
     file.close()
 
 
-def loss_of_one_gpu_of_four():
+def loss_of_one_gpu_of_four() -> None:
     """Two minutes of four A100 at 5 s; the third is lost after one minute."""
     inner = reader("four", "NVIDIA A100-SXM4-80GB", 4)
     file = recorder("lost-gpu")
@@ -52,7 +52,7 @@ def loss_of_one_gpu_of_four():
     file.close()
 
 
-def driver_that_goes_and_comes():
+def driver_that_goes_and_comes() -> None:
     """Half a minute of one T4 at 1 s; from 10 s to 15 s no GPU can be read."""
     inner = reader("driver", "Tesla T4", 1)
     file = recorder("driver-gone")

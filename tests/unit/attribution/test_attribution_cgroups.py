@@ -50,11 +50,11 @@ IN_POD = ProcessPlace(UID, CONTAINER)
         ("own-private-namespace", HOST),
     ],
 )
-def test_place_of_each_runtime(name, expected):
+def test_place_of_each_runtime(name: str, expected) -> None:
     assert parse_cgroup((DATA / f"{name}.txt").read_text()) == expected
 
 
-def test_every_recorded_form_is_tested():
+def test_every_recorded_form_is_tested() -> None:
     names = {path.stem for path in DATA.glob("*.txt")}
     marks = test_place_of_each_runtime.pytestmark[0].args[1]
     assert names == {name for name, _ in marks}
@@ -71,32 +71,32 @@ def test_every_recorded_form_is_tested():
         "0::/kubepods/podinfo/x",
     ],
 )
-def test_text_that_names_no_pod_is_the_hosts(text):
+def test_text_that_names_no_pod_is_the_hosts(text: str) -> None:
     assert parse_cgroup(text) == HOST
 
 
-def test_blank_and_parenthesis_in_a_name_do_not_move_the_start_time():
+def test_blank_and_parenthesis_in_a_name_do_not_move_the_start_time() -> None:
     assert parse_start_ticks((DATA / "host" / "4242" / "stat").read_text()) == 918273
 
 
 @pytest.mark.parametrize("text", ["", "12 (x) S 1 2", "no stat", "1 (x) " + "a " * 40])
-def test_other_text_has_no_start_time(text):
+def test_other_text_has_no_start_time(text: str) -> None:
     assert parse_start_ticks(text) is None
 
 
 @pytest.fixture
-def proc(tmp_path):
+def proc(tmp_path: Path):
     return Path(shutil.copytree(DATA / "host", tmp_path / "proc"))
 
 
-def test_process_is_read_once(proc):
+def test_process_is_read_once(proc) -> None:
     table = ProcessTable(proc)
     assert table.place(4242) == IN_POD
     shutil.rmtree(proc / "4242")
     assert table.place(4242) == IN_POD
 
 
-def test_reused_number_is_read_again(proc):
+def test_reused_number_is_read_again(proc) -> None:
     table = ProcessTable(proc)
     table.place(4242)
     stat = proc / "4242" / "stat"
@@ -107,14 +107,14 @@ def test_reused_number_is_read_again(proc):
     assert table.place(4242) == HOST
 
 
-def test_same_process_stays_known(proc):
+def test_same_process_stays_known(proc) -> None:
     table = ProcessTable(proc)
     table.place(4242)
     table.forget_ended()
     assert len(table) == 1
 
 
-def test_ended_process_is_forgotten(proc):
+def test_ended_process_is_forgotten(proc) -> None:
     table = ProcessTable(proc)
     table.place(4242)
     shutil.rmtree(proc / "4242")
@@ -123,7 +123,7 @@ def test_ended_process_is_forgotten(proc):
         table.place(4242)
 
 
-def test_processes_that_left_the_gpu_are_forgotten(proc):
+def test_processes_that_left_the_gpu_are_forgotten(proc) -> None:
     table = ProcessTable(proc)
     table.place(4242)
     table.place(977)
@@ -131,14 +131,14 @@ def test_processes_that_left_the_gpu_are_forgotten(proc):
     assert len(table) == 1
 
 
-def test_memory_of_processes_is_bounded(proc):
+def test_memory_of_processes_is_bounded(proc) -> None:
     table = ProcessTable(proc, capacity=2)
     for pid in (1, 2, 977, 4242):
         table.place(pid)
     assert len(table) == 2
 
 
-def test_own_process_can_be_read_in_the_real_proc():
+def test_own_process_can_be_read_in_the_real_proc() -> None:
     ProcessTable(Path("/proc")).place(os.getpid())
 
 
@@ -146,5 +146,5 @@ def test_own_process_can_be_read_in_the_real_proc():
     ("tree", "expected"),
     [("host", True), ("kind", True), ("pod", False), ("shared-pod", False), ("nowhere", False)],
 )
-def test_whether_host_processes_are_seen(tree, expected):
+def test_whether_host_processes_are_seen(tree: str, expected: bool) -> None:
     assert sees_host_processes(DATA / tree) is expected

@@ -50,7 +50,7 @@ KNOWN = KnownGpus(GPUS)
         pytest.param("0000:1a:00.0", WHOLE, id="amd-pci-address"),
     ],
 )
-def test_every_form_of_an_id_finds_its_gpu(device_id, expected):
+def test_every_form_of_an_id_finds_its_gpu(device_id, expected) -> None:
     assert resolve(parse_device_id("nvidia.com/gpu", device_id), GPUS) == expected
 
 
@@ -66,14 +66,14 @@ def test_every_form_of_an_id_finds_its_gpu(device_id, expected):
         ("0000:c1:00.0", DeviceId("0000:c1:00.0", pci_bus_id="00000000:C1:00.0")),
     ],
 )
-def test_parts_of_an_id(device_id, expected):
+def test_parts_of_an_id(device_id: str, expected) -> None:
     assert parse_device_id("nvidia.com/gpu", device_id) == expected
 
 
 @pytest.mark.parametrize(
     "device_id", ["", "::1", "gpu0", "nvidia", "nvidia0/gi", "GPU-a::x", "-1", "1234567", "GPU-"]
 )
-def test_other_forms_are_refused(device_id):
+def test_other_forms_are_refused(device_id: str) -> None:
     with pytest.raises(ValueError, match="expected an id such as") as caught:
         parse_device_id("nvidia.com/gpu", device_id)
     assert str(caught.value) == (
@@ -82,36 +82,36 @@ def test_other_forms_are_refused(device_id):
     )
 
 
-def test_endless_id_is_refused_without_quoting_it():
+def test_endless_id_is_refused_without_quoting_it() -> None:
     with pytest.raises(
         ValueError, match=r"^nvidia\.com/gpu: found an id of 100000 characters, expected"
     ):
         parse_device_id("nvidia.com/gpu", "G" * 100_000)
 
 
-def test_parent_of_mig_instances_is_not_mistaken_for_one_of_them():
+def test_parent_of_mig_instances_is_not_mistaken_for_one_of_them() -> None:
     found = resolve_device(Device("nvidia.com/gpu", PARENT), KNOWN)
     assert isinstance(found, Unattributed)
     assert found.reason == "unknown_device_id"
 
 
-def test_index_of_a_gpu_in_mig_mode_names_no_instance():
+def test_index_of_a_gpu_in_mig_mode_names_no_instance() -> None:
     assert isinstance(resolve_device(Device("nvidia.com/gpu", "nvidia1"), KNOWN), Unattributed)
 
 
-def test_two_compute_instances_of_one_gpu_instance_are_not_guessed_between():
+def test_two_compute_instances_of_one_gpu_instance_are_not_guessed_between() -> None:
     twins = [gpu(0, PARENT, instance=GpuInstance(7, "1c.2g", uuid)) for uuid in ("MIG-a", "MIG-b")]
     assert isinstance(resolve(parse_device_id("r", f"MIG-{PARENT}/7/1"), twins), Unattributed)
 
 
-def test_unknown_gpu_is_told_with_what_is_known():
+def test_unknown_gpu_is_told_with_what_is_known() -> None:
     found = resolve_device(Device("nvidia.com/gpu", "GPU-gone"), KnownGpus(GPUS[:1]))
     assert found == Unattributed(
         "unknown_device_id", "GPU-gone", f"it is none of the GPUs read here: {WHOLE}"
     )
 
 
-def test_id_of_no_known_form_is_reported():
+def test_id_of_no_known_form_is_reported() -> None:
     found = resolve_device(Device("nvidia.com/gpu", "vfio-3"), KNOWN)
     assert isinstance(found, Unattributed)
     assert (found.reason, found.subject) == ("unknown_device_id", "vfio-3")
@@ -131,7 +131,7 @@ def test_id_of_no_known_form_is_reported():
         "example.com/accelerator",
     ],
 )
-def test_gpu_resources_are_known_by_name(resource):
+def test_gpu_resources_are_known_by_name(resource: str) -> None:
     assert is_gpu_resource(resource, ("example.com/accelerator",))
     assert is_gpu(Device(resource, "any"), ("example.com/accelerator",))
 
@@ -139,12 +139,12 @@ def test_gpu_resources_are_known_by_name(resource):
 @pytest.mark.parametrize(
     "resource", ["cpu", "nvidia.com/hostdev", "amd.com/xilinx_u30", "intel.com/gpu", "gpu", ""]
 )
-def test_other_resources_are_no_gpus(resource):
+def test_other_resources_are_no_gpus(resource: str) -> None:
     assert not is_gpu_resource(resource)
     assert not is_gpu(Device(resource, "0"))
 
 
-def test_renamed_resource_counts_when_its_ids_are_uuids():
+def test_renamed_resource_counts_when_its_ids_are_uuids() -> None:
     assert is_gpu(Device("nvidia.com/h200", WHOLE))
     assert not is_gpu(Device("nvidia.com/h200", "7"))
 
@@ -152,22 +152,22 @@ def test_renamed_resource_counts_when_its_ids_are_uuids():
 CLAIM = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0-mig-1g18gb-7-0")
 
 
-def test_claim_is_found_through_its_resource_slice():
+def test_claim_is_found_through_its_resource_slice() -> None:
     assert resolve_claim(CLAIM, KNOWN, {CLAIM.key: SLICE_7}) == SLICE_7
 
 
-def test_claim_is_found_by_the_pci_address_of_its_resource_slice():
+def test_claim_is_found_by_the_pci_address_of_its_resource_slice() -> None:
     assert resolve_claim(CLAIM, KNOWN, {CLAIM.key: "0000:1a:00.0"}) == WHOLE
 
 
-def test_claim_is_found_by_its_cdi_name_without_a_cluster():
+def test_claim_is_found_by_its_cdi_name_without_a_cluster() -> None:
     claim = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0", ("k8s.gpu.nvidia.com/device=x", WHOLE))
     assert resolve_claim(claim, KNOWN, {}) == WHOLE
     inside = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0", (f"nvidia.com/gpu={WHOLE}",))
     assert resolve_claim(inside, KNOWN, {}) == WHOLE
 
 
-def test_claim_that_nothing_names_is_reported():
+def test_claim_that_nothing_names_is_reported() -> None:
     assert resolve_claim(CLAIM, KNOWN, {}) == Unattributed(
         "dra_unresolved",
         "gpu.nvidia.com/n1/gpu-0-mig-1g18gb-7-0",
@@ -175,7 +175,7 @@ def test_claim_that_nothing_names_is_reported():
     )
 
 
-def test_claim_of_a_gpu_that_is_not_read_is_reported():
+def test_claim_of_a_gpu_that_is_not_read_is_reported() -> None:
     found = resolve_claim(CLAIM, KnownGpus(()), {CLAIM.key: "GPU-gone"})
     assert isinstance(found, Unattributed)
     assert found.detail == (

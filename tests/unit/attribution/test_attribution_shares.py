@@ -24,7 +24,7 @@ def owned(owners, missing=(), **by_pid):
     return Attribution({"GPU-a": owners}, pids, missing)
 
 
-def test_device_is_split_in_proportion_to_the_processes():
+def test_device_is_split_in_proportion_to_the_processes() -> None:
     # 90 % in the proportions 60 : 30 : 0 is 60 : 30 : 0; memory is the processes' own, the rest nobody's.
     found = split_utilisation(
         reading(90, process(1, 60, 4000), process(2, 30, 2000), process(3, 0, 500)),
@@ -38,7 +38,7 @@ def test_device_is_split_in_proportion_to_the_processes():
     )
 
 
-def test_processes_that_say_more_than_the_device_are_scaled_down():
+def test_processes_that_say_more_than_the_device_are_scaled_down() -> None:
     # 50 % in the proportions 60 : 40 is 30 : 20.
     found = split_utilisation(
         reading(50, process(1, 60), process(2, 40), used_mib=None), owned(SHARED, p1=BERT, p2=TUNE)
@@ -46,14 +46,14 @@ def test_processes_that_say_more_than_the_device_are_scaled_down():
     assert [(each.container, each.sm_util) for each in found] == [(BERT, 30), (TUNE, 20), (IDLE, 0)]
 
 
-def test_what_rounding_leaves_goes_to_the_largest_remainder():
+def test_what_rounding_leaves_goes_to_the_largest_remainder() -> None:
     # 100 in the proportions 1 : 1 : 1 leaves 1 over; equal remainders go to the first.
     assert split_whole(100, {"a": 1, "b": 1, "c": 1}) == {"a": 34, "b": 33, "c": 33}
     # 10 in the proportions 5 : 1 is 8.33 : 1.67.
     assert split_whole(10, {"a": 5, "b": 1}) == {"a": 8, "b": 2}
 
 
-def test_several_processes_of_a_container_are_one_share():
+def test_several_processes_of_a_container_are_one_share() -> None:
     found = split_utilisation(
         reading(40, process(1, 10, 100), process(2, 10, 200), process(3, 20, 300), used_mib=600),
         owned((BERT, TUNE), p1=BERT, p2=BERT, p3=TUNE),
@@ -61,7 +61,7 @@ def test_several_processes_of_a_container_are_one_share():
     assert found == (Share(BERT, 20, 300), Share(TUNE, 20, 300))
 
 
-def test_process_without_owner_is_its_own_share():
+def test_process_without_owner_is_its_own_share() -> None:
     found = split_utilisation(
         reading(40, process(1, 30, 700), process(9, 10, 200), used_mib=900),
         owned((BERT, TUNE), p1=BERT),
@@ -69,61 +69,61 @@ def test_process_without_owner_is_its_own_share():
     assert found == (Share(BERT, 30, 700), Share(TUNE, 0, 0), Share(None, 10, 200))
 
 
-def test_container_that_was_not_given_the_gpu_has_a_share_too():
+def test_container_that_was_not_given_the_gpu_has_a_share_too() -> None:
     found = split_utilisation(
         reading(40, process(1, 40, 900), used_mib=900), owned((TUNE,), p1=BERT)
     )
     assert found == (Share(TUNE, 0, 0), Share(BERT, 40, 900))
 
 
-def test_idle_gpu_has_shares_of_zero():
+def test_idle_gpu_has_shares_of_zero() -> None:
     found = split_utilisation(reading(0, used_mib=0), owned((BERT, TUNE)))
     assert found == (Share(BERT, 0, 0), Share(TUNE, 0, 0))
 
 
-def test_no_shares_without_the_devices_utilisation():
+def test_no_shares_without_the_devices_utilisation() -> None:
     assert split_utilisation(reading(None, process(1, 60)), owned(SHARED, p1=BERT)) == ()
 
 
-def test_busy_shared_gpu_without_a_cause_has_no_shares():
+def test_busy_shared_gpu_without_a_cause_has_no_shares() -> None:
     assert split_utilisation(reading(90), owned(SHARED)) == ()
     assert split_utilisation(reading(90, process(1, 0)), owned(SHARED, p1=BERT)) == ()
 
 
-def test_busy_gpu_of_one_container_is_all_its_own():
+def test_busy_gpu_of_one_container_is_all_its_own() -> None:
     assert split_utilisation(reading(90), owned((BERT,))) == (Share(BERT, 90, 10_000),)
     found = split_utilisation(reading(90, process(1, 0)), owned((BERT,), p1=BERT))
     assert found == (Share(BERT, 90, 10_000),)
 
 
-def test_another_process_on_the_gpu_of_one_container_makes_the_cause_unknown():
+def test_another_process_on_the_gpu_of_one_container_makes_the_cause_unknown() -> None:
     assert split_utilisation(reading(90, process(9, 0)), owned((BERT,))) == ()
 
 
-def test_mps_server_hides_which_client_was_busy():
+def test_mps_server_hides_which_client_was_busy() -> None:
     mps = process(1, 80, name="nvidia-cuda-mps-server")
     assert split_utilisation(reading(80, mps, process(2, 0)), owned(SHARED, p2=TUNE)) == ()
 
 
-def test_nothing_is_called_idle_while_processes_are_hidden():
+def test_nothing_is_called_idle_while_processes_are_hidden() -> None:
     hidden = (Unattributed("host_pid_off"),)
     assert split_utilisation(reading(0), owned(SHARED, hidden)) == ()
     assert split_utilisation(reading(70), owned((BERT,), hidden)) == (Share(BERT, 70, 10_000),)
 
 
-def test_no_shares_where_a_process_does_not_tell_what_it_did():
+def test_no_shares_where_a_process_does_not_tell_what_it_did() -> None:
     processes = (process(1, 60), process(2, None))
     assert split_utilisation(reading(90, *processes), owned(SHARED, p1=BERT, p2=TUNE)) == ()
 
 
-def test_memory_is_unknown_where_one_process_does_not_tell():
+def test_memory_is_unknown_where_one_process_does_not_tell() -> None:
     found = split_utilisation(
         reading(40, process(1, 30, None), process(2, 10, 5)), owned((BERT, TUNE), p1=BERT, p2=TUNE)
     )
     assert found == (Share(BERT, 30, None), Share(TUNE, 10, None))
 
 
-def test_memory_beyond_the_devices_is_scaled_down():
+def test_memory_beyond_the_devices_is_scaled_down() -> None:
     # 900 MiB in the proportions 800 : 400 is 600 : 300.
     found = split_utilisation(
         reading(40, process(1, 30, 800), process(2, 10, 400), used_mib=900),
@@ -132,11 +132,11 @@ def test_memory_beyond_the_devices_is_scaled_down():
     assert found == (Share(BERT, 30, 600), Share(TUNE, 10, 300))
 
 
-def test_lost_gpu_has_no_shares():
+def test_lost_gpu_has_no_shares() -> None:
     assert split_utilisation(GpuReading(GPU, 0, {}, {}), owned(SHARED)) == ()
 
 
 @pytest.mark.parametrize("util", [0, 1, 37, 100])
-def test_gpu_that_nobody_was_given_is_nobodys(util):
+def test_gpu_that_nobody_was_given_is_nobodys(util: int) -> None:
     found = split_utilisation(reading(util, process(9, 50, 10), used_mib=10), Attribution())
     assert found == (Share(None, util, 10),)

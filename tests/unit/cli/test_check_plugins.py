@@ -62,7 +62,7 @@ def lint(folder, entry_points):
 BOTH = "racks = hot_checks:RACKS\nlimits = hot_checks:LIMITS"
 
 
-def test_a_plug_in_adds_a_check_of_files(tmp_path):
+def test_a_plug_in_adds_a_check_of_files(tmp_path: Path) -> None:
     done = lint(tmp_path, BOTH)
     (finding,) = json.loads(done.stdout)["findings"]
     assert (finding["id"], finding["line"], finding["fix"]) == (
@@ -73,7 +73,7 @@ def test_a_plug_in_adds_a_check_of_files(tmp_path):
     assert done.returncode == 0  # a note
 
 
-def test_a_plug_in_adds_a_check_of_a_cluster(tmp_path):
+def test_a_plug_in_adds_a_check_of_a_cluster(tmp_path: Path) -> None:
     done = run(tmp_path, BOTH, "-c", DOCTOR)
     assert done.stdout.splitlines()[1:5] == [
         "nodes: 1 warning",
@@ -83,14 +83,14 @@ def test_a_plug_in_adds_a_check_of_a_cluster(tmp_path):
     ], done.stderr
 
 
-def test_what_is_no_judge_is_refused(tmp_path):
+def test_what_is_no_judge_is_refused(tmp_path: Path) -> None:
     done = lint(tmp_path, "racks = hot_checks:judge_nodes")
     assert done.returncode == 2
     assert "plug-in hot 1.0" in done.stderr
     assert "expected a gpuscale.core.findings.Judge" in done.stderr
 
 
-def test_a_check_with_the_id_of_another_is_refused(tmp_path):
+def test_a_check_with_the_id_of_another_is_refused(tmp_path: Path) -> None:
     source = (HERE / "hot_checks.py").read_text().replace("too-many-replicas", "two-hpas")
     (tmp_path / "twice.py").write_text(source)
     done = lint(tmp_path, "limits = twice:LIMITS")
@@ -100,7 +100,7 @@ def test_a_check_with_the_id_of_another_is_refused(tmp_path):
     )
 
 
-def test_an_unknown_hop_is_refused():
+def test_an_unknown_hop_is_refused() -> None:
     checks = Checks("nods")
     checks.add("x", Severity.NOTE, "X.", "Y.")
     with pytest.raises(BugError, match="hop 'nods': expected one of access, nodes"):

@@ -21,7 +21,7 @@ from gpuscale.cli.servers import agent
         (["--node-pool="], {"node-pool": ""}),
     ],
 )
-def test_flags_with_their_values_need_no_typer(typed, given):
+def test_flags_with_their_values_need_no_typer(typed, given) -> None:
     assert agent.given_flags(typed) == given
 
 
@@ -29,7 +29,7 @@ def test_flags_with_their_values_need_no_typer(typed, given):
     "typed",
     [["--help"], ["-k", "-h"], ["--gpu"], ["--unknown", "1"], ["word"], ["-k", "true"], ["-c1s"]],
 )
-def test_help_mistakes_and_click_s_own_spellings_are_left_to_typer(typed):
+def test_help_mistakes_and_click_s_own_spellings_are_left_to_typer(typed: list[str]) -> None:
     assert agent.given_flags(typed) is None
 
 
@@ -42,7 +42,7 @@ def test_help_mistakes_and_click_s_own_spellings_are_left_to_typer(typed):
         ["--devices", "--", "--node-pool", ""],
     ],
 )
-def test_typer_hands_over_the_same(typed, monkeypatch):
+def test_typer_hands_over_the_same(typed, monkeypatch: pytest.MonkeyPatch) -> None:
     handed_over = []
     monkeypatch.setattr(agent, "run", lambda given: handed_over.append(dict(given)))
     monkeypatch.setattr(sys, "argv", ["gpuscale", "exporter", *typed])
@@ -52,7 +52,7 @@ def test_typer_hands_over_the_same(typed, monkeypatch):
     assert direct == by_typer
 
 
-def test_settings_come_before_what_decides_on_tls():
+def test_settings_come_before_what_decides_on_tls() -> None:
     code = (
         "import sys, gpuscale.cli.servers.agent, gpuscale.exporter.settings\n"
         "late = {'asyncio', 'ssl', 'aiohttp', 'typer'}\n"

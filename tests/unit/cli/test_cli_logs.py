@@ -15,7 +15,7 @@ def record(message):
 @pytest.mark.parametrize(
     ("length", "end"), [(8_192, "aaa"), (100_176, "... (91984 characters more)")]
 )
-def test_a_line_is_bounded_whatever_others_wrote(length, end):
+def test_a_line_is_bounded_whatever_others_wrote(length: int, end: str) -> None:
     line = PLAIN_LOG.format(record("a" * length))
     assert line.endswith(end)
     assert len(line) < 8_300

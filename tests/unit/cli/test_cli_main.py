@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment"
 """Every way a command can end looks like ours: no trace, one voice, a code that says whose fault it is."""
 
 import errno
@@ -30,7 +31,7 @@ def run(monkeypatch, capsys, *words):
 
 
 def ending_with(monkeypatch, capsys, error, *words):
-    def fail(_):
+    def fail(_) -> None:
         raise error
 
     monkeypatch.setattr(main, "_run", fail)
@@ -54,13 +55,17 @@ def ending_with(monkeypatch, capsys, error, *words):
         (ExceptionGroup("g", [UnavailableError("a"), UsageError("b")]), 2, "gpuscale: a"),
     ],
 )
-def test_errors_are_a_line_and_a_code(monkeypatch, capsys, error, code, line):
+def test_errors_are_a_line_and_a_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error, code: int, line: str
+) -> None:
     found, lines = ending_with(monkeypatch, capsys, error)
     assert (found, lines[0]) == (code, line)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("x"), BugError("x"), MemoryError("x")])
-def test_what_nobody_expected_is_a_bug_and_shows_no_trace(monkeypatch, capsys, error):
+def test_what_nobody_expected_is_a_bug_and_shows_no_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error
+) -> None:
     code, lines = ending_with(monkeypatch, capsys, error)
     assert code == 70
     assert lines[0] == f"gpuscale: unexpected {type(error).__name__}: x"
@@ -70,7 +75,9 @@ def test_what_nobody_expected_is_a_bug_and_shows_no_trace(monkeypatch, capsys, e
 
 
 @pytest.mark.parametrize("how", ["flag", "variable"])
-def test_the_trace_is_there_for_who_wants_it(monkeypatch, capsys, how):
+def test_the_trace_is_there_for_who_wants_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
     words = ["up", "--debug"] if how == "flag" else ["up"]
     if how == "variable":
         monkeypatch.setenv("GPUSCALE_DEBUG", "1")
@@ -84,8 +91,8 @@ def test_the_trace_is_there_for_who_wants_it(monkeypatch, capsys, how):
     [("grpc", "kubernetes"), ("google.protobuf", "kubernetes"), ("pynvml", "nvidia")],
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    monkeypatch, capsys, name, extra
-):
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, extra: str
+) -> None:
     code, lines = ending_with(monkeypatch, capsys, ModuleNotFoundError("no", name=name))
     assert (code, lines) == (
         2,
@@ -95,7 +102,9 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     )
 
 
-def test_an_installation_with_a_part_missing_is_no_bug(monkeypatch, capsys):
+def test_an_installation_with_a_part_missing_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, lines = ending_with(monkeypatch, capsys, ModuleNotFoundError("no", name="yaml"))
     assert code == 2
     assert lines == [
@@ -103,11 +112,13 @@ def test_an_installation_with_a_part_missing_is_no_bug(monkeypatch, capsys):
     ]
 
 
-def test_ctrl_c_is_130(monkeypatch, capsys):
+def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert ending_with(monkeypatch, capsys, KeyboardInterrupt()) == (130, [])
 
 
-def test_the_flag_for_traces_may_stand_anywhere(monkeypatch, capsys):
+def test_the_flag_for_traces_may_stand_anywhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """But not where a command has one of its own."""
     assert main._without_debug(["simulate", "a", "--debug"]) == (["simulate", "a"], True)
     assert main._without_debug(["--debug", "lint"]) == (["lint"], True)
@@ -130,16 +141,24 @@ def test_the_flag_for_traces_may_stand_anywhere(monkeypatch, capsys):
         ),
     ],
 )
-def test_wrong_words_are_told_without_a_box(monkeypatch, capsys, words, line, help_of):
+def test_wrong_words_are_told_without_a_box(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    line: str,
+    help_of: str,
+) -> None:
     code, found = run(monkeypatch, capsys, *words)
     assert (code, found) == (2, [f"gpuscale: {line}", f"gpuscale: see gpuscale {help_of} --help"])
 
 
-def test_nothing_at_all_is_a_question_for_help(monkeypatch, capsys):
+def test_nothing_at_all_is_a_question_for_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(monkeypatch, capsys) == (0, [])
 
 
-def test_whoever_reads_the_output_may_leave(monkeypatch):
+def test_whoever_reads_the_output_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `gpuscale simulate ack-bert | head -1` does."""
     words = [sys.executable, "-m", "gpuscale.cli.main", "simulate", "ack-bert", "-o", "json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

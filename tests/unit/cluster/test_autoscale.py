@@ -33,7 +33,7 @@ def there(of, name, *, ready=True, empty=True, taken=()):
     return PoolNode(of.name, state, ready=ready, empty=empty)
 
 
-def test_pending_gpu_pods_bring_as_many_nodes_as_they_fill():
+def test_pending_gpu_pods_bring_as_many_nodes_as_they_fill() -> None:
     of = pool(gpus=2, high=10)
     busy = there(of, "a", empty=False, taken=pods(2))
     outcome = autoscale([of], [busy], pods(3), AutoscalerState(), MINUTE)
@@ -42,40 +42,40 @@ def test_pending_gpu_pods_bring_as_many_nodes_as_they_fill():
     assert outcome.state.last_scale_up_ms == MINUTE
 
 
-def test_growth_stops_at_the_largest_size():
+def test_growth_stops_at_the_largest_size() -> None:
     of = pool(high=3)
     busy = there(of, "a", empty=False, taken=pods(1))
     (action,) = autoscale([of], [busy], pods(19), AutoscalerState(), MINUTE).actions
     assert (action.to_nodes, len(action.pods)) == (3, 2)
 
 
-def test_gpu_pods_wait_half_a_minute_before_they_bring_nodes():
+def test_gpu_pods_wait_half_a_minute_before_they_bring_nodes() -> None:
     waiting = pods(1, created_ms=1_000)
     busy = [there(pool(), "a", empty=False, taken=pods(1))]
     assert autoscale([pool()], busy, waiting, AutoscalerState(), 30_999).actions == ()
     assert autoscale([pool()], busy, waiting, AutoscalerState(), 31_000).actions != ()
 
 
-def test_nodes_on_their_way_count_so_that_nobody_buys_twice():
+def test_nodes_on_their_way_count_so_that_nobody_buys_twice() -> None:
     of = pool()
     coming = there(of, "b", ready=False, empty=False)
     busy = there(of, "a", empty=False, taken=pods(1))
     assert autoscale([of], [busy, coming], pods(1), AutoscalerState(), MINUTE).actions == ()
 
 
-def test_pods_that_no_pool_can_take_bring_nothing():
+def test_pods_that_no_pool_can_take_bring_nothing() -> None:
     of = pool(taints=[Taint("sku", "gpu")])
     assert autoscale([of], [], pods(1), AutoscalerState(), MINUTE).actions == ()
     assert autoscale([pool(gpus=1)], [], pods(1, gpus=8), AutoscalerState(), MINUTE).actions == ()
 
 
-def test_the_first_pool_that_can_help_grows():
+def test_the_first_pool_that_can_help_grows() -> None:
     tainted, plain = pool("a", taints=[Taint("sku", "gpu")]), pool("b")
     (action,) = autoscale([tainted, plain], [], pods(1), AutoscalerState(), MINUTE).actions
     assert action.pool == "b"
 
 
-def test_an_empty_node_goes_after_ten_minutes_and_the_smallest_size_stays():
+def test_an_empty_node_goes_after_ten_minutes_and_the_smallest_size_stays() -> None:
     of = pool(low=1)
     nodes = [there(of, "a"), there(of, "b")]
     first = autoscale([of], nodes, (), AutoscalerState(), 0)
@@ -87,7 +87,7 @@ def test_an_empty_node_goes_after_ten_minutes_and_the_smallest_size_stays():
     assert late.state.unneeded_since_ms == {"b": 0}
 
 
-def test_use_in_between_starts_the_time_anew():
+def test_use_in_between_starts_the_time_anew() -> None:
     of = pool(low=0)
     state = autoscale([of], [there(of, "a")], (), AutoscalerState(), 0).state
     used = there(of, "a", empty=False)
@@ -97,7 +97,7 @@ def test_use_in_between_starts_the_time_anew():
     assert autoscale([of], [there(of, "a")], (), state, 16 * MINUTE).actions != ()
 
 
-def test_nothing_goes_for_ten_minutes_after_nodes_were_added():
+def test_nothing_goes_for_ten_minutes_after_nodes_were_added() -> None:
     of = pool(low=0)
     state = AutoscalerState({"a": 0}, last_scale_up_ms=5 * MINUTE)
     nodes = [there(of, "a")]
@@ -105,7 +105,7 @@ def test_nothing_goes_for_ten_minutes_after_nodes_were_added():
     assert autoscale([of], nodes, (), state, 15 * MINUTE).actions == (ScaleDown("gpu", "a", 1),)
 
 
-def test_young_gpu_pods_hold_up_removals_too():
+def test_young_gpu_pods_hold_up_removals_too() -> None:
     of = pool(low=0)
     state = AutoscalerState({"a": 0})
     young = pods(1, gpus=8, created_ms=59_000)

@@ -41,15 +41,15 @@ def node(name="n1", gpus=1, labels=None, taints=(), unschedulable=False, **resou
         (Toleration("sku", "Equal", "gpu", "NoExecute"), False),
     ],
 )
-def test_tolerations_follow_kubernetes(toleration, tolerated):
+def test_tolerations_follow_kubernetes(toleration, tolerated: bool) -> None:
     assert tolerates(toleration, Taint("sku", "gpu", "NoSchedule")) is tolerated
 
 
-def test_a_soft_taint_keeps_nobody_away():
+def test_a_soft_taint_keeps_nobody_away() -> None:
     assert untolerated((Taint("a", "b", "PreferNoSchedule"),), ()) is None
 
 
-def test_requests_take_the_larger_of_start_up_and_running():
+def test_requests_take_the_larger_of_start_up_and_running() -> None:
     # running: 1 + sidecar 1 = 2 cpu; start-up: the init container beside the sidecar, 3 + 1 = 4 cpu
     requests = pod_requests(
         spec(
@@ -61,7 +61,7 @@ def test_requests_take_the_larger_of_start_up_and_running():
     assert requests["cpu"] == 4 * NANO
 
 
-def test_gpus_are_counted_whole():
+def test_gpus_are_counted_whole() -> None:
     assert (
         gpu_count(spec("{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2}}}]}")) == 2
     )
@@ -86,11 +86,11 @@ def test_gpus_are_counted_whole():
         ),
     ],
 )
-def test_misfits_are_named_in_the_schedulers_words(there, reasons):
+def test_misfits_are_named_in_the_schedulers_words(there, reasons) -> None:
     assert misfits(spec(), NodeState(there)) == reasons
 
 
-def test_selectors_and_affinity_choose_nodes():
+def test_selectors_and_affinity_choose_nodes() -> None:
     wanted = spec(
         "{containers: [{name: c}], nodeSelector: {accelerator: nvidia-gpu}, affinity: {nodeAffinity: "
         "{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["
@@ -103,19 +103,19 @@ def test_selectors_and_affinity_choose_nodes():
     assert misfits(wanted, NodeState(node(labels={"type": "g4dn.xlarge"}))) == mismatch
 
 
-def test_bound_pods_take_their_room():
+def test_bound_pods_take_their_room() -> None:
     state = node_state(node(gpus=2), [spec()])
     assert state.free("nvidia.com/gpu") == 1 * NANO
     assert misfits(spec(), state.with_pod(spec())) == ("Insufficient nvidia.com/gpu",)
 
 
-def test_the_least_allocated_node_wins_and_ties_go_by_name():
+def test_the_least_allocated_node_wins_and_ties_go_by_name() -> None:
     asks = spec("{containers: [{name: c, resources: {requests: {cpu: 2}}}]}")
     busy = node_state(node("a"), [asks])
     assert place(asks, [busy, NodeState(node("c")), NodeState(node("b"))]).node == "b"
 
 
-def test_a_pod_that_fits_nowhere_gets_the_schedulers_message():
+def test_a_pod_that_fits_nowhere_gets_the_schedulers_message() -> None:
     full = node_state(node("a"), [spec()])
     tainted = NodeState(node("b", taints=[Taint("sku", "gpu")]))
     assert place(spec(), [full, tainted, node_state(node("c"), [spec()])]).message == (

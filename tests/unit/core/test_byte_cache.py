@@ -22,7 +22,7 @@ def cache_of(entries, accountant=None):
     return ByteCache("c", entries * (100 + ENTRY_BYTES), accountant or Accountant())
 
 
-def test_what_was_used_longest_ago_goes_first():
+def test_what_was_used_longest_ago_goes_first() -> None:
     cache = cache_of(2)
     cache.put("a", 1, 100)
     cache.put("b", 2, 100)
@@ -32,14 +32,14 @@ def test_what_was_used_longest_ago_goes_first():
     assert cache.get("b") is None
 
 
-def test_a_large_entry_pushes_nothing_out():
+def test_a_large_entry_pushes_nothing_out() -> None:
     cache = ByteCache("c", 10_000, Accountant(), most_entry_bytes=1000)
     cache.put("a", 1, 100)
     assert not cache.put("b", 2, 1001)
     assert list(cache) == ["a"]
 
 
-def test_a_key_that_is_put_again_counts_once():
+def test_a_key_that_is_put_again_counts_once() -> None:
     cache = cache_of(2)
     for _ in range(5):
         cache.put("a", 1, 100)
@@ -48,7 +48,7 @@ def test_a_key_that_is_put_again_counts_once():
     assert (len(cache), cache.bytes) == (0, 0)
 
 
-def test_all_caches_together_have_a_bound_and_the_largest_makes_room():
+def test_all_caches_together_have_a_bound_and_the_largest_makes_room() -> None:
     accountant = Accountant(5 * (100 + ENTRY_BYTES))
     large, small = cache_of(10, accountant), cache_of(10, accountant)
     small.put("s", 0, 100)
@@ -59,7 +59,7 @@ def test_all_caches_together_have_a_bound_and_the_largest_makes_room():
     assert accountant.bytes_by_name() == {"c": accountant.most_bytes}
 
 
-def test_caches_make_room_for_what_is_held_beside_them_down_to_a_quarter():
+def test_caches_make_room_for_what_is_held_beside_them_down_to_a_quarter() -> None:
     """Room for 8 entries; 3 entries' bytes are held, then more than there is room for."""
     entry_bytes = 100 + ENTRY_BYTES
     accountant = Accountant(8 * entry_bytes)
@@ -78,14 +78,14 @@ def test_caches_make_room_for_what_is_held_beside_them_down_to_a_quarter():
     assert len(cache) == 8
 
 
-def test_a_cache_that_is_gone_takes_nothing():
+def test_a_cache_that_is_gone_takes_nothing() -> None:
     accountant = Accountant()
     cache_of(2, accountant).put("a", 1, 100)
     gc.collect()
     assert accountant.total() == 0
 
 
-def test_texts_are_remembered_up_to_a_length():
+def test_texts_are_remembered_up_to_a_length() -> None:
     calls = []
 
     @remembered("t", 1 << 20)
@@ -100,7 +100,7 @@ def test_texts_are_remembered_up_to_a_length():
 
 
 @pytest.mark.parametrize("terms", [1, 100])
-def test_bytes_count_all_that_is_inside(terms):
+def test_bytes_count_all_that_is_inside(terms: int) -> None:
     """As much as Python says of each part: objects with slots, tuples, texts."""
     selector = parse_selector(",".join(f"key-{number:03}=v" for number in range(terms)))
     one = selector.requirements[0]
@@ -109,10 +109,10 @@ def test_bytes_count_all_that_is_inside(terms):
     assert deep_bytes(selector) == whole + terms * requirement
 
 
-def test_threads_share_a_cache():
+def test_threads_share_a_cache() -> None:
     cache = cache_of(8)
 
-    def use():
+    def use() -> None:
         for number in range(3000):
             cache.put(number % 16, number, 100)
             cache.get((number + 1) % 16)

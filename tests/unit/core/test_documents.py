@@ -10,41 +10,41 @@ def failure(text):
     return str(caught.value)
 
 
-def test_every_value_knows_its_line():
+def test_every_value_knows_its_line() -> None:
     (document,) = load_documents("a:\n  b:\n    - x\n    - y: 1\n", "f.yaml")
     assert document.data == {"a": {"b": ["x", {"y": 1}]}}
     assert document.line(("a", "b")) == 2
     assert document.line(("a", "b", 1, "y")) == 4
 
 
-def test_a_missing_value_has_the_line_of_its_parent():
+def test_a_missing_value_has_the_line_of_its_parent() -> None:
     (document,) = load_documents("a:\n  b: 1\n", "f.yaml")
     assert document.line(("a", "c", "d")) == 1
 
 
-def test_empty_documents_are_left_out_and_lines_count_through_the_file():
+def test_empty_documents_are_left_out_and_lines_count_through_the_file() -> None:
     first, second = load_documents("---\n---\na: 1\n---\nb: 2\n", "f.yaml")
     assert (first.index, second.index) == (0, 1)
     assert second.line(("b",)) == 5
 
 
-def test_a_key_given_twice_names_both_lines():
+def test_a_key_given_twice_names_both_lines() -> None:
     assert failure("a: 1\nb: 2\na: 3\n") == (
         "f.yaml:3: a: each key once; it stands on line 1 already"
     )
 
 
-def test_aliases_that_blow_up_are_refused():
+def test_aliases_that_blow_up_are_refused() -> None:
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
     assert "more than 500000 values once aliases are followed" in failure("\n".join(lines))
 
 
-def test_numbers_beyond_all_quantities_are_refused():
+def test_numbers_beyond_all_quantities_are_refused() -> None:
     assert "a whole number of more than 1024 bits" in failure(f"a: 0x{'f' * 5000}")
 
 
-def test_merge_keys_are_followed():
+def test_merge_keys_are_followed() -> None:
     (document,) = load_documents("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\n", "f.yaml")
     assert document.data["use"] == {"x": 1, "y": 3}
 
@@ -79,7 +79,7 @@ def test_merge_keys_are_followed():
         ("+", "+"),
     ],
 )
-def test_plain_scalars_are_what_they_are_to_kubectl(text, value):
+def test_plain_scalars_are_what_they_are_to_kubectl(text: str, value) -> None:
     (document,) = load_documents(f"a: [{text}]" if text != "-" else "a:\n- -", "f.yaml")
     (found,) = document.data["a"]
     assert (found, type(found)) == (value, type(value))
@@ -98,7 +98,7 @@ def test_plain_scalars_are_what_they_are_to_kubectl(text, value):
         ("a:\n  b: 1\n c: 2", "3: not YAML (column 2)", "a line is indented otherwise"),
     ],
 )
-def test_what_is_no_yaml_is_told_in_plain_words(text, place, words):
+def test_what_is_no_yaml_is_told_in_plain_words(text: str, place: str, words: str) -> None:
     told = failure(text)
     assert told.startswith(f"f.yaml:{place}: ")
     assert words in told
@@ -107,7 +107,7 @@ def test_what_is_no_yaml_is_told_in_plain_words(text, place, words):
 @pytest.mark.parametrize(
     "text", ["08", "1e3", "0x1f", "0o7", "1_000", ".5", "+1", "on", "2026-01-02", "y", "N"]
 )
-def test_a_text_that_looks_like_something_else_is_read_back_as_a_text(text):
+def test_a_text_that_looks_like_something_else_is_read_back_as_a_text(text: str) -> None:
     assert dump_documents([{"a": text}]) == f"a: '{text}'\n"
     (document,) = load_documents(dump_documents([{"a": text}]), "a.yaml")
     assert document.data == {"a": text}
@@ -125,12 +125,12 @@ def test_a_text_that_looks_like_something_else_is_read_back_as_a_text(text):
     ],
     ids=["open", "closed", "mappings", "dashes", "keys", "indented"],
 )
-def test_what_is_nested_too_deeply_is_refused_and_not_followed(text):
+def test_what_is_nested_too_deeply_is_refused_and_not_followed(text) -> None:
     assert "expected at most 300 levels of mappings and lists" in failure(text)
 
 
 @pytest.mark.parametrize(
     "text", ["[" * 300 + "]" * 300, "- " * 300 + "a", f"a: '{'[' * 5000}'", f"{' ' * 5000}a: 1"]
 )
-def test_what_only_looks_deep_is_read(text):
+def test_what_only_looks_deep_is_read(text: str) -> None:
     assert len(load_documents(text, "f.yaml")) == 1

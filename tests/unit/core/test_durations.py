@@ -16,12 +16,12 @@ from gpuscale.core.golang.durations import format_duration, go_duration, parse_d
         ("90", 90_000),
     ],
 )
-def test_durations_are_read_in_every_form(text, milliseconds):
+def test_durations_are_read_in_every_form(text, milliseconds: int) -> None:
     assert parse_duration_ms(text) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "5 minutes", "-5s", "1h 30m", "5x", True])
-def test_other_texts_are_refused_with_an_example(text):
+def test_other_texts_are_refused_with_an_example(text) -> None:
     with pytest.raises(ValueError, match="expected a duration"):
         parse_duration_ms(text)
 
@@ -29,7 +29,7 @@ def test_other_texts_are_refused_with_an_example(text):
 @pytest.mark.parametrize(
     ("milliseconds", "text"), [(0, "0s"), (5_400_000, "1h30m"), (61_500, "1m1s500ms")]
 )
-def test_durations_print_in_their_shortest_form(milliseconds, text):
+def test_durations_print_in_their_shortest_form(milliseconds: int, text: str) -> None:
     assert format_duration(milliseconds) == text
     assert parse_duration_ms(text) == milliseconds
 
@@ -46,5 +46,5 @@ def test_durations_print_in_their_shortest_form(milliseconds, text):
         (86_400_000, "24h0m0s"),
     ],
 )
-def test_durations_print_as_in_go(milliseconds, text):
+def test_durations_print_as_in_go(milliseconds: int, text: str) -> None:
     assert go_duration(milliseconds) == text

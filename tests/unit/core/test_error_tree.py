@@ -27,7 +27,7 @@ def defined(base):
             yield from defined(error)
 
 
-def test_the_tree_has_every_error_under_its_base():
+def test_the_tree_has_every_error_under_its_base() -> None:
     for module in pkgutil.walk_packages(gpuscale.__path__, "gpuscale."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)

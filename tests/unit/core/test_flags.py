@@ -26,7 +26,7 @@ def reader(environment=None, **given):
     return FlagReader(TABLE, texts, environment)
 
 
-def test_defaults():
+def test_defaults() -> None:
     flags = reader()
     assert (flags.text("name"), flags.boolean("on"), flags.port("port")) == ("x", False, 6443)
     assert (flags.seconds("wait"), flags.choice("mode"), flags.items("hosts")) == (
@@ -38,16 +38,16 @@ def test_defaults():
     flags.finish()
 
 
-def test_a_flag_wins_over_its_variable():
+def test_a_flag_wins_over_its_variable() -> None:
     assert reader({"NAME": "variable"}).text("name") == "variable"
     assert reader({"NAME": "variable"}, name="flag").text("name") == "flag"
 
 
-def test_items_of_all_texts_are_joined():
+def test_items_of_all_texts_are_joined() -> None:
     assert reader(hosts=["a, b", "c,"]).items("hosts") == ("a", "b", "c")
 
 
-def test_all_faults_are_reported_in_the_order_of_reading_and_each_once():
+def test_all_faults_are_reported_in_the_order_of_reading_and_each_once() -> None:
     flags = reader({"ON": "maybe"}, port="70000", wait="soon", mode="both", cert="a.pem")
     assert flags.boolean("on") is False
     assert (flags.port("port"), flags.port("port"), flags.number("port")) == (6443, 6443, 70000)
@@ -67,6 +67,6 @@ def test_all_faults_are_reported_in_the_order_of_reading_and_each_once():
     ]
 
 
-def test_notes_leave_out_what_is_switched_off_where_that_is_asked():
+def test_notes_leave_out_what_is_switched_off_where_that_is_asked() -> None:
     assert reader(old="false").notes() == ("--old changes nothing: it is gone",)
     assert reader(old="false").notes(skips_off=True) == ()

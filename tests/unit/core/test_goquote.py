@@ -21,5 +21,5 @@ from gpuscale.core.golang.durations import go_quote
         ("\ud800", '"\ufffd"'),
     ],
 )
-def test_go_quote(text, expected):
+def test_go_quote(text: str, expected: str) -> None:
     assert go_quote(text) == expected

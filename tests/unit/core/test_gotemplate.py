@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The template language, case by case as Go's text/template prints it."""
 
 import pytest
@@ -60,7 +61,7 @@ def render(text: str) -> str:
         ("<<1e21>> <<0.00001>> <<2.0>>", "1e+21 1e-05 2"),
     ],
 )
-def test_templates_print_what_go_prints(text, expected):
+def test_templates_print_what_go_prints(text: str, expected: str | None) -> None:
     if expected is None:
         with pytest.raises(TemplateError):
             render(text)
@@ -109,7 +110,7 @@ def test_templates_print_what_go_prints(text, expected):
         ("x" * 70_000, "found 70000 characters, expected at most 65536"),
     ],
 )
-def test_what_is_wrong_or_not_served_is_named_when_parsed(text, message):
+def test_what_is_wrong_or_not_served_is_named_when_parsed(text: str, message: str) -> None:
     with pytest.raises(TemplateError) as caught:
         parse_template(text, FIELDS)
     assert str(caught.value) == message
@@ -134,18 +135,18 @@ def test_what_is_wrong_or_not_served_is_named_when_parsed(text, message):
         ("<<printf `a` 1>>", "printf: more values than verbs in 'a'"),
     ],
 )
-def test_what_go_finds_wrong_while_rendering_is_an_error(text, message):
+def test_what_go_finds_wrong_while_rendering_is_an_error(text: str, message: str) -> None:
     template = parse_template(text, FIELDS)
     with pytest.raises(TemplateError) as caught:
         template.render(DATA)
     assert str(caught.value) == message
 
 
-def test_rendering_is_bounded():
+def test_rendering_is_bounded() -> None:
     text = "<<range $.Slice>>" * 20 + "x" + "<<end>>" * 20
     with pytest.raises(TemplateError, match=r"^gave up after 20000 steps$"):
         render(text)
 
 
-def test_and_or_do_not_look_further_than_needed():
+def test_and_or_do_not_look_further_than_needed() -> None:
     assert render("<<or true (index .Slice 9)>> <<and false (index .Slice 9)>>") == "true false"

@@ -16,7 +16,7 @@ def resident_bytes():
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
-def test_what_was_freed_below_a_kept_block_goes_back():
+def test_what_was_freed_below_a_kept_block_goes_back() -> None:
     # Each is too small to be given back alone, and the last one keeps the heap's top in place.
     blocks = [os.urandom(64 * 1024) for _ in range(512)]
     kept = blocks.pop()

@@ -15,5 +15,5 @@ from gpuscale.core.words import printable
         ("\ud800", "\\ud800"),
     ],
 )
-def test_what_a_terminal_would_act_on_is_escaped(text, shown):
+def test_what_a_terminal_would_act_on_is_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown

@@ -73,7 +73,7 @@ SUFFIX = "unable to parse quantity's suffix"
         ("100E", "100E"),
     ],
 )
-def test_canonical_print(text, printed):
+def test_canonical_print(text: str, printed: str) -> None:
     assert str(parse_quantity(text)) == printed
 
 
@@ -101,14 +101,14 @@ def test_canonical_print(text, printed):
         ("1e101", SUFFIX),
     ],
 )
-def test_errors(text, message):
+def test_errors(text: str, message) -> None:
     with pytest.raises(ValueError, match="quantit") as caught:
         parse_quantity(text)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("value", [True, False])
-def test_booleans_are_no_quantities(value):
+def test_booleans_are_no_quantities(value: bool) -> None:
     with pytest.raises(ValueError, match="quantities must match"):
         parse_quantity(value)
 
@@ -117,12 +117,12 @@ def test_booleans_are_no_quantities(value):
     ("value", "printed"),
     [(None, "0"), (20, "20"), (0.5, "500m"), (1e21, "1e21"), (1e-7, "100e-9"), (-3, "-3")],
 )
-def test_json_numbers_and_null(value, printed):
+def test_json_numbers_and_null(value, printed: str) -> None:
     assert str(parse_quantity(value)) == printed
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_are_none(value):
+def test_numbers_that_are_none(value) -> None:
     with pytest.raises(ValueError, match="quantities must match"):
         parse_quantity(value)
 
@@ -141,7 +141,7 @@ def test_numbers_that_are_none(value):
         ("0", 0, 0),
     ],
 )
-def test_values_round_away_from_zero(text, milli, whole):
+def test_values_round_away_from_zero(text: str, milli: int, whole: int) -> None:
     quantity = parse_quantity(text)
     assert quantity.milli_value() == milli
     assert quantity.value() == whole
@@ -150,7 +150,7 @@ def test_values_round_away_from_zero(text, milli, whole):
 @pytest.mark.parametrize(
     ("milli", "printed"), [(31400, "31400m"), (31000, "31"), (2_000_000, "2k"), (0, "0"), (1, "1m")]
 )
-def test_status_values_are_milli_in_the_decimal_family(milli, printed):
+def test_status_values_are_milli_in_the_decimal_family(milli: int, printed: str) -> None:
     quantity = Quantity.from_milli(milli)
     assert str(quantity) == printed
     assert quantity.format is Format.DECIMAL_SI
@@ -160,11 +160,11 @@ def test_status_values_are_milli_in_the_decimal_family(milli, printed):
     ("text", "family"),
     [("1k", Format.DECIMAL_SI), ("1Ki", Format.BINARY_SI), ("1e3", Format.DECIMAL_EXPONENT)],
 )
-def test_family_is_that_of_the_suffix(text, family):
+def test_family_is_that_of_the_suffix(text: str, family) -> None:
     assert parse_quantity(text).format is family
 
 
-def test_float_is_the_nearest_one():
+def test_float_is_the_nearest_one() -> None:
     assert float(parse_quantity("0.57")) == 0.57
     assert float(parse_quantity("1Gi")) == 1073741824.0
 
@@ -183,11 +183,11 @@ def test_float_is_the_nearest_one():
         ("0", 0.0),
     ],
 )
-def test_approximate_float_is_the_mantissa_times_its_power(text, value):
+def test_approximate_float_is_the_mantissa_times_its_power(text: str, value: float) -> None:
     assert parse_quantity(text).approximate_float64() == value
 
 
-def test_text_has_a_bound():
+def test_text_has_a_bound() -> None:
     assert str(parse_quantity("0" * (MAX_TEXT - 1) + "5")) == "5"
     with pytest.raises(ValueError, match="unable to parse numeric part of quantity"):
         parse_quantity("5" * (MAX_TEXT + 1))

@@ -18,7 +18,7 @@ class Inner:
     name: str
     mode: Literal["one", "two"] = "one"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse a name."""
         if self.name == "x":
             raise ValueError("found x")
@@ -93,7 +93,7 @@ OUTERS = st.fixed_dictionaries(
 
 
 @given(OUTERS | DATA)
-def test_finds_what_pydantic_finds(data):
+def test_finds_what_pydantic_finds(data) -> None:
     try:
         model = OuterModel.model_validate(data)
     except ValidationError as error:
@@ -128,13 +128,13 @@ def _plain(outer):
 
 
 @pytest.mark.parametrize(("data", "is_read"), [([{"name": "a"}], True), ({}, False), ([3], False)])
-def test_reads_lists(data, is_read):
+def test_reads_lists(data, is_read: bool) -> None:
     found, faults = read_shape(list[Inner], data)
     assert bool(faults) is not is_read
     assert (found == [Inner("a")]) is is_read
 
 
-def test_names_the_fields_as_the_data_has_them():
+def test_names_the_fields_as_the_data_has_them() -> None:
     inner = {"properties": {"name": {}, "mode": {}}}
     assert schema_of(Outer) == {
         "properties": {

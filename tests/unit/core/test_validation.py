@@ -141,11 +141,11 @@ def told(line):
         ("text: both", "found both, expected one"),
     ],
 )
-def test_found_and_expected_in_plain_words(line, message):
+def test_found_and_expected_in_plain_words(line: str, message: str) -> None:
     assert told(line) == f"f.yaml:1: {message}"
 
 
-def test_problems_come_in_the_order_of_lines():
+def test_problems_come_in_the_order_of_lines() -> None:
     found = told("even: 3\ntext: 5\nabove: 0")
     assert [each.split(":")[1] for each in found.splitlines()] == ["1", "2", "3"]
 
@@ -162,7 +162,7 @@ def parts(node):
 
 
 @pytest.mark.parametrize("model", OURS, ids=lambda each: getattr(each, "__name__", "list"))
-def test_every_pattern_has_words(model):
+def test_every_pattern_has_words(model) -> None:
     strings = [each for each in parts(TypeAdapter(model).core_schema) if each.get("type") == "str"]
     assert strings
     assert {each["pattern"] for each in strings if "pattern" in each} <= set(PATTERNS)
@@ -203,7 +203,7 @@ WRONG = ("", "no such thing", "A B", 5, 0, -1, 1.5, 10**12, float("nan"), True, 
 
 
 @pytest.mark.parametrize("model", [Values, Scenario])
-def test_no_wrong_value_of_any_field_is_told_in_pydantics_words(model):
+def test_no_wrong_value_of_any_field_is_told_in_pydantics_words(model) -> None:
     schema = model.model_json_schema()
     whole = leaves(schema, schema)
     texts = [dump_documents([with_value(whole, path, {"no": ["such"]})]) for path in paths(whole)]

@@ -66,7 +66,7 @@ def faults(text):
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_defaults():
+def test_defaults() -> None:
     request = read(text_of())
     (pod,) = request.pods
     (values,) = request.observations
@@ -81,7 +81,7 @@ def test_defaults():
     assert request.notes == ()
 
 
-def test_everything_that_can_be_said_of_a_pod():
+def test_everything_that_can_be_said_of_a_pod() -> None:
     pods = """\
   pods:
     - name: p0
@@ -112,7 +112,7 @@ def test_everything_that_can_be_said_of_a_pod():
         ("", ReadyCondition.ABSENT),
     ],
 )
-def test_ready_may_lack_its_quotation_marks(text, ready):
+def test_ready_may_lack_its_quotation_marks(text: str, ready) -> None:
     assert read(text_of(pods=f"  pods: [{{name: p0, ready: {text} }}]\n")).pods[0].ready is ready
 
 
@@ -127,13 +127,13 @@ def test_ready_may_lack_its_quotation_marks(text, ready):
         ("1000000000", 10**12),
     ],
 )
-def test_ages_are_exact_in_milliseconds(age, milliseconds):
+def test_ages_are_exact_in_milliseconds(age: str, milliseconds) -> None:
     observed = f"  observed: [{{pods: [{{pod: p0, value: 1, age: {age}, window: 0.5}}]}}]\n"
     (values,) = read(text_of(observed=observed)).observations
     assert values.samples == (MetricValue("p0", 1000, NOW_MS - milliseconds, 500),)
 
 
-def test_history_and_configuration():
+def test_history_and_configuration() -> None:
     more = """\
   history:
     recommendations: [{replicas: 5, age: 30}, {replicas: 0}]
@@ -157,7 +157,7 @@ def test_history_and_configuration():
     assert not request.is_first_sync
 
 
-def test_only_the_condition_that_a_decision_depends_on_is_taken_from_the_status():
+def test_only_the_condition_that_a_decision_depends_on_is_taken_from_the_status() -> None:
     conditions = (
         '[{type: AbleToScale, status: "True"}, '
         '{type: ScaledToZero, status: "True", reason: R, message: M}]'
@@ -168,13 +168,13 @@ def test_only_the_condition_that_a_decision_depends_on_is_taken_from_the_status(
     )
 
 
-def test_resource_usage_may_lack_a_container():
+def test_resource_usage_may_lack_a_container() -> None:
     observed = "  observed: [{pods: [{pod: p0, containers: {c: 300m, d: }, age: 5, window: 15}]}]\n"
     (usages,) = read(text_of(hpa=with_metric(CPU), observed=observed)).observations
     assert usages.samples == (PodUsage("p0", {"c": 300, "d": None}, NOW_MS - 5000, 15_000),)
 
 
-def test_object_and_external_values():
+def test_object_and_external_values() -> None:
     hpa = with_metric(OBJECT) + f"        - {EXTERNAL}\n"
     observed = '  observed: [{value: "1.5"}, {samples: [3, "4", -1m]}]\n'
     first, second = read(text_of(hpa=hpa, observed=observed)).observations
@@ -182,7 +182,7 @@ def test_object_and_external_values():
     assert second.values_milli == (3000, 4000, -1)
 
 
-def test_pods_outside_the_selector_are_left_out_with_a_note():
+def test_pods_outside_the_selector_are_left_out_with_a_note() -> None:
     names = "".join(f", {{name: q{i}, labels: {{app: y}}}}" for i in range(5))
     request = read(text_of(pods=f"  pods: [{{name: p0, labels: {{app: x}}}}{names}]\n"))
     assert [pod.name for pod in request.pods] == ["p0"]
@@ -191,12 +191,12 @@ def test_pods_outside_the_selector_are_left_out_with_a_note():
     )
 
 
-def test_a_pod_without_labels_is_taken_for_the_targets():
+def test_a_pod_without_labels_is_taken_for_the_targets() -> None:
     request = read(text_of(pods="  pods: [{name: p0}, {name: p1, labels: {}}]\n"))
     assert [pod.name for pod in request.pods] == ["p0"]
 
 
-def test_samples_of_pods_that_are_not_there_are_kept_and_noted():
+def test_samples_of_pods_that_are_not_there_are_kept_and_noted() -> None:
     observed = "  observed: [{pods: [{pod: p0, value: 1}, {pod: po, value: 3}]}]\n"
     request = read(text_of(observed=observed))
     assert len(request.observations[0].samples) == 2
@@ -213,12 +213,12 @@ def test_samples_of_pods_that_are_not_there_are_kept_and_noted():
         pytest.param("{specReplicas: 40, statusReplicas: 40, selector: app=x}", id="above max"),
     ],
 )
-def test_observed_may_be_left_out_where_metrics_are_not_looked_at(scale):
+def test_observed_may_be_left_out_where_metrics_are_not_looked_at(scale: str) -> None:
     request = read(text_of(scale=f"  scale: {scale}\n", observed=""))
     assert decide_request(request).metrics == ()
 
 
-def test_every_fault_is_told_at_once_in_the_order_of_lines():
+def test_every_fault_is_told_at_once_in_the_order_of_lines() -> None:
     text = text_of(
         hpa=HPA.replace("maxReplicas: 10", "maxReplicas: 0"),
         scale="  scale: {specReplicas: -2, statusReplicas: 2.5}\n",
@@ -396,11 +396,11 @@ def test_every_fault_is_told_at_once_in_the_order_of_lines():
         ),
     ],
 )
-def test_a_fault(text, told):
+def test_a_fault(text, told: str) -> None:
     assert faults(text)[0] == told
 
 
-def test_an_hpa_that_can_not_be_read_hides_no_fault_of_what_was_observed():
+def test_an_hpa_that_can_not_be_read_hides_no_fault_of_what_was_observed() -> None:
     hpa = HPA.replace("maxReplicas: 10", "maxReplicas: 0")
     observed = (
         "  observed: [{pods: [{pod: p0, containers: {c: x}}]}, {samples: [x]}, {value: x}, {}]\n"
@@ -434,7 +434,7 @@ def answered(text):
     return answer(request, decide_request(request))
 
 
-def test_metadata_names_the_answer():
+def test_metadata_names_the_answer() -> None:
     metadata = (
         "metadata: {name: a, namespace: b, labels: {c: d}, annotations: {e: f}, uid: g}\nspec:\n"
     )
@@ -443,7 +443,7 @@ def test_metadata_names_the_answer():
     assert "name" not in answered(text_of())
 
 
-def test_metadata_has_the_types_of_kubernetes():
+def test_metadata_has_the_types_of_kubernetes() -> None:
     text = text_of().replace("spec:\n", "metadata: {name: [a], labels: {b: []}}\nspec:\n", 1)
     assert faults(text) == [
         "why.yaml:3: metadata.labels.b: found a list, expected text",
@@ -451,7 +451,7 @@ def test_metadata_has_the_types_of_kubernetes():
     ]
 
 
-def test_a_scale_that_can_not_be_read_ends_the_sync():
+def test_a_scale_that_can_not_be_read_ends_the_sync() -> None:
     scale = "  scale: {error: deployments.apps web not found}\n"
     found = answered(text_of(hpa=HPA + STATUS, scale=scale, observed=""))
     assert found["desiredReplicas"] is None
@@ -470,7 +470,7 @@ def test_a_scale_that_can_not_be_read_ends_the_sync():
     ]
 
 
-def test_hpas_that_select_the_same_pods_stop_each_other():
+def test_hpas_that_select_the_same_pods_stop_each_other() -> None:
     found = answered(text_of(observed="", more="  selectingHpas: [prod/web, prod/other]\n"))
     condition = found["conditions"][-1]
     assert (condition["reason"], condition["message"]) == (
@@ -480,16 +480,16 @@ def test_hpas_that_select_the_same_pods_stop_each_other():
     assert found["desiredReplicas"] == 1
 
 
-def test_a_target_without_a_selector_needs_no_metrics():
+def test_a_target_without_a_selector_needs_no_metrics() -> None:
     found = answered(text_of(scale=SCALE.replace("app=x", '""'), observed=""))
     assert found["conditions"][-1]["reason"] == "InvalidSelector"
 
 
-def test_what_is_unknown_is_repeated():
+def test_what_is_unknown_is_repeated() -> None:
     assert answered(text_of(more="  unknown: [its flags]\n"))["unknown"] == ["its flags"]
 
 
-def test_the_status_is_held_against_the_answer():
+def test_the_status_is_held_against_the_answer() -> None:
     status = answered(text_of(hpa=HPA + STATUS))["status"]
     assert (status["currentReplicas"], status["desiredReplicas"]) == (3, 4)
     assert status["lastScaleTime"] == "2026-01-02T03:04:05Z"
@@ -511,7 +511,7 @@ def test_the_status_is_held_against_the_answer():
     ]
 
 
-def test_a_status_of_the_sync_that_scaled_is_no_difference():
+def test_a_status_of_the_sync_that_scaled_is_no_difference() -> None:
     status = STATUS.replace("currentReplicas: 3", "currentReplicas: 2").replace("4", "1", 1)
     status = status[: status.index("        - {type: ScalingActive")]
     found = answered(text_of(hpa=HPA.replace("maxReplicas: 10", "maxReplicas: 1") + status))
@@ -522,11 +522,11 @@ def test_a_status_of_the_sync_that_scaled_is_no_difference():
 
 
 @pytest.mark.parametrize("status", ["{}", "{conditions: 3}", "{conditions: [{type: [3]}]}"])
-def test_odd_conditions_in_a_status_are_no_fault(status):
+def test_odd_conditions_in_a_status_are_no_fault(status: str) -> None:
     decide_request(read(text_of(hpa=f"{HPA}    status: {status}\n")))
 
 
-def test_the_phase_unknown_is_one_of_kubernetes():
+def test_the_phase_unknown_is_one_of_kubernetes() -> None:
     request = read(text_of(pods="  pods: [{name: p0, phase: Unknown}]\n"))
     assert request.pods[0].phase is PodPhase.UNKNOWN
     # Neither pending nor failed, it counts by its sample: ceil(23 / 20) = 2.

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """What upstream's rules say, said as Decision documents: the counts that come out.
 
 Source: kubernetes pkg/controller/podautoscaler/replica_calculator.go, horizontal.go.
@@ -321,7 +322,7 @@ SINGLE = [
 
 
 @pytest.mark.parametrize("row", SINGLE, ids=lambda row: row.name)
-def test_what_one_metric_asks_for(row):
+def test_what_one_metric_asks_for(row) -> None:
     text = document(row.metric, row.observed, row.pods, spec=row.spec, status=row.status)
     (status,) = decided(text).metrics
     assert status.proposed_replicas == row.asks
@@ -345,7 +346,7 @@ def test_what_one_metric_asks_for(row):
         pytest.param("False 1000 970", "age: 0", True, id="ReadyOnce"),
     ],
 )
-def test_readiness_of_cpu_samples(pod, sample, counts):
+def test_readiness_of_cpu_samples(pod: str, sample: str, counts: bool) -> None:
     ready, start, changed = pod.split()
     judged = (
         f'{{name: p0, ready: "{ready}", startAge: {start}, readyTransitionAge: {changed}, '
@@ -599,19 +600,19 @@ def queues(sync):
 
 
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.name)
-def test_one_sync(sync):
+def test_one_sync(sync) -> None:
     decision = decided(queues(sync))
     assert decision.desired_replicas == sync.desired
     found = tuple(reason(decision, k) for k in ("AbleToScale", "ScalingActive", "ScalingLimited"))
     assert found == (sync.able, sync.active, sync.limited)
 
 
-def test_a_target_without_a_selector():
+def test_a_target_without_a_selector() -> None:
     text = document(pods_metric(20), values(23), "ready", spec=1).replace("app=x", '""')
     assert reason(decided(text), "ScalingActive") == "InvalidSelector"
 
 
-def test_a_selector_that_can_not_be_read():
+def test_a_selector_that_can_not_be_read() -> None:
     text = document(pods_metric(20), values(23), "ready", spec=1).replace("app=x", '"app in ("')
     assert reason(decided(text), "ScalingActive") == "InvalidSelector"
 
@@ -624,7 +625,9 @@ def test_a_selector_that_can_not_be_read():
         pytest.param(False, 0, "ScalingDisabled", id="SomeoneElsesZero"),
     ],
 )
-def test_waking_from_zero_takes_the_condition_in_the_hpas_status(own_zero, desired, active):
+def test_waking_from_zero_takes_the_condition_in_the_hpas_status(
+    own_zero: bool, desired: int, active: str
+) -> None:
     text = document(
         total("External", average(1)),
         '{samples: ["2.5"]}',
@@ -640,7 +643,7 @@ def test_waking_from_zero_takes_the_condition_in_the_hpas_status(own_zero, desir
     assert reason(decision, "ScalingActive") == active
 
 
-def test_going_to_zero():
+def test_going_to_zero() -> None:
     # 0 / 1 asks for none, and nothing higher was asked for within the window
     text = document(
         total("External", average(1)),
@@ -663,19 +666,19 @@ def test_going_to_zero():
         ("v2beta1", "{type: Pods, pods: {metricName: load, targetAverageValue: 20}}"),
     ],
 )
-def test_an_hpa_of_any_version(version, metric):
+def test_an_hpa_of_any_version(version: str, metric) -> None:
     text = document(metric, values(23), "ready", spec=1).replace(
         "autoscaling/v2", f"autoscaling/{version}"
     )
     assert decided(text).desired_replicas == 2  # 23 / 20 = 1.15
 
 
-def test_an_hpa_of_v1():
+def test_an_hpa_of_v1() -> None:
     text = document("", usages(900), "ready", spec=1).replace("autoscaling/v2", "autoscaling/v1")
     text = text.replace("metrics: []", "targetCPUUtilizationPercentage: 50")
     assert decided(text).desired_replicas == 2  # 90 % / 50 % = 1.8
 
 
-def test_an_hpa_without_metrics_looks_at_cpu():
+def test_an_hpa_without_metrics_looks_at_cpu() -> None:
     text = document("", usages(900), "ready", spec=1)
     assert decided(text).metrics[0].proposed_replicas == 2  # 90 % / 80 % = 1.125

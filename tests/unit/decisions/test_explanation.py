@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The sentences that explain a decision."""
 
 import pytest
@@ -57,7 +58,7 @@ def values(*numbers: float) -> PodValues:
     return PodValues(tuple(MetricValue(f"p{i}", round(n * 1000)) for i, n in enumerate(numbers)))
 
 
-def test_scale_up():
+def test_scale_up() -> None:
     assert explain(hpa(LOAD), pods(1), values(23)) == (
         "pods metric load: The average over 1 pod is 23 against a target of 20: ratio 1.15.",
         "pods metric load: 1 pod x 1.15 rounds up to 2.",
@@ -65,7 +66,7 @@ def test_scale_up():
     )
 
 
-def test_within_tolerance():
+def test_within_tolerance() -> None:
     assert explain(hpa(LOAD), pods(1), values(21.8)) == (
         "pods metric load: The average over 1 pod is 21.8 against a target of 20: ratio 1.09.",
         "pods metric load: No change: the ratio lies within the tolerance, 0.9 to 1.1.",
@@ -73,7 +74,7 @@ def test_within_tolerance():
     )
 
 
-def test_missing_and_unready_pods():
+def test_missing_and_unready_pods() -> None:
     found = (*pods(3), PodInfo("p3", phase=PodPhase.PENDING))
     assert explain(hpa(LOAD), found, values(60, 40)) == (
         "pods metric load: The average over 2 pods is 50 against a target of 20: ratio 2.5.",
@@ -85,7 +86,7 @@ def test_missing_and_unready_pods():
     )
 
 
-def test_missing_pods_on_the_way_down():
+def test_missing_pods_on_the_way_down() -> None:
     # (2 + 20 + 20) / 3 = 14, / 20 = 0.7, * 3 = 2.1 -> 3
     assert explain(hpa(LOAD), pods(3), values(2))[1:4] == (
         "pods metric load: 2 pods without a sample count as exactly on target.",
@@ -94,7 +95,7 @@ def test_missing_pods_on_the_way_down():
     )
 
 
-def test_filled_in_pods_turn_the_direction():
+def test_filled_in_pods_turn_the_direction() -> None:
     # (25 + 0) / 2 = 12.5, / 20 = 0.625
     assert explain(hpa(LOAD), pods(2), values(25))[2:4] == (
         "pods metric load: With them the ratio is 0.625.",
@@ -102,14 +103,14 @@ def test_filled_in_pods_turn_the_direction():
     )
 
 
-def test_stabilization():
+def test_stabilization() -> None:
     assert explain(hpa(LOAD), pods(4), values(1, 1, 1, 1))[-2:] == (
         "Stabilization keeps 4, the highest asked for within the last 5m.",
         "The count stays at 4.",
     )
 
 
-def test_doubling_cap_and_max():
+def test_doubling_cap_and_max() -> None:
     assert explain(hpa(LOAD), pods(3), values(900, 900, 900))[-2:] == (
         "Scale-up is limited to 6: no more than double, or 4, in one step.",
         "Scale from 3 to 6.",
@@ -120,7 +121,7 @@ def test_doubling_cap_and_max():
     )
 
 
-def test_policies():
+def test_policies() -> None:
     one = ScalingRules((ScalingPolicy(PolicyType.PODS, 1, 60),), stabilization_window_s=0)
     autoscaler = hpa(LOAD, behavior=Behavior(one, DEFAULT_SCALE_DOWN))
     assert explain(autoscaler, pods(3), values(900, 900, 900))[-2:] == (
@@ -129,7 +130,7 @@ def test_policies():
     )
 
 
-def test_several_metrics_and_a_failed_one():
+def test_several_metrics_and_a_failed_one() -> None:
     queue = ExternalMetric("queue", average(5))
     autoscaler = hpa(LOAD, queue)
     assert explain(autoscaler, pods(2), FetchError("down"), ExternalValues((20_000,))) == (
@@ -148,7 +149,7 @@ def test_several_metrics_and_a_failed_one():
     )
 
 
-def test_paused_and_repaired():
+def test_paused_and_repaired() -> None:
     assert explain(hpa(LOAD), (), values()) == (
         "The target has 0 replicas and this controller did not put it there: scaling is paused.",
         "The count stays at 0.",
@@ -164,5 +165,5 @@ def test_paused_and_repaired():
     ("milli", "text"),
     [(23_000, "23"), (31_400, "31.4"), (5, "0.005"), (0, "0"), (-1500, "-1.5"), (100_000, "100")],
 )
-def test_numbers_are_plain(milli, text):
+def test_numbers_are_plain(milli: int, text: str) -> None:
     assert shown_number(milli) == text

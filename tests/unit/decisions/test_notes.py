@@ -64,12 +64,12 @@ def queue(number):
     return f"{{samples: [{number}]}}"
 
 
-def test_nothing_where_nothing_held_it():
+def test_nothing_where_nothing_held_it() -> None:
     assert found(text_of(queue(5), spec=3)) == []
     assert found(text_of(queue(3), spec=3)) == []
 
 
-def test_tolerance():
+def test_tolerance() -> None:
     # 21 / 20 = 1.05: inside 0.9 to 1.1; exact: ceil(21) = 21
     assert found(text_of(queue(21), spec=20)) == [
         (
@@ -81,13 +81,13 @@ def test_tolerance():
     ]
 
 
-def test_tolerance_that_changes_nothing_is_not_told():
+def test_tolerance_that_changes_nothing_is_not_told() -> None:
     # 0.95 * 1 rounds up to the 1 that there is
     pods = '{name: p0, ready: "True"}'
     assert found(text_of("{pods: [{pod: p0, value: 19}]}", metrics=LOAD, pods=pods, spec=1)) == []
 
 
-def test_an_own_tolerance_of_the_way_down():
+def test_an_own_tolerance_of_the_way_down() -> None:
     behavior = '{scaleDown: {tolerance: "0.2", stabilizationWindowSeconds: 0}}'
     # 85 / 100 = 0.85: inside 0.8 to 1.1
     ((rule, effect, remedy),) = found(text_of(queue(85), spec=100, behavior=behavior))
@@ -96,7 +96,7 @@ def test_an_own_tolerance_of_the_way_down():
     assert remedy.startswith("Set spec.behavior.scaleDown.tolerance below 0.2 ")
 
 
-def test_stabilization_of_a_first_sync():
+def test_stabilization_of_a_first_sync() -> None:
     assert found(text_of(queue(2), spec=5, recommendations="")) == [
         (
             "stabilization",
@@ -108,7 +108,7 @@ def test_stabilization_of_a_first_sync():
     ]
 
 
-def test_stabilization_ends_when_the_last_higher_one_leaves_the_window():
+def test_stabilization_ends_when_the_last_higher_one_leaves_the_window() -> None:
     # 3 is higher than 2 and 100 s old: 300 - 100 = 200 s are left
     past = "{replicas: 5, age: 250}, {replicas: 3, age: 100}, {replicas: 2, age: 10}"
     ((rule, effect, remedy),) = found(text_of(queue(2), spec=5, recommendations=past))
@@ -117,7 +117,7 @@ def test_stabilization_ends_when_the_last_higher_one_leaves_the_window():
     assert "it holds for another 3m20s." in remedy
 
 
-def test_stabilization_on_the_way_up():
+def test_stabilization_on_the_way_up() -> None:
     behavior = "{scaleUp: {stabilizationWindowSeconds: 60}}"
     past = "{replicas: 3, age: 45}, {replicas: 8, age: 10}"
     ((_, effect, remedy),) = found(
@@ -255,7 +255,7 @@ ONE_POD = "policies: [{type: Pods, value: 1, periodSeconds: 60}]"
         ),
     ],
 )
-def test_a_rule(arguments, finding):
+def test_a_rule(arguments, finding: tuple[str, ...]) -> None:
     assert found(text_of(**arguments)) == [finding]
 
 
@@ -309,7 +309,7 @@ LOAD_WHY = "gpuscale metrics-api why 'pods/prod/*' load -l app=x"
         ),
     ],
 )
-def test_a_failed_metric_says_how_to_look_into_it(metrics, observed, remedy):
+def test_a_failed_metric_says_how_to_look_into_it(metrics, observed: str, remedy: str) -> None:
     pods = '{name: p0, ready: "True", startAge: 900, containers: [{name: c}]}, {name: p1, phase: Pending}'
     if "p1" not in observed:
         pods = pods.partition(", {name: p1")[0]
@@ -326,13 +326,13 @@ def test_a_failed_metric_says_how_to_look_into_it(metrics, observed, remedy):
         (1, "The other metrics ask for 1, but while one fails the count is not lowered."),
     ],
 )
-def test_a_failed_metric_beside_another(other, effect):
+def test_a_failed_metric_beside_another(other: int, effect: str) -> None:
     observed = f"{{error: gone}}, {queue(other)}"
     ((rule, told, _),) = found(text_of(observed, metrics=f"{OTHER}, {QUEUE}", spec=3))
     assert (rule, told) == ("failed metric External other", effect)
 
 
-def test_pods_without_a_sample():
+def test_pods_without_a_sample() -> None:
     pods = "{name: p0}, {name: p1}, {name: p2}, {name: p3}"
     observed = "{pods: [{pod: p0, value: 60}, {pod: p1, value: 60}, {pod: p2, value: 60}]}"
     # 180 / 4 = 45, / 20 = 2.25, * 4 = 9; without p3: 60 / 20 * 3 = 9: the same, and not told
@@ -349,7 +349,7 @@ def test_pods_without_a_sample():
     ]
 
 
-def test_pods_that_are_too_young_for_cpu():
+def test_pods_that_are_too_young_for_cpu() -> None:
     # p1 is 10 s old: 900m / 1 = 90 %; with p1 as 0: 45 % / 50 % turns around; with its 900m: 90 / 50 * 2 = 4
     pod = "containers: [{{name: c, requests: {{cpu: 1}}}}], ready: {0}, startAge: {1}, readyTransitionAge: 5"
     pods = f"{{name: p0, {pod.format('true', 900)}}}, {{name: p1, {pod.format('false', 10)}}}"
@@ -359,7 +359,7 @@ def test_pods_that_are_too_young_for_cpu():
     assert effect.endswith("without them the metrics would ask for 4.")
 
 
-def test_value_targets_multiply_ready_pods_only():
+def test_value_targets_multiply_ready_pods_only() -> None:
     # 30 / 10 = 3, * 1 ready pod = 3; with all three ready: 9
     pods = "{name: p0, ready: true}, {name: p1, ready: false}, {name: p2, phase: Pending}"
     assert found(text_of("{value: 30}", metrics=OBJECT, pods=pods, spec=3)) == [
@@ -394,12 +394,12 @@ def read(metric):
     ],
     ids=["object of a group", "object of the core group", "resource"],
 )
-def test_the_command_that_asks_as_the_controller_does(metric, path):
+def test_the_command_that_asks_as_the_controller_does(metric, path: str) -> None:
     (spec,) = read(metric).metrics
     assert metric_command(spec, "prod", "app=x") == f"kubectl get --raw '{path}'"
 
 
-def test_commands_do_not_break_out_of_their_quotation_marks():
+def test_commands_do_not_break_out_of_their_quotation_marks() -> None:
     hpa = read(QUEUE.replace("name: queue", 'name: "a\'b"'))
     assert metric_command(hpa.metrics[0], "prod", "app=x").count("'") == 2
     assert (
@@ -407,5 +407,5 @@ def test_commands_do_not_break_out_of_their_quotation_marks():
     )
 
 
-def test_labels_of_metrics_are_short():
+def test_labels_of_metrics_are_short() -> None:
     assert metric_label(read(OBJECT).metrics[0]) == "Object rps(code=ok)"

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Every check over a snapshot: none on a healthy cluster, each trouble by its id and with its fix."""
 
 import base64

@@ -13,7 +13,7 @@ FORBIDDEN = (
 )
 
 
-def test_a_pod_is_named_with_its_port():
+def test_a_pod_is_named_with_its_port() -> None:
     assert pod_path("m", "p", 9400, "/metrics") == "/api/v1/namespaces/m/pods/p:9400/proxy/metrics"
 
 
@@ -29,12 +29,14 @@ def test_a_pod_is_named_with_its_port():
         ("https://p.m.svc:9090", "https:p:9090/proxy/api/v1/query"),
     ],
 )
-def test_a_service_keeps_the_scheme_and_path_of_what_is_behind_it(address, expected):
+def test_a_service_keeps_the_scheme_and_path_of_what_is_behind_it(
+    address: str, expected: str
+) -> None:
     found = service_path(URL(address), "m", "p", 9090, "/api/v1/query")
     assert found == f"/api/v1/namespaces/m/services/{expected}"
 
 
-def test_only_the_clusters_own_refusal_is_about_a_right():
+def test_only_the_clusters_own_refusal_is_about_a_right() -> None:
     assert missing_right(ApiStatusError(403, FORBIDDEN), PODS) == PODS
     assert missing_right(ApiStatusError(403, FORBIDDEN), SERVICES) == ""
     behind = "the API server at https://a answered /api/v1/namespaces/m/pods/p:9400/proxy/metrics with 403"
@@ -52,5 +54,5 @@ def test_only_the_clusters_own_refusal_is_about_a_right():
         ("", ""),
     ],
 )
-def test_a_services_own_name_is_one_of_its_namespace(address, expected):
+def test_a_services_own_name_is_one_of_its_namespace(address: str, expected: str) -> None:
     assert _full(address, "m") == expected

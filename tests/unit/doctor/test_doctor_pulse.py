@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """What was seen of a chain under load becomes the times of its hops, and names the one that is stuck."""
 
 from dataclasses import replace
@@ -33,16 +34,16 @@ def times(*sights, before=(QUIET,), targets=None):
     return [None if each.after_ms is None else each.after_ms / 1000 for each in found]
 
 
-def test_each_hop_is_timed_at_its_first_change():
+def test_each_hop_is_timed_at_its_first_change() -> None:
     chain = (QUIET, BUSY, SERVED, WANTED, CREATED, SCHEDULED, READY)
     assert times(*chain) == [2, 3, 4, 5, 6, 7]
 
 
-def test_what_moved_stays_moved():
+def test_what_moved_stays_moved() -> None:
     assert times(WANTED, QUIET, QUIET) == [1, 1, 1, None, None, None]
 
 
-def test_hops_between_two_looks_have_the_same_time():
+def test_hops_between_two_looks_have_the_same_time() -> None:
     assert times(QUIET, READY) == [2] * 6
 
 
@@ -58,26 +59,26 @@ def test_hops_between_two_looks_have_the_same_time():
         pytest.param(Sight(START_MS), 0, id="what is absent has not moved"),
     ],
 )
-def test_what_counts_as_a_rise(sight, moved):
+def test_what_counts_as_a_rise(sight, moved: int) -> None:
     assert sum(each is not None for each in times(sight)) == moved
 
 
-def test_without_a_target_a_rise_is_of_the_value_itself():
+def test_without_a_target_a_rise_is_of_the_value_itself() -> None:
     # 5 % of 20 is 1.
     assert times(replace(QUIET, values={"gpu_util": 21.0}), targets={})[1] is None
     assert times(replace(QUIET, values={"gpu_util": 21.1}), targets={})[1] == 1
 
 
-def test_a_rise_is_over_the_highest_of_all_looks_before():
+def test_a_rise_is_over_the_highest_of_all_looks_before() -> None:
     before = (replace(QUIET, gpu_percent=80.0), QUIET)
     assert times(replace(QUIET, gpu_percent=84.0), before=before)[0] is None
 
 
-def test_what_was_absent_before_the_load_is_never_a_rise():
+def test_what_was_absent_before_the_load_is_never_a_rise() -> None:
     assert times(SERVED, before=(Sight(START_MS, wanted=1, pods=QUIET.pods),)) == [None] * 6
 
 
-def test_a_pod_of_before_is_no_new_one():
+def test_a_pod_of_before_is_no_new_one() -> None:
     before = (replace(QUIET, pods={"old": Stage.CREATED}),)
     assert times(QUIET, before=before) == [None] * 6
 
@@ -100,11 +101,11 @@ def pulse(*seconds, **more):
         ((None, 2, 3, 4, 5, 6), None),
     ],
 )
-def test_stuck_is_the_first_hop_after_all_that_moved(seconds, stuck):
+def test_stuck_is_the_first_hop_after_all_that_moved(seconds, stuck) -> None:
     assert pulse(*seconds).stuck is stuck
 
 
-def test_the_waterfall_shows_each_hop_where_its_time_was():
+def test_the_waterfall_shows_each_hop_where_its_time_was() -> None:
     # 40 columns for 20 s: two for each second.
     found = pulse(1, 5, 10, 10, 12, 20, load=LoadCount(7, 1, "status 503"))
     rows = [
@@ -127,19 +128,19 @@ def test_the_waterfall_shows_each_hop_where_its_time_was():
     ]
 
 
-def test_a_waterfall_that_is_stuck_says_where_why_and_what_to_do():
+def test_a_waterfall_that_is_stuck_says_where_why_and_what_to_do() -> None:
     lines = list(pulse_lines(pulse(None, 5, fault="at its target", fix="Send more load.")))
     assert lines[0].endswith("seconds since the first change, to within 0.5 s or so")
     assert lines[2].split() == ["GPU", "at", "agent", "-", "-", "not", "seen"]
     assert lines[-3:] == ["stuck at: HPA wants more", "  | at its target", "  -> Send more load."]
 
 
-def test_nothing_that_moved_at_once_breaks_no_bar():
+def test_nothing_that_moved_at_once_breaks_no_bar() -> None:
     row = list(pulse_lines(pulse(0)))[2]
     assert row.split() == ["GPU", "at", "agent", "0.0", "+0.0", "#"]
 
 
-def test_the_document_has_seconds_and_nulls():
+def test_the_document_has_seconds_and_nulls() -> None:
     found = pulse_document(pulse(None, 5, 7, fault="why", fix="how", load=LoadCount(3)))
     assert found["hops"][:4] == [
         {"hop": "gpu", "after_s": None, "took_s": None},
@@ -172,7 +173,7 @@ def look(name, *, kind="Pods", selector="app=web"):
     return HpaLook(read_manifest(Document("test", 0, body, {})), body, selector)
 
 
-def test_the_only_hpa_that_can_be_meant_is_chosen():
+def test_the_only_hpa_that_can_be_meant_is_chosen() -> None:
     seen = Snapshot(0, hpas=[look("web"), look("cpu", kind="Resource")])
     assert choose(seen, None).about == "hpa/default/web"
     seen = Snapshot(0, hpas=[look("web"), look("batch")])
@@ -187,23 +188,23 @@ def test_the_only_hpa_that_can_be_meant_is_chosen():
         (["web"], "default/gone", "found 'default/gone', expected an HPA"),
     ],
 )
-def test_what_can_not_be_chosen_is_refused(hpas, wanted, told):
+def test_what_can_not_be_chosen_is_refused(hpas, wanted: str | None, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         choose(Snapshot(0, hpas=[look(name) for name in hpas]), wanted)
 
 
-def test_an_hpa_without_a_target_is_refused():
+def test_an_hpa_without_a_target_is_refused() -> None:
     seen = Snapshot(0, hpas=[replace(look("web", selector=""), target_fault="404")])
     with pytest.raises(UsageError, match=r"hpa/default/web: expected a target with pods.*: 404"):
         choose(seen, None)
 
 
 @pytest.mark.parametrize("hop", HOPS)
-def test_each_hop_that_is_stuck_has_a_fix_with_a_command(hop):
+def test_each_hop_that_is_stuck_has_a_fix_with_a_command(hop) -> None:
     assert "kubectl " in fix_for(hop, look("web"))
 
 
-def test_gpus_are_as_busy_as_their_utilization_says_and_instances_as_their_engine():
+def test_gpus_are_as_busy_as_their_utilization_says_and_instances_as_their_engine() -> None:
     pod = (("namespace", "ml"), ("pod", "model-1"))
     engine, utilization = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"
     families = {

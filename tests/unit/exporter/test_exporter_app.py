@@ -19,7 +19,7 @@ from gpuscale.exporter.routes import accepts_gzip, page, prefers_openmetrics
         ("br, zstd", False),
     ],
 )
-def test_gzip_is_used_only_when_asked_for(header, accepts):
+def test_gzip_is_used_only_when_asked_for(header: str, accepts: bool) -> None:
     assert accepts_gzip(header) is accepts
 
 
@@ -45,11 +45,11 @@ PROMETHEUS_3 = (
         ("text/plain;q=0.9,application/openmetrics-text;q=0.1", False),
     ],
 )
-def test_openmetrics_is_used_only_when_preferred(header, prefers):
+def test_openmetrics_is_used_only_when_preferred(header, prefers: bool) -> None:
     assert prefers_openmetrics(header) is prefers
 
 
-def test_page_escapes_the_hostname_and_links_to_all_paths():
+def test_page_escapes_the_hostname_and_links_to_all_paths() -> None:
     text = page("<n1>")
     assert "&lt;n1&gt;" in text
     assert "<n1>" not in text
@@ -57,5 +57,5 @@ def test_page_escapes_the_hostname_and_links_to_all_paths():
         assert f'href="{path}"' in text
 
 
-def test_page_of_a_node_without_a_name_has_a_title():
+def test_page_of_a_node_without_a_name_has_a_title() -> None:
     assert "<title>GPUs of this node</title>" in page("")

@@ -20,7 +20,7 @@ UTIL_ONLY = load_counters("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.", "my.csv")
 class Node:
     """A reader whose faults are set by hand, around two simulated T4."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         work = (GpuWork(101, "python", 0.23, 0.1, 4000),)
         self.inner = SimulatedReader(
             "n1", MODELS["Tesla T4"], 2, 1, lambda gpu, *_: () if gpu else work
@@ -43,7 +43,7 @@ class Node:
     def stats(self):
         return self.calls
 
-    def close(self):
+    def close(self) -> None:
         pass
 
     @property
@@ -85,14 +85,14 @@ def own(snapshot, name):
     return float(line.rsplit(" ", 1)[1])
 
 
-def test_good_collect_serves_devices_with_their_pods(node):
+def test_good_collect_serves_devices_with_their_pods(node) -> None:
     found = samples(collect(collector(node)))
     first, second = found["DCGM_FI_DEV_GPU_UTIL"]
     assert first.endswith('container="main",namespace="ml",pod="bert-0"} 23')
     assert second.endswith('Hostname="n1"} 0')
 
 
-def test_good_collect_says_so(node):
+def test_good_collect_says_so(node) -> None:
     snapshot = collect(collector(node, clock=ManualClock(1_700_000_000_500)))
     assert own(snapshot, "collect_up") == 1
     assert own(snapshot, "attribution_up") == 1
@@ -103,14 +103,14 @@ def test_good_collect_says_so(node):
     assert [line[-1] for line in samples(snapshot)["gpuscale_exporter_gpu_up"]] == ["1", "1"]
 
 
-def test_before_the_first_collect_there_are_no_device_series(node):
+def test_before_the_first_collect_there_are_no_device_series(node) -> None:
     found = samples(collector(node).nothing_yet())
     assert not any(name.startswith("DCGM") for name in found)
     assert "gpuscale_exporter_collect_up" not in found
     assert "gpuscale_exporter_last_collect_timestamp_seconds" not in found
 
 
-def test_failed_read_takes_the_device_series_away(node):
+def test_failed_read_takes_the_device_series_away(node) -> None:
     clock = ManualClock(60_000)
     it = collector(node, clock=clock)
     collect(it)
@@ -125,7 +125,7 @@ def test_failed_read_takes_the_device_series_away(node):
     assert snapshot.status.error == "driver not loaded"
 
 
-def test_gpus_that_can_no_longer_be_listed_count_as_down(node):
+def test_gpus_that_can_no_longer_be_listed_count_as_down(node) -> None:
     it = collector(node)
     collect(it)
     node.cannot_list = True
@@ -133,12 +133,12 @@ def test_gpus_that_can_no_longer_be_listed_count_as_down(node):
     assert [each.error for each in snapshot.status.gpus] == ["driver not loaded"] * 2
 
 
-def test_error_without_a_message_is_named_by_its_class(node):
+def test_error_without_a_message_is_named_by_its_class(node) -> None:
     node.failure = RuntimeError()
     assert collect(collector(node)).status.error == "RuntimeError"
 
 
-def test_series_come_back_after_a_failure(node):
+def test_series_come_back_after_a_failure(node) -> None:
     it = collector(node)
     node.failure = UnavailableError("driver not loaded")
     collect(it)
@@ -149,7 +149,7 @@ def test_series_come_back_after_a_failure(node):
 
 
 @pytest.mark.parametrize("how", ["lost", "left out"])
-def test_missing_gpu_is_told_and_the_others_are_served(node, how):
+def test_missing_gpu_is_told_and_the_others_are_served(node, how: str) -> None:
     if how == "lost":
         node.inner.lose(1)
     else:
@@ -161,7 +161,7 @@ def test_missing_gpu_is_told_and_the_others_are_served(node, how):
     assert [each.error for each in snapshot.status.gpus] == [None, reason]
 
 
-def test_absent_fields_are_counted_by_reason(node):
+def test_absent_fields_are_counted_by_reason(node) -> None:
     found = samples(collect(collector(node, counters=DEFAULT_COUNTERS)))
     assert (
         'gpuscale_exporter_absent_fields{field="DCGM_FI_DEV_MEMORY_TEMP",'
@@ -169,7 +169,7 @@ def test_absent_fields_are_counted_by_reason(node):
     ) in found["gpuscale_exporter_absent_fields"]
 
 
-def test_derived_counters_are_told_as_not_collected(node):
+def test_derived_counters_are_told_as_not_collected(node) -> None:
     counters = load_counters("DCGM_EXP_XID_ERRORS_COUNT, gauge, Xids.", "my.csv")
     inner = node.inner
     node.inner = SimulatedReader("n1", MODELS["Tesla T4"], 1, 1, lambda *_: (), fields=frozenset())
@@ -181,37 +181,37 @@ def test_derived_counters_are_told_as_not_collected(node):
     ]
 
 
-def broken_attribution(_):
+def broken_attribution(_) -> None:
     raise UnavailableError("kubelet socket missing")
 
 
-def test_without_owners_devices_are_served_without_pods(node):
+def test_without_owners_devices_are_served_without_pods(node) -> None:
     snapshot = collect(collector(node, attribution=broken_attribution))
     assert "pod=" not in samples(snapshot)["DCGM_FI_DEV_GPU_UTIL"][0]
     assert own(snapshot, "attribution_up") == 0
     assert snapshot.status.attribution_error == "kubelet socket missing"
 
 
-def test_owners_that_are_not_known_yet_are_reported(node):
+def test_owners_that_are_not_known_yet_are_reported(node) -> None:
     snapshot = collect(collector(node, attribution=lambda _: Attribution(is_known=False)))
     assert "pod=" not in samples(snapshot)["DCGM_FI_DEV_GPU_UTIL"][0]
     assert own(snapshot, "attribution_up") == 0
 
 
-def test_without_owners_no_process_is_called_illegal(node):
+def test_without_owners_no_process_is_called_illegal(node) -> None:
     found = samples(collect(collector(node, styles=["ack"], attribution=broken_attribution)))
     assert "DCGM_FI_DEV_GPU_UTIL" in found
     assert not any(name.startswith("DCGM_CUSTOM") for name in found)
 
 
-def test_ack_style_serves_processes_and_allocations(node):
+def test_ack_style_serves_processes_and_allocations(node) -> None:
     found = samples(collect(collector(node, styles=["ack"])))
     assert found["DCGM_CUSTOM_PROCESS_SM_UTIL"][0].endswith(" 23")
     assert 'PodName="bert-0"' in found["DCGM_FI_DEV_GPU_UTIL"][0]
     assert "pci_bus_id" not in found["DCGM_FI_DEV_GPU_UTIL"][0]
 
 
-def test_both_styles_serve_one_sample_per_device_with_the_labels_of_both(node):
+def test_both_styles_serve_one_sample_per_device_with_the_labels_of_both(node) -> None:
     found = samples(collect(collector(node, styles=["dcgm", "ack"])))
     first, _second = found["DCGM_FI_DEV_GPU_UTIL"]
     assert 'PodName="bert-0"' in first
@@ -219,7 +219,9 @@ def test_both_styles_serve_one_sample_per_device_with_the_labels_of_both(node):
     assert "DCGM_CUSTOM_PROCESS_SM_UTIL" in found
 
 
-def test_lasting_fault_is_logged_once_and_its_end_too(node, caplog):
+def test_lasting_fault_is_logged_once_and_its_end_too(
+    node, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     it = collector(node)
     node.failure = UnavailableError("driver not loaded")
@@ -233,7 +235,7 @@ def test_lasting_fault_is_logged_once_and_its_end_too(node, caplog):
     ]
 
 
-def test_lost_gpu_is_logged_with_its_reason(node, caplog):
+def test_lost_gpu_is_logged_with_its_reason(node, caplog: pytest.LogCaptureFixture) -> None:
     it = collector(node)
     collect(it)
     node.inner.lose(1)

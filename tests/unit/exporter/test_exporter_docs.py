@@ -36,15 +36,15 @@ def metrics_text():
     return "\n".join(["| metric | type | |", "| --- | --- | --- |", *rows])
 
 
-def test_flags_table_is_the_codes():
+def test_flags_table_is_the_codes() -> None:
     assert flags_text() in PAGE.read_text()
 
 
-def test_metrics_table_is_the_codes():
+def test_metrics_table_is_the_codes() -> None:
     assert metrics_text() in PAGE.read_text()
 
 
-def test_every_path_is_described():
+def test_every_path_is_described() -> None:
     text = PAGE.read_text()
     for path in (METRICS_PATH, AZURE, STREAM, HEALTH, READY):
         assert f"| `{path}` |" in text

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Counters file, web configuration and passwords: what is read, refused, and taken over while running."""
 
 import base64
@@ -19,13 +20,13 @@ TEMP = "DCGM_FI_DEV_GPU_TEMP, gauge, Warm.\n"
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path):
     file = tmp_path / "my.csv"
     file.write_text(UTIL)
     return file
 
 
-def write(path, text):
+def write(path, text) -> None:
     """Change a file so that it looks changed, however fast the test is."""
     path.write_text(text)
     later = path.stat().st_mtime_ns + 1_000_000
@@ -36,12 +37,12 @@ def fields(counters):
     return [counter.field for counter in counters]
 
 
-def test_file_replaces_the_built_in_list(path):
+def test_file_replaces_the_built_in_list(path) -> None:
     file = CountersFile(path, "replace", ManualClock())
     assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
 
 
-def test_file_can_add_to_the_built_in_list(path):
+def test_file_can_add_to_the_built_in_list(path) -> None:
     path.write_text(UTIL + "DCGM_FI_PROF_SM_ACTIVE, gauge, SMs.\n")
     counters = CountersFile(path, "add", ManualClock()).counters
     assert len(counters) == len(DEFAULT_COUNTERS) + 1
@@ -49,13 +50,13 @@ def test_file_can_add_to_the_built_in_list(path):
     assert util.help == "Busy."
 
 
-def test_without_a_file_the_built_in_list_is_served_and_never_changes():
+def test_without_a_file_the_built_in_list_is_served_and_never_changes() -> None:
     file = CountersFile(None, "replace", ManualClock())
     assert file.counters == DEFAULT_COUNTERS
     assert not file.has_changed()
 
 
-def test_changed_file_is_taken_over(path):
+def test_changed_file_is_taken_over(path) -> None:
     clock = ManualClock(1000)
     file = CountersFile(path, "replace", clock)
     assert not file.has_changed()
@@ -69,7 +70,9 @@ def test_changed_file_is_taken_over(path):
     assert (file.status.loaded_ms, file.status.error) == (6000, None)
 
 
-def test_bad_file_keeps_the_last_good_one_and_says_why(path, caplog):
+def test_bad_file_keeps_the_last_good_one_and_says_why(
+    path, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = ManualClock(1000)
     file = CountersFile(path, "replace", clock)
     write(path, "NOPE, gauge, x\n")
@@ -86,7 +89,7 @@ def test_bad_file_keeps_the_last_good_one_and_says_why(path, caplog):
     assert (applied, file.status.error) == ([], None)
 
 
-def test_vanished_file_keeps_the_last_good_one(path):
+def test_vanished_file_keeps_the_last_good_one(path) -> None:
     file = CountersFile(path, "replace", ManualClock())
     path.unlink()
     assert file.has_changed()
@@ -95,11 +98,11 @@ def test_vanished_file_keeps_the_last_good_one(path):
     assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
 
 
-def test_what_can_not_be_applied_counts_as_bad(path):
+def test_what_can_not_be_applied_counts_as_bad(path) -> None:
     file = CountersFile(path, "replace", ManualClock())
     write(path, TEMP)
 
-    def apply(_):
+    def apply(_) -> None:
         raise UnavailableError("driver not loaded")
 
     file.reload(apply)
@@ -107,7 +110,7 @@ def test_what_can_not_be_applied_counts_as_bad(path):
     assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
 
 
-def test_file_that_is_not_there_at_the_start_is_an_error(tmp_path):
+def test_file_that_is_not_there_at_the_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         CountersFile(tmp_path / "no.csv", "replace", ManualClock())
     assert str(caught.value) == f"can't read {tmp_path}/no.csv: No such file or directory"
@@ -126,7 +129,7 @@ basic_auth_users:
 """
 
 
-def test_web_config_is_read_as_the_exporter_toolkit_does():
+def test_web_config_is_read_as_the_exporter_toolkit_does() -> None:
     config = load_web_config(WEB, "web.yml", Path("/etc/web"))
     assert config.tls.files == (
         Path("/etc/web/server.crt"),
@@ -139,7 +142,7 @@ def test_web_config_is_read_as_the_exporter_toolkit_does():
     assert HASH not in repr(config)
 
 
-def test_empty_web_config_serves_everyone():
+def test_empty_web_config_serves_everyone() -> None:
     config = load_web_config("", "web.yml")
     assert (config.tls, config.users) == (None, {})
 
@@ -176,7 +179,7 @@ def test_empty_web_config_serves_everyone():
         ),
     ],
 )
-def test_wrong_web_config_is_told_with_line_and_field(text, message):
+def test_wrong_web_config_is_told_with_line_and_field(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_web_config(text, "web.yml")
     assert str(caught.value) == message
@@ -189,7 +192,7 @@ def basic(name, password):
 class Checks:
     """Stands for bcrypt: the hash `$2b$pw` fits the password `pw`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
 
     def __call__(self, password, hashed):
@@ -210,18 +213,18 @@ class Checks:
         (basic("alice", "p" * 2000), False),
     ],
 )
-async def test_only_known_users_with_their_password_come_in(header, allowed):
+async def test_only_known_users_with_their_password_come_in(header, allowed: bool) -> None:
     assert await BasicAuth({"alice": "$2b$pw"}, Checks()).allows(header) is allowed
 
 
-async def test_unknown_user_costs_as_much_as_a_wrong_password():
+async def test_unknown_user_costs_as_much_as_a_wrong_password() -> None:
     checks = Checks()
     auth = BasicAuth({"alice": "$2b$pw"}, checks)
     await auth.allows(basic("bob", "pw"))
     assert checks.count == 1
 
 
-async def test_scraper_that_was_let_in_is_remembered():
+async def test_scraper_that_was_let_in_is_remembered() -> None:
     checks = Checks()
     auth = BasicAuth({"alice": "$2b$pw"}, checks)
     for _ in range(3):
@@ -229,8 +232,8 @@ async def test_scraper_that_was_let_in_is_remembered():
     assert checks.count == 1
 
 
-def test_missing_bcrypt_is_reported(monkeypatch):
-    def missing(name):
+def test_missing_bcrypt_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr(passwords, "import_module", missing)
@@ -241,7 +244,7 @@ def test_missing_bcrypt_is_reported(monkeypatch):
     )
 
 
-def test_unreadable_certificate_is_reported(tmp_path):
+def test_unreadable_certificate_is_reported(tmp_path: Path) -> None:
     from gpuscale.exporter.http.tls import ServerTls
 
     config = load_web_config(

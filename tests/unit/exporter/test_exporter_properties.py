@@ -34,7 +34,7 @@ def same(left, right):
 
 @given(TICKS, st.integers(0, 5))
 @settings(deadline=None)
-def test_subscriber_sees_what_the_agent_has_whenever_it_joins(ticks, joins_after):
+def test_subscriber_sees_what_the_agent_has_whenever_it_joins(ticks, joins_after) -> None:
     encoder, decoder = StreamEncoder(), StreamPicture()
     for number, series in enumerate(ticks):
         line = encoder.advance(as_families(series), number)
@@ -59,7 +59,7 @@ LINES = st.lists(PIECES, max_size=12).map(b"".join) | st.binary(max_size=60)
 
 @given(st.lists(LINES, max_size=4))
 @settings(deadline=None)
-def test_stream_decoder_reads_or_refuses(lines):
+def test_stream_decoder_reads_or_refuses(lines) -> None:
     decoder = StreamPicture()
     with contextlib.suppress(StreamError):
         for line in lines:
@@ -77,7 +77,7 @@ YAML_PIECES = st.sampled_from(
 
 @given(st.lists(YAML_PIECES | TEXT, max_size=8).map("\n".join))
 @settings(deadline=None)
-def test_web_config_is_read_or_refused(text):
+def test_web_config_is_read_or_refused(text) -> None:
     with contextlib.suppress(ConfigError):
         load_web_config(text, "web.yml")
 
@@ -87,14 +87,14 @@ HEADERS = st.lists(HEADER_PIECES | TEXT, max_size=10).map("".join)
 
 
 @given(HEADERS)
-def test_headers_never_break_the_server(header):
+def test_headers_never_break_the_server(header) -> None:
     assert prefers_openmetrics(header) in (True, False)
     assert accepts_gzip(header) in (True, False)
     _name_and_password(f"Basic {header}")
 
 
 @given(st.text("gif:0123,-+x", max_size=12) | TEXT)
-def test_devices_are_read_or_refused(text):
+def test_devices_are_read_or_refused(text) -> None:
     with contextlib.suppress(ValueError):
         selection = parse_devices(text)
         with contextlib.suppress(UnavailableError):
@@ -102,13 +102,13 @@ def test_devices_are_read_or_refused(text):
 
 
 @given(TEXT | st.text("simulatedreplay:NVIDIA H200189", max_size=20))
-def test_sources_are_read_or_refused(text):
+def test_sources_are_read_or_refused(text) -> None:
     with contextlib.suppress(ValueError):
         parse_gpu_source(text)
 
 
 @given(st.dictionaries(st.sampled_from(sorted(FLAGS)), TEXT, max_size=6))
 @settings(deadline=None)
-def test_settings_are_read_or_refused(given_flags):
+def test_settings_are_read_or_refused(given_flags) -> None:
     with contextlib.suppress(UsageError):
         read_settings(given_flags, {}, "n1")

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="comparison-overlap, operator"
 """Flags and variables to settings, and what is said of wrong ones."""
 
 import subprocess
@@ -28,7 +29,7 @@ def read(environment=None, **given):
     return read_settings(named, environment or {}, "host-1")
 
 
-def test_defaults_are_those_of_dcgm_exporter():
+def test_defaults_are_those_of_dcgm_exporter() -> None:
     settings = read()
     assert settings.counters_file == Path("/etc/dcgm-exporter/default-counters.csv")
     assert not settings.is_counters_file_named
@@ -96,17 +97,17 @@ UPSTREAM = {
 
 
 @pytest.mark.parametrize("name", UPSTREAM)
-def test_every_flag_of_upstream_is_there_with_its_alias_and_variable(name):
+def test_every_flag_of_upstream_is_there_with_its_alias_and_variable(name) -> None:
     assert (FLAGS[name].alias, FLAGS[name].env) == UPSTREAM[name]
 
 
-def test_flag_wins_over_variable_and_variable_over_default():
+def test_flag_wins_over_variable_and_variable_over_default() -> None:
     environment = {"DCGM_EXPORTER_INTERVAL": "5000", "DCGM_EXPORTER_LISTEN": ":9500"}
     settings = read(environment, collect_interval="1s")
     assert (settings.interval_ms, settings.port) == (1000, 9500)
 
 
-def test_flag_that_is_false_wins_over_a_variable_that_is_true():
+def test_flag_that_is_false_wins_over_a_variable_that_is_true() -> None:
     environment = {"DCGM_EXPORTER_KUBERNETES": "true"}
     assert read(environment).pods is not None
     assert read(environment, kubernetes="false").pods is None
@@ -115,11 +116,11 @@ def test_flag_that_is_false_wins_over_a_variable_that_is_true():
 @pytest.mark.parametrize(
     ("text", "milliseconds"), [("250", 250), ("1s", 1000), ("500ms", 500), ("1m30s", 90_000)]
 )
-def test_bare_interval_is_milliseconds_and_units_are_taken(text, milliseconds):
+def test_bare_interval_is_milliseconds_and_units_are_taken(text: str, milliseconds: int) -> None:
     assert read(collect_interval=text).interval_ms == milliseconds
 
 
-def test_profiling_has_a_pace_that_the_reader_chooses_or_one_of_its_own():
+def test_profiling_has_a_pace_that_the_reader_chooses_or_one_of_its_own() -> None:
     assert read().profiling_interval_ms is None
     assert read(profiling_interval="0").profiling_interval_ms == 0
     assert read(profiling_interval="5s").profiling_interval_ms == 5_000
@@ -176,13 +177,15 @@ def test_profiling_has_a_pace_that_the_reader_chooses_or_one_of_its_own():
         ),
     ],
 )
-def test_wrong_value_is_told_with_flag_found_and_expected(flag, value, message):
+def test_wrong_value_is_told_with_flag_found_and_expected(
+    flag: str, value: str, message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         read(**{flag: value})
     assert str(caught.value) == message
 
 
-def test_wrong_variable_is_told_by_its_own_name():
+def test_wrong_variable_is_told_by_its_own_name() -> None:
     with pytest.raises(UsageError) as caught:
         read({"DCGM_EXPORTER_KUBERNETES": "x", "DCGM_EXPORTER_INTERVAL": "y"})
     assert str(caught.value).splitlines() == [
@@ -191,7 +194,7 @@ def test_wrong_variable_is_told_by_its_own_name():
     ]
 
 
-def test_flag_without_a_meaning_here_is_explained():
+def test_flag_without_a_meaning_here_is_explained() -> None:
     assert read(remote_hostengine_info="localhost:5555", configmap_data="ns:name").notes == (
         "--configmap-data changes nothing: mount the ConfigMap as a folder and name its file with "
         "--collectors: that needs no rights in the cluster, and edits take effect without a restart",
@@ -200,7 +203,7 @@ def test_flag_without_a_meaning_here_is_explained():
     assert read({"KUBERNETES_VIRTUAL_GPUS": "false"}).notes == ()
 
 
-def test_node_name_stands_for_the_hostname_under_kubernetes_only():
+def test_node_name_stands_for_the_hostname_under_kubernetes_only() -> None:
     environment = {"NODE_NAME": "node-7"}
     assert read(environment).options.hostname == "host-1"
     assert read(environment, kubernetes="true").options.hostname == "node-7"
@@ -218,12 +221,12 @@ def test_node_name_stands_for_the_hostname_under_kubernetes_only():
         ("node.example:80", ("node.example", 80)),
     ],
 )
-def test_address_is_host_and_port(text, expected):
+def test_address_is_host_and_port(text: str, expected) -> None:
     settings = read(address=text)
     assert (settings.host, settings.port) == expected
 
 
-def test_pod_labels_are_all_or_those_allowed():
+def test_pod_labels_are_all_or_those_allowed() -> None:
     everything = read(kubernetes="true", kubernetes_enable_pod_labels="true").pods
     assert everything.label_patterns == (".*",)
     some = read(
@@ -246,15 +249,15 @@ def test_pod_labels_are_all_or_those_allowed():
         ("ack,dcgm", {"dcgm", "ack"}),
     ],
 )
-def test_styles_can_be_several(text, styles):
+def test_styles_can_be_several(text: str, styles) -> None:
     assert read(style=text).styles == styles
 
 
-def test_fake_gpus_are_simulated_ones():
+def test_fake_gpus_are_simulated_ones() -> None:
     assert read(fake_gpus="true").gpu.kind == "simulated"
 
 
-def test_sources_of_readings():
+def test_sources_of_readings() -> None:
     assert parse_gpu_source("simulated") == GpuSource("simulated")
     assert parse_gpu_source("simulated:Tesla T4:4") == GpuSource("simulated", "Tesla T4", 4)
     assert parse_gpu_source("replay:a:b.gz") == GpuSource("replay", file="a:b.gz")
@@ -271,7 +274,7 @@ def test_sources_of_readings():
         (["--unknown", "-z", "x"], ["--unknown", "-z", "x"]),
     ],
 )
-def test_flags_can_be_typed_as_go_programs_take_them(typed, plain):
+def test_flags_can_be_typed_as_go_programs_take_them(typed: list[str], plain: list[str]) -> None:
     assert plain_arguments(typed) == plain
 
 
@@ -295,7 +298,7 @@ PARTS = tuple(
         ("g:0+i:0", {"GPU-0", "MIG-7"}),
     ],
 )
-def test_devices_are_chosen_as_asked(text, chosen):
+def test_devices_are_chosen_as_asked(text: str, chosen) -> None:
     assert parse_devices(text).chosen((*GPUS, *PARTS)) == chosen
 
 
@@ -306,19 +309,19 @@ def test_devices_are_chosen_as_asked(text, chosen):
         ("i:0", "couldn't find requested instance ID '0'; this node has: none"),
     ],
 )
-def test_device_that_is_not_there_is_reported(text, message):
+def test_device_that_is_not_there_is_reported(text: str, message: str) -> None:
     with pytest.raises(UnavailableError) as caught:
         parse_devices(text).chosen(GPUS)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("text", ["", "x", "g:", "g:3-1", "g:99999", "g:1;2", "g+g", "i:-1", "f+g"])
-def test_wrong_devices_are_refused(text):
+def test_wrong_devices_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected f, g"):
         parse_devices(text)
 
 
-def test_selected_reader_reads_only_what_is_meant():
+def test_selected_reader_reads_only_what_is_meant() -> None:
     inner = SimulatedReader("n1", MODELS["Tesla T4"], 3, 1, lambda *_: ())
     reader = SelectedReader(inner, DeviceSelection(False, frozenset({2})))
     assert [gpu.index for gpu in reader.gpus()] == [2]
@@ -326,7 +329,7 @@ def test_selected_reader_reads_only_what_is_meant():
     assert reader.stats() == ()
 
 
-def test_reader_reads_what_is_served_and_what_sharing_needs():
+def test_reader_reads_what_is_served_and_what_sharing_needs() -> None:
     counters = load_counters("DCGM_FI_DEV_GPU_TEMP, gauge, T.", "my.csv")
     assert fields_to_read(counters, read()) == {"DCGM_FI_DEV_GPU_TEMP"}
     assert fields_to_read(counters, read(kubernetes="true")) == {
@@ -337,7 +340,7 @@ def test_reader_reads_what_is_served_and_what_sharing_needs():
     }
 
 
-def test_simulated_gpus_have_work_that_differs():
+def test_simulated_gpus_have_work_that_differs() -> None:
     settings = read(gpu="simulated:NVIDIA H200:8")
     reader = make_reader(settings, frozenset({"DCGM_FI_DEV_GPU_UTIL"}), "n1")
     values = [each.values["DCGM_FI_DEV_GPU_UTIL"] for each in reader.read(1_700_000_000_000)]
@@ -350,7 +353,7 @@ def test_simulated_gpus_have_work_that_differs():
 class Noted:
     """A reader that says which it is, and notes its end."""
 
-    def __init__(self, name):
+    def __init__(self, name) -> None:
         self.name = name
         self.is_closed = False
 
@@ -363,11 +366,11 @@ class Noted:
     def stats(self):
         return (self.name,)
 
-    def close(self):
+    def close(self) -> None:
         self.is_closed = True
 
 
-def test_replaced_reader_is_closed_by_the_next_read():
+def test_replaced_reader_is_closed_by_the_next_read() -> None:
     first, second = Noted("first"), Noted("second")
     reader = ReplaceableReader(first)
     reader.replace(second)
@@ -387,7 +390,7 @@ def test_replaced_reader_is_closed_by_the_next_read():
         pytest.param({"style": "both"}, True, id="use by process, beside dcgm-exporter's series"),
     ],
 )
-def test_processes_are_read_only_where_something_served_is_about_them(given, wanted):
+def test_processes_are_read_only_where_something_served_is_about_them(given, wanted: bool) -> None:
     assert needs_processes(read(**given)) is wanted
 
 
@@ -416,7 +419,7 @@ OF_THE_API_SERVER = {"lightkube", "httpx2", "re2"}
         ),
     ],
 )
-def test_agent_loads_nothing_that_it_was_not_asked_for(loaded, absent):
+def test_agent_loads_nothing_that_it_was_not_asked_for(loaded: str, absent) -> None:
     code = f"import sys, {loaded}\nprint(sorted({absent!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

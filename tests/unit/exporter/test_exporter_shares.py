@@ -45,7 +45,7 @@ def lines(*readings, attribution=SHARED, **options):
     return [line for line in text.splitlines() if line[0] != "#"]
 
 
-def test_shared_gpu_is_split_and_what_is_nobodys_is_told_without_a_pod():
+def test_shared_gpu_is_split_and_what_is_nobodys_is_told_without_a_pod() -> None:
     # 700 MiB used, of which processes hold 300 and 200; the remaining 200 MiB are the driver's.
     mib = 1024 * 1024
     first = f'{{{LEADING},container="main",namespace="ml",pod="bert-0"}}'
@@ -62,7 +62,7 @@ def test_shared_gpu_is_split_and_what_is_nobodys_is_told_without_a_pod():
 
 
 @pytest.mark.parametrize("util", [0, 7, 60, 100])
-def test_samples_of_a_gpu_add_up_to_the_device(util):
+def test_samples_of_a_gpu_add_up_to_the_device(util: int) -> None:
     found = lines(reading(util=util))
     sums = {}
     for line in found:
@@ -74,13 +74,13 @@ def test_samples_of_a_gpu_add_up_to_the_device(util):
     }
 
 
-def test_memory_that_is_not_told_leaves_its_series_out():
+def test_memory_that_is_not_told_leaves_its_series_out() -> None:
     found = lines(reading(processes=(process(101, 60, None),)))
     assert not any("memory" in line for line in found)
     assert found
 
 
-def test_series_follow_the_spelling_of_labels():
+def test_series_follow_the_spelling_of_labels() -> None:
     assert 'uuid="GPU-a"' in lines(reading(), use_old_namespace=True)[0]
     assert 'pod_name="bert-0"' in lines(reading(), use_old_namespace=True)[0]
     assert 'hostname="n1"' in lines(reading(), names="4.9")[0]
@@ -99,7 +99,7 @@ class Fixed:
     def stats(self):
         return ()
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
@@ -119,26 +119,26 @@ def collect(it):
     return it.publish(it.read()).text.decode()
 
 
-def test_device_series_of_a_shared_gpu_is_served_once_and_names_no_pod():
+def test_device_series_of_a_shared_gpu_is_served_once_and_names_no_pod() -> None:
     text = collect(collector(SHARED))
     assert f"DCGM_FI_DEV_GPU_UTIL{{{LEADING}}} 60\n" in text
     assert text.count("DCGM_FI_DEV_GPU_UTIL{") == 1
     assert text.count("gpuscale_container_gpu_utilization_percent{") == 3
 
 
-def test_ack_style_has_its_own_series_of_processes_instead():
+def test_ack_style_has_its_own_series_of_processes_instead() -> None:
     text = collect(collector(SHARED, styles=("ack",)))
     assert "gpuscale_container" not in text
     assert "DCGM_CUSTOM_PROCESS_SM_UTIL{" in text
 
 
-def test_without_attribution_there_are_no_series_of_containers_and_nothing_is_up_or_down():
+def test_without_attribution_there_are_no_series_of_containers_and_nothing_is_up_or_down() -> None:
     text = collect(collector(None))
     assert "gpuscale_container" not in text
     assert "attribution_up" not in text
 
 
-def test_reasons_are_counted_and_each_is_logged_once(caplog):
+def test_reasons_are_counted_and_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     missing = (
         Unattributed("host_pid_off", "", "set hostPID: true"),
         Unattributed("unknown_device_id", "GPU-x", "no such GPU"),
@@ -168,7 +168,7 @@ def shares(util, memory):
     return (GpuShares(reading(), (Share(BERT, util, memory), Share(None, 5, 5))),)
 
 
-def test_azures_seven_metrics_have_their_names_and_dimensions():
+def test_azures_seven_metrics_have_their_names_and_dimensions() -> None:
     metrics = AzureMetrics(CLUSTER)
     metrics.observe(shares(40, 300), 1000)
     labels = (
@@ -186,7 +186,7 @@ def test_azures_seven_metrics_have_their_names_and_dimensions():
     ]
 
 
-def test_azures_duty_cycle_is_the_mean_of_the_last_minute():
+def test_azures_duty_cycle_is_the_mean_of_the_last_minute() -> None:
     metrics = AzureMetrics(CLUSTER)
     # At 70 s the sample of 10 s has just left the minute; 60 and 20 have the mean 40.
     for at_s, util in ((10, 100), (30, 60), (70, 20)):
@@ -194,12 +194,12 @@ def test_azures_duty_cycle_is_the_mean_of_the_last_minute():
     assert azure_lines(metrics)[0].endswith(" 40")
 
 
-def test_azures_container_that_is_gone_for_a_minute_is_left_out():
+def test_azures_container_that_is_gone_for_a_minute_is_left_out() -> None:
     metrics = AzureMetrics(CLUSTER)
     metrics.observe(shares(40, 300), 1000)
     metrics.observe((), 61_000)
     assert azure_lines(metrics) == []
 
 
-def test_azures_container_without_a_uid_is_named_by_its_pod():
+def test_azures_container_without_a_uid_is_named_by_its_pod() -> None:
     assert container_name(ContainerRef("ml", "bert-0", "main")) == "ml/bert-0/main"

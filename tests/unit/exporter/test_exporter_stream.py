@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The stream: lines as documented, and subscribers that are let go when they fall behind."""
 
 import asyncio
@@ -23,7 +24,7 @@ def families(**values):
     return [Family(name, "gauge", "x", (Sample(LABELS, value),)) for name, value in values.items()]
 
 
-def test_snapshot_has_every_series_with_its_value():
+def test_snapshot_has_every_series_with_its_value() -> None:
     encoder = StreamEncoder()
     encoder.advance(families(util=23, power=75.5), 1000)
     assert json.loads(encoder.snapshot()) == {
@@ -35,14 +36,14 @@ def test_snapshot_has_every_series_with_its_value():
     }
 
 
-def test_change_tells_only_what_is_other_than_before():
+def test_change_tells_only_what_is_other_than_before() -> None:
     encoder = StreamEncoder()
     encoder.advance(families(util=23, power=75.5), 1000)
     line = encoder.advance(families(util=24, power=75.5), 1100)
     assert json.loads(line) == {"kind": "change", "values": {"1": 24}, "ms": 1100}
 
 
-def test_new_and_vanished_series_are_reported():
+def test_new_and_vanished_series_are_reported() -> None:
     encoder = StreamEncoder()
     encoder.advance(families(util=23), 1000)
     line = encoder.advance(families(power=70.0), 1100)
@@ -55,7 +56,7 @@ def test_new_and_vanished_series_are_reported():
     }
 
 
-def test_what_families_mean_is_kept_up_and_bounded():
+def test_what_families_mean_is_kept_up_and_bounded() -> None:
     encoder, decoder = StreamEncoder(), StreamPicture()
     encoder.advance(families(util=1), 1000)
     assert decoder.feed(encoder.snapshot()).is_described
@@ -70,21 +71,21 @@ def test_what_families_mean_is_kept_up_and_bounded():
     assert list(decoder.families) == ["util", "f0"]
 
 
-def test_series_that_comes_back_gets_another_id():
+def test_series_that_comes_back_gets_another_id() -> None:
     encoder = StreamEncoder()
     for values in ({"util": 23}, {}, {"util": 23}):
         encoder.advance(families(**values), 1000)
     assert json.loads(encoder.snapshot())["series"][0][0] == 2
 
 
-def test_tick_without_a_change_is_a_heartbeat():
+def test_tick_without_a_change_is_a_heartbeat() -> None:
     encoder = StreamEncoder()
     encoder.advance(families(util=float("nan")), 1000)
     line = encoder.advance(families(util=float("nan")), 1100)
     assert json.loads(line) == {"kind": "heartbeat", "ms": 1100}
 
 
-def test_failed_read_is_told_with_its_reason():
+def test_failed_read_is_told_with_its_reason() -> None:
     encoder = StreamEncoder()
     encoder.advance(families(util=23), 1000)
     line = encoder.advance([], 1100, "driver not loaded")
@@ -96,7 +97,7 @@ def test_failed_read_is_told_with_its_reason():
     }
 
 
-def test_decoder_follows_the_encoder():
+def test_decoder_follows_the_encoder() -> None:
     encoder, decoder = StreamEncoder(), StreamPicture()
     encoder.advance(families(util=23, power=float("inf")), 1000)
     decoder.feed(encoder.snapshot())
@@ -107,7 +108,7 @@ def test_decoder_follows_the_encoder():
     assert decoder.ended == "too_slow"
 
 
-def test_what_is_not_wanted_has_no_handle_but_still_counts():
+def test_what_is_not_wanted_has_no_handle_but_still_counts() -> None:
     reader = StreamReader(lambda name, labels: name if name == "util" else None)
     encoder = StreamEncoder()
     encoder.advance(families(util=23, temp=40), 1000)
@@ -120,7 +121,7 @@ def test_what_is_not_wanted_has_no_handle_but_still_counts():
     assert (found.touched, found.gone, reader.series) == ([], ["util"], [])
 
 
-def test_series_go_on_over_connections_until_the_snapshot():
+def test_series_go_on_over_connections_until_the_snapshot() -> None:
     reader = StreamReader(lambda name, labels: name)
     encoder = StreamEncoder()
     encoder.advance(families(util=23, temp=40), 1000)
@@ -181,7 +182,7 @@ SNAPSHOT = b'{"kind":"snapshot","version":1,"ms":1,"series":[[1,"a",{},2]]}'
         ),
     ],
 )
-def test_broken_lines_are_reported(lines, message):
+def test_broken_lines_are_reported(lines, message: str) -> None:
     decoder = StreamPicture()
     *good, bad = lines
     for line in good:
@@ -191,7 +192,7 @@ def test_broken_lines_are_reported(lines, message):
     assert str(caught.value) == message
 
 
-async def test_subscriber_starts_with_a_snapshot_of_the_latest_tick():
+async def test_subscriber_starts_with_a_snapshot_of_the_latest_tick() -> None:
     subscribers = Subscribers()
     subscriber = subscribers.join(families(util=23), 1000, None)
     subscribers.publish(families(util=24), 1100, None)
@@ -200,7 +201,7 @@ async def test_subscriber_starts_with_a_snapshot_of_the_latest_tick():
     assert len(subscribers) == 1
 
 
-async def test_second_subscriber_gets_the_same_ids():
+async def test_second_subscriber_gets_the_same_ids() -> None:
     subscribers = Subscribers()
     subscribers.join(families(util=23), 1000, None)
     second = subscribers.join(families(util=23), 1000, None)
@@ -209,7 +210,7 @@ async def test_second_subscriber_gets_the_same_ids():
     assert json.loads(await second.line())["values"] == {"1": 24}
 
 
-async def test_slow_subscriber_is_let_go_and_the_others_are_not():
+async def test_slow_subscriber_is_let_go_and_the_others_are_not() -> None:
     subscribers = Subscribers()
     slow = subscribers.join(families(util=0), 0, None)
     quick = subscribers.join(families(util=0), 0, None)
@@ -222,7 +223,7 @@ async def test_slow_subscriber_is_let_go_and_the_others_are_not():
     assert subscribers.dropped == {"too_slow": 1}
 
 
-async def test_stopping_lets_everyone_go():
+async def test_stopping_lets_everyone_go() -> None:
     subscribers = Subscribers()
     subscriber = subscribers.join([], 0, None)
     waiting = asyncio.create_task(subscriber.dismissed())
@@ -232,7 +233,7 @@ async def test_stopping_lets_everyone_go():
     assert len(subscribers) == 0
 
 
-async def test_too_many_subscribers_are_refused():
+async def test_too_many_subscribers_are_refused() -> None:
     subscribers = Subscribers()
     members = [subscribers.join([], 0, None) for _ in range(MAX_SUBSCRIBERS)]
     assert subscribers.join([], 0, None) is None

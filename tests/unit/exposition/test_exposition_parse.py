@@ -8,7 +8,7 @@ from gpuscale.exposition.parse import parse_text
 from gpuscale.exposition.reading.entries import ExpositionError
 
 
-def test_families_keep_type_help_order_and_labels():
+def test_families_keep_type_help_order_and_labels() -> None:
     text = """\
 # HELP gpu_util How busy, in \\\\ and \\n.
 # TYPE gpu_util gauge
@@ -28,7 +28,7 @@ plain 3
     )
 
 
-def test_histogram_and_summary_samples_go_to_their_family_with_a_suffix():
+def test_histogram_and_summary_samples_go_to_their_family_with_a_suffix() -> None:
     text = """\
 # TYPE h histogram
 h_bucket{le="+Inf"} 4
@@ -45,12 +45,12 @@ s_bucket 1
     assert (other.name, other.type) == ("s_bucket", "untyped")
 
 
-def test_timestamps_are_accepted_and_left_out():
+def test_timestamps_are_accepted_and_left_out() -> None:
     (family,) = parse_text('a 1 1700000000000\na{b="c"}\t2\t5\n')
     assert [sample.value for sample in family.samples] == [1, 2]
 
 
-def test_whole_numbers_stay_whole_and_special_values_are_read():
+def test_whole_numbers_stay_whole_and_special_values_are_read() -> None:
     (family,) = parse_text("a 9007199254740993\na -0\na +Inf\na -inf\na NaN\na 1e3\n")
     values = [sample.value for sample in family.samples]
     assert values[0] == 9007199254740993
@@ -60,7 +60,7 @@ def test_whole_numbers_stay_whole_and_special_values_are_read():
     assert isinstance(values[5], float)
 
 
-def test_a_last_line_without_newline_counts():
+def test_a_last_line_without_newline_counts() -> None:
     assert parse_text("a 1")[0].samples == (Sample((), 1),)
 
 
@@ -95,14 +95,14 @@ def test_a_last_line_without_newline_counts():
         ),
     ],
 )
-def test_a_fault_is_named_with_its_line(text, message):
+def test_a_fault_is_named_with_its_line(text: str, message: str) -> None:
     with pytest.raises(ExpositionError) as caught:
         parse_text(text, source="t")
     assert str(caught.value) == message
     assert isinstance(caught.value, ConfigError)
 
 
-def test_a_text_beyond_the_bound_is_refused(monkeypatch):
+def test_a_text_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuscale.exposition.parse.MAX_TEXT_CHARS", 3)
     with pytest.raises(ExpositionError, match="found 4, expected at most 3 characters"):
         parse_text("a 1\n")

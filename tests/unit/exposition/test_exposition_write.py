@@ -13,7 +13,7 @@ GPU = Family(
 )
 
 
-def test_family_renders_help_type_and_samples_in_label_order():
+def test_family_renders_help_type_and_samples_in_label_order() -> None:
     assert render_text([GPU]) == (
         "# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).\n"
         "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n"
@@ -22,19 +22,19 @@ def test_family_renders_help_type_and_samples_in_label_order():
     )
 
 
-def test_ints_stay_plain_whatever_floats_are_printed_with():
+def test_ints_stay_plain_whatever_floats_are_printed_with() -> None:
     text = render_text([GPU], float_text=six_decimals)
     assert text.endswith('UUID="GPU-1"} 42\nDCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-2"} 7.500000\n')
 
 
-def test_label_values_and_help_are_escaped():
+def test_label_values_and_help_are_escaped() -> None:
     family = Family("a", "untyped", 'b\\c\n"d"', (Sample((("x", 'q"\\\n'),), 1),))
     assert render_text([family]) == (
         '# HELP a b\\\\c\\n"d"\n# TYPE a untyped\na{x="q\\"\\\\\\n"} 1\n'
     )
 
 
-def test_suffix_follows_the_name_and_no_labels_need_no_braces():
+def test_suffix_follows_the_name_and_no_labels_need_no_braces() -> None:
     family = Family("h", "histogram", "", (Sample((), 3, "_count"), Sample((), 1.5, "_sum")))
     assert render_text([family]) == "# TYPE h histogram\nh_count 3\nh_sum 1.5\n"
 
@@ -61,7 +61,7 @@ def test_suffix_follows_the_name_and_no_labels_need_no_braces():
         (math.nan, "NaN"),
     ],
 )
-def test_shortest_prints_as_go_does(value, text):
+def test_shortest_prints_as_go_does(value, text: str) -> None:
     assert shortest(value) == text
 
 
@@ -77,16 +77,16 @@ def test_shortest_prints_as_go_does(value, text):
         (math.nan, "NaN"),
     ],
 )
-def test_positional_never_has_an_exponent(value, text):
+def test_positional_never_has_an_exponent(value, text: str) -> None:
     assert positional(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.5, "0.500000"), (1 / 3, "0.333333"), (math.nan, "NaN")]
 )
-def test_six_decimals_prints_as_dcgm_exporter_does(value, text):
+def test_six_decimals_prints_as_dcgm_exporter_does(value, text: str) -> None:
     assert six_decimals(value) == text
 
 
-def test_content_type_names_the_format():
+def test_content_type_names_the_format() -> None:
     assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"

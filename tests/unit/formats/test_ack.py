@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """ACK's families: who was given a GPU, who uses it, and who should not."""
 
 import pytest
@@ -44,7 +45,7 @@ def value(found, name):
     return float(line.rsplit(" ", 1)[1])
 
 
-def test_process_series_have_acks_labels_in_alphabetical_order():
+def test_process_series_have_acks_labels_in_alphabetical_order() -> None:
     found = samples(reading(process()), by_gpu={"GPU-a": (BERT,)}, by_pid={101: BERT})
     assert found["PROCESS_SM_UTIL"] == [
         'PROCESS_SM_UTIL{AllocateMode="exclusive",ContainerName="bert-container",'
@@ -57,19 +58,19 @@ def test_process_series_have_acks_labels_in_alphabetical_order():
     assert value(found, "PROCESS_DECODE_UTIL") == 0
 
 
-def test_idle_process_reads_a_real_zero():
+def test_idle_process_reads_a_real_zero() -> None:
     found = samples(reading(process(sm=0)), by_gpu={"GPU-a": (BERT,)}, by_pid={101: BERT})
     assert value(found, "PROCESS_SM_UTIL") == 0
 
 
-def test_container_without_a_process_shows_its_grant_and_no_use():
+def test_container_without_a_process_shows_its_grant_and_no_use() -> None:
     found = samples(reading(), by_gpu={"GPU-a": (BERT,)})
     assert value(found, "CONTAINER_MEM_ALLOCATED") == 16_384
     assert value(found, "CONTAINER_CP_ALLOCATED") == 1
     assert not any("PROCESS" in name for name in found)
 
 
-def test_container_series_have_the_process_labels_less_the_process():
+def test_container_series_have_the_process_labels_less_the_process() -> None:
     found = samples(reading(), by_gpu={"GPU-a": (BERT,)})
     assert found["CONTAINER_MEM_ALLOCATED"] == [
         'CONTAINER_MEM_ALLOCATED{AllocateMode="exclusive",ContainerName="bert-container",'
@@ -77,14 +78,14 @@ def test_container_series_have_the_process_labels_less_the_process():
     ]
 
 
-def test_device_series_have_acks_labels():
+def test_device_series_have_acks_labels() -> None:
     found = samples(reading(), by_gpu={"GPU-a": (BERT,)})
     labels = f'DriverVersion="570.86.15",{NODE},PodSource="ecs",SupportDCGM="Yes",{CARD}'
     assert found["DEV_FB_TOTAL"] == [f"DEV_FB_TOTAL{{{labels}}} 16384"]
     assert found["DEV_FB_ALLOCATED"] == [f"DEV_FB_ALLOCATED{{{labels}}} 1"]
 
 
-def test_shared_gpu_splits_use_by_process_and_invents_no_grant():
+def test_shared_gpu_splits_use_by_process_and_invents_no_grant() -> None:
     found = samples(
         reading(process(101, 30), process(102, 20)),
         by_gpu={"GPU-a": (BERT, OTHER)},
@@ -104,14 +105,14 @@ def test_shared_gpu_splits_use_by_process_and_invents_no_grant():
     [({}, 0), ({"GPU-a": (BERT,)}, 1), ({"GPU-a": (BERT, OTHER)}, 2)],
     ids=["none", "exclusive", "share"],
 )
-def test_allocate_mode_is_that_of_the_node(by_gpu, mode):
+def test_allocate_mode_is_that_of_the_node(by_gpu, mode: int) -> None:
     found = samples(reading(), by_gpu=by_gpu)
     assert found["ALLOCATE_MODE"] == [
         f'ALLOCATE_MODE{{NodeName="cn-beijing.192.168.94.107"}} {mode}'
     ]
 
 
-def test_process_of_no_container_is_illegal():
+def test_process_of_no_container_is_illegal() -> None:
     found = samples(reading(process()))
     assert found["ILLEGAL_PROCESS_SM_UTIL"] == [
         f'ILLEGAL_PROCESS_SM_UTIL{{AllocateMode="none",ContainerName="",NamespaceName="",{NODE},'
@@ -120,43 +121,43 @@ def test_process_of_no_container_is_illegal():
     assert "PROCESS_SM_UTIL" not in found
 
 
-def test_process_that_may_be_anybodys_is_neither_legal_nor_illegal():
+def test_process_that_may_be_anybodys_is_neither_legal_nor_illegal() -> None:
     found = samples(reading(process()), by_gpu={"GPU-a": (BERT,)}, unknown=[101])
     assert "ILLEGAL_PROCESS_SM_UTIL" not in found
     assert "PROCESS_SM_UTIL" not in found
 
 
-def test_process_of_the_pod_that_holds_the_gpu_is_legal_in_whichever_container():
+def test_process_of_the_pod_that_holds_the_gpu_is_legal_in_whichever_container() -> None:
     somewhere = ContainerRef("default", "bert-0", "")
     found = samples(reading(process()), by_gpu={"GPU-a": (BERT,)}, by_pid={101: somewhere})
     assert value(found, "PROCESS_SM_UTIL") == 23
 
 
-def test_process_on_a_gpu_that_was_given_to_another_container_is_illegal():
+def test_process_on_a_gpu_that_was_given_to_another_container_is_illegal() -> None:
     found = samples(reading(process()), by_gpu={"GPU-a": (OTHER,)}, by_pid={101: BERT})
     (line,) = found["ILLEGAL_PROCESS_SM_UTIL"]
     assert 'PodName="bert-0"' in line
     assert "PROCESS_SM_UTIL" not in found
 
 
-def test_process_is_legal_where_no_allocation_is_known():
+def test_process_is_legal_where_no_allocation_is_known() -> None:
     assert "PROCESS_SM_UTIL" in samples(reading(process()), by_pid={101: BERT})
 
 
-def test_memory_that_the_driver_does_not_tell_is_left_out():
+def test_memory_that_the_driver_does_not_tell_is_left_out() -> None:
     found = samples(reading(process(memory=None)), by_pid={101: BERT})
     assert "PROCESS_MEM_USED" not in found
     assert "PROCESS_SM_UTIL" in found
 
 
-def test_unknown_size_of_a_card_is_left_out():
+def test_unknown_size_of_a_card_is_left_out() -> None:
     found = samples(reading(total=None), by_gpu={"GPU-a": (BERT,)})
     assert "DEV_FB_TOTAL" not in found
     assert "CONTAINER_MEM_ALLOCATED" not in found
     assert value(found, "CONTAINER_CP_ALLOCATED") == 1
 
 
-def test_lost_gpu_has_no_series_and_still_counts_as_allocated():
+def test_lost_gpu_has_no_series_and_still_counts_as_allocated() -> None:
     lost = GpuReading(reading().gpu, 0, {}, {"DCGM_FI_DEV_FB_TOTAL": "the GPU is lost"})
     found = samples(lost, by_gpu={"GPU-a": (BERT,)})
     assert found.keys() == {"ALLOCATE_MODE"}
@@ -169,18 +170,18 @@ def device_lines(by_gpu):
     return render_text(families).splitlines()[2:]
 
 
-def test_device_fields_of_a_free_gpu_are_labelled_as_ack_does():
+def test_device_fields_of_a_free_gpu_are_labelled_as_ack_does() -> None:
     assert device_lines({}) == [
         f'DCGM_FI_DEV_GPU_UTIL{{Hostname="cn-beijing.192.168.94.107",{NODE},PodSource="ecs",{CARD}}} 23'
     ]
 
 
-def test_device_fields_of_an_allocated_gpu_name_its_pod():
+def test_device_fields_of_an_allocated_gpu_name_its_pod() -> None:
     assert device_lines({"GPU-a": (BERT,)}) == [
         'DCGM_FI_DEV_GPU_UTIL{ContainerName="bert-container",Hostname="cn-beijing.192.168.94.107",'
         f'NamespaceName="default",{NODE},PodName="bert-0",PodSource="ecs",{CARD}}} 23'
     ]
 
 
-def test_device_fields_of_a_shared_gpu_name_no_pod():
+def test_device_fields_of_a_shared_gpu_name_no_pod() -> None:
     assert device_lines({"GPU-a": (BERT, OTHER)}) == device_lines({})

@@ -26,7 +26,7 @@ def labels(family, **options):
     return dict(sample.labels)
 
 
-def test_a_line_is_upstreams():
+def test_a_line_is_upstreams() -> None:
     text = render_text([families(owners=(TRAIN,))["gpu_gfx_activity"]])
     assert text.splitlines()[1:] == [
         "# TYPE gpu_gfx_activity gauge",
@@ -37,7 +37,7 @@ def test_a_line_is_upstreams():
     ]
 
 
-def test_values_are_in_the_units_of_the_names():
+def test_values_are_in_the_units_of_the_names() -> None:
     found = families()
     expected = {
         "gpu_package_power": 310,
@@ -53,7 +53,7 @@ def test_values_are_in_the_units_of_the_names():
     assert {name: found[name].samples[0].value for name in expected} == expected
 
 
-def test_all_families_are_gauges_and_have_a_meaning():
+def test_all_families_are_gauges_and_have_a_meaning() -> None:
     found = families(StandInGpu(processes=[stand_in_process(41, cu_occupancy=76)]))
     assert {family.type for family in found.values()} == {"gauge"}
     meanings = amd_family_meanings()
@@ -61,13 +61,13 @@ def test_all_families_are_gauges_and_have_a_meaning():
     assert list(found) == sorted(found)
 
 
-def test_clocks_are_told_apart_by_their_type():
+def test_clocks_are_told_apart_by_their_type() -> None:
     samples = families()["gpu_clock"].samples
     told = [(dict(each.labels)["clock_type"], each.value) for each in samples]
     assert told == [("system", 1950), ("memory", 1300)]
 
 
-def test_memory_stacks_are_told_apart_by_their_index():
+def test_memory_stacks_are_told_apart_by_their_index() -> None:
     samples = families(StandInGpu(temperatures={3: 51, 4: 58}))["gpu_hbm_temperature"].samples
     assert [(dict(each.labels)["hbm_index"], each.value) for each in samples] == [
         ("0", 51),
@@ -75,30 +75,30 @@ def test_memory_stacks_are_told_apart_by_their_index():
     ]
 
 
-def test_processes_are_told_by_their_id():
+def test_processes_are_told_by_their_id() -> None:
     samples = families(StandInGpu(processes=[stand_in_process(41, cu_occupancy=76)]))[
         "gpu_process_cu_occupancy"
     ].samples
     assert [(dict(each.labels)["process_id"], each.value) for each in samples] == [("41", 25.0)]
 
 
-def test_a_gpu_that_pods_share_names_none_of_them():
+def test_a_gpu_that_pods_share_names_none_of_them() -> None:
     shared = labels("gpu_gfx_activity", owners=(TRAIN, OTHER))
     assert (shared["pod"], shared["namespace"], shared["container"]) == ("", "", "")
 
 
-def test_the_pods_uid_is_told_when_asked_for():
+def test_the_pods_uid_is_told_when_asked_for() -> None:
     asked = FamilyOptions("node-a", pod_uid=True)
     assert labels("gpu_gfx_activity", owners=(TRAIN,), options=asked)["pod_uuid"] == "uid-1"
     assert "pod_uuid" not in labels("gpu_gfx_activity", owners=(TRAIN,))
 
 
-def test_what_is_absent_has_no_sample():
+def test_what_is_absent_has_no_sample() -> None:
     found = families(StandInGpu(activity={"gfx_activity": "N/A", "umc_activity": 1}))
     assert "gpu_gfx_activity" not in found
     assert "gpu_umc_activity" in found
 
 
-def test_other_gpus_have_no_such_families():
+def test_other_gpus_have_no_such_families() -> None:
     readings = SimulatedReader("n1", MODELS["NVIDIA H200"], 1, 1, lambda *_: ()).read(1000)
     assert amd_families(readings, Attribution(), OPTIONS) == ()

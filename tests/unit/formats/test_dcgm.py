@@ -56,20 +56,20 @@ LEADING = (
 )
 
 
-def test_sample_of_an_owned_gpu_is_laid_out_as_upstream():
+def test_sample_of_an_owned_gpu_is_laid_out_as_upstream() -> None:
     assert lines(owners=owned(BERT))[0] == (
         f'DCGM_FI_DEV_SM_CLOCK{{{LEADING},Hostname="n1",DCGM_FI_DRIVER_VERSION="570.86.15",'
         'container="train",namespace="ml",pod="bert-0"} 1980'
     )
 
 
-def test_gpu_without_a_pod_has_no_pod_labels():
+def test_gpu_without_a_pod_has_no_pod_labels() -> None:
     assert lines()[0] == (
         f'DCGM_FI_DEV_SM_CLOCK{{{LEADING},Hostname="n1",DCGM_FI_DRIVER_VERSION="570.86.15"}} 1980'
     )
 
 
-def test_k80_of_an_idle_node_reads_as_in_the_aks_and_eks_guides():
+def test_k80_of_an_idle_node_reads_as_in_the_aks_and_eks_guides() -> None:
     # The guides' line is of a 2.x exporter; 4.x adds pci_bus_id and drops empty pod labels.
     gpu = GpuIdentity(1, "GPU-f3a2185e", "00000001:00:00.0", "Tesla K80")
     assert lines(
@@ -82,19 +82,19 @@ def test_k80_of_an_idle_node_reads_as_in_the_aks_and_eks_guides():
     ]
 
 
-def test_doubles_have_six_decimals_and_ints_none():
+def test_doubles_have_six_decimals_and_ints_none() -> None:
     csv = "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_DEV_POWER_USAGE, gauge, b\n"
     assert [line.rsplit(" ", 1)[1] for line in lines(csv)] == ["207.174000", "0.029399"]
 
 
-def test_int_field_prints_plain_even_when_the_reader_gave_a_float():
+def test_int_field_prints_plain_even_when_the_reader_gave_a_float() -> None:
     (line,) = lines(
         "DCGM_FI_DEV_GPU_UTIL, gauge, a", readings=[reading({"DCGM_FI_DEV_GPU_UTIL": 7.0})]
     )
     assert line.endswith(" 7")
 
 
-def test_families_come_in_field_id_order_with_help_and_type():
+def test_families_come_in_field_id_order_with_help_and_type() -> None:
     assert [line for line in text().splitlines() if line.startswith("#")] == [
         "# HELP DCGM_FI_DEV_SM_CLOCK Clock.",
         "# TYPE DCGM_FI_DEV_SM_CLOCK gauge",
@@ -103,7 +103,7 @@ def test_families_come_in_field_id_order_with_help_and_type():
     ]
 
 
-def test_xid_carries_its_code_and_message():
+def test_xid_carries_its_code_and_message() -> None:
     (line,) = lines("DCGM_FI_DEV_XID_ERRORS, gauge, Xid.", owned(BERT))
     assert line == (
         f'DCGM_FI_DEV_XID_ERRORS{{{LEADING},Hostname="n1",container="train",err_code="79",'
@@ -111,7 +111,7 @@ def test_xid_carries_its_code_and_message():
     )
 
 
-def test_old_namespace_spells_uuid_and_pod_labels_as_before():
+def test_old_namespace_spells_uuid_and_pod_labels_as_before() -> None:
     line = lines(owners=owned(BERT), use_old_namespace=True)[0]
     assert line == (
         f'DCGM_FI_DEV_SM_CLOCK{{{LEADING.replace("UUID", "uuid")},Hostname="n1",'
@@ -120,15 +120,15 @@ def test_old_namespace_spells_uuid_and_pod_labels_as_before():
     )
 
 
-def test_hostname_is_left_out_when_empty():
+def test_hostname_is_left_out_when_empty() -> None:
     assert "Hostname" not in lines(hostname="")[0]
 
 
-def test_blanks_in_the_model_name_can_become_dashes():
+def test_blanks_in_the_model_name_can_become_dashes() -> None:
     assert 'modelName="NVIDIA-H200"' in lines(replace_blanks_in_model_name=True)[0]
 
 
-def test_pod_labels_and_uid_are_added_when_asked_for():
+def test_pod_labels_and_uid_are_added_when_asked_for() -> None:
     plain = lines(owners=owned(BERT))[0]
     assert "pod_uid" not in plain
     assert "kubernetes" not in plain
@@ -140,23 +140,23 @@ def test_pod_labels_and_uid_are_added_when_asked_for():
     )
 
 
-def test_gpu_shared_by_pods_keeps_one_sample_that_names_none():
+def test_gpu_shared_by_pods_keeps_one_sample_that_names_none() -> None:
     other = ContainerRef("ml", "bert-1", "train")
     assert lines(owners=owned(BERT, other)) == lines()
 
 
-def test_gpu_shared_within_one_pod_names_the_pod_and_no_container():
+def test_gpu_shared_within_one_pod_names_the_pod_and_no_container() -> None:
     sidecar = ContainerRef("ml", "bert-0", "sidecar")
     line = lines(owners=owned(BERT, sidecar))[0]
     assert line.endswith(',namespace="ml",pod="bert-0"} 1980')
     assert "container=" not in line
 
 
-def test_container_that_holds_two_shares_counts_once():
+def test_container_that_holds_two_shares_counts_once() -> None:
     assert 'container="train"' in lines(owners=owned(BERT, BERT))[0]
 
 
-def test_absent_value_leaves_the_sample_out_and_an_empty_family_too():
+def test_absent_value_leaves_the_sample_out_and_an_empty_family_too() -> None:
     bare = reading(
         {"DCGM_FI_DEV_SM_CLOCK": 345}, GpuIdentity(1, "GPU-b", "00000000:27:00.0", "NVIDIA H200")
     )
@@ -170,22 +170,22 @@ def test_absent_value_leaves_the_sample_out_and_an_empty_family_too():
     assert "DCGM_FI_DEV_FB_USED" not in text(csv)
 
 
-def test_lost_gpu_has_no_series():
+def test_lost_gpu_has_no_series() -> None:
     lost = GpuReading(GPU, 0, {}, {"DCGM_FI_DEV_SM_CLOCK": "the GPU is lost"})
     assert text(readings=[lost]) == ""
 
 
-def test_label_rows_may_hold_numbers():
+def test_label_rows_may_hold_numbers() -> None:
     csv = "DCGM_FI_DEV_SM_CLOCK, gauge, a\nDCGM_FI_DEV_GPU_UTIL, label, b"
     assert 'DCGM_FI_DEV_GPU_UTIL="23"' in lines(csv)[0]
 
 
 @pytest.mark.parametrize("type_", ["histogram", "summary"])
-def test_types_that_a_lone_number_cannot_have_print_as_untyped(type_):
+def test_types_that_a_lone_number_cannot_have_print_as_untyped(type_: str) -> None:
     assert "# TYPE DCGM_FI_DEV_GPU_UTIL untyped" in text(f"DCGM_FI_DEV_GPU_UTIL, {type_}, Busy.")
 
 
-def test_ack_labels_can_stand_beside_those_of_dcgm():
+def test_ack_labels_can_stand_beside_those_of_dcgm() -> None:
     line = lines(owners=owned(BERT), ack_labels=True, node_pool="np1")[0]
     assert line == (
         f'DCGM_FI_DEV_SM_CLOCK{{{LEADING},Hostname="n1",ContainerName="train",'

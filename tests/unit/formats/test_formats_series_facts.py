@@ -31,24 +31,24 @@ from gpuscale.gpu.fields import FIELDS
         ("queue", None),
     ],
 )
-def test_facts(name, facts):
+def test_facts(name: str, facts) -> None:
     assert facts_of(name) == facts
 
 
-def test_a_field_under_its_newer_name_has_the_newer_unit():
+def test_a_field_under_its_newer_name_has_the_newer_unit() -> None:
     known = facts_of(NEW_NAMES["DCGM_FI_DEV_ENC_UTIL"].name)
     assert known is not None
     assert (known.unit, known.highest) == ("ratio", 1.0)
 
 
-def test_everything_that_a_node_agent_serves_is_known():
+def test_everything_that_a_node_agent_serves_is_known() -> None:
     newer = {NEW_NAMES[name].name for name in FIELDS if name in NEW_NAMES}
     for name in {*FIELDS, *newer, *ack._ALL_NAMES, *amd_family_meanings()}:
         assert facts_of(name) is not None, name
         assert not is_unknown_gpu_name(name)
 
 
-def test_names_that_only_look_like_a_gpus():
+def test_names_that_only_look_like_a_gpus() -> None:
     assert is_unknown_gpu_name("DCGM_FI_DEV_GPU_UTL")
     assert closest_series("DCGM_FI_DEV_GPU_UTL") == "DCGM_FI_DEV_GPU_UTIL"
     assert recorded_from("DCGM_FI_DEV_GPU_UTIL_AVG") == "DCGM_FI_DEV_GPU_UTIL"
@@ -56,7 +56,7 @@ def test_names_that_only_look_like_a_gpus():
     assert not is_unknown_gpu_name("queue")
 
 
-def test_series_that_end_with_the_work_on_a_gpu():
+def test_series_that_end_with_the_work_on_a_gpu() -> None:
     assert is_of_gpu("DCGM_FI_DEV_GPU_UTIL")
     assert is_of_gpu("DCGM_FI_DEV_GPU_UTIL_AVG")
     assert not is_of_gpu("vllm:kv_cache_usage_perc")

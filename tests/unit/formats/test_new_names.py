@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Newer names and units beside the older ones, MIG labels, spellings of the hostname, derived counters."""
 
 import pytest
@@ -67,19 +68,19 @@ def lines(field, value, names, type_="gauge", gpu=GPU, owners=None, **options):
         ("DCGM_FI_PROF_PCIE_TX_BYTES", 8, "DCGM_FI_PROF_PCIE_TX_BYTES", "8"),
     ],
 )
-def test_newer_names_have_their_units(field, value, name, printed):
+def test_newer_names_have_their_units(field: str, value: float, name: str, printed: str) -> None:
     assert lines(field, value, "4.9")[-1] == (
         f'{name}{{{LEADING},hostname="n1",DCGM_FI_SYSTEM_DRIVER_VERSION="570.86.15"}} {printed}'
     )
 
 
-def test_newer_xid_keeps_its_message():
+def test_newer_xid_keeps_its_message() -> None:
     (line,) = [line for line in lines("DCGM_FI_DEV_XID_ERRORS", 79, "4.9") if line[0] != "#"]
     assert line.startswith("DCGM_FI_DEV_XID_ERROR{")
     assert 'err_code="79",err_msg="GPU has fallen off the bus"' in line
 
 
-def test_help_of_a_newer_name_names_the_newer_unit():
+def test_help_of_a_newer_name_names_the_newer_unit() -> None:
     assert lines("DCGM_FI_DEV_SM_CLOCK", 1980, "4.9")[:2] == [
         "# HELP DCGM_FI_DEV_SM_CLOCK_HERTZ Current SM clock (Hz).",
         "# TYPE DCGM_FI_DEV_SM_CLOCK_HERTZ gauge",
@@ -89,12 +90,12 @@ def test_help_of_a_newer_name_names_the_newer_unit():
     )
 
 
-def test_nvlink_throughput_is_a_gauge_under_its_newer_name():
+def test_nvlink_throughput_is_a_gauge_under_its_newer_name() -> None:
     told = lines("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", 1, "4.9", "counter")
     assert told[1] == "# TYPE DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND gauge"
 
 
-def test_both_names_stand_side_by_side_each_with_its_own_labels():
+def test_both_names_stand_side_by_side_each_with_its_own_labels() -> None:
     assert [line for line in lines("DCGM_FI_DEV_GPU_UTIL", 23, "both") if line[0] != "#"] == [
         f'DCGM_FI_DEV_GPU_UTIL{{{LEADING},Hostname="n1",DCGM_FI_DRIVER_VERSION="570.86.15"}} 23',
         f'DCGM_FI_DEV_GPU_UTIL_RATIO{{{LEADING},hostname="n1",'
@@ -102,12 +103,12 @@ def test_both_names_stand_side_by_side_each_with_its_own_labels():
     ]
 
 
-def test_name_that_stayed_is_served_once():
+def test_name_that_stayed_is_served_once() -> None:
     assert len(lines("DCGM_FI_PROF_PCIE_TX_BYTES", 8, "both")) == 3
 
 
 @pytest.mark.parametrize("names", ["4.9", "both"])
-def test_newer_families_come_by_name_each_once(names):
+def test_newer_families_come_by_name_each_once(names: str) -> None:
     values = {
         row.field: "x" if FIELDS[row.field].kind == "string" else 1 for row in DEFAULT_COUNTERS
     }
@@ -122,14 +123,14 @@ def test_newer_families_come_by_name_each_once(names):
     assert len(parse_text(render_text(families))) == len(families)
 
 
-def test_default_list_has_the_23_renamed_fields_of_4_9():
+def test_default_list_has_the_23_renamed_fields_of_4_9() -> None:
     # 23 is what the release notes of 4.7.0-4.9.0 say; 11 of them changed their unit.
     renamed = [NEW_NAMES[row.field] for row in DEFAULT_COUNTERS if row.field in NEW_NAMES]
     assert len(renamed) == 23
     assert len([new for new in renamed if new.unit]) == 11
 
 
-def test_every_renamed_field_is_a_field_and_no_newer_name_is_an_older_one():
+def test_every_renamed_field_is_a_field_and_no_newer_name_is_an_older_one() -> None:
     assert set(NEW_NAMES) <= set(FIELDS)
     newer = [new.name for new in NEW_NAMES.values()]
     assert len(set(newer)) == len(newer)
@@ -145,12 +146,14 @@ def test_every_renamed_field_is_a_field_and_no_newer_name_is_an_older_one():
     ],
 )
 @pytest.mark.parametrize("names", ["4.8", "4.9"])
-def test_spelling_of_the_hostname_can_be_chosen(labels, printed, names):
+def test_spelling_of_the_hostname_can_be_chosen(
+    labels: tuple[str, ...], printed: str, names: str
+) -> None:
     line = lines("DCGM_FI_DEV_GPU_TEMP", 45, names, hostname_labels=labels)[-1]
     assert f'modelName="NVIDIA H200",{printed},DCGM_FI_' in line
 
 
-def test_mig_sample_names_its_instance_and_the_parents_uuid():
+def test_mig_sample_names_its_instance_and_the_parents_uuid() -> None:
     owner = ContainerRef("ml", "bert-0", "main")
     line = lines("DCGM_FI_DEV_FB_USED", 3, "4.8", gpu=SLICE, owners={"MIG-b": (owner,)})[-1]
     assert line == (
@@ -159,7 +162,7 @@ def test_mig_sample_names_its_instance_and_the_parents_uuid():
     )
 
 
-def test_owner_of_the_whole_gpu_is_not_that_of_its_instance():
+def test_owner_of_the_whole_gpu_is_not_that_of_its_instance() -> None:
     owner = ContainerRef("ml", "bert-0", "main")
     assert (
         "pod="
@@ -167,7 +170,7 @@ def test_owner_of_the_whole_gpu_is_not_that_of_its_instance():
     )
 
 
-def test_counted_events_stand_among_the_labels_before_the_pods():
+def test_counted_events_stand_among_the_labels_before_the_pods() -> None:
     window = ("window_size_in_ms", "300000")
     events = (
         EventCount("DCGM_EXP_CLOCK_EVENTS_COUNT", (window, ("clock_event", "gpu_idle")), 2),
@@ -190,7 +193,7 @@ def test_counted_events_stand_among_the_labels_before_the_pods():
     ]
 
 
-def test_lost_gpu_still_tells_its_xids():
+def test_lost_gpu_still_tells_its_xids() -> None:
     lost = GpuReading(
         GPU, 0, {}, {}, events=(EventCount("DCGM_EXP_XID_ERRORS_TOTAL", (("xid", "79"),), 1),)
     )

@@ -32,7 +32,9 @@ USE, SM, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV
         ("cache_usage_ratio", "70", "700m"),
     ],
 )
-def test_a_target_in_another_unit_is_named_with_what_was_meant(metric, target, meant):
+def test_a_target_in_another_unit_is_named_with_what_was_meant(
+    metric, target: str, meant: str
+) -> None:
     fault = unit_fault(metric, parse_quantity(target))
     assert fault is not None
     assert str(fault.meant) == str(parse_quantity(meant))
@@ -57,7 +59,7 @@ def test_a_target_in_another_unit_is_named_with_what_was_meant(metric, target, m
         ("DCGM_FI_DEV_GPU_TEMP", "80"),
     ],
 )
-def test_a_target_that_makes_sense_is_left_alone(metric, target):
+def test_a_target_that_makes_sense_is_left_alone(metric, target: str) -> None:
     assert unit_fault(metric, parse_quantity(target)) is None
 
 
@@ -65,7 +67,7 @@ def test_a_target_that_makes_sense_is_left_alone(metric, target):
     metric=st.sampled_from([USE, SM, MEMORY, "DCGM_FI_DEV_POWER_USAGE", "x_bytes"]),
     milli=st.integers(1, 10**18),
 )
-def test_what_was_meant_is_never_doubted_itself(metric, milli):
+def test_what_was_meant_is_never_doubted_itself(metric, milli) -> None:
     fault = unit_fault(metric, parse_quantity(f"{milli}m"))
     if fault is not None:
         assert unit_fault(metric, fault.meant) is None
@@ -90,17 +92,17 @@ def test_what_was_meant_is_never_doubted_itself(metric, milli):
         (f"{USE} > bool 5", None),
     ],
 )
-def test_the_unit_of_a_query_follows_its_arithmetic(query, unit):
+def test_the_unit_of_a_query_follows_its_arithmetic(query: str, unit: str | None) -> None:
     found = unit_of_query(parse_query(query).root)
     assert (found.unit.name if found else None) == unit
 
 
-def test_a_sum_of_ratios_may_be_above_one():
+def test_a_sum_of_ratios_may_be_above_one() -> None:
     node = parse_query(f"sum by (namespace) ({SM})").root
     assert unit_fault(SM, parse_quantity("80"), unit_of_query(node)) is None
 
 
-def test_a_unit_from_a_name_alone_is_uncertain():
+def test_a_unit_from_a_name_alone_is_uncertain() -> None:
     assert [unit_of(name).is_certain for name in (USE, "x_ratio")] == [True, False]
     assert unit_of("DCGM_FI_DEV_GPU_UTIL_SUM").unit is UNITS["%"]
     assert unit_of("x") is None

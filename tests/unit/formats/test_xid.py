@@ -19,9 +19,9 @@ from gpuscale.formats.xid import XID_MESSAGES, xid_message
         (-1, "Unknown Error"),
     ],
 )
-def test_xid_has_the_message_of_the_exporter(xid, message):
+def test_xid_has_the_message_of_the_exporter(xid: int, message: str) -> None:
     assert xid_message(xid) == message
 
 
-def test_list_has_no_holes():
+def test_list_has_no_holes() -> None:
     assert sorted(XID_MESSAGES) == list(range(173))

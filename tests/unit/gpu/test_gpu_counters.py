@@ -16,47 +16,47 @@ def complaints(text):
     return str(caught.value).split("\n")
 
 
-def test_row_is_field_type_and_help():
+def test_row_is_field_type_and_help() -> None:
     rows = load_counters(f"{UTIL}, gauge, Busy time (%).", "my.csv")
     assert rows == (Counter(UTIL, "gauge", "Busy time (%).", 1),)
 
 
-def test_rows_keep_the_order_of_the_file():
+def test_rows_keep_the_order_of_the_file() -> None:
     rows = load_counters(f"{UTIL},gauge,a\n{FB_USED},gauge,b\n", "my.csv")
     assert [row.field for row in rows] == [UTIL, FB_USED]
 
 
-def test_spaces_around_columns_fall_away():
+def test_spaces_around_columns_fall_away() -> None:
     rows = load_counters("  DCGM_FI_DEV_DEC_UTIL ,   gauge  ,  Decoder.  ", "my.csv")
     assert rows == (Counter("DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder.", 1),)
 
 
-def test_tabs_stay_part_of_the_column():
+def test_tabs_stay_part_of_the_column() -> None:
     assert complaints(f"{UTIL},\tgauge, Busy.") == [
         r"my.csv:1: type: found '\tgauge', expected gauge, counter, histogram, summary or label"
         "; did you mean gauge?"
     ]
 
 
-def test_comments_and_blank_lines_are_passed_over_and_counted():
+def test_comments_and_blank_lines_are_passed_over_and_counted() -> None:
     rows = load_counters(
         f"# a, comment\n\n   \n#{FB_USED}, gauge, off\n{UTIL}, gauge, on", "my.csv"
     )
     assert [(row.field, row.line) for row in rows] == [(UTIL, 5)]
 
 
-def test_quoted_help_may_hold_commas_and_doubled_quotes():
+def test_quoted_help_may_hold_commas_and_doubled_quotes() -> None:
     rows = load_counters(f'{UTIL}, gauge, "Busy, or ""idle""."', "my.csv")
     assert rows[0].help == 'Busy, or "idle".'
 
 
-def test_windows_line_ends_and_byte_order_mark_are_understood():
+def test_windows_line_ends_and_byte_order_mark_are_understood() -> None:
     rows = load_counters(f"\ufeff# first\r\n{UTIL}, gauge, Busy.\r\n", "my.csv")
     assert rows == (Counter(UTIL, "gauge", "Busy.", 2),)
 
 
 @pytest.mark.parametrize("type_", ["gauge", "counter", "histogram", "summary", "label"])
-def test_every_type_of_dcgm_exporter_is_known(type_):
+def test_every_type_of_dcgm_exporter_is_known(type_: str) -> None:
     assert load_counters(f"{UTIL}, {type_}, Busy.", "my.csv")[0].type == type_
 
 
@@ -131,11 +131,11 @@ TYPES = "expected gauge, counter, histogram, summary or label"
         ),
     ],
 )
-def test_bad_row_is_told_with_line_column_and_expectation(text, complaint):
+def test_bad_row_is_told_with_line_column_and_expectation(text, complaint: str) -> None:
     assert complaints(text) == [complaint]
 
 
-def test_all_bad_rows_are_told_at_once():
+def test_all_bad_rows_are_told_at_once() -> None:
     assert complaints(f"WRONG, guage, x\n{UTIL}, gauge, fine\n{FB_USED}") == [
         "my.csv:1: field: found 'WRONG', expected the name of a DCGM field",
         f"my.csv:1: type: found 'guage', {TYPES}; did you mean gauge?",
@@ -143,19 +143,19 @@ def test_all_bad_rows_are_told_at_once():
     ]
 
 
-def test_reading_stops_after_many_faults():
+def test_reading_stops_after_many_faults() -> None:
     told = complaints("nonsense\n" * 10_000)
     assert len(told) == MAX_PROBLEMS + 1
     assert told[-1] == "my.csv: reading stopped after 50 faults"
 
 
-def test_larger_text_than_a_config_map_is_refused():
+def test_larger_text_than_a_config_map_is_refused() -> None:
     assert complaints("#" * (1024 * 1024 + 1)) == [
         "my.csv: found a larger file, expected at most 1024 KiB"
     ]
 
 
-def test_long_names_are_shown_in_part():
+def test_long_names_are_shown_in_part() -> None:
     (told,) = complaints("X" * 1000 + ", gauge, Busy.")
     assert told == (f"my.csv:1: field: found '{'X' * 80}…', expected the name of a DCGM field")
 
@@ -191,15 +191,15 @@ SWITCHED_ON = {
 }
 
 
-def test_default_counters_are_those_of_dcgm_exporter():
+def test_default_counters_are_those_of_dcgm_exporter() -> None:
     assert {row.field: row.type for row in DEFAULT_COUNTERS} == SWITCHED_ON
 
 
-def test_default_counters_all_have_a_help_text():
+def test_default_counters_all_have_a_help_text() -> None:
     assert all(row.help for row in DEFAULT_COUNTERS)
 
 
-def test_rows_that_are_off_by_default_can_be_switched_on():
+def test_rows_that_are_off_by_default_can_be_switched_on() -> None:
     """Taking the # off any commented-out row of the packaged file gives a file that loads."""
     from importlib.resources import files
 

@@ -59,27 +59,27 @@ KNOWN_IDS = {
 
 
 @pytest.mark.parametrize(("name", "field_id"), KNOWN_IDS.items())
-def test_field_has_the_id_of_the_dcgm_header(name, field_id):
+def test_field_has_the_id_of_the_dcgm_header(name, field_id) -> None:
     assert FIELDS[name].id == field_id
 
 
-def test_only_the_renamed_clock_reasons_share_an_id():
+def test_only_the_renamed_clock_reasons_share_an_id() -> None:
     counts = Counter(field.id for field in FIELDS.values())
     shared = {field.name for field in FIELDS.values() if counts[field.id] > 1}
     assert shared == {"DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}
 
 
-def test_fields_stand_in_id_order():
+def test_fields_stand_in_id_order() -> None:
     ids = [field.id for field in FIELDS.values()]
     assert ids == sorted(ids)
 
 
-def test_profiling_fields_are_those_named_prof():
+def test_profiling_fields_are_those_named_prof() -> None:
     named = {name for name in FIELDS if name.startswith("DCGM_FI_PROF_")}
     assert {field.name for field in FIELDS.values() if field.is_profiling} == named
 
 
-def test_derived_fields_are_those_of_the_exporter():
+def test_derived_fields_are_those_of_the_exporter() -> None:
     named = {name for name in FIELDS if name.startswith("DCGM_EXP_")}
     assert {field.name for field in FIELDS.values() if field.is_derived} == named
     assert "DCGM_EXP_XID_ERRORS_COUNT" in named
@@ -97,5 +97,5 @@ def test_derived_fields_are_those_of_the_exporter():
         ("DCGM_FI_DRIVER_VERSION", "string", ""),
     ],
 )
-def test_field_has_dcgms_kind_and_unit(name, kind, unit):
+def test_field_has_dcgms_kind_and_unit(name: str, kind: str, unit: str) -> None:
     assert (FIELDS[name].kind, FIELDS[name].unit) == (kind, unit)

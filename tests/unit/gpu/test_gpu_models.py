@@ -46,13 +46,13 @@ DATA_SHEETS = {
 MIG = {"A30": 4, "A100": 7, "H100": 7, "H200": 7, "B200": 7, "GB200": 7, "B300": 7, "PRO": 4}
 
 
-def test_every_model_is_listed_under_its_name():
+def test_every_model_is_listed_under_its_name() -> None:
     assert MODELS.keys() == DATA_SHEETS.keys()
     assert all(model.name == name for name, model in MODELS.items())
 
 
 @pytest.mark.parametrize(("name", "sheet"), DATA_SHEETS.items())
-def test_model_has_the_power_and_memory_of_its_data_sheet(name, sheet):
+def test_model_has_the_power_and_memory_of_its_data_sheet(name, sheet) -> None:
     power_w, memory_gb = sheet
     model = MODELS[name]
     assert model.max_power_w == power_w
@@ -61,7 +61,7 @@ def test_model_has_the_power_and_memory_of_its_data_sheet(name, sheet):
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: model.name)
-def test_idle_is_below_the_limit_in_every_respect(model):
+def test_idle_is_below_the_limit_in_every_respect(model) -> None:
     assert model.idle_power_w < model.max_power_w
     assert model.idle_temp_c < model.max_temp_c
     assert model.idle_sm_clock_mhz < model.max_sm_clock_mhz
@@ -70,7 +70,7 @@ def test_idle_is_below_the_limit_in_every_respect(model):
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: model.name)
-def test_mig_is_what_the_user_guide_says(model):
+def test_mig_is_what_the_user_guide_says(model) -> None:
     word = model.name.replace("-", " ").split()[2 if "RTX" in model.name else 1]
     assert model.mig_slices == (0 if model.vendor == "AMD" else MIG.get(word, 0))
 
@@ -97,12 +97,12 @@ def test_mig_is_what_the_user_guide_says(model):
         ("NVIDIA-A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
     ],
 )
-def test_models_are_found_by_what_people_type(typed, name):
+def test_models_are_found_by_what_people_type(typed: str, name: str) -> None:
     assert find_model(typed, MODELS.values()) is MODELS[name]
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: model.name)
-def test_no_name_stands_for_two_models(model):
+def test_no_name_stands_for_two_models(model) -> None:
     for name in (model.name, *model.aliases):
         others = [other for other in MODELS.values() if other is not model]
         assert find_model(name, others) is None
@@ -120,11 +120,11 @@ def test_no_name_stands_for_two_models(model):
         ),
     ],
 )
-def test_what_may_have_been_meant_is_named(typed, expected):
+def test_what_may_have_been_meant_is_named(typed: str, expected: str) -> None:
     assert find_model(typed, MODELS.values()) is None
     assert expected_models(typed, MODELS.values()) == expected
 
 
 @pytest.mark.parametrize("typed", ["Voodoo", "", "--", "x" * 10_000])
-def test_a_name_like_no_other_gets_the_whole_list(typed):
+def test_a_name_like_no_other_gets_the_whole_list(typed: str) -> None:
     assert expected_models(typed, MODELS.values()).startswith("one of A10, A100 80GB PCIe, ")

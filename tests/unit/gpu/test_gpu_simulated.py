@@ -24,16 +24,16 @@ def values(*works, model=T4, now_ms=1000):
     return reader(*works, model=model).read(now_ms)[0].values
 
 
-def test_utilisation_is_the_work_to_the_percent():
+def test_utilisation_is_the_work_to_the_percent() -> None:
     assert values(work(busy=0.23))["DCGM_FI_DEV_GPU_UTIL"] == 23
 
 
 @pytest.mark.parametrize(("busy", "percent"), [(0.004, 0), (0.006, 1), (0.29, 29), (0.998, 100)])
-def test_utilisation_is_rounded_to_the_nearest_percent(busy, percent):
+def test_utilisation_is_rounded_to_the_nearest_percent(busy: float, percent: int) -> None:
     assert values(work(busy=busy))["DCGM_FI_DEV_GPU_UTIL"] == percent
 
 
-def test_idle_gpu_reads_zero_and_runs_at_idle_clocks():
+def test_idle_gpu_reads_zero_and_runs_at_idle_clocks() -> None:
     read = values()
     assert read["DCGM_FI_DEV_GPU_UTIL"] == 0
     assert read["DCGM_FI_PROF_GR_ENGINE_ACTIVE"] == 0.0
@@ -42,24 +42,24 @@ def test_idle_gpu_reads_zero_and_runs_at_idle_clocks():
     assert read["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 0x1
 
 
-def test_busy_gpu_runs_at_boost_clocks():
+def test_busy_gpu_runs_at_boost_clocks() -> None:
     read = values(work())
     assert (read["DCGM_FI_DEV_SM_CLOCK"], read["DCGM_FI_DEV_MEM_CLOCK"]) == (1590, 5001)
 
 
-def test_processes_add_up_and_saturate():
+def test_processes_add_up_and_saturate() -> None:
     # 0.7 + 0.6 = 1.3 of the time: all of it, split 7 to 6. 100 * 7/13 = 53.8, the rest is 46.
     reading = reader(work(busy=0.7, pid=1), work(busy=0.6, pid=2)).read(1000)[0]
     assert reading.values["DCGM_FI_DEV_GPU_UTIL"] == 100
     assert [process.sm_util for process in reading.processes] == [54, 46]
 
 
-def test_idle_process_is_there_with_zero_use_and_its_memory():
+def test_idle_process_is_there_with_zero_use_and_its_memory() -> None:
     (process,) = reader(work(busy=0.0, copy=0.0, memory=1200)).read(1000)[0].processes
     assert (process.pid, process.sm_util, process.memory_used_mib) == (101, 0, 1200)
 
 
-def test_framebuffer_adds_up_to_the_total():
+def test_framebuffer_adds_up_to_the_total() -> None:
     # T4: 15360 in all, 256 reserved, 4000 used; 15360 - 256 - 4000 = 11104 free.
     read = values(work(memory=4000))
     assert read["DCGM_FI_DEV_FB_TOTAL"] == 15_360
@@ -69,13 +69,13 @@ def test_framebuffer_adds_up_to_the_total():
     assert read["DCGM_FI_DEV_FB_USED_PERCENT"] == pytest.approx(4000 / 15_104)
 
 
-def test_power_is_linear_between_idle_and_limit():
+def test_power_is_linear_between_idle_and_limit() -> None:
     # T4: 9 W idle, 70 W limit. 9 + 61 * (0.85 * 0.23 + 0.15 * 0.1) = 9 + 61 * 0.2105 = 21.8405 W.
     power = values(work(busy=0.23, copy=0.1))["DCGM_FI_DEV_POWER_USAGE"]
     assert power == pytest.approx(21.8405, rel=POWER_NOISE_RATIO)
 
 
-def test_power_never_reads_above_the_limit():
+def test_power_never_reads_above_the_limit() -> None:
     source = reader(work(busy=1.0, copy=1.0))
     assert all(
         source.read(now_ms)[0].values["DCGM_FI_DEV_POWER_USAGE"] <= 70
@@ -83,7 +83,7 @@ def test_power_never_reads_above_the_limit():
     )
 
 
-def test_energy_is_power_times_time_without_noise():
+def test_energy_is_power_times_time_without_noise() -> None:
     # 21.8405 W (see above) for the window of the first reading, 1 s, and 14 s more: 327.6075 J.
     source = reader(work(busy=0.23, copy=0.1))
     source.read(1000)
@@ -91,7 +91,7 @@ def test_energy_is_power_times_time_without_noise():
     assert energy_mj == pytest.approx(327_607.5, abs=1)
 
 
-def test_energy_counts_what_happened_between_readings():
+def test_energy_counts_what_happened_between_readings() -> None:
     """A burst that is over before the utilisation window still used energy."""
 
     # Full load from 1 s to 6 s, idle from 6 s to 16 s; readings at 1 s and 16 s.
@@ -108,7 +108,7 @@ def test_energy_counts_what_happened_between_readings():
     assert last["DCGM_FI_DEV_GPU_UTIL"] == 0
 
 
-def test_temperature_is_a_first_order_lag():
+def test_temperature_is_a_first_order_lag() -> None:
     # T4 settles at 78 C under full power, from 34 C, with a time constant of 50 s.
     # After 50 s: 78 - 44 / e = 78 - 16.187 = 61.8, after 1000 s: 78.
     source = reader(work(busy=1.0, copy=1.0))
@@ -117,7 +117,7 @@ def test_temperature_is_a_first_order_lag():
     assert source.read(1_000_000)[0].values["DCGM_FI_DEV_GPU_TEMP"] == 78
 
 
-def test_hot_gpu_lowers_its_clock_and_says_why():
+def test_hot_gpu_lowers_its_clock_and_says_why() -> None:
     # At its hottest an H200 gives up 5 % of 1980 MHz: 1881 MHz.
     source = reader(work(busy=1.0, copy=1.0), model=H200)
     source.read(1000)
@@ -126,7 +126,7 @@ def test_hot_gpu_lowers_its_clock_and_says_why():
     assert read["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] & 0x20
 
 
-def test_profiling_fields_are_ratios_of_the_work():
+def test_profiling_fields_are_ratios_of_the_work() -> None:
     read = values(work(busy=0.5, copy=0.2))
     assert read["DCGM_FI_PROF_GR_ENGINE_ACTIVE"] == 0.5
     assert read["DCGM_FI_PROF_DRAM_ACTIVE"] == 0.2
@@ -155,18 +155,18 @@ def test_profiling_fields_are_ratios_of_the_work():
         ),
     ],
 )
-def test_what_a_model_lacks_is_absent_with_a_reason(model, field, reason):
+def test_what_a_model_lacks_is_absent_with_a_reason(model: str, field: str, reason: str) -> None:
     reading = reader(work(), model=MODELS[model]).read(1000)[0]
     assert field not in reading.values
     assert reading.absent[field] == reason
 
 
 @pytest.mark.parametrize("model", ["Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA L4"])
-def test_volta_and_newer_have_profiling_fields(model):
+def test_volta_and_newer_have_profiling_fields(model: str) -> None:
     assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" in values(work(), model=MODELS[model])
 
 
-def test_an_amd_gpu_serves_what_the_reader_of_real_ones_does():
+def test_an_amd_gpu_serves_what_the_reader_of_real_ones_does() -> None:
     read = values(work(busy=0.5), model=MODELS["AMD Instinct MI300X"])
     assert read["DCGM_FI_DEV_GPU_UTIL"] == 50
     assert read["DCGM_FI_DEV_FB_TOTAL"] == 196_592
@@ -174,27 +174,27 @@ def test_an_amd_gpu_serves_what_the_reader_of_real_ones_does():
     assert read.keys() <= DCGM_SOURCES.keys() | DCGM_FIXED.keys()
 
 
-def test_only_the_fields_asked_for_are_computed():
+def test_only_the_fields_asked_for_are_computed() -> None:
     asked = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEMORY_TEMP"})
     reading = reader(work(), fields=asked).read(1000)[0]
     assert reading.values == {"DCGM_FI_DEV_GPU_UTIL": 23}
     assert reading.absent.keys() == {"DCGM_FI_DEV_MEMORY_TEMP"}
 
 
-def test_same_seed_and_calls_give_the_same_readings():
+def test_same_seed_and_calls_give_the_same_readings() -> None:
     first, second = (reader(work(), model=H200, count=4, seed=7) for _ in range(2))
     times = range(1000, 30_000, 1000)
     assert [first.read(now) for now in times] == [second.read(now) for now in times]
 
 
-def test_seed_and_node_give_other_uuids():
+def test_seed_and_node_give_other_uuids() -> None:
     uuids = {
         reader(seed=seed, node=node).gpus()[0].uuid for seed in (1, 2) for node in ("n1", "n2")
     }
     assert len(uuids) == 4
 
 
-def test_gpus_are_named_as_the_driver_names_them():
+def test_gpus_are_named_as_the_driver_names_them() -> None:
     gpus = reader(model=H200, count=2).gpus()
     assert [(gpu.index, gpu.device, gpu.model) for gpu in gpus] == [
         (0, "nvidia0", "NVIDIA H200"),
@@ -204,12 +204,12 @@ def test_gpus_are_named_as_the_driver_names_them():
     assert len({gpu.uuid for gpu in gpus}) == 2
 
 
-def test_bus_ids_stay_apart_on_large_nodes():
+def test_bus_ids_stay_apart_on_large_nodes() -> None:
     gpus = reader(count=40).gpus()
     assert len({gpu.pci_bus_id for gpu in gpus}) == 40
 
 
-def test_work_is_asked_for_the_window_of_each_gpu():
+def test_work_is_asked_for_the_window_of_each_gpu() -> None:
     asked = []
 
     def note(gpu, from_ms, to_ms):
@@ -224,7 +224,7 @@ def test_work_is_asked_for_the_window_of_each_gpu():
     assert asked[2:4] == [(0, 1500, 2000), (0, 1000, 2000)]
 
 
-def test_lost_gpu_has_reasons_only_and_the_others_go_on():
+def test_lost_gpu_has_reasons_only_and_the_others_go_on() -> None:
     source = reader(work(), count=2, fields=frozenset({"DCGM_FI_DEV_GPU_UTIL"}))
     source.lose(0)
     lost, healthy = source.read(1000)
@@ -235,10 +235,10 @@ def test_lost_gpu_has_reasons_only_and_the_others_go_on():
     assert len(source.gpus()) == 2
 
 
-def test_reading_the_same_time_twice_adds_no_energy():
+def test_reading_the_same_time_twice_adds_no_energy() -> None:
     source = reader(work())
     assert source.read(1000) == source.read(1000)
 
 
-def test_reading_carries_the_time_it_is_about():
+def test_reading_carries_the_time_it_is_about() -> None:
     assert reader().read(123_456)[0].measured_ms == 123_456

@@ -44,7 +44,7 @@ SERVICE = CrossVersionObjectReference("Service", "web")
         (ContainerResourceMetric("cpu", "main", AVERAGE), "cpu resource"),
     ],
 )
-def test_metric_text(metric, text):
+def test_metric_text(metric, text: str) -> None:
     assert metric_text(metric) == text
 
 
@@ -73,5 +73,5 @@ def test_metric_text(metric, text):
         ),
     ],
 )
-def test_selectors_are_printed_as_go_prints_them(selector, text):
+def test_selectors_are_printed_as_go_prints_them(selector, text: str) -> None:
     assert label_selector_text(selector) == text

@@ -22,7 +22,7 @@ def pod(status: PodStatus = PodStatus(), deletion_ms: int | None = None) -> Pod:
     return Pod(meta, spec, status)
 
 
-def test_everything_that_counts_is_there():
+def test_everything_that_counts_is_there() -> None:
     status = PodStatus(PodPhase.RUNNING, start_ms=5, ready=True, ready_transition_ms=7)
     assert pod_info(pod(status)) == PodInfo(
         name="web-1",
@@ -47,10 +47,12 @@ def test_everything_that_counts_is_there():
         (None, None, ReadyCondition.ABSENT),
     ],
 )
-def test_unknown_and_absent_are_two_things(ready, changed_ms, condition):
+def test_unknown_and_absent_are_two_things(
+    ready: bool | None, changed_ms: int | None, condition
+) -> None:
     status = PodStatus(PodPhase.RUNNING, ready=ready, ready_transition_ms=changed_ms)
     assert pod_info(pod(status)).ready is condition
 
 
-def test_deletion_is_seen():
+def test_deletion_is_seen() -> None:
     assert pod_info(pod(deletion_ms=0)).deleted

@@ -38,7 +38,7 @@ from gpuscale.objects.meta import ObjectMeta
         (9.0, 9.0, float("inf"), False),
     ],
 )
-def test_both_ends_are_within(down, up, ratio, within):
+def test_both_ends_are_within(down: float, up: float, ratio, within: bool) -> None:
     assert Tolerances(down, up).is_within(ratio) is within
 
 
@@ -67,10 +67,12 @@ def hpa(up: str | None, down: str | None) -> HorizontalPodAutoscaler:
         ("0.57", None, Tolerances(0.2, 0.5700000000000001)),
     ],
 )
-def test_each_direction_overrides_the_controller(up, down, tolerances):
+def test_each_direction_overrides_the_controller(
+    up: str | None, down: str | None, tolerances
+) -> None:
     settings = ControllerSettings(tolerance=0.2)
     assert tolerances_for_hpa(hpa(up, down), settings) == tolerances
 
 
-def test_shown_as_a_band():
+def test_shown_as_a_band() -> None:
     assert str(Tolerances(0.1, 0.05)) == "0.9 to 1.05"

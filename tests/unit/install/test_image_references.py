@@ -19,7 +19,7 @@ DIGEST = f"sha256:{'ef' * 32}"
         (f"r.example:443/gpu-scale:1@{DIGEST}", "r.example:443/gpu-scale", f"1@{DIGEST}"),
     ],
 )
-def test_a_reference_is_a_repository_and_a_tag(text, repository, tag):
+def test_a_reference_is_a_repository_and_a_tag(text: str, repository: str, tag: str) -> None:
     assert parse_image(text) == (repository, tag)
 
 
@@ -43,7 +43,7 @@ def test_a_reference_is_a_repository_and_a_tag(text, repository, tag):
         "gpuscale:1\n",
     ],
 )
-def test_what_is_none_is_refused(text):
+def test_what_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^found "):
         parse_image(text)
 
@@ -58,12 +58,12 @@ def test_what_is_none_is_refused(text):
         ("registry.example/gpuscale", True),
     ],
 )
-def test_a_registry_is_named_or_not(repository, is_in_one):
+def test_a_registry_is_named_or_not(repository: str, is_in_one: bool) -> None:
     assert has_registry(repository) is is_in_one
     assert (image_note(values(image={"repository": repository})) is None) is is_in_one
 
 
-def test_an_image_that_is_never_pulled_or_not_used_needs_no_registry():
+def test_an_image_that_is_never_pulled_or_not_used_needs_no_registry() -> None:
     assert image_note(values(image={"pullPolicy": "Never"})) is None
     assert image_note(values(agent={"enabled": False})) is not None
     assert image_note(values(agent={"enabled": False}, metricsApi={"enabled": False})) is None

@@ -41,7 +41,7 @@ def spec_of(path):
     return data["spec"]
 
 
-def test_without_a_terminal_all_that_is_missing_is_named_at_once(tmp_path):
+def test_without_a_terminal_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     code, out, err = init(tmp_path, "--no-cluster")
     assert (code, out) == (2, "")
     assert err[:2] == [
@@ -54,7 +54,7 @@ def test_without_a_terminal_all_that_is_missing_is_named_at_once(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_written_once(tmp_path):
+def test_a_file_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     flags = (*ENOUGH, "--output-file", path.name)
     code, out, err = init(tmp_path, *flags)
@@ -71,7 +71,7 @@ def test_a_file_is_written_once(tmp_path):
     assert init(tmp_path, *flags, "--force")[0] == 0
 
 
-def test_a_file_that_can_not_be_written_is_refused_before_the_questions(tmp_path):
+def test_a_file_that_can_not_be_written_is_refused_before_the_questions(tmp_path: Path) -> None:
     for place in ("nowhere/values.yaml", "."):
         code, _, err = init(tmp_path, "--output-file", place)
         assert (code, err) == (
@@ -82,7 +82,7 @@ def test_a_file_that_can_not_be_written_is_refused_before_the_questions(tmp_path
         )
 
 
-def test_values_are_printed_instead_of_written(tmp_path):
+def test_values_are_printed_instead_of_written(tmp_path: Path) -> None:
     code, out, err = init(tmp_path, *ENOUGH, "-o", "yaml")
     assert (code, err) == (0, [])
     assert yaml.safe_load(out)["spec"]["provider"] == "eks"
@@ -92,7 +92,7 @@ def test_values_are_printed_instead_of_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_old_spellings_of_the_output_still_work(tmp_path):
+def test_old_spellings_of_the_output_still_work(tmp_path: Path) -> None:
     code, out, err = init(tmp_path, *ENOUGH, "--output", "-")
     assert (code, err) == (0, ["gpuscale: --output - is deprecated; use -o yaml"])
     assert yaml.safe_load(out)["kind"] == "Values"
@@ -102,7 +102,7 @@ def test_old_spellings_of_the_output_still_work(tmp_path):
     assert spec_of(tmp_path / "old.yaml")["provider"] == "eks"
 
 
-def test_a_wrong_word_names_its_flag_and_the_word_that_may_be_meant(tmp_path):
+def test_a_wrong_word_names_its_flag_and_the_word_that_may_be_meant(tmp_path: Path) -> None:
     code, _, err = init(tmp_path, "--provider=gkee")
     assert (code, err) == (
         2,
@@ -139,7 +139,7 @@ def test_a_wrong_word_names_its_flag_and_the_word_that_may_be_meant(tmp_path):
         pytest.param({"prometheus_url": "p:9090"}, ["--prometheus-url"], "p:9090", id="no URL"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_flag(said, flags, word):
+def test_what_is_wrong_is_named_by_its_flag(said, flags: list[str], word: str) -> None:
     with pytest.raises(UsageError) as caught:
         checked_answers(replace(SAID, **said), Detected())
     text = str(caught.value)
@@ -149,13 +149,13 @@ def test_what_is_wrong_is_named_by_its_flag(said, flags, word):
     assert "the values" not in text
 
 
-def test_the_help_names_every_signal_and_provider():
+def test_the_help_names_every_signal_and_provider() -> None:
     done = subprocess.run([GPUSCALE, "init", "--help"], capture_output=True, text=True, check=True)
     words = {word.strip(",.") for word in done.stdout.split()}
     assert {*signals(), *NAMES} <= words
 
 
-def test_what_is_not_said_yet_stops_nobody():
+def test_what_is_not_said_yet_stops_nobody() -> None:
     check_so_far(Answers(), Detected())
     check_so_far(Answers(min_replicas=50), Detected())
     with pytest.raises(UsageError, match="--min-replicas"):
@@ -173,7 +173,7 @@ def test_what_is_not_said_yet_stops_nobody():
         ("ml/", None),
     ],
 )
-def test_a_workload_is_named_as_with_kubectl(text, wanted):
+def test_a_workload_is_named_as_with_kubectl(text: str, wanted) -> None:
     if wanted is None:
         with pytest.raises(ValueError, match=r"KIND/\]\[NAMESPACE/\]NAME"):
             read_workload(text)
@@ -181,7 +181,7 @@ def test_a_workload_is_named_as_with_kubectl(text, wanted):
         assert read_workload(text) == wanted
 
 
-def test_an_image_without_a_registry_is_noted_unless_the_nodes_have_it():
+def test_an_image_without_a_registry_is_noted_unless_the_nodes_have_it() -> None:
     for image in ("gpuscale:1", "localhost/gpuscale:1"):
         *_, notes = checked_answers(replace(SAID, image=image), Detected())
         assert [note.split(":1 ")[1].split(",")[0] for note in notes] == ["names no registry"]
@@ -200,7 +200,7 @@ def talk(folder, *flags):
     return Terminal("/usr/bin/env", *words[1:])
 
 
-def answer(terminal, *pairs):
+def answer(terminal, *pairs) -> None:
     """Wait for each prompt, which may be asked several times, and type its answer."""
     asked = {}
     for prompt, text in pairs:
@@ -209,7 +209,9 @@ def answer(terminal, *pairs):
         terminal.type(f"{text}\n")
 
 
-def test_every_question_has_its_choices_and_is_asked_until_the_answer_is_right(tmp_path):
+def test_every_question_has_its_choices_and_is_asked_until_the_answer_is_right(
+    tmp_path: Path,
+) -> None:
     with talk(tmp_path) as terminal:
         answer(
             terminal,
@@ -250,7 +252,7 @@ def test_every_question_has_its_choices_and_is_asked_until_the_answer_is_right(t
     assert spec["metricsApi"] == {"source": "streams"}
 
 
-def test_what_flags_say_is_not_asked_for_and_the_rest_has_proposals(tmp_path):
+def test_what_flags_say_is_not_asked_for_and_the_rest_has_proposals(tmp_path: Path) -> None:
     flags = (*ENOUGH[1:], "--signal=gpu-utilization", "--min-replicas=2", "--namespace=gpus")
     with talk(tmp_path, *flags) as terminal:
         prompts = ("Autoscaler [hpa]: ", "(%) [60]: ", "Most pods [10]: ", "Source [prometheus]: ")
@@ -262,7 +264,7 @@ def test_what_flags_say_is_not_asked_for_and_the_rest_has_proposals(tmp_path):
 
 
 @pytest.mark.parametrize(("key", "code"), [(CTRL_C, 130), (CTRL_D, 1)])
-def test_who_stops_leaves_no_file(tmp_path, key, code):
+def test_who_stops_leaves_no_file(tmp_path: Path, key, code: int) -> None:
     with talk(tmp_path) as terminal:
         answer(terminal, ("Workload: ", "vision-api"))
         terminal.wait_for("Provider [generic]: ")

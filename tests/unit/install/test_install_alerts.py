@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Each alert fires when it should, with the right words, and is quiet when it should: asked of promtool.
 
 Values are in promtool's notation, one a minute: `0x9 1` is ten minutes of 0 and then 1, `_` is no sample.
@@ -529,7 +530,7 @@ def expected(case):
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("case", [*FIRING, *QUIET])
-def test_alert(tmp_path, case):
+def test_alert(tmp_path: Path, case) -> None:
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": rules(case.settings)}))
     series = [{"series": name, "values": values} for name, values in case.series.items()]
     alert = {
@@ -546,7 +547,7 @@ def test_alert(tmp_path, case):
 
 
 @pytest.mark.parametrize("case", [*FIRING, *QUIET])
-def test_the_built_in_rules_give_the_same_alert(case):
+def test_the_built_in_rules_give_the_same_alert(case) -> None:
     test = rule_tests.RuleTest(rules(case.settings), case.series, steps=case.minute).run()
     assert test.failures == []
     fired = test.firing.get((case.minute, case.alert), [])
@@ -558,13 +559,13 @@ def test_the_built_in_rules_give_the_same_alert(case):
     ]
 
 
-def test_every_alert_has_a_firing_and_a_quiet_case():
+def test_every_alert_has_a_firing_and_a_quiet_case() -> None:
     names = {rule["alert"] for group in alert_groups(AlertSettings()) for rule in group["rules"]}
     assert {param.values[0].alert for param in FIRING} == names
     assert {param.values[0].alert for param in QUIET} == names
 
 
-def test_alerts_for_exported_labels_differ_in_nothing_but_the_expression():
+def test_alerts_for_exported_labels_differ_in_nothing_but_the_expression() -> None:
     honored, exported = (
         {rule.alert: rule for group in rule_groups(settings) for rule in group.rules}
         for settings in (AlertSettings(), EXPORTED)
@@ -576,7 +577,7 @@ def test_alerts_for_exported_labels_differ_in_nothing_but_the_expression():
         assert exported[name].model_copy(update={"expr": rule.expr}) == rule
 
 
-def test_no_placeholder_is_left():
+def test_no_placeholder_is_left() -> None:
     text = re.sub(
         r"\bDCGM_\w+", "", json.dumps([*alert_groups(AlertSettings()), *alert_groups(EXPORTED)])
     )
@@ -584,7 +585,7 @@ def test_no_placeholder_is_left():
     assert set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) <= {"GPU_I_ID"}
 
 
-def test_every_xid_is_either_broken_hardware_or_another_fault():
+def test_every_xid_is_either_broken_hardware_or_another_fault() -> None:
     """The two alerts list the same XIDs, once to select and once to leave out."""
     exprs = {
         rule.alert: rule.expr for group in rule_groups(AlertSettings()) for rule in group.rules
@@ -595,7 +596,7 @@ def test_every_xid_is_either_broken_hardware_or_another_fault():
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("settings", [AlertSettings(), EXPORTED], ids=["honor_labels", "exported"])
-def test_promtool_takes_all_texts(tmp_path, settings):
+def test_promtool_takes_all_texts(tmp_path: Path, settings) -> None:
     path = tmp_path / "alerts.yaml"
     path.write_text(json.dumps({"groups": alert_groups(settings)}))
     command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", path]

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="dict-item"
 """What a manager applied is read back from managed fields."""
 
 import pytest
@@ -40,7 +41,7 @@ def managed(**entry):
     return {**BODY, "metadata": {**BODY["metadata"], "managedFields": [given]}}
 
 
-def test_only_what_was_applied_comes_back():
+def test_only_what_was_applied_comes_back() -> None:
     assert applied(managed(), "gpuscale") == {
         "apiVersion": "v1",
         "kind": "Service",
@@ -55,5 +56,5 @@ def test_only_what_was_applied_comes_back():
 
 
 @pytest.mark.parametrize("entry", [{"manager": "kubectl"}, {"operation": "Update"}])
-def test_who_never_applied_has_nothing(entry):
+def test_who_never_applied_has_nothing(entry) -> None:
     assert applied(managed(**entry), "gpuscale") is None

@@ -40,7 +40,7 @@ def areas(board):
 
 
 @every_board
-def test_panels_are_on_the_grid_and_none_is_over_another(board):
+def test_panels_are_on_the_grid_and_none_is_over_another(board) -> None:
     seen = set()
     for area in areas(board):
         assert max(column for column, _ in area) < 24
@@ -49,14 +49,14 @@ def test_panels_are_on_the_grid_and_none_is_over_another(board):
 
 
 @every_board
-def test_panels_have_numbers_and_titles_of_their_own(board):
+def test_panels_have_numbers_and_titles_of_their_own(board) -> None:
     for name in ("id", "title"):
         found = [panel[name] for panel in board["panels"]]
         assert len(set(found)) == len(found)
 
 
 @every_board
-def test_nothing_belongs_to_one_grafana(board):
+def test_nothing_belongs_to_one_grafana(board) -> None:
     assert board["id"] is None
     assert len(board["uid"]) <= 40
     assert "__inputs" not in board
@@ -67,7 +67,7 @@ def test_nothing_belongs_to_one_grafana(board):
 
 
 @every_board
-def test_every_variable_in_use_is_there_before_it_is_used(board):
+def test_every_variable_in_use_is_there_before_it_is_used(board) -> None:
     known = set(BUILT_IN)
     for variable in board["templating"]["list"]:
         assert used(json.dumps(variable)) <= known
@@ -87,7 +87,7 @@ def used(text):
 
 
 @every_board
-def test_kinds_of_panels_and_units_are_grafanas(board):
+def test_kinds_of_panels_and_units_are_grafanas(board) -> None:
     for panel in board["panels"]:
         assert panel["type"] in KINDS
         if panel["type"] != "row":
@@ -95,7 +95,7 @@ def test_kinds_of_panels_and_units_are_grafanas(board):
 
 
 @every_board
-def test_labels_in_tables_have_no_unit(board):
+def test_labels_in_tables_have_no_unit(board) -> None:
     """Else Grafana 10 shows the label gpu="0" as 0 MiB."""
     for panel in board["panels"]:
         if panel["type"] == "table":
@@ -106,7 +106,7 @@ def test_labels_in_tables_have_no_unit(board):
 
 
 @every_board
-def test_words_are_shown(board):
+def test_words_are_shown(board) -> None:
     """Coloured by thresholds, Grafana's state timeline shows the threshold in place of the word."""
     for panel in board["panels"]:
         if panel["type"] == "state-timeline":
@@ -117,20 +117,20 @@ def test_words_are_shown(board):
 
 
 @every_board
-def test_gaps_stay_gaps(board):
+def test_gaps_stay_gaps(board) -> None:
     for panel in board["panels"]:
         if panel["type"] == "timeseries":
             assert panel["fieldConfig"]["defaults"]["custom"]["spanNulls"] is False
 
 
-def test_everything_of_dashboard_12239_is_there():
+def test_everything_of_dashboard_12239_is_there() -> None:
     panels = {panel["title"]: panel for panel in BOARDS[0]["panels"]}
     for title, expr in OF_12239.items():
         (target,) = panels[title]["targets"]
         assert re.sub(r"\{[^}]*\}", "{}", target["expr"]) == expr
 
 
-def test_the_loop_is_on_one_time_axis_in_its_order():
+def test_the_loop_is_on_one_time_axis_in_its_order() -> None:
     (board,) = [each for each in BOARDS if each["uid"] == "gpuscale-autoscaling"]
     hops = [panel for panel in board["panels"] if re.match(r"\d ", panel["title"])]
     assert [panel["title"].split(":")[0] for panel in hops] == [
@@ -151,7 +151,7 @@ def test_the_loop_is_on_one_time_axis_in_its_order():
     assert glance["options"]["legend"]["width"] == 400 - 70  # it has an axis on the right too
 
 
-def test_the_price_is_the_values():
+def test_the_price_is_the_values() -> None:
     found = board_files(values(dashboards={"gpuHourPrice": 3.25, "currency": "EUR"}))
     cost = json.loads(found["gpuscale-cost.json"])
     (price,) = [each for each in cost["templating"]["list"] if each["name"] == "price"]
@@ -161,25 +161,25 @@ def test_the_price_is_the_values():
     assert "currencyUSD" not in units
 
 
-def test_labels_are_those_that_prometheus_stores():
+def test_labels_are_those_that_prometheus_stores() -> None:
     found = "".join(board_files(values(prometheus={"honorLabels": False})).values())
     assert "{{exported_namespace}}/{{exported_pod}}" in found
     of_agents = re.findall(r"DCGM_FI_DEV_GPU_UTIL\{[^}]*\}", found)
     assert not [each for each in of_agents if re.search(r"[ ,{](pod|namespace)[=!]", each)]
 
 
-def test_files_are_called_as_their_dashboards():
+def test_files_are_called_as_their_dashboards() -> None:
     """So that links, which go by the uid, and files stay together."""
     assert [f"{each['uid']}.json" for each in BOARDS] == list(board_texts(BoardSettings()))
 
 
-def test_dashboards_can_be_left_out():
+def test_dashboards_can_be_left_out() -> None:
     assert board_files(values(dashboards={"enabled": False})) == {}
 
 
 @pytest.mark.parametrize(
     "text", board_texts(BoardSettings()).values(), ids=board_texts(BoardSettings())
 )
-def test_no_placeholder_is_left(text):
+def test_no_placeholder_is_left(text) -> None:
     upper = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", re.sub(r"\bDCGM_\w+", "", text)))
     assert upper <= {"GPU_I_ID", "GPU_I_PROFILE"}  # labels of dcgm-exporter

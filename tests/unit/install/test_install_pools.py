@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from install_values import scale, values
@@ -33,7 +34,7 @@ def data(text):
 
 
 @pytest.fixture
-def called(tmp_path):
+def called(tmp_path: Path):
     """A function that runs a script and returns what it called the clouds' programs with."""
     log, programs = tmp_path / "calls", tmp_path / "bin"
     programs.mkdir()
@@ -62,7 +63,7 @@ def option(words, name):
     return words[words.index(name) + 1]
 
 
-def test_aks_adds_a_pool_that_grows_from_nothing(called):
+def test_aks_adds_a_pool_that_grows_from_nothing(called) -> None:
     words = called(files("aks", AKS), "node-pool.sh")
     assert words[:3] == ["aks", "nodepool", "add"]
     assert option(words, "--node-vm-size") == "Standard_NC24ads_A100_v4"
@@ -72,17 +73,17 @@ def test_aks_adds_a_pool_that_grows_from_nothing(called):
     assert not {"--aks-custom-headers", "--skip-gpu-driver-install"} & set(words)
 
 
-def test_aks_leaves_a_pool_that_is_there(called):
+def test_aks_leaves_a_pool_that_is_there(called) -> None:
     assert called(files("aks", AKS), "node-pool.sh", exists=True) == []
 
 
-def test_aks_spot_machines_are_deleted_and_not_kept(called):
+def test_aks_spot_machines_are_deleted_and_not_kept(called) -> None:
     words = called(files("aks", {**AKS, "spot": True}), "node-pool.sh")
     assert option(words, "--priority") == "Spot"
     assert option(words, "--eviction-policy") == "Delete"
 
 
-def test_aks_autoscaler_waits_longer_than_an_a100_takes(called):
+def test_aks_autoscaler_waits_longer_than_an_a100_takes(called) -> None:
     words = called(files("aks", AKS), "cluster-autoscaler.sh")
     assert words[words.index("--cluster-autoscaler-profile") + 1 :] == [
         "expander=least-waste",
@@ -90,7 +91,7 @@ def test_aks_autoscaler_waits_longer_than_an_a100_takes(called):
     ]
 
 
-def test_eks_tells_the_autoscaler_at_zero_nodes_what_a_node_will_have():
+def test_eks_tells_the_autoscaler_at_zero_nodes_what_a_node_will_have() -> None:
     (config,) = data(files("eks")["node-pool.yaml"])
     (group,) = config["managedNodeGroups"]
     assert group["labels"]["k8s.amazonaws.com/accelerator"] == "nvidia-l4"
@@ -105,7 +106,7 @@ def test_eks_tells_the_autoscaler_at_zero_nodes_what_a_node_will_have():
     assert group["availabilityZones"] == ["us-east-1a"]
 
 
-def test_eks_tags_count_the_shares_of_time_slicing():
+def test_eks_tags_count_the_shares_of_time_slicing() -> None:
     plugin = {"enabled": True, "replicas": 4}
     (config,) = data(files("eks", {**POOL, "gpus": 2}, devicePlugin=plugin)["node-pool.yaml"])
     tags = config["managedNodeGroups"][0]["tags"]
@@ -119,7 +120,7 @@ def test_eks_tags_count_the_shares_of_time_slicing():
         ("aks", AKS, "karpenter.azure.com", "AKSNodeClass"),
     ],
 )
-def test_karpenters_pool_refers_to_its_class(provider, pool, group, kind):
+def test_karpenters_pool_refers_to_its_class(provider: str, pool, group: str, kind: str) -> None:
     given = {**pool, "autoscaler": "karpenter", "gpus": 2}
     node_pool, node_class = data(files(provider, given)["node-pool.yaml"])
     assert node_class["apiVersion"].split("/")[0] == group
@@ -132,7 +133,7 @@ def test_karpenters_pool_refers_to_its_class(provider, pool, group, kind):
     assert node_pool["spec"]["disruption"]["consolidateAfter"] == "5m"
 
 
-def test_gke_brings_taint_driver_and_plugin_itself(called):
+def test_gke_brings_taint_driver_and_plugin_itself(called) -> None:
     words = called(files("gke"), "node-pool.sh")
     assert words[:4] == ["container", "node-pools", "create", "gpu"]
     assert option(words, "--accelerator") == "type=nvidia-l4,count=1,gpu-driver-version=latest"
@@ -140,14 +141,14 @@ def test_gke_brings_taint_driver_and_plugin_itself(called):
     assert "--node-taints" not in words
 
 
-def test_gke_shares_gpus_by_the_pool(called):
+def test_gke_shares_gpus_by_the_pool(called) -> None:
     words = called(files("gke", devicePlugin={"replicas": 4}), "node-pool.sh")
     assert option(words, "--accelerator").endswith(
         "gpu-sharing-strategy=time-sharing,max-shared-clients-per-gpu=4"
     )
 
 
-def test_ack_asks_for_a_scaling_group_of_gpus(called):
+def test_ack_asks_for_a_scaling_group_of_gpus(called) -> None:
     words = called(files("ack", ACK), "node-pool.sh", "c123")
     assert words[:3] == ["cs", "POST", "/clusters/c123/nodepools"]
     body = json.loads("\n".join(words[words.index("--body") + 1 :]))
@@ -181,7 +182,7 @@ def test_ack_asks_for_a_scaling_group_of_gpus(called):
         ),
     ],
 )
-def test_what_values_allow_but_may_not_mean_is_reported(spec, told):
+def test_what_values_allow_but_may_not_mean_is_reported(spec, told) -> None:
     found = notes(values(**spec))
     assert len(found) == len(told)
     assert all(each in text for each, text in zip(told, found, strict=True))

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """What is rendered: rights, order, arguments that the programs take, rules that load."""
 
 import json
@@ -43,7 +44,7 @@ def arguments(workload):
     return {name: (rest[0] if rest else "true") for name, *rest in pairs}
 
 
-def test_objects_come_in_an_order_that_can_be_applied():
+def test_objects_come_in_an_order_that_can_be_applied() -> None:
     kinds = [each["kind"] for each in rendered(values(samples={"bert": True}))]
     assert kinds[0] == "Namespace"
     assert kinds == sorted(kinds, key=KIND_ORDER.index)
@@ -51,21 +52,21 @@ def test_objects_come_in_an_order_that_can_be_applied():
     assert kinds[-1] == "HorizontalPodAutoscaler"
 
 
-def test_every_object_says_which_installation_made_it():
+def test_every_object_says_which_installation_made_it() -> None:
     for each in rendered(values(samples={"bert": True, "mnistJobs": 2})):
         assert each["metadata"]["labels"]["gpuscale.dev/install"] == "gpuscale"
 
 
-def test_every_part_has_a_switch():
+def test_every_part_has_a_switch() -> None:
     assert [each["kind"] for each in rendered(values(**ALL_OFF))] == ["Namespace"]
 
 
-def test_the_manifest_is_read_back_as_it_was():
+def test_the_manifest_is_read_back_as_it_was() -> None:
     objects = rendered(values())
     assert [each.data for each in load_documents(manifest(objects), "out.yaml")] == list(objects)
 
 
-def test_rendering_twice_gives_the_same():
+def test_rendering_twice_gives_the_same() -> None:
     found = values()
     assert render(found, Inputs()) == render(found, Inputs())
 
@@ -80,7 +81,9 @@ def test_rendering_twice_gives_the_same():
         ("processes", 0, True, ["pod-resources"]),
     ],
 )
-def test_the_agent_has_the_rights_that_its_attribution_takes(attribution, user, host_pid, folders):
+def test_the_agent_has_the_rights_that_its_attribution_takes(
+    attribution: str, user: int, host_pid: bool | None, folders
+) -> None:
     agent = {"attribution": attribution}
     found = one(rendered(values(scale=[], agent=agent)), "DaemonSet")
     context = container(found)["securityContext"]
@@ -93,14 +96,14 @@ def test_the_agent_has_the_rights_that_its_attribution_takes(attribution, user, 
     assert pod(found)["automountServiceAccountToken"] is False
 
 
-def test_only_a_node_without_nvidias_runtime_takes_a_privileged_agent():
+def test_only_a_node_without_nvidias_runtime_takes_a_privileged_agent() -> None:
     found = one(rendered(values(provider="gke", agent={"deviceAccess": "host"})), "DaemonSet")
     assert container(found)["securityContext"]["privileged"] is True
     names = [each["name"] for each in container(found)["env"]]
     assert names == ["NODE_NAME", "LD_LIBRARY_PATH"]
 
 
-def test_servers_are_nobody_and_can_write_nowhere():
+def test_servers_are_nobody_and_can_write_nowhere() -> None:
     for found in rendered(values()):
         if found["kind"] == "Deployment":
             context = container(found)["securityContext"]
@@ -109,7 +112,7 @@ def test_servers_are_nobody_and_can_write_nowhere():
             assert context["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_the_namespace_allows_node_folders_only_where_a_part_needs_one():
+def test_the_namespace_allows_node_folders_only_where_a_part_needs_one() -> None:
     level = "pod-security.kubernetes.io/enforce"
     on = one(rendered(values()), "Namespace")
     off = one(rendered(values(agent={"enabled": False}, prometheus=PLAIN)), "Namespace")
@@ -120,7 +123,7 @@ def test_the_namespace_allows_node_folders_only_where_a_part_needs_one():
 
 
 @pytest.mark.parametrize("style", ["dcgm", "ack", "both"])
-def test_the_exporter_takes_the_agents_arguments(style):
+def test_the_exporter_takes_the_agents_arguments(style: str) -> None:
     agent = {"style": style, "attribution": "processes", "collectInterval": "500ms"}
     found = one(rendered(values(scale=[], agent=agent)), "DaemonSet")
     plain = exporter_arguments(container(found)["args"][1:])
@@ -133,7 +136,7 @@ def test_the_exporter_takes_the_agents_arguments(style):
     assert settings.styles == ({"dcgm", "ack"} if style == "both" else {style})
 
 
-def test_the_metrics_api_takes_its_arguments(tmp_path):
+def test_the_metrics_api_takes_its_arguments(tmp_path: Path) -> None:
     objects = rendered(values())
     given = arguments(one(objects, "Deployment", "metrics-api"))
     settings = metrics_api_settings({name: [text] for name, text in given.items()})
@@ -147,7 +150,7 @@ STREAMS = {"source": "streams"}
 NOBODY_ASKS = {"alerts": {"enabled": False}, "dashboards": {"enabled": False}}
 
 
-def test_streams_are_those_behind_the_agents_service():
+def test_streams_are_those_behind_the_agents_service() -> None:
     objects = rendered(values(metricsApi=STREAMS))
     agents = one(objects, "Service", "node-agent")
     given = arguments(one(objects, "Deployment", "metrics-api"))
@@ -161,7 +164,7 @@ def test_streams_are_those_behind_the_agents_service():
     assert feeds.scrapes_pods is False
 
 
-def test_streams_need_no_right_beyond_the_agents_namespace_and_no_port_but_theirs():
+def test_streams_need_no_right_beyond_the_agents_namespace_and_no_port_but_theirs() -> None:
     def egress(**api):
         policy = one(rendered(values(metricsApi=api)), "NetworkPolicy", "metrics-api")
         return {each["port"] for each in policy["spec"]["egress"][0]["ports"]}
@@ -180,7 +183,7 @@ def test_streams_need_no_right_beyond_the_agents_namespace_and_no_port_but_their
     assert egress() - streams == {9090}
 
 
-def test_samples_of_streams_are_saved_and_may_be_sent_on():
+def test_samples_of_streams_are_saved_and_may_be_sent_on() -> None:
     def found(**api):
         objects = rendered(values(metricsApi=api))
         deployment = one(objects, "Deployment", "metrics-api")
@@ -213,7 +216,7 @@ def test_samples_of_streams_are_saved_and_may_be_sent_on():
     assert env is None
 
 
-def test_replicas_with_streams_share_the_agents():
+def test_replicas_with_streams_share_the_agents() -> None:
     objects = rendered(values(metricsApi={**STREAMS, "replicas": 3}))
     deployment = one(objects, "Deployment", "metrics-api")
     given = arguments(deployment)
@@ -247,7 +250,7 @@ def test_replicas_with_streams_share_the_agents():
         assert not any("peers" in each["metadata"]["name"] for each in objects)
 
 
-def test_alerts_of_rules_go_to_alertmanagers():
+def test_alerts_of_rules_go_to_alertmanagers() -> None:
     text = "groups:\n- {name: g, rules: [{alert: A, expr: sum(b)}]}\n"
     api = {
         **STREAMS,
@@ -309,13 +312,13 @@ def test_alerts_of_rules_go_to_alertmanagers():
         ),
     ],
 )
-def test_alertmanagers_that_can_not_be_sent_to(api, fault):
+def test_alertmanagers_that_can_not_be_sent_to(api, fault: str) -> None:
     with pytest.raises(ValidationError, match=fault):
         values(metricsApi={**STREAMS, **api})
 
 
 # Annotations may name any port of any pod; the right to list pods is there for `*` anyway.
-def test_annotated_pods_are_scraped_only_where_asked_for():
+def test_annotated_pods_are_scraped_only_where_asked_for() -> None:
     def found(**more):
         objects = rendered(values(metricsApi={**STREAMS, **more}))
         roles = [
@@ -352,7 +355,7 @@ def test_annotated_pods_are_scraped_only_where_asked_for():
         ("prometheus", NOBODY_ASKS, True),
     ],
 )
-def test_a_prometheus_is_there_for_those_who_ask_it(source, more, has_one):
+def test_a_prometheus_is_there_for_those_who_ask_it(source: str, more, has_one: bool) -> None:
     objects = rendered(values(metricsApi={"source": source}, **more))
     parts = {each["metadata"]["labels"]["app.kubernetes.io/component"] for each in objects}
     assert ({"prometheus", "monitoring"} <= parts) == has_one
@@ -360,7 +363,7 @@ def test_a_prometheus_is_there_for_those_who_ask_it(source, more, has_one):
 
 
 # Series of streams have the agents' own labels, whatever a Prometheus makes of them.
-def test_rules_for_streams_serve_every_signal_by_the_agents_labels():
+def test_rules_for_streams_serve_every_signal_by_the_agents_labels() -> None:
     objects = rendered(values(metricsApi=STREAMS, prometheus={"honorLabels": False}))
     text = one(objects, "ConfigMap", "metrics-api")["data"]["rules.yaml"]
     config = load_rules(text, "rules.yaml")
@@ -369,7 +372,7 @@ def test_rules_for_streams_serve_every_signal_by_the_agents_labels():
     assert "exported_" not in text
 
 
-def test_teams_rules_are_read_only_where_asked_for():
+def test_teams_rules_are_read_only_where_asked_for() -> None:
     def config_maps(**api):
         role = one(rendered(values(metricsApi=api)), "ClusterRole", "metrics-api-objects")
         return [each["verbs"] for each in role["rules"] if each["resources"] == ["configmaps"]]
@@ -380,7 +383,7 @@ def test_teams_rules_are_read_only_where_asked_for():
     assert arguments(found)["rules-configmaps"] == label
 
 
-def test_prometheus_rules_and_exporters_go_to_the_metrics_api_of_streams():
+def test_prometheus_rules_and_exporters_go_to_the_metrics_api_of_streams() -> None:
     text = "groups:\n- {name: g, rules: [{record: a, expr: sum(b)}]}\n"
     api = {**STREAMS, "scrapePods": True, "prometheusRules": text, "exporterPods": "gpus,a/b=c"}
     objects = rendered(values(metricsApi=api))
@@ -400,7 +403,7 @@ def test_prometheus_rules_and_exporters_go_to_the_metrics_api_of_streams():
 
 
 @pytest.mark.parametrize("honor_labels", [True, False])
-def test_the_rule_file_serves_every_signal(honor_labels):
+def test_the_rule_file_serves_every_signal(honor_labels: bool) -> None:
     prometheus = {"honorLabels": honor_labels}
     objects = rendered(values(prometheus=prometheus))
     text = one(objects, "ConfigMap", "metrics-api")["data"]["rules.yaml"]
@@ -411,14 +414,14 @@ def test_the_rule_file_serves_every_signal(honor_labels):
         assert signal.metric in names
 
 
-def test_a_rule_file_of_the_users_own_is_used_as_it_is():
+def test_a_rule_file_of_the_users_own_is_used_as_it_is() -> None:
     found = one(rendered(values(metricsApi={"rules": "rules: []\n"})), "ConfigMap", "metrics-api")
     assert found["data"] == {"rules.yaml": "rules: []\n"}
 
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("honor_labels", [True, False])
-def test_prometheus_takes_its_configuration_and_rules(tmp_path, honor_labels):
+def test_prometheus_takes_its_configuration_and_rules(tmp_path: Path, honor_labels: bool) -> None:
     objects = rendered(values(prometheus={"honorLabels": honor_labels}))
     config = data_of(objects, "ConfigMap", "prometheus", "prometheus.yml")
     config["rule_files"] = ["*.yaml"]
@@ -447,7 +450,7 @@ PODS = {  # two pods of one Deployment, one of a StatefulSet, one GPU that nobod
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("honor_labels", [True, False])
-def test_means_are_recorded_by_workload_and_by_service(tmp_path, honor_labels):
+def test_means_are_recorded_by_workload_and_by_service(tmp_path: Path, honor_labels: bool) -> None:
     objects = rendered(values(prometheus={"honorLabels": honor_labels}))
     rules = one(objects, "ConfigMap", "monitoring")["data"]["recording.yaml"]
     (tmp_path / "recording.yaml").write_text(rules)
@@ -496,7 +499,7 @@ def _mean(**labels):
     return f"DCGM_FI_DEV_GPU_UTIL_AVG{{{inside}}}"
 
 
-def test_an_operators_monitor_keeps_the_workloads_labels():
+def test_an_operators_monitor_keeps_the_workloads_labels() -> None:
     found = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor", "node-agent")
     assert found["metadata"]["labels"]["release"] == "kps"
     (endpoint,) = found["spec"]["endpoints"]
@@ -506,7 +509,7 @@ def test_an_operators_monitor_keeps_the_workloads_labels():
     assert dropped == {"action": "labeldrop", "regex": "pod|container|namespace|endpoint"}
 
 
-def test_the_series_of_a_node_go_on_when_its_agent_is_another_pod():
+def test_the_series_of_a_node_go_on_when_its_agent_is_another_pod() -> None:
     """Series of the old and the new pod side by side would count twice in sums."""
     node = "__meta_kubernetes_pod_node_name"
     monitor = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor", "node-agent")
@@ -522,12 +525,12 @@ def test_the_series_of_a_node_go_on_when_its_agent_is_another_pod():
 
 
 @pytest.mark.parametrize(("api", "seconds"), [({}, 30), ({"source": "streams"}, 5)])
-def test_agents_are_replaced_no_faster_than_their_readings_are_served(api, seconds):
+def test_agents_are_replaced_no_faster_than_their_readings_are_served(api, seconds: int) -> None:
     agents = one(rendered(values(metricsApi=api)), "DaemonSet", "node-agent")
     assert agents["spec"]["minReadySeconds"] == seconds
 
 
-def test_a_plain_prometheus_finds_the_agents_by_annotation_and_gets_its_job_ready_made():
+def test_a_plain_prometheus_finds_the_agents_by_annotation_and_gets_its_job_ready_made() -> None:
     objects = rendered(values(prometheus=PLAIN))
     annotations = one(objects, "Service", "node-agent")["metadata"]["annotations"]
     assert annotations["prometheus.io/port"] == "9400"
@@ -535,7 +538,7 @@ def test_a_plain_prometheus_finds_the_agents_by_annotation_and_gets_its_job_read
     assert agents["honor_labels"] is True
 
 
-def test_whoever_scrapes_the_metrics_api_says_who_it_is_and_knows_whom_it_asks():
+def test_whoever_scrapes_the_metrics_api_says_who_it_is_and_knows_whom_it_asks() -> None:
     """The token must not go to a server that merely listens there, where the CA can be had."""
     host = "gpuscale-metrics-api.gpuscale.svc"
     monitor = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor", "metrics-api")
@@ -557,7 +560,7 @@ def test_whoever_scrapes_the_metrics_api_says_who_it_is_and_knows_whom_it_asks()
 
 
 @pytest.mark.parametrize("api", [{"enabled": False}, {"externalName": "laptop.example.com"}])
-def test_a_metrics_api_without_pods_is_not_scraped_and_not_missed(api):
+def test_a_metrics_api_without_pods_is_not_scraped_and_not_missed(api) -> None:
     objects = rendered(values(metricsApi=api))
     config = data_of(objects, "ConfigMap", "prometheus", "prometheus.yml")
     assert [each["job_name"] for each in config["scrape_configs"]] == ["gpuscale-node-agent"]
@@ -567,7 +570,7 @@ def test_a_metrics_api_without_pods_is_not_scraped_and_not_missed(api):
     assert "GpuMetricsApiUnavailable" in alerts
 
 
-def test_dashboards_are_labelled_for_grafanas_sidecar_where_it_looks():
+def test_dashboards_are_labelled_for_grafanas_sidecar_where_it_looks() -> None:
     dashboards = {"namespace": "monitoring", "label": "dash", "folder": "GPUs"}
     objects = rendered(values(dashboards=dashboards, prometheus=OPERATOR))
     found = [each for each in objects if "dash" in each["metadata"]["labels"]]
@@ -592,7 +595,7 @@ def hpa(**changes):
 
 
 @pytest.mark.parametrize("metric", ["pods", "object"])
-def test_all_versions_of_the_hpa_say_the_same(metric):
+def test_all_versions_of_the_hpa_say_the_same(metric: str) -> None:
     first, *others = [
         hpa(hpaVersion=version, metric=metric, target=62.5) for version in HPA_VERSIONS
     ]
@@ -602,7 +605,7 @@ def test_all_versions_of_the_hpa_say_the_same(metric):
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
-def test_kedas_query_gives_one_element_and_its_metric_type_can_work(signal):
+def test_kedas_query_gives_one_element_and_its_metric_type_can_work(signal) -> None:
     agent = {"attribution": "processes", "style": "both"}
     given = scale(autoscaler="keda", signal=signal, target=0.5)
     found = one(rendered(values(scale=[given], agent=agent)), "ScaledObject")
@@ -615,7 +618,7 @@ def test_kedas_query_gives_one_element_and_its_metric_type_can_work(signal):
     parse_query(trigger["metadata"]["query"])
 
 
-def test_cert_manager_makes_and_injects_the_certificate():
+def test_cert_manager_makes_and_injects_the_certificate() -> None:
     objects = rendered(values(metricsApi={"certificates": "cert-manager"}))
     assert not [each for each in objects if each["kind"] == "Secret"]
     serving = one(objects, "Certificate", "tls")
@@ -628,7 +631,7 @@ def test_cert_manager_makes_and_injects_the_certificate():
     assert issuers == ["gpuscale-self-signed", "gpuscale-metrics-api-ca"]
 
 
-def test_external_metrics_are_left_to_others_unless_asked_for():
+def test_external_metrics_are_left_to_others_unless_asked_for() -> None:
     def names(**api):
         objects = rendered(values(metricsApi=api))
         return [each["metadata"]["name"] for each in objects if each["kind"] == "APIService"]
@@ -638,7 +641,7 @@ def test_external_metrics_are_left_to_others_unless_asked_for():
     assert names(external=True) == [*custom, "v1beta1.external.metrics.k8s.io"]
 
 
-def test_resource_metrics_are_left_to_metrics_server_unless_asked_for():
+def test_resource_metrics_are_left_to_metrics_server_unless_asked_for() -> None:
     def found(**api):
         objects = rendered(values(metricsApi=api, prometheus=PLAIN))
         names = {each["metadata"]["name"] for each in objects if each["kind"] == "APIService"}
@@ -655,7 +658,7 @@ def test_resource_metrics_are_left_to_metrics_server_unless_asked_for():
     )
 
 
-def test_who_may_view_pods_may_see_what_they_use():
+def test_who_may_view_pods_may_see_what_they_use() -> None:
     def readers(**api):
         objects = rendered(values(metricsApi=api, prometheus=PLAIN))
         return [each for each in objects if each["metadata"]["name"].endswith("metrics-reader")]
@@ -681,7 +684,7 @@ def args_of(objects):
 
 # The operator's kubelet Service gives `node`; Prometheus' discovery of nodes sets `instance` to the name.
 @pytest.mark.parametrize(("prometheus", "label"), [(OPERATOR, "node"), (PLAIN, "instance")])
-def test_nodes_are_found_by_the_label_that_each_prometheus_gives(prometheus, label):
+def test_nodes_are_found_by_the_label_that_each_prometheus_gives(prometheus, label: str) -> None:
     objects = rendered(values(metricsApi={"resource": True}, prometheus=prometheus))
     text = one(objects, "ConfigMap", "metrics-api")["data"]["resource-rules.yaml"]
     config = load_rules(text, "resource-rules.yaml")
@@ -693,7 +696,7 @@ def test_nodes_are_found_by_the_label_that_each_prometheus_gives(prometheus, lab
         assert overrides[label] == {"resource": "node"}
 
 
-def test_time_slicing_multiplies_and_refuses_requests_for_two():
+def test_time_slicing_multiplies_and_refuses_requests_for_two() -> None:
     plugin = {"enabled": True, "replicas": 4}
     config = data_of(rendered(values(devicePlugin=plugin)), "ConfigMap", "plugin", "config.yaml")
     assert config["sharing"]["timeSlicing"] == {
@@ -715,7 +718,7 @@ def test_time_slicing_multiplies_and_refuses_requests_for_two():
         ("generic", "gpuscale.dev/gpu"),
     ],
 )
-def test_the_agent_finds_gpu_nodes_by_the_providers_labels(provider, label):
+def test_the_agent_finds_gpu_nodes_by_the_providers_labels(provider: str, label: str) -> None:
     found = pod(one(rendered(values(provider=provider)), "DaemonSet"))
     affinity = found["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -731,12 +734,14 @@ def test_the_agent_finds_gpu_nodes_by_the_providers_labels(provider, label):
         ({"alerts": {"enabled": False}}, ["gpuscale-means"]),
     ],
 )
-def test_an_operator_gets_recording_rules_and_alerts_in_one_object(changes, groups):
+def test_an_operator_gets_recording_rules_and_alerts_in_one_object(
+    changes, groups: list[str]
+) -> None:
     rule = one(rendered(values(prometheus=OPERATOR, **changes)), "PrometheusRule")
     assert [each["name"] for each in rule["spec"]["groups"]] == groups
 
 
-def test_samples_tolerate_the_installations_taint():
+def test_samples_tolerate_the_installations_taint() -> None:
     taint = {"key": "sku", "value": "gpu"}
     objects = rendered(values(taint=taint, samples={"mnistJobs": 20}))
     job = one(objects, "Job")

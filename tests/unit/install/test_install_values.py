@@ -14,7 +14,7 @@ def told(text):
     return str(caught.value)
 
 
-def test_a_name_a_target_and_a_limit_are_enough():
+def test_a_name_a_target_and_a_limit_are_enough() -> None:
     spec = parse_values(f"spec: {{scale: [{SCALE}]}}", "values.yaml").spec
     (scale,) = spec.scale
     assert (scale.workload.kind, scale.workload.namespace) == ("Deployment", "default")
@@ -26,7 +26,7 @@ def test_a_name_a_target_and_a_limit_are_enough():
     )
 
 
-def test_every_fault_is_told_with_its_line_and_field():
+def test_every_fault_is_told_with_its_line_and_field() -> None:
     text = "spec:\n  provider: aws\n  agent:\n    privileged: true\n  scale: []\n"
     assert told(text).splitlines() == [
         "values.yaml:2: spec.provider: found 'aws', expected one of aks, eks, ack, gke, generic",
@@ -171,11 +171,11 @@ SCALED = (
         ),
     ],
 )
-def test_what_can_not_work_is_refused(target, more, rest, message):
+def test_what_can_not_work_is_refused(target: int, more: str, rest: str, message: str) -> None:
     assert message in told(SCALED.format(target=target, more=more, rest=rest))
 
 
-def test_a_workload_is_scaled_by_one_autoscaler():
+def test_a_workload_is_scaled_by_one_autoscaler() -> None:
     assert "workload twice" in told(f"spec: {{scale: [{SCALE}, {SCALE}]}}")
 
 
@@ -193,5 +193,5 @@ POOL = "cluster: c, region: r, instanceType: t, gpu: g"
         ("aks", f"{POOL}, resourceGroup: rg, name: much-too-long-name", "at most 12"),
     ],
 )
-def test_a_node_pool_fits_its_provider(provider, pool, message):
+def test_a_node_pool_fits_its_provider(provider: str, pool, message: str) -> None:
     assert message in told(f"spec: {{provider: {provider}, nodePool: {{{pool}}}}}")

@@ -32,12 +32,12 @@ def told(*pods):
     return [str(fault) for fault in pod_faults(pods)]
 
 
-def test_an_image_that_can_not_be_pulled_is_told_with_the_kubelets_words():
+def test_an_image_that_can_not_be_pulled_is_told_with_the_kubelets_words() -> None:
     found = told(pod("a", containerStatuses=[waiting("ImagePullBackOff", NOT_FOUND)]))
     assert found == [f"pod a can't get its image a:1: ImagePullBackOff: {NOT_FOUND}"]
 
 
-def test_what_many_pods_have_is_told_once():
+def test_what_many_pods_have_is_told_once() -> None:
     sick = [
         pod(name, containerStatuses=[waiting("ErrImageNeverPull", "not present")]) for name in "abc"
     ]
@@ -56,27 +56,29 @@ def test_what_many_pods_have_is_told_once():
         ({"exitCode": 137, "reason": "OOMKilled"}, "it ended with exit code 137 (OOMKilled)"),
     ],
 )
-def test_a_container_that_ends_again_and_again_is_told_with_its_last_words(ended, said):
+def test_a_container_that_ends_again_and_again_is_told_with_its_last_words(
+    ended, said: str
+) -> None:
     status = waiting("CrashLoopBackOff", BACK_OFF, lastState={"terminated": ended})
     assert told(pod("a", containerStatuses=[status])) == [
         f"pod a can't keep its container agent running: {said}"
     ]
 
 
-def test_what_fits_on_no_node_is_told_with_the_schedulers_words():
+def test_what_fits_on_no_node_is_told_with_the_schedulers_words() -> None:
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     found = told(pod("a", conditions=[{**unschedulable, "message": NO_NODE}]))
     assert found == [f"pod a can't be scheduled: {NO_NODE}"]
 
 
-def test_containers_that_start_first_count_too():
+def test_containers_that_start_first_count_too() -> None:
     status = {**waiting("CreateContainerConfigError", 'secret "x" not found'), "name": "first"}
     assert told(pod("a", initContainerStatuses=[status])) == [
         'pod a can\'t start its container first: CreateContainerConfigError: secret "x" not found'
     ]
 
 
-def test_what_is_on_its_way_is_no_fault():
+def test_what_is_on_its_way_is_no_fault() -> None:
     scheduled = {"type": "PodScheduled", "status": "True"}
     running = {"name": "agent", "state": {"running": {}}}
     assert (
@@ -90,7 +92,7 @@ def test_what_is_on_its_way_is_no_fault():
     )
 
 
-def test_pods_that_can_not_be_created_are_told_from_the_condition_or_the_last_event():
+def test_pods_that_can_not_be_created_are_told_from_the_condition_or_the_last_event() -> None:
     failed = {"type": "ReplicaFailure", "status": "True", "message": QUOTA}
     assert [str(each) for each in creation_faults({"status": {"conditions": [failed]}}, ())] == [
         f"pods can't be created: {QUOTA}"

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, list-item"
 """What publishes: one version everywhere, workflows that GitHub can read, `make image` with what is there."""
 
 import os
@@ -18,7 +19,7 @@ PINNED = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)*@v\d+\.\d+\.\d+")
 OWN = "./.github/workflows/ci.yaml"
 
 
-def test_package_chart_and_tag_have_one_version():
+def test_package_chart_and_tag_have_one_version() -> None:
     command = [sys.executable, ROOT / "tools" / "release_version.py"]
 
     def run(*tags):
@@ -32,7 +33,7 @@ def test_package_chart_and_tag_have_one_version():
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_pins_its_actions_and_has_no_right_it_does_not_name(path):
+def test_a_workflow_pins_its_actions_and_has_no_right_it_does_not_name(path) -> None:
     workflow = yaml.safe_load(path.read_text())
     assert "permissions" in workflow
     assert workflow["permissions"] in ({}, {"contents": "read"})
@@ -51,7 +52,7 @@ def test_a_workflow_pins_its_actions_and_has_no_right_it_does_not_name(path):
             assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_only_a_tag_publishes():
+def test_only_a_tag_publishes() -> None:
     (path,) = [path for path in WORKFLOWS if path.name == "release.yaml"]
     jobs = yaml.safe_load(path.read_text())["jobs"]
     publishing = {
@@ -67,7 +68,7 @@ def test_only_a_tag_publishes():
 
 
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path: Path):
     """Run `make image` where these programs are installed; each notes how it was called."""
 
     def run(*arguments, programs=()):
@@ -91,20 +92,20 @@ def make(tmp_path):
     return run
 
 
-def test_an_image_is_built_by_whichever_program_is_there(make):
+def test_an_image_is_built_by_whichever_program_is_there(make) -> None:
     code, said, called = make(programs=("docker", "podman"))
     assert (code, called) == (0, [f"docker build --tag gpuscale:{__version__} ."])
     assert said[-1] == f"next: gpuscale init --image gpuscale:{__version__} --image-present"
     assert f"kind load docker-image gpuscale:{__version__}" in said[-2]
 
 
-def test_podman_and_buildah_name_what_is_in_no_registry_after_this_machine(make):
+def test_podman_and_buildah_name_what_is_in_no_registry_after_this_machine(make) -> None:
     code, said, called = make("IMAGE=gpuscale:7", programs=("podman", "buildah"))
     assert (code, called) == (0, ["podman build --tag gpuscale:7 ."])
     assert said[-1] == "next: gpuscale init --image localhost/gpuscale:7 --image-present"
 
 
-def test_an_image_for_a_registry_is_pushed_if_that_is_asked_for(make):
+def test_an_image_for_a_registry_is_pushed_if_that_is_asked_for(make) -> None:
     image = "registry.example:5000/team/gpuscale:7"
     flags = (f"IMAGE={image}", "PUSH=1", "PLATFORM=linux/arm64")
     code, said, called = make(*flags, programs=("docker", "podman"))
@@ -116,13 +117,13 @@ def test_an_image_for_a_registry_is_pushed_if_that_is_asked_for(make):
 
 
 @pytest.mark.parametrize("image", ["gpuscale:7", "localhost/gpuscale:7"])
-def test_what_names_no_registry_is_not_pushed(make, image):
+def test_what_names_no_registry_is_not_pushed(make, image: str) -> None:
     code, said, called = make(f"IMAGE={image}", "PUSH=1", programs=("docker",))
     assert (code, called) == (2, [])
     assert said[0].startswith(f"{image} names no registry to push to: make image IMAGE=REGISTRY/")
 
 
-def test_without_a_program_that_builds_images_that_is_said(make):
+def test_without_a_program_that_builds_images_that_is_said(make) -> None:
     code, said, _ = make()
     assert (code, said[0]) == (
         2,

@@ -20,7 +20,7 @@ SPEC = {
 
 
 @pytest.fixture
-def render(tmp_path):
+def render(tmp_path: Path):
     def run(*arguments, **spec):
         (tmp_path / "values.yaml").write_text(json.dumps({"spec": {**SPEC, **spec}}))
         command = [GPUSCALE, "render", "values.yaml", *arguments]
@@ -31,7 +31,7 @@ def render(tmp_path):
     return run
 
 
-def test_objects_are_printed_as_yaml_or_as_one_list(render):
+def test_objects_are_printed_as_yaml_or_as_one_list(render) -> None:
     code, out, notes = render()
     documents = list(yaml.safe_load_all(out))
     assert (code, notes) == (0, [])
@@ -43,7 +43,7 @@ def test_objects_are_printed_as_yaml_or_as_one_list(render):
     assert found["items"] == documents
 
 
-def test_the_old_spelling_of_a_folder_still_works(render, tmp_path):
+def test_the_old_spelling_of_a_folder_still_works(render, tmp_path: Path) -> None:
     code, out, notes = render("-o", "out")
     assert (code, out) == (0, "")
     assert notes[0] == "gpuscale: -o out is deprecated; use --output-dir out"
@@ -51,12 +51,12 @@ def test_the_old_spelling_of_a_folder_still_works(render, tmp_path):
     assert notes[1] == f"gpuscale: {len(files)} files in out"
 
 
-def test_text_is_no_form_of_objects(render):
+def test_text_is_no_form_of_objects(render) -> None:
     code, _, notes = render("-o", "text")
     assert (code, notes) == (2, ["gpuscale: --output: found 'text', expected yaml or json"])
 
 
-def test_what_lint_calls_an_error_is_refused_at_its_line(render):
+def test_what_lint_calls_an_error_is_refused_at_its_line(render) -> None:
     code, out, notes = render(scale=[scale(target=600)])
     assert (code, out) == (2, "")
     (line,) = notes
@@ -74,7 +74,7 @@ rules:
 """
 
 
-def test_what_lint_warns_of_is_a_note(render):
+def test_what_lint_warns_of_is_a_note(render) -> None:
     code, out, notes = render(metricsApi={"rules": RATE_OF_A_GAUGE})
     assert code == 0
     assert out
@@ -83,7 +83,7 @@ def test_what_lint_warns_of_is_a_note(render):
     assert "rate" in line
 
 
-def test_an_image_without_a_registry_is_a_note(render):
+def test_an_image_without_a_registry_is_a_note(render) -> None:
     code, out, notes = render(image={"tag": "1"})
     assert code == 0
     assert out

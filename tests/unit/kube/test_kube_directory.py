@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment"
 """Names of objects from copies: begun when asked for, kept up, and never made up."""
 
 import asyncio
@@ -26,7 +27,7 @@ def item(name, namespace="ml", **labels):
 class Connection:
     """Lists what it is told to, and hands on the events that are put into it."""
 
-    def __init__(self, *items):
+    def __init__(self, *items) -> None:
         self.items = list(items)
         self.fault = None
         self.paths = []
@@ -48,12 +49,12 @@ class Connection:
         while True:
             yield await self.events.get()
 
-    async def send(self, kind, body):
+    async def send(self, kind, body) -> None:
         self.events.put_nowait({"type": kind, "object": body})
         await until(self.events.empty)
 
 
-async def until(is_so):
+async def until(is_so) -> None:
     async with asyncio.timeout(30):
         while not is_so():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.001)
@@ -72,12 +73,12 @@ async def running(connection, wait_s=1.0, settings=SETTINGS, **more):
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_collection_is_listed_over_all_namespaces():
+def test_a_collection_is_listed_over_all_namespaces() -> None:
     assert PODS.path == "/api/v1/pods"
     assert Collection("apps", "v1", "deployments").path == "/apis/apps/v1/deployments"
 
 
-async def test_names_are_selected_and_sorted():
+async def test_names_are_selected_and_sorted() -> None:
     pods = [
         item("b", app="web"),
         item("a", app="web"),
@@ -91,7 +92,7 @@ async def test_names_are_selected_and_sorted():
         assert copies.names(PODS, "none", ALL) == ()
 
 
-async def test_records_come_with_labels_from_one_namespace_or_from_all():
+async def test_records_come_with_labels_from_one_namespace_or_from_all() -> None:
     connection = Connection(item("b", app="web"), item("a"), item("x", "other", app="web"))
     async with running(connection) as copies:
         await copies.ready(PODS)
@@ -107,7 +108,7 @@ async def test_records_come_with_labels_from_one_namespace_or_from_all():
         assert only.labels == {"app": "web"}
 
 
-async def test_a_collection_may_leave_objects_out_and_is_a_copy_of_its_own():
+async def test_a_collection_may_leave_objects_out_and_is_a_copy_of_its_own() -> None:
     connection = Connection(item("a"))
     some = Collection("", "v1", "pods", "status.phase=Running")
     async with running(connection) as copies:
@@ -121,7 +122,7 @@ async def test_a_collection_may_leave_objects_out_and_is_a_copy_of_its_own():
         ]
 
 
-async def test_objects_without_a_namespace_are_found_without_one():
+async def test_objects_without_a_namespace_are_found_without_one() -> None:
     nodes = Collection("", "v1", "nodes")
     async with running(Connection({"metadata": {"name": "n1"}})) as copies:
         await copies.ready(nodes)
@@ -131,7 +132,7 @@ async def test_objects_without_a_namespace_are_found_without_one():
 @pytest.mark.parametrize(
     "fault", [ApiUnreachableError("it is away"), ApiStatusError(403, "forbidden")]
 )
-async def test_a_copy_that_is_not_kept_up_counts_for_a_while_then_not_until_it_is(fault):
+async def test_a_copy_that_is_not_kept_up_counts_for_a_while_then_not_until_it_is(fault) -> None:
     connection = Connection(item("a"))
     # The wait between two tries is far longer than the test: it is the question that makes it try.
     settings = KubeSettings(node_name="", retry_s=0.01, max_retry_s=600.0)
@@ -154,7 +155,7 @@ async def test_a_copy_that_is_not_kept_up_counts_for_a_while_then_not_until_it_i
         assert copies.states()[0].state.error is None
 
 
-async def test_what_is_heard_of_a_copy_keeps_it_young_though_nothing_changes():
+async def test_what_is_heard_of_a_copy_keeps_it_young_though_nothing_changes() -> None:
     connection = Connection(item("a"))
     async with running(connection, max_age_s=0.5) as copies:
         await copies.ready(PODS)
@@ -165,7 +166,7 @@ async def test_what_is_heard_of_a_copy_keeps_it_young_though_nothing_changes():
         await until(lambda: copies.states()[0].is_withheld)
 
 
-async def test_what_comes_goes_and_changes_is_followed():
+async def test_what_comes_goes_and_changes_is_followed() -> None:
     connection = Connection(item("a", app="web"))
     web = parse_selector("app=web")
     async with running(connection) as copies:
@@ -181,7 +182,7 @@ async def test_what_comes_goes_and_changes_is_followed():
         assert (str(state.collection), state.objects) == ("pods", 1)
 
 
-async def test_a_new_list_of_as_many_others_is_noticed():
+async def test_a_new_list_of_as_many_others_is_noticed() -> None:
     connection = Connection(item("a"))
     async with running(connection) as copies:
         await copies.ready(PODS)
@@ -192,7 +193,7 @@ async def test_a_new_list_of_as_many_others_is_noticed():
         assert copies.names(PODS, "ml", ALL) == ("b",)
 
 
-async def test_one_copy_serves_all_who_ask():
+async def test_one_copy_serves_all_who_ask() -> None:
     connection = Connection(item("a"))
     async with running(connection) as copies:
         await asyncio.gather(*(copies.ready(PODS) for _ in range(50)))
@@ -202,7 +203,7 @@ async def test_one_copy_serves_all_who_ask():
 @pytest.mark.parametrize(
     "fault", [ApiUnreachableError("connection refused"), ApiStatusError(403, "pods is forbidden")]
 )
-async def test_objects_that_cant_be_listed_are_an_error_and_come_later(fault):
+async def test_objects_that_cant_be_listed_are_an_error_and_come_later(fault) -> None:
     connection = Connection(item("a"))
     connection.fault = fault
     async with running(connection) as copies:
@@ -215,9 +216,9 @@ async def test_objects_that_cant_be_listed_are_an_error_and_come_later(fault):
         assert copies.names(PODS, "ml", ALL) == ("a",)
 
 
-async def test_a_list_that_does_not_come_is_waited_for_and_then_an_error():
+async def test_a_list_that_does_not_come_is_waited_for_and_then_an_error() -> None:
     class Silent(Connection):
-        async def get(self, path, params=None, accept=""):
+        async def get(self, path, params=None, accept="") -> None:
             await asyncio.Event().wait()
 
     async with running(Silent(), wait_s=0.01) as copies:
@@ -226,7 +227,7 @@ async def test_a_list_that_does_not_come_is_waited_for_and_then_an_error():
             await copies.ready(PODS)
 
 
-async def test_a_copy_is_kept_while_the_api_server_is_away():
+async def test_a_copy_is_kept_while_the_api_server_is_away() -> None:
     connection = Connection(item("a"))
     async with running(connection) as copies:
         await copies.ready(PODS)
@@ -236,7 +237,7 @@ async def test_a_copy_is_kept_while_the_api_server_is_away():
         assert copies.names(PODS, "ml", ALL) == ("a",)
 
 
-async def test_nothing_is_known_of_what_nobody_asked_for():
+async def test_nothing_is_known_of_what_nobody_asked_for() -> None:
     async with running(Connection()) as copies:
         with pytest.raises(ObjectsUnavailableError, match="pods are not watched yet"):
             copies.names(PODS, "ml", ALL)
@@ -248,7 +249,7 @@ async def test_nothing_is_known_of_what_nobody_asked_for():
     "body",
     [{}, {"metadata": []}, {"metadata": {"name": 7}}, {"metadata": {"name": "a", "labels": [1]}}],
 )
-async def test_odd_objects_do_no_harm(body):
+async def test_odd_objects_do_no_harm(body) -> None:
     async with running(Connection(body, item("b"))) as copies:
         await copies.ready(PODS)
         assert "b" in copies.names(PODS, "ml", ALL)
@@ -263,8 +264,8 @@ EVENTS = st.tuples(
 
 
 @given(st.lists(EVENTS, max_size=12))
-def test_every_answer_is_that_of_the_objects_there_are(events):
-    async def run():
+def test_every_answer_is_that_of_the_objects_there_are(events) -> None:
+    async def run() -> None:
         connection, objects = Connection(item("a", app="web")), {("ml", "a"): "web"}
         async with running(connection) as copies:
             await copies.ready(PODS)

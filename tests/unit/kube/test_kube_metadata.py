@@ -26,7 +26,7 @@ def listed(items, kind="PartialObjectMetadataList", **metadata):
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def test_names_and_labels_are_kept():
+def test_names_and_labels_are_kept() -> None:
     body = listed([POD, NODE], **{"resourceVersion": "9", "continue": "x", "remainingItemCount": 3})
     kept = {"name": "web-0", "namespace": "ml", "labels": {"app": "web"}}
     assert metadata_list(body) == {
@@ -47,5 +47,5 @@ def test_names_and_labels_are_kept():
         pytest.param(b"", id="empty"),
     ],
 )
-def test_other_bodies_are_left_to_others(body):
+def test_other_bodies_are_left_to_others(body) -> None:
     assert metadata_list(body) is None

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 from gpuscale.kube.informers.records import Controller, NodeRecord, PodRecord
 from gpuscale.kube.reading import (
     read_controller,
@@ -44,7 +45,7 @@ POD = {
 }
 
 
-def test_pod_is_read_with_containers_of_every_kind():
+def test_pod_is_read_with_containers_of_every_kind() -> None:
     assert read_pod_record(POD, lambda key: key == "app") == PodRecord(
         namespace="ml",
         name="bert-5d4f-x",
@@ -60,12 +61,12 @@ def test_pod_is_read_with_containers_of_every_kind():
     )
 
 
-def test_finished_pods_are_ended():
+def test_finished_pods_are_ended() -> None:
     for phase in ("Succeeded", "Failed"):
         assert read_pod_record({"status": {"phase": phase}}, lambda _: True).is_ended
 
 
-def test_odd_fields_are_passed_over():
+def test_odd_fields_are_passed_over() -> None:
     odd = {
         "metadata": {"name": ["x"], "labels": 3},
         "spec": "none",
@@ -74,11 +75,11 @@ def test_odd_fields_are_passed_over():
     assert read_pod_record(odd, lambda _: True) == PodRecord("", "", "")
 
 
-def test_object_without_controller():
+def test_object_without_controller() -> None:
     assert read_controller({"metadata": {"ownerReferences": [{"kind": "X", "name": "x"}]}}) is None
 
 
-def test_node_is_read_with_its_extended_resources():
+def test_node_is_read_with_its_extended_resources() -> None:
     body = {
         "status": {
             "capacity": {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1Ti"},
@@ -93,7 +94,7 @@ def device(name, attributes, *, basic=False):
     return {"name": name, "basic": holder} if basic else {"name": name, **holder}
 
 
-def test_slice_of_every_version_names_its_devices():
+def test_slice_of_every_version_names_its_devices() -> None:
     body = {
         "spec": {
             "driver": "gpu.nvidia.com",

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """What is read out of the API server's refusals."""
 
 import json
@@ -44,17 +45,17 @@ JSON = st.recursive(
 )
 
 
-def test_only_fields_that_can_not_be_changed_are_named():
+def test_only_fields_that_can_not_be_changed_are_named() -> None:
     found = read_refusal(json.dumps(JOB).encode())
     assert found == Refusal(JOB["message"], ("spec.completions", "spec.template"))
 
 
-def test_a_long_message_is_cut():
+def test_a_long_message_is_cut() -> None:
     assert read_refusal(json.dumps({"message": "x" * 1000}).encode()).message == "x" * 300
 
 
 @given(st.one_of(st.binary(max_size=20), JSON.map(lambda body: json.dumps(body).encode())))
-def test_whatever_is_answered_there_is_a_message(body):
+def test_whatever_is_answered_there_is_a_message(body) -> None:
     found = read_refusal(body)
     assert 0 < len(found.message) <= 300
     assert all(found.immutable_fields)

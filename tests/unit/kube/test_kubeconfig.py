@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -33,11 +34,11 @@ def written(path, content):
     return path
 
 
-def test_a_named_file_comes_first_and_need_not_exist(tmp_path):
+def test_a_named_file_comes_first_and_need_not_exist(tmp_path: Path) -> None:
     assert find_kubeconfigs(tmp_path / "none", {"KUBECONFIG": "a"}) == (tmp_path / "none",)
 
 
-def test_files_of_the_variable_that_exist_come_before_that_of_the_home(tmp_path):
+def test_files_of_the_variable_that_exist_come_before_that_of_the_home(tmp_path: Path) -> None:
     usual = written(tmp_path / ".kube" / "config", config({"usual": "u"}))
     one, two = (written(tmp_path / name, config({name: name})) for name in ("one", "two"))
     environment = {"HOME": str(tmp_path)}
@@ -54,7 +55,7 @@ def test_files_of_the_variable_that_exist_come_before_that_of_the_home(tmp_path)
         ({"HOME": "/no", "KUBECONFIG": "/a:/b"}, r"\$KUBECONFIG names /a:/b, which does not exist"),
     ],
 )
-def test_without_any_file_it_says_where_it_looked(environment, told):
+def test_without_any_file_it_says_where_it_looked(environment, told: str) -> None:
     with pytest.raises(UsageError, match=f"found no kubeconfig: {told}; name one with"):
         find_kubeconfigs(None, environment)
 
@@ -67,7 +68,7 @@ def files(folder):
     return first, second
 
 
-def test_of_entries_with_the_same_name_the_first_counts(tmp_path):
+def test_of_entries_with_the_same_name_the_first_counts(tmp_path: Path) -> None:
     first, second = files(tmp_path)
     merged = merged_kubeconfig([first, second])
     servers = {each["name"]: each["cluster"]["server"] for each in merged["clusters"]}
@@ -78,7 +79,7 @@ def test_of_entries_with_the_same_name_the_first_counts(tmp_path):
 
 @pytest.mark.kubectl
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_kubectl_merges_them_the_same_way(tmp_path, order):
+def test_kubectl_merges_them_the_same_way(tmp_path: Path, order: tuple[int, ...]) -> None:
     both = files(tmp_path)
     chosen = [both[number] for number in order]
     variable = os.pathsep.join(map(str, chosen))
@@ -102,7 +103,7 @@ def test_kubectl_merges_them_the_same_way(tmp_path, order):
         assert all(value.endswith(each["user"][key]) for key, value in mine.items())
 
 
-def test_a_cluster_is_named_by_server_context_and_namespace(tmp_path):
+def test_a_cluster_is_named_by_server_context_and_namespace(tmp_path: Path) -> None:
     first, second = files(tmp_path)
     found = cluster_name(KubeSettings("", first, None, (second,)))
     assert (found.server, found.context, found.namespace) == ("https://why", "why", "ns-why")
@@ -110,7 +111,7 @@ def test_a_cluster_is_named_by_server_context_and_namespace(tmp_path):
     assert cluster_name(KubeSettings("", first, "same", (second,))).server == "https://first"
 
 
-def test_a_context_that_is_not_there_is_told_with_those_that_are(tmp_path):
+def test_a_context_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     first, second = files(tmp_path)
     with pytest.raises(UsageError) as caught:
         cluster_name(KubeSettings("", first, "sane", (second,)))
@@ -120,7 +121,7 @@ def test_a_context_that_is_not_there_is_told_with_those_that_are(tmp_path):
     )
 
 
-def test_a_program_that_gives_credentials_is_relative_to_its_file(tmp_path):
+def test_a_program_that_gives_credentials_is_relative_to_its_file(tmp_path: Path) -> None:
     program = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login"}}
     path = written(tmp_path / "k" / "config", config({"c": "c"}, current="c", **program))
     merged = merged_kubeconfig([path])

@@ -1,7 +1,9 @@
+# mypy: disable-error-code="attr-defined"
 """Questions by POST: the plain way answers what is plain, and leaves the rest to the usual client."""
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,7 +20,7 @@ PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 class Server:
     """Answers with what it is given, and notes who asks and by which client."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.status, self.text, self.hangs = 201, '{"kind":"SubjectAccessReview"}', False
         self.asked = []
 
@@ -53,7 +55,7 @@ def client(server, tmp_path, timeout_s=5.0, **user):
     return ApiClient(KubeSettings(node_name="", kubeconfig=path, timeout_s=timeout_s))
 
 
-async def test_a_token_goes_along_on_the_plain_way(server, tmp_path):
+async def test_a_token_goes_along_on_the_plain_way(server, tmp_path: Path) -> None:
     async with client(server, tmp_path, token="t") as api:
         for number in range(3):
             found = await api.ask(PATH, {"n": number})
@@ -64,7 +66,7 @@ async def test_a_token_goes_along_on_the_plain_way(server, tmp_path):
     assert {agent for agent, _, _ in server.asked} == {"Python"}
 
 
-async def test_a_user_who_acts_as_another_goes_the_usual_way(server, tmp_path):
+async def test_a_user_who_acts_as_another_goes_the_usual_way(server, tmp_path: Path) -> None:
     async with client(server, tmp_path, token="t", **{"as": "jane"}) as api:
         await api.ask(PATH, {})
     assert "Python" not in {agent for agent, _, _ in server.asked}
@@ -73,21 +75,21 @@ async def test_a_user_who_acts_as_another_goes_the_usual_way(server, tmp_path):
 @pytest.mark.parametrize(
     ("status", "error"), [(401, ApiStatusError), (403, ApiStatusError), (503, ApiUnreachableError)]
 )
-async def test_a_refusal_has_the_usual_words(server, tmp_path, status, error):
+async def test_a_refusal_has_the_usual_words(server, tmp_path: Path, status: int, error) -> None:
     server.status, server.text = status, json.dumps({"kind": "Status", "message": "because"})
     async with client(server, tmp_path, token="t") as api:
         with pytest.raises(error, match="because"):
             await api.ask(PATH, {})
 
 
-async def test_no_json_is_an_error(server, tmp_path):
+async def test_no_json_is_an_error(server, tmp_path: Path) -> None:
     server.text = "<html>"
     async with client(server, tmp_path, token="t") as api:
         with pytest.raises(ApiUnreachableError, match="no JSON object"):
             await api.ask(PATH, {})
 
 
-async def test_a_server_that_hangs_is_waited_for_once(server, tmp_path):
+async def test_a_server_that_hangs_is_waited_for_once(server, tmp_path: Path) -> None:
     server.hangs = True
     async with client(server, tmp_path, timeout_s=0.2, token="t") as api:
         with pytest.raises(ApiUnreachableError):

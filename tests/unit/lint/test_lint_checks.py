@@ -757,55 +757,55 @@ def check_of(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_check_fires_with_these_words(case):
+def test_the_check_fires_with_these_words(case) -> None:
     assert shown(CASES[case][0], check_of(case)) == told()[case]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_check_is_quiet_beside_what_is_right(case):
+def test_the_check_is_quiet_beside_what_is_right(case) -> None:
     assert check_of(case) not in ids(CASES[case][1])
 
 
-def test_every_check_has_a_case_and_every_case_its_words():
+def test_every_check_has_a_case_and_every_case_its_words() -> None:
     assert {check_of(case) for case in CASES} == set(CHECKS) - OF_THE_COMMAND
     assert list(told()) == list(CASES)
 
 
-def test_what_is_right_has_no_finding():
+def test_what_is_right_has_no_finding() -> None:
     assert ids({"rules.yaml": NAMED, "hpa.yaml": hpa(pods()), "web.yaml": deployment(2)}) == []
 
 
-def test_without_rules_a_target_is_held_against_the_preset():
+def test_without_rules_a_target_is_held_against_the_preset() -> None:
     metric = pods("DCGM_FI_PROF_SM_ACTIVE", "{type: AverageValue, averageValue: 70}")
     report = linted({"hpa.yaml": hpa(metric)})
     assert [finding.check.id for finding in report.findings] == ["no-rules", "wrong-unit"]
     assert report.rules == 0
 
 
-def test_a_mean_over_gpus_that_the_preset_makes_needs_no_recording_rule():
+def test_a_mean_over_gpus_that_the_preset_makes_needs_no_recording_rule() -> None:
     metric = of_object("DCGM_FI_DEV_GPU_UTIL_AVG", "Service", "s", "{type: Value, value: 30}")
     assert ids({"hpa.yaml": hpa(metric)}) == ["no-rules"]
 
 
-def test_the_presets_own_rules_are_right():
+def test_the_presets_own_rules_are_right() -> None:
     assert ids({"preset.yaml": preset_text()}) == []
 
 
-def test_a_resource_that_is_nearly_one_of_kubernetes_is_refused():
+def test_a_resource_that_is_nearly_one_of_kubernetes_is_refused() -> None:
     assert ids({"rules.yaml": rule("queue", resources=overrides(pod="pdo"))}) == ["refused-rules"]
 
 
-def test_two_rules_for_two_labels_of_one_metric_are_meant():
+def test_two_rules_for_two_labels_of_one_metric_are_meant() -> None:
     by_pod = NAMED.replace("exported_", "")
     assert ids({"rules.yaml": by_pod + NAMED}) == []
 
 
-def test_a_refused_rule_file_makes_no_metric_unknown():
+def test_a_refused_rule_file_makes_no_metric_unknown() -> None:
     files = {"rules.yaml": "rules: [{seriesQuery: 1 2}]\n", "hpa.yaml": hpa(pods("anything"))}
     assert ids(files) == ["refused-rules"]
 
 
-def test_rules_inside_a_config_map_are_read_with_their_lines():
+def test_rules_inside_a_config_map_are_read_with_their_lines() -> None:
     inside = "".join(f"    {line}\n" for line in ("rules:\n" + SUMS).splitlines())
     text = (
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  config.yaml: |\n{inside}"
@@ -815,7 +815,7 @@ def test_rules_inside_a_config_map_are_read_with_their_lines():
     assert (finding.check.id, finding.where.line) == ("sum-of-percentages", 10)
 
 
-def test_the_items_of_a_list_are_read():
+def test_the_items_of_a_list_are_read() -> None:
     one = hpa(pods(target="{type: Utilization, averageValue: 20}"))
     item = "".join(f"  {line}\n" for line in one.splitlines())
     text = "apiVersion: v1\nkind: List\nitems:\n- " + item[2:]
@@ -824,7 +824,7 @@ def test_the_items_of_a_list_are_read():
     assert finding.where.field == "spec.metrics[0].pods.target.type"
 
 
-def test_metrics_in_the_annotation_of_v1_are_read():
+def test_metrics_in_the_annotation_of_v1_are_read() -> None:
     metric = '[{"type": "Pods", "pods": {"metricName": "gpu_utl", "targetAverageValue": "70"}}]'
     text = f"""\
 apiVersion: autoscaling/v1
@@ -842,7 +842,7 @@ spec:
     assert finding.where.field == "metadata.annotations.autoscaling.alpha.kubernetes.io/metrics"
 
 
-def test_what_nothing_is_known_of_passes_by_and_is_named():
+def test_what_nothing_is_known_of_passes_by_and_is_named() -> None:
     text = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
     knative = "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n"
     report = linted({"more.yaml": f"{text}---\n{knative}---\n{text}", "rules.yaml": NAMED})
@@ -873,11 +873,11 @@ def test_what_nothing_is_known_of_passes_by_and_is_named():
         ({"a.yaml": "rules: []\n"}, False),
     ],
 )
-def test_whether_there_was_anything_to_check(files, is_checked):
+def test_whether_there_was_anything_to_check(files, is_checked: bool) -> None:
     assert linted(files).has_checked is is_checked
 
 
-def test_prometheus_own_files_in_a_config_map_count():
+def test_prometheus_own_files_in_a_config_map_count() -> None:
     metric = hpa(pods("DCGM_FI_DEV_GPU_UTIL"))
     rules = rule('DCGM_FI_DEV_GPU_UTIL{namespace!="",pod!=""}', resources=overrides(pod="pod"))
     rules += rule("DCGM_FI_DEV_GPU_UTIL_AVG{}")
@@ -898,7 +898,7 @@ data:
     assert linted(files).passed_over == ()
 
 
-def test_notes_fail_only_where_one_wants_to_be_strict():
+def test_notes_fail_only_where_one_wants_to_be_strict() -> None:
     report = linted({"hpa.yaml": hpa(pods("anything"))})
     assert [finding.check.id for finding in report.findings] == ["no-rules"]
     assert report.count(Severity.NOTE) == 1
@@ -915,19 +915,19 @@ def test_notes_fail_only_where_one_wants_to_be_strict():
          "rules stand alone in their file"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_neither_rules_nor_manifests_is_wrong_input(text, message):
+def test_a_file_that_is_neither_rules_nor_manifests_is_wrong_input(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         linted({"a.yaml": text})
     assert str(caught.value) == message
 
 
-def test_every_wrong_file_is_named_at_once():
+def test_every_wrong_file_is_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         linted({"a.yaml": "", "b.yaml": "x: ["})
     assert [problem.source for problem in caught.value.problems] == ["a.yaml", "b.yaml"]
 
 
-def test_the_report_for_programs():
+def test_the_report_for_programs() -> None:
     report = document(linted(CASES["unknown-metric"][0]))
     assert report == {
         "findings": [
@@ -952,6 +952,6 @@ def test_the_report_for_programs():
     }
 
 
-def test_the_last_line_counts():
+def test_the_last_line_counts() -> None:
     lines = list(text_lines(linted(CASES["unknown-metric"][0])))
     assert lines[-1] == "1 error, 0 warnings, 0 notes; 1 rule and 1 HPA in 2 files"

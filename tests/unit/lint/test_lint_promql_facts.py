@@ -44,7 +44,7 @@ def node(text):
         ("vector(3)", 3, 3),
     ],
 )
-def test_bounds(text, low, high):
+def test_bounds(text, low: int, high: int) -> None:
     assert values_of(node(text)) == Interval(low, high)
 
 
@@ -62,11 +62,11 @@ def test_bounds(text, low, high):
         f"clamp_max({UTIL}, scalar(queue))",
     ],
 )
-def test_no_bounds(text):
+def test_no_bounds(text: str) -> None:
     assert values_of(node(text)) is None
 
 
-def test_a_sum_has_no_highest_value():
+def test_a_sum_has_no_highest_value() -> None:
     found = values_of(node(f"sum({UTIL})"))
     assert found is not None
     assert (found.low, found.is_bounded) == (0, False)
@@ -87,7 +87,7 @@ def test_a_sum_has_no_highest_value():
         ("sum by (pod) (queue)", None),
     ],
 )
-def test_sums_of_shares(text, share):
+def test_sums_of_shares(text: str, share: int | None) -> None:
     assert summed_share(node(text)) == share
 
 
@@ -109,7 +109,7 @@ def test_sums_of_shares(text, share):
         ("queue", False),
     ],
 )
-def test_one_row(text, expected):
+def test_one_row(text: str, expected: bool) -> None:
     assert is_one_row(node(text)) is expected
 
 
@@ -147,11 +147,11 @@ def test_one_row(text, expected):
         ("1", False),
     ],
 )
-def test_labels_of_rows(text, expected):
+def test_labels_of_rows(text: str, expected: bool) -> None:
     assert carries(node(text), "pod") is expected
 
 
-def test_reads_tell_the_function_around_a_range():
+def test_reads_tell_the_function_around_a_range() -> None:
     found = [(r.series, r.function, r.range_ms) for r in reads(node("rate(a[5m]) / b + {x='y'}"))]
     assert found == [("a", "rate", 300_000), ("b", None, None), (None, None, None)]
 
@@ -166,11 +166,11 @@ def test_reads_tell_the_function_around_a_range():
         ("sum(a_total)", False),
     ],
 )
-def test_ratios_of_vectors(text, expected):
+def test_ratios_of_vectors(text: str, expected: bool) -> None:
     assert divides_vectors(node(text)) is expected
 
 
-def test_a_subquery_passes_its_function_on():
+def test_a_subquery_passes_its_function_on() -> None:
     (read,) = reads(node("max_over_time(a[5m:1m])"))
     assert (read.series, read.function) == ("a", "max_over_time")
 
@@ -186,6 +186,6 @@ def test_a_subquery_passes_its_function_on():
         ('{a="1",b="2"}', None),
     ],
 )
-def test_contradictions(matchers, expected):
+def test_contradictions(matchers: str, expected: str | None) -> None:
     found = contradiction(parse_matchers(matchers))
     assert (found and f"{found[0]} and {found[1]}") == expected

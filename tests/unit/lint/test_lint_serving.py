@@ -25,35 +25,35 @@ def rules(text):
          | {"container_up", "container_up_total", "container_up_seconds_total"}),
     ],
 )  # fmt: skip
-def test_the_charts_rules_are_read_backwards(metric, series):
+def test_the_charts_rules_are_read_backwards(metric: str, series) -> None:
     assert {each.series for each in servings(CHART, metric)} == series
     assert not any(each.certain for each in servings(CHART, metric))
 
 
-def test_a_name_that_a_filter_keeps_out_is_not_served_as_it_is():
+def test_a_name_that_a_filter_keeps_out_is_not_served_as_it_is() -> None:
     assert "a_total" not in {each.series for each in servings(CHART, "a_total")}
 
 
-def test_a_rule_that_names_its_series_is_certain():
+def test_a_rule_that_names_its_series_is_certain() -> None:
     (found,) = servings(rules("[{seriesQuery: 'a_total{}', name: {matches: ^(.*)_total$}}]"), "a")
     assert (found.series, found.certain) == ("a_total", True)
     assert servings(rules("[{seriesQuery: 'a_total{}'}]"), "a") == ()
 
 
-def test_a_rule_that_cant_be_read_backwards_may_serve_what_fits_its_plain_text():
+def test_a_rule_that_cant_be_read_backwards_may_serve_what_fits_its_plain_text() -> None:
     text = "[{seriesQuery: '{x=\"y\"}', name: {matches: '^(a|b)(c+)', as: 'q_${1}_${2}'}}]"
     (found,) = servings(rules(text), "q_a_cc")
     assert (found.series, found.certain) == (None, False)
     assert servings(rules(text), "r_a_cc") == ()
 
 
-def test_a_name_that_matches_literally_tells_the_series():
+def test_a_name_that_matches_literally_tells_the_series() -> None:
     text = "[{seriesQuery: '{x=\"y\"}', name: {matches: '^vllm:queue$', as: vllm_queue}}]"
     (found,) = servings(rules(text), "vllm_queue")
     assert (found.series, found.certain) == ("vllm:queue", False)
 
 
-def test_a_series_has_to_fit_the_name_of_the_series_query():
+def test_a_series_has_to_fit_the_name_of_the_series_query() -> None:
     text = (
         "[{seriesQuery: '{__name__=~\"vllm:.*\"}', name: {matches: '^vllm:(.*)$', as: 'vllm_$1'}}]"
     )
@@ -71,12 +71,12 @@ def test_a_series_has_to_fit_the_name_of_the_series_query():
         ("{template: 'kube_<<.Group>>_<<.Resource>>'}", False),
     ],
 )
-def test_which_resources_a_rule_can_find(resources, expected):
+def test_which_resources_a_rule_can_find(resources: str, expected: bool) -> None:
     (placed,) = rules(f"[{{seriesQuery: a, resources: {resources}}}]")
     assert maps(placed.rule, PODS) is expected
 
 
-def test_a_template_with_a_group_finds_what_has_one():
+def test_a_template_with_a_group_finds_what_has_one() -> None:
     (placed,) = rules("[{seriesQuery: a, resources: {template: 'kube_<<.Group>>_<<.Resource>>'}}]")
     assert maps(placed.rule, KUBERNETES.find("deployments"))
 
@@ -91,6 +91,6 @@ def test_a_template_with_a_group_finds_what_has_one():
         ("{}", False),
     ],
 )
-def test_whether_requests_can_ask_for_a_namespace(resources, expected):
+def test_whether_requests_can_ask_for_a_namespace(resources: str, expected: bool) -> None:
     (placed,) = rules(f"[{{seriesQuery: a, resources: {resources}}}]")
     assert has_namespaces(placed.rule) is expected

@@ -23,19 +23,21 @@ from gpuscale.local.addresses import (
         ("gpu.example", False, "gpu.example", "gpu.example"),
     ],
 )
-def test_hosts_as_servers_and_urls_have_them(host, every, own, written):
+def test_hosts_as_servers_and_urls_have_them(
+    host: str, every: bool, own: str, written: str
+) -> None:
     assert is_every_interface(host) is every
     assert own_host(host) == own
     assert url_host(host) == written
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "gpu.example"])
-def test_one_address_opens_as_itself(host):
+def test_one_address_opens_as_itself(host: str) -> None:
     assert openable_hosts(host) == (host,)
 
 
 @pytest.mark.parametrize(("host", "own"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
-def test_all_interfaces_open_as_loopback_and_as_what_others_see(host, own):
+def test_all_interfaces_open_as_loopback_and_as_what_others_see(host: str, own: str) -> None:
     first, *others = openable_hosts(host)
     assert first == own
     for other in others:
@@ -43,7 +45,7 @@ def test_all_interfaces_open_as_loopback_and_as_what_others_see(host, own):
         assert not ip_address(other).is_unspecified
 
 
-def test_the_holder_of_a_port_is_named():
+def test_the_holder_of_a_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         holder = port_holder(port)
@@ -51,7 +53,7 @@ def test_the_holder_of_a_port_is_named():
     assert holder.endswith(f"(pid {os.getpid()})")
 
 
-def test_a_free_port_has_no_holder():
+def test_a_free_port_has_no_holder() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and does not listen
         assert port_holder(bound.getsockname()[1]) is None

@@ -8,7 +8,7 @@ from gpuscale.local.present import Present
 from gpuscale.sim.world import World
 
 
-def test_a_node_that_left_has_nothing_to_read():
+def test_a_node_that_left_has_nothing_to_read() -> None:
     clock = ManualClock(0)
     world = World(find_setup("aks-mnist-jobs"), 0)
     present = Present(world, clock)

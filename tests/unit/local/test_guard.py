@@ -16,5 +16,5 @@ from gpuscale.local.addresses import is_named
         ("gpu.example", "gpu.example", True),
     ],
 )
-def test_only_names_of_this_machine_are_answered(asked, host, meant):
+def test_only_names_of_this_machine_are_answered(asked: str, host: str, meant: bool) -> None:
     assert is_named(asked, host) is meant

@@ -40,11 +40,11 @@ def rows(copies, seconds):
     return job_rows(world)
 
 
-def test_nothing_is_listed_before_it_is_submitted():
+def test_nothing_is_listed_before_it_is_submitted() -> None:
     assert rows(3, 59) == []
 
 
-def test_running_jobs_come_before_pending_ones():
+def test_running_jobs_come_before_pending_ones() -> None:
     # submitted at 60, 70 and 80 s; the one GPU runs the first until 360 s and more
     found = rows(3, 300)
     assert [(row["running"], row["pending"], row["succeeded"]) for row in found] == [
@@ -56,12 +56,12 @@ def test_running_jobs_come_before_pending_ones():
     assert {row["completions"] for row in found} == {1}
 
 
-def test_completed_jobs_come_last():
+def test_completed_jobs_come_last() -> None:
     found = rows(3, 500)
     assert [row["succeeded"] for row in found] == [0, 0, 1]
     assert found[2]["age"] == 440
     assert all(row["running"] + row["pending"] + row["succeeded"] == 1 for row in found)
 
 
-def test_rows_are_bounded():
+def test_rows_are_bounded() -> None:
     assert len(rows(MAX_ROWS + 50, 3000)) == MAX_ROWS

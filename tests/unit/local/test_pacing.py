@@ -12,7 +12,7 @@ async def turns(took_s, until_ms):
     """Return when each turn began, where each takes so long."""
     clock, began = ManualClock(0), []
 
-    async def act():
+    async def act() -> None:
         if clock.now_ms() > until_ms:
             raise asyncio.CancelledError
         began.append(clock.now_ms())
@@ -23,10 +23,10 @@ async def turns(took_s, until_ms):
     return began
 
 
-async def test_turns_come_at_the_pace_from_the_first_on_whatever_they_take():
+async def test_turns_come_at_the_pace_from_the_first_on_whatever_they_take() -> None:
     assert await turns(0.5, 7_000) == [1_000, 3_000, 5_000, 7_000]
 
 
-async def test_turns_that_were_missed_are_not_made_up_for():
+async def test_turns_that_were_missed_are_not_made_up_for() -> None:
     # The first turn lasts from 1 s to 6 s, over those at 3 s and 5 s; the next is at 7 s.
     assert await turns(5.0, 13_000) == [1_000, 7_000, 13_000]

@@ -16,7 +16,7 @@ SERVER = ExtendedKeyUsageOID.SERVER_AUTH
 class Ca:
     """A CA, or with `issuer` an intermediate one."""
 
-    def __init__(self, name, issuer=None):
+    def __init__(self, name, issuer=None) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = _name(name)
         signer = issuer or self
@@ -71,7 +71,7 @@ def _builder(subject, issuer, key, days):
     )
 
 
-def connect(client, server):
+def connect(client, server) -> None:
     """Let two connections of pyOpenSSL shake hands."""
     for _ in range(4):
         for side, other in ((client, server), (server, client)):

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Certificates for the tests of the metrics API."""
 
 import importlib.util

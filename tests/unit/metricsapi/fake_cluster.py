@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, assignment, attr-defined, misc"
 """An API server over real HTTPS, with what an aggregated API server asks of it."""
 
 import asyncio
@@ -20,7 +21,7 @@ class FakeCluster:
         folder: for files.
     """
 
-    def __init__(self, ca, folder):
+    def __init__(self, ca, folder) -> None:
         self.ca, self.folder = ca, folder
         self.objects = {CONFIG_MAPS: {}, "/api/v1/pods": {}, "/api/v1/nodes": {}}
         self.forbidden = set()
@@ -38,7 +39,7 @@ class FakeCluster:
         self._runner = None
         self._watching = set()
 
-    async def start(self):
+    async def start(self) -> None:
         pem, key = self.ca.server("localhost")
         (self.folder / "api.crt").write_text(pem)
         (self.folder / "api.key").write_text(key)
@@ -52,7 +53,7 @@ class FakeCluster:
         await site.start()
         self.port = self._runner.addresses[0][1]
 
-    async def stop(self):
+    async def stop(self) -> None:
         if self._runner is not None:
             runner, self._runner = self._runner, None
             for task in tuple(self._watching):
@@ -74,7 +75,7 @@ class FakeCluster:
         path.write_text(json.dumps(config))
         return path
 
-    async def trust(self, client_ca, proxy_ca, *names):
+    async def trust(self, client_ca, proxy_ca, *names) -> None:
         data = {
             "client-ca-file": client_ca.pem,
             "requestheader-client-ca-file": proxy_ca.pem,
@@ -86,7 +87,7 @@ class FakeCluster:
         name = "extension-apiserver-authentication"
         await self.put(CONFIG_MAPS, name, "kube-system", data=data)
 
-    async def put(self, path, name, namespace="", labels=(), **more):
+    async def put(self, path, name, namespace="", labels=(), **more) -> None:
         async with self._changed:
             self._version += 1
             metadata = {
@@ -139,7 +140,7 @@ class FakeCluster:
             status = {"allowed": bool(self.allowed(spec))}
         return web.json_response({**body, "status": status}, status=201)
 
-    async def _watch(self, request, path):
+    async def _watch(self, request, path) -> None:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         since = int(request.query["resourceVersion"])

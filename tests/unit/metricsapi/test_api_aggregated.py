@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, has-type, misc"
 """Which discovery document a client gets, and what is in it."""
 
 import pytest
@@ -40,11 +41,11 @@ externalRules: [{seriesQuery: queue, resources: {namespaced: false}, metricsQuer
         (";;,=,q", None),
     ],
 )
-def test_a_client_gets_what_it_likes_best(accept, version):
+def test_a_client_gets_what_it_likes_best(accept, version: str | None) -> None:
     assert aggregated_version(accept) == version
 
 
-def test_metrics_of_objects_are_subresources_of_a_parent_without_verbs():
+def test_metrics_of_objects_are_subresources_of_a_parent_without_verbs() -> None:
     listed = [
         {"name": "pods/a", "namespaced": True, "kind": "MetricValueList", "verbs": ["get"]},
         {"name": "pods/b", "namespaced": True, "kind": "MetricValueList", "verbs": ["get"]},
@@ -100,7 +101,7 @@ async def served():
         yield client, provider
 
 
-async def test_all_groups_are_in_it_and_it_is_sent_once(served):
+async def test_all_groups_are_in_it_and_it_is_sent_once(served) -> None:
     client, provider = served
     async with client.get("/apis", headers={"Accept": V2}) as response:
         body, tag = await response.json(), response.headers["ETag"]
@@ -126,7 +127,7 @@ async def test_all_groups_are_in_it_and_it_is_sent_once(served):
         assert response.headers["ETag"] != tag
 
 
-async def test_old_clients_get_the_plain_list(served):
+async def test_old_clients_get_the_plain_list(served) -> None:
     client, _ = served
     for accept in ("application/json", "application/vnd.kubernetes.protobuf, */*"):
         async with client.get("/apis", headers={"Accept": accept}) as response:
@@ -134,7 +135,7 @@ async def test_old_clients_get_the_plain_list(served):
             assert response.headers["Content-Type"] == "application/json"
 
 
-async def test_openapi_is_valid_in_itself_and_sent_once(served):
+async def test_openapi_is_valid_in_itself_and_sent_once(served) -> None:
     client, _ = served
     async with client.get("/openapi/v2") as response:
         body, tag = await response.json(), response.headers["ETag"]
@@ -167,7 +168,7 @@ async def test_openapi_is_valid_in_itself_and_sent_once(served):
     assert len(set(identities)) == len(identities)
 
 
-async def test_openapi_of_what_is_not_served_is_not_there(served):
+async def test_openapi_of_what_is_not_served_is_not_there(served) -> None:
     client, _ = served
     for place in ("apis/apps/v1", "apis/custom.metrics.k8s.io/v1", "x"):
         async with client.get(f"/openapi/v3/{place}") as response:

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="method-assign"
 """The API over HTTP, from the embedded series."""
 
 import asyncio
@@ -46,7 +47,7 @@ class Directory:
 def source() -> EmbeddedSource:
     store = SeriesStore()
 
-    def add(name, value, **labels):
+    def add(name, value, **labels) -> None:
         store.append({"__name__": name, **labels}, NOW_MS - 2_500, value)
 
     add("gpu_util", 23.5, namespace="prod", pod="web-0", gpu="0", node="n1")
@@ -110,11 +111,11 @@ def values(body) -> dict[str, str]:
         pytest.param("/namespaces/*/metrics/gpu_util?metricLabelSelector=gpu=1", {"prod": "20"}),
     ],
 )
-async def test_custom_metrics(client, path, expected):
+async def test_custom_metrics(client, path: str, expected) -> None:
     assert values(await get(client, CUSTOM + path)) == expected
 
 
-async def test_a_rule_may_have_nan_as_zero():
+async def test_a_rule_may_have_nan_as_zero() -> None:
     """As prometheus-adapter has it: web-2 is NaN; +Inf stays no number."""
     text = """
 rules:
@@ -138,7 +139,7 @@ externalRules:
             assert "there is a value" in await response.text()
 
 
-async def test_both_versions_agree_and_carry_the_time_of_measurement(client):
+async def test_both_versions_agree_and_carry_the_time_of_measurement(client) -> None:
     path = "namespaces/prod/pods/*/gpu_util?metricLabelSelector=gpu=0"
     old = await get(client, f"{CUSTOM}/{path}")
     new = await get(client, f"/apis/custom.metrics.k8s.io/v1beta2/{path}")
@@ -151,7 +152,7 @@ async def test_both_versions_agree_and_carry_the_time_of_measurement(client):
     assert new["items"][0]["metric"]["selector"] == {"matchLabels": {"gpu": "0"}}
 
 
-async def test_external_metrics_leave_out_what_is_no_number(client):
+async def test_external_metrics_leave_out_what_is_no_number(client) -> None:
     body = await get(client, f"{EXTERNAL}/namespaces/any/queue_depth")
     assert body == {
         "kind": "ExternalMetricValueList",
@@ -260,7 +261,7 @@ async def test_external_metrics_leave_out_what_is_no_number(client):
         ),
     ],
 )
-async def test_errors_are_statuses(client, path, code, reason, message):
+async def test_errors_are_statuses(client, path, code, reason, message) -> None:
     body = await get(client, path, code)
     expected = {
         "kind": "Status",
@@ -285,14 +286,14 @@ def details_of(message, reason):
     return {"details": {}} if message.endswith("find the requested resource") else {}
 
 
-async def test_metrics_can_only_be_read(client):
+async def test_metrics_can_only_be_read(client) -> None:
     async with client.post(f"{CUSTOM}/nodes/n1/gpu_util") as response:
         body = await response.json()
         assert response.status == 405
     assert body["message"] == ("the server does not allow this method on the requested resource")
 
 
-async def test_an_hpa_controllers_request_is_answered_in_json(client):
+async def test_an_hpa_controllers_request_is_answered_in_json(client) -> None:
     accept = {"Accept": "application/vnd.kubernetes.protobuf, */*"}
     path = f"{CUSTOM}/namespaces/prod/pods/%2A/gpu_util?labelSelector=app%3Dweb"
     assert values(await get(client, path, headers=accept)) == {"web-0": "23500m", "web-1": "40"}
@@ -308,14 +309,16 @@ async def test_an_hpa_controllers_request_is_answered_in_json(client):
         ("?pretty=0", "curl/8.0", False),
     ],
 )
-async def test_answers_are_indented_on_request_and_for_people(client, query, agent, indented):
+async def test_answers_are_indented_on_request_and_for_people(
+    client, query: str, agent: str, indented: bool
+) -> None:
     async with client.get(f"/apis{query}", headers={"User-Agent": agent}) as response:
         text = await response.text()
     assert text.startswith('{\n  "kind"' if indented else '{"kind"')
     assert text.endswith("}\n")
 
 
-async def test_large_answers_are_compressed_where_allowed():
+async def test_large_answers_are_compressed_where_allowed() -> None:
     store = SeriesStore()
     for number in range(2_000):
         labels = {"__name__": "gpu_util", "pod": f"p{number}", "namespace": "prod"}
@@ -334,7 +337,7 @@ async def test_large_answers_are_compressed_where_allowed():
             assert "Content-Encoding" not in response.headers
 
 
-async def test_health_and_version(client):
+async def test_health_and_version(client) -> None:
     for check in ("healthz", "livez", "readyz"):
         async with client.get(f"/{check}") as response:
             assert (response.status, await response.text()) == (200, "ok")
@@ -344,9 +347,9 @@ async def test_health_and_version(client):
     assert (await get(client, "/version"))["gitVersion"].startswith("v")
 
 
-async def test_failing_discovery_is_told_and_does_not_fail_the_check():
+async def test_failing_discovery_is_told_and_does_not_fail_the_check() -> None:
     class Down:
-        async def series(self, selector, start_ms):
+        async def series(self, selector, start_ms) -> None:
             raise UnavailableError("no route to host")
 
     served = provider(metric_source=Down())
@@ -372,7 +375,7 @@ async def test_failing_discovery_is_told_and_does_not_fail_the_check():
     )
 
 
-async def test_an_app_of_its_own_discovers_while_it_runs():
+async def test_an_app_of_its_own_discovers_while_it_runs() -> None:
     served = provider()
     async with TestClient(TestServer(make_app(served))) as client:
         body = await get(client, CUSTOM)

@@ -1,7 +1,9 @@
+# mypy: disable-error-code="arg-type, attr-defined"
 """The audit log: its events as in audit.k8s.io/v1, and what bounds it."""
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +41,7 @@ def request(**changed):
     return audit.Request(**given | changed)
 
 
-def test_an_event_is_what_kubernetes_writes():
+def test_an_event_is_what_kubernetes_writes() -> None:
     assert audit.event(request()) == {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
@@ -72,7 +74,7 @@ def test_an_event_is_what_kubernetes_writes():
     }
 
 
-def test_refusals_say_so_and_unknown_users_have_no_name():
+def test_refusals_say_so_and_unknown_users_have_no_name() -> None:
     refused = audit.event(request(code=403))
     assert refused["annotations"] == {"authorization.k8s.io/decision": "forbid"}
     unknown = audit.event(request(code=401, user=None, audit_id=""))
@@ -92,7 +94,9 @@ async def write(settings, *requests):
     return log
 
 
-async def test_lines_are_appended_to_the_file_and_the_last_ones_are_not_lost(tmp_path):
+async def test_lines_are_appended_to_the_file_and_the_last_ones_are_not_lost(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "audit.log"
     for number in range(2):
         await write(audit.AuditSettings(str(path)), request(code=200 + number))
@@ -100,12 +104,12 @@ async def test_lines_are_appended_to_the_file_and_the_last_ones_are_not_lost(tmp
     assert codes == [200, 201]
 
 
-async def test_standard_output_can_be_written_to(capfdbinary):
+async def test_standard_output_can_be_written_to(capfdbinary) -> None:
     await write(audit.AuditSettings("-"), request())
     assert json.loads(capfdbinary.readouterr().out)["auditID"] == "8f2b"
 
 
-async def test_a_full_file_makes_room_and_few_are_kept(tmp_path):
+async def test_a_full_file_makes_room_and_few_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     settings = audit.AuditSettings(str(path), max_mb=1, max_backups=2)
     # Each batch is some 0.6 MB, so that two don't fit into a file; five batches make five files.
@@ -124,7 +128,7 @@ async def test_a_full_file_makes_room_and_few_are_kept(tmp_path):
     assert sum(each.stat().st_size for each in tmp_path.iterdir()) <= 3 * 1024 * 1024
 
 
-async def test_what_waits_is_bounded_and_what_does_not_fit_is_counted(tmp_path):
+async def test_what_waits_is_bounded_and_what_does_not_fit_is_counted(tmp_path: Path) -> None:
     log = audit.AuditLog(audit.AuditSettings(str(tmp_path / "audit.log")))
     for _ in range(4_000):
         log.add(request(uri="a" * 100_000, user_agent="b" * 100_000))
@@ -133,7 +137,7 @@ async def test_what_waits_is_bounded_and_what_does_not_fit_is_counted(tmp_path):
     assert log._bytes <= 8 * 1024 * 1024
 
 
-async def test_a_disk_that_fails_is_counted_and_ends_nothing(tmp_path):
+async def test_a_disk_that_fails_is_counted_and_ends_nothing(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "audit.log"
     path.parent.mkdir()
     log = audit.AuditLog(audit.AuditSettings(str(path)))
@@ -144,6 +148,6 @@ async def test_a_disk_that_fails_is_counted_and_ends_nothing(tmp_path):
     assert log.dropped == 1
 
 
-def test_a_file_that_cannot_be_written_is_the_users_mistake(tmp_path):
+def test_a_file_that_cannot_be_written_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--audit-log-path: can't write .*No such file"):
         audit.AuditLog(audit.AuditSettings(str(tmp_path / "none" / "audit.log")))

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Who asks: the order of the ways to show it, and what is not believed."""
 
 import pytest

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """What a request wants to do, and the API server's words for no.
 
 The table is k8s.io/apiserver's reading of request paths (requestinfo.go), for the paths of metrics.
@@ -29,14 +30,16 @@ CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
         ("namespaces", ("list", "namespaces", "", "", "")),
     ],
 )
-def test_custom_metrics_are_gets_of_an_objects_subresource(path, expected):
+def test_custom_metrics_are_gets_of_an_objects_subresource(
+    path: str, expected: tuple[str, ...]
+) -> None:
     found = attributes_of("GET", f"/apis/{CUSTOM}/v1beta1/{path}", "decoded")
     shown = (found.verb, found.resource, found.subresource, found.name, found.namespace)
     assert shown == expected
     assert (found.is_resource, found.group, found.version) == (True, CUSTOM, "v1beta1")
 
 
-def test_an_external_metric_is_a_list_of_itself():
+def test_an_external_metric_is_a_list_of_itself() -> None:
     path = f"/apis/{EXTERNAL}/v1beta1/namespaces/ns/queue_depth"
     found = attributes_of("GET", path, path)
     assert (found.verb, found.resource, found.name, found.namespace) == (
@@ -53,7 +56,7 @@ def test_an_external_metric_is_a_list_of_itself():
     ("method", "verb"),
     [("POST", "create"), ("PUT", "update"), ("PATCH", "patch"), ("DELETE", "delete")],
 )
-def test_other_methods_have_their_verbs(method, verb):
+def test_other_methods_have_their_verbs(method: str, verb: str) -> None:
     assert attributes_of(method, f"/apis/{CUSTOM}/v1beta1/nodes/n1/m", "").verb == verb
 
 
@@ -61,12 +64,12 @@ def test_other_methods_have_their_verbs(method, verb):
     "path",
     ["/apis", f"/apis/{CUSTOM}", f"/apis/{CUSTOM}/v1beta1", "/metrics", "/openapi/v2", "//a", "/"],
 )
-def test_discovery_and_the_rest_go_by_their_path(path):
+def test_discovery_and_the_rest_go_by_their_path(path: str) -> None:
     assert attributes_of("GET", path, path) == Attributes("get", path)
 
 
 class Reviews:
-    def __init__(self, allowed=False):
+    def __init__(self, allowed=False) -> None:
         self.allowed, self.asked = allowed, []
 
     async def review(self, user, attributes):
@@ -79,7 +82,7 @@ class Reviews:
 PATHS = ("/healthz", "readyz", "/public/*")
 
 
-async def test_masters_are_not_asked_about():
+async def test_masters_are_not_asked_about() -> None:
     reviews = Reviews()
     found = await Authorizer(reviews, PATHS).decide(
         User("probe", ("system:masters",)), Attributes("get", "/x")
@@ -99,22 +102,22 @@ async def test_masters_are_not_asked_about():
         ("/public", False),
     ],
 )
-async def test_paths_are_allowed_exactly_or_by_their_beginning(path, allowed):
+async def test_paths_are_allowed_exactly_or_by_their_beginning(path: str, allowed: bool) -> None:
     found = await Authorizer(Reviews(), PATHS).decide(User("joe"), Attributes("get", path))
     assert found.allowed is allowed
 
 
-async def test_a_resource_is_not_allowed_by_its_path():
+async def test_a_resource_is_not_allowed_by_its_path() -> None:
     resource = Attributes("get", "/healthz", is_resource=True, resource="x")
     assert not (await Authorizer(Reviews(), PATHS).decide(User("joe"), resource)).allowed
 
 
-async def test_without_an_api_server_to_ask_the_answer_is_no():
+async def test_without_an_api_server_to_ask_the_answer_is_no() -> None:
     found = await Authorizer(None, PATHS).decide(User("joe"), Attributes("get", "/metrics"))
     assert found == Decision(allowed=False, reason="there is no API server to ask")
 
 
-async def test_a_failing_review_is_no_permission():
+async def test_a_failing_review_is_no_permission() -> None:
     with pytest.raises(UnavailableError):
         await Authorizer(Reviews(allowed=True), PATHS).decide(
             User("down"), Attributes("get", "/metrics")
@@ -143,7 +146,7 @@ async def test_a_failing_review_is_no_permission():
         ("/<b>&", 'forbidden: User "u" cannot get path "/&lt;b&gt;&amp;"'),
     ],
 )
-def test_a_refusal_has_the_api_servers_words(path, message):
+def test_a_refusal_has_the_api_servers_words(path: str, message: str) -> None:
     assert forbidden_message(User("u"), attributes_of("GET", path, path)) == message
 
 
@@ -157,7 +160,7 @@ def test_a_refusal_has_the_api_servers_words(path, message):
         ("status.phase=Running", ""),
     ],
 )
-def test_a_list_by_name_is_of_one_object(fields, name):
+def test_a_list_by_name_is_of_one_object(fields: str, name: str) -> None:
     path = "/apis/metrics.k8s.io/v1beta1/namespaces/ml/pods"
     found = named_by_fields(attributes_of("GET", path, path), fields)
     assert (found.verb, found.resource, found.name) == ("list", "pods", name)

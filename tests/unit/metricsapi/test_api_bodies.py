@@ -17,11 +17,11 @@ PODS = KUBERNETES.find("pods")
 VALUE = MetricValue("web-0", 23_500, TIME_MS + 999)
 
 
-def test_times_are_whole_seconds():
+def test_times_are_whole_seconds() -> None:
     assert timestamp(TIME_MS + 999) == "2026-01-02T03:04:05Z"
 
 
-def test_custom_v1beta1_is_upstreams_text():
+def test_custom_v1beta1_is_upstreams_text() -> None:
     body = custom_list("v1beta1", TARGET, PODS, [VALUE], Selector())
     assert body == (
         '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},'
@@ -31,7 +31,7 @@ def test_custom_v1beta1_is_upstreams_text():
     )
 
 
-def test_custom_v1beta2_is_upstreams_text():
+def test_custom_v1beta2_is_upstreams_text() -> None:
     body = custom_list("v1beta2", TARGET, PODS, [VALUE], parse_selector("a=b"))
     assert body == (
         '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},'
@@ -41,7 +41,7 @@ def test_custom_v1beta2_is_upstreams_text():
     )
 
 
-def test_a_root_scoped_object_has_no_namespace():
+def test_a_root_scoped_object_has_no_namespace() -> None:
     target = CustomTarget("nodes", None, "n1", "m")
     body = custom_list(
         "v1beta1", target, KUBERNETES.find("nodes"), [MetricValue("n1", 1000, 0)], Selector()
@@ -57,7 +57,7 @@ def test_a_root_scoped_object_has_no_namespace():
     ]
 
 
-def test_external_v1beta1_is_upstreams_text():
+def test_external_v1beta1_is_upstreams_text() -> None:
     values = [ExternalValue({"queue": "a"}, 42_000, TIME_MS), ExternalValue(None, -500, TIME_MS)]
     assert external_list("v1beta1", "queue_depth", values) == (
         '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1",'
@@ -67,7 +67,7 @@ def test_external_v1beta1_is_upstreams_text():
     )
 
 
-def test_names_that_need_it_are_escaped():
+def test_names_that_need_it_are_escaped() -> None:
     odd = 'a"\\\n\u00e9\ud800'
     target = CustomTarget("pods", odd, "*", odd)
     (item,) = json.loads(
@@ -101,5 +101,5 @@ def test_names_that_need_it_are_escaped():
         ),
     ],
 )
-def test_selectors_are_shown_as_label_selectors(text, body):
+def test_selectors_are_shown_as_label_selectors(text: str, body) -> None:
     assert selector_body(parse_selector(text)) == body

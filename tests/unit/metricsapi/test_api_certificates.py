@@ -1,7 +1,9 @@
+# mypy: disable-error-code="operator"
 """The certificate that the server shows: made here, or from files that are replaced."""
 
 import ssl
 import stat
+from pathlib import Path
 
 import pytest
 from OpenSSL import SSL
@@ -21,12 +23,12 @@ NOW_MS = 1_760_000_000_000
 NAMES = names_of_service("gpuscale-metrics-api", "monitoring")
 
 
-def test_a_service_goes_by_the_name_that_the_api_server_asks_for():
+def test_a_service_goes_by_the_name_that_the_api_server_asks_for() -> None:
     assert NAMES[0] == "gpuscale-metrics-api.monitoring.svc"
     assert {"localhost", "127.0.0.1", "::1"} < set(NAMES)
 
 
-def test_a_made_certificate_is_verified_by_its_ca(tmp_path):
+def test_a_made_certificate_is_verified_by_its_ca(tmp_path: Path) -> None:
     now_ms = WallClock().now_ms()
     ca = make_ca(now_ms)
     pair = make_serving(ca, NAMES, now_ms)
@@ -43,7 +45,7 @@ def test_a_made_certificate_is_verified_by_its_ca(tmp_path):
     assert "PRIVATE" not in repr(pair)
 
 
-def shake_hands(client, server, name):
+def shake_hands(client, server, name) -> None:
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     one = client.wrap_bio(back, there, server_hostname=name)
     other = server.wrap_bio(there, back, server_side=True)
@@ -55,7 +57,7 @@ def shake_hands(client, server, name):
                 continue
 
 
-def test_keys_are_readable_by_their_owner_only(tmp_path):
+def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_bytes(b"old")
     write_private(path, b"new")
@@ -64,7 +66,7 @@ def test_keys_are_readable_by_their_owner_only(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["key"]
 
 
-def test_a_ca_stays_while_its_folder_does(tmp_path):
+def test_a_ca_stays_while_its_folder_does(tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     first = OwnCertificate(folder, NAMES, ManualClock(NOW_MS))
     again = OwnCertificate(folder, NAMES, ManualClock(NOW_MS + 1000))
@@ -74,7 +76,7 @@ def test_a_ca_stays_while_its_folder_does(tmp_path):
     assert given_in(folder) is None
 
 
-async def test_a_made_certificate_is_renewed_after_two_thirds_of_its_time(tmp_path):
+async def test_a_made_certificate_is_renewed_after_two_thirds_of_its_time(tmp_path: Path) -> None:
     clock = EndingClock(NOW_MS, days=244)
     own = OwnCertificate(tmp_path, NAMES, clock)
     before = own.files.certificate.read_bytes()
@@ -85,17 +87,17 @@ async def test_a_made_certificate_is_renewed_after_two_thirds_of_its_time(tmp_pa
 
 
 class EndingClock(ManualClock):
-    def __init__(self, now_ms, days):
+    def __init__(self, now_ms, days) -> None:
         super().__init__(now_ms)
         self.end_ms = now_ms + days * 86_400_000
 
-    async def sleep(self, seconds):
+    async def sleep(self, seconds) -> None:
         self.advance(seconds)
         if self.now_ms() > self.end_ms:
             raise TimeoutError
 
 
-def test_a_folder_that_cant_be_written_to_is_reported(tmp_path):
+def test_a_folder_that_cant_be_written_to_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError) as caught:
         OwnCertificate(tmp_path / "file" / "x", NAMES, ManualClock(NOW_MS))
@@ -105,7 +107,7 @@ def test_a_folder_that_cant_be_written_to_is_reported(tmp_path):
     )
 
 
-def test_a_broken_ca_key_is_reported(tmp_path):
+def test_a_broken_ca_key_is_reported(tmp_path: Path) -> None:
     OwnCertificate(tmp_path, NAMES, ManualClock(NOW_MS))
     (tmp_path / "ca.key").write_text("broken")
     with pytest.raises(UsageError, match=r"ca\.key: .*; remove it to get a new CA"):
@@ -113,7 +115,7 @@ def test_a_broken_ca_key_is_reported(tmp_path):
 
 
 @pytest.fixture
-def files(tmp_path, cas):
+def files(tmp_path: Path, cas):
     return put(CertificateFiles(tmp_path / "apiserver.crt", tmp_path / "apiserver.key"), cas)
 
 
@@ -124,11 +126,11 @@ def put(files, cas):
     return files
 
 
-def test_files_that_somebody_gave_are_used_as_they_are(tmp_path, files):
+def test_files_that_somebody_gave_are_used_as_they_are(tmp_path: Path, files) -> None:
     assert given_in(tmp_path) == files
 
 
-def test_replaced_files_count_for_new_connections(files, cas):
+def test_replaced_files_count_for_new_connections(files, cas) -> None:
     serving = ServingCertificate(files, TlsRules(), ManualClock())
     first = serving.context()
     serving.reload()
@@ -139,7 +141,9 @@ def test_replaced_files_count_for_new_connections(files, cas):
     assert serving.fault is None
 
 
-def test_files_that_dont_fit_together_leave_the_last_good_pair(files, cas, caplog):
+def test_files_that_dont_fit_together_leave_the_last_good_pair(
+    files, cas, caplog: pytest.LogCaptureFixture
+) -> None:
     serving = ServingCertificate(files, TlsRules(), ManualClock())
     first = serving.context()
     pem, _ = cas["clients"].server("localhost")
@@ -155,7 +159,7 @@ def test_files_that_dont_fit_together_leave_the_last_good_pair(files, cas, caplo
 
 
 @pytest.mark.parametrize("text", [None, "", "no PEM"])
-def test_files_that_hold_nothing_are_told_at_the_start(files, text):
+def test_files_that_hold_nothing_are_told_at_the_start(files, text: str | None) -> None:
     if text is None:
         files.key.unlink()
     else:
@@ -164,7 +168,7 @@ def test_files_that_hold_nothing_are_told_at_the_start(files, text):
         ServingCertificate(files, TlsRules(), ManualClock())
 
 
-def test_unknown_ciphers_are_reported(files):
+def test_unknown_ciphers_are_reported(files) -> None:
     with pytest.raises(UsageError, match="found no cipher match"):
         ServingCertificate(files, TlsRules(ciphers=("NONE-SUCH",)), ManualClock())
 
@@ -173,7 +177,7 @@ def test_unknown_ciphers_are_reported(files):
     ("version", "expected"),
     [(SSL.TLS1_1_VERSION, None), (SSL.TLS1_2_VERSION, "TLSv1.2"), (SSL.TLS1_3_VERSION, "TLSv1.3")],
 )
-def test_tls_begins_at_1_2(files, version, expected, connect):
+def test_tls_begins_at_1_2(files, version, expected: str | None, connect) -> None:
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
     context.set_max_proto_version(version)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, method-assign"
 """The cluster's resources, from discovery documents of new and old API servers."""
 
 import pytest
@@ -95,7 +96,7 @@ OLD = {
 
 
 class Connection:
-    def __init__(self, answers):
+    def __init__(self, answers) -> None:
         self.answers = answers
 
     async def get(self, path, params=None, accept="application/json"):
@@ -105,7 +106,7 @@ class Connection:
 
 
 @pytest.mark.parametrize("answers", [NEW, OLD], ids=["aggregated", "in pieces"])
-async def test_resources_come_in_the_servers_order_by_preferred_version(answers):
+async def test_resources_come_in_the_servers_order_by_preferred_version(answers) -> None:
     mapper = await read_mapper(Connection(answers))
     group = "ml.example.com"
     assert mapper.types == (
@@ -116,20 +117,20 @@ async def test_resources_come_in_the_servers_order_by_preferred_version(answers)
     assert mapper.parse("training.ml") == mapper.types[1]
 
 
-async def test_an_answer_without_resources_is_not_taken_for_an_empty_cluster():
+async def test_an_answer_without_resources_is_not_taken_for_an_empty_cluster() -> None:
     with pytest.raises(UpstreamError, match="names no resource"):
         await read_mapper(Connection({"/api": {}, "/apis": {"kind": "APIGroupList"}}))
 
 
 class Copies:
-    async def ready(self, collection):
+    async def ready(self, collection) -> None:
         raise ObjectsUnavailableError(f"no {collection.path}")
 
-    def names(self, collection, namespace, selector):
+    def names(self, collection, namespace, selector) -> None:
         raise ObjectsUnavailableError(f"no {collection.path}")
 
 
-async def test_unknown_objects_are_an_internal_error_in_upstreams_words():
+async def test_unknown_objects_are_an_internal_error_in_upstreams_words() -> None:
     objects = ClusterObjects(Copies())
     pods = KUBERNETES.find("pods")
     with pytest.raises(ListError) as caught:
@@ -143,7 +144,9 @@ async def test_unknown_objects_are_an_internal_error_in_upstreams_words():
     assert status.message == "Internal error occurred: unable to list matching resources"
 
 
-async def test_objects_that_are_not_known_are_logged_once_until_they_are_known_again(caplog):
+async def test_objects_that_are_not_known_are_logged_once_until_they_are_known_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Three requests and one for names are refused; what fails after that is another matter."""
     caplog.set_level("INFO", logger="gpuscale.metricsapi.cluster")
     copies = Copies()

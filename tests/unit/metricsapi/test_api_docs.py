@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The page about the server holds what the code holds."""
 
 from pathlib import Path
@@ -33,14 +34,14 @@ PAGE = (Path(__file__).parents[3] / "docs" / "metrics-api.md").read_text()
 
 
 @pytest.mark.parametrize("flag", FLAGS.values(), ids=lambda flag: flag.name)
-def test_every_flag_is_on_the_page_with_its_default(flag):
+def test_every_flag_is_on_the_page_with_its_default(flag) -> None:
     ours = " *(ours)*" if flag.is_ours else ""
     default = f"`{flag.default}`" if flag.default else ""
     text = f"changes nothing: {flag.no_effect}" if flag.no_effect else flag.help
     assert f"| `--{flag.name}`{ours} | {default} | {text} |\n" in PAGE
 
 
-def test_the_page_names_no_other_flag():
+def test_the_page_names_no_other_flag() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `--") and " | " in line]
     flags = [line for line in rows if line.count("|") == 4]
     assert len(flags) == len(FLAGS)
@@ -54,7 +55,7 @@ def _keeping(path):
     return feeds
 
 
-def test_the_page_names_the_servers_own_metrics(tmp_path):
+def test_the_page_names_the_servers_own_metrics(tmp_path: Path) -> None:
     provider = MetricsProvider(AdapterConfig(), None, None, ManualClock())
     families = (
         *ServerMetrics(ManualClock()).families(),

@@ -17,7 +17,7 @@ WELL, ILL = Check("ping"), Check("shutdown", "the server is stopping")
 NONE = frozenset()
 
 
-def test_a_failed_check_fails_the_path_and_is_reported():
+def test_a_failed_check_fails_the_path_and_is_reported() -> None:
     found = health("readyz", [WELL, ILL], NONE, verbose=False)
     assert not found.is_well
     assert found.text == (
@@ -25,24 +25,24 @@ def test_a_failed_check_fails_the_path_and_is_reported():
     )
 
 
-def test_an_excluded_check_does_not_count():
+def test_an_excluded_check_does_not_count() -> None:
     found = health("readyz", [WELL, ILL], frozenset({"shutdown"}), verbose=False)
     assert (found.is_well, found.text) == (True, "ok")
 
 
-def test_a_remark_does_not_fail_the_path():
+def test_a_remark_does_not_fail_the_path() -> None:
     found = health("readyz", [Check("rules", remark="old")], NONE, verbose=True)
     assert (found.is_well, found.text) == (True, "[+]rules ok: old\nreadyz check passed\n")
 
 
-def test_one_check_can_be_asked_for():
+def test_one_check_can_be_asked_for() -> None:
     checks = [WELL, ILL]
     assert single(checks, "ping").text == "ok"
     assert not single(checks, "shutdown").is_well
     assert single(checks, "none") is None
 
 
-def test_requests_are_counted_by_group_and_timed():
+def test_requests_are_counted_by_group_and_timed() -> None:
     metrics = ServerMetrics(ManualClock(10_000))
     metrics.begins()
     metrics.ends("GET", VALUES, 200, 0.004)
@@ -76,7 +76,7 @@ def test_requests_are_counted_by_group_and_timed():
         assert f"{line}\n" in text
 
 
-def test_ages_are_kept_of_the_metrics_asked_for_last():
+def test_ages_are_kept_of_the_metrics_asked_for_last() -> None:
     metrics = ServerMetrics(ManualClock(0))
     for number in range(2_001):
         metrics.answered(Answer("external.metrics.k8s.io", f"m{number}", 0, 0.01))
@@ -90,7 +90,7 @@ def test_ages_are_kept_of_the_metrics_asked_for_last():
     assert len(metrics.take_answered(1_500)) == 500
 
 
-def test_hops_that_are_not_known_are_left_out_of_the_total():
+def test_hops_that_are_not_known_are_left_out_of_the_total() -> None:
     metrics = ServerMetrics(ManualClock(10_000))
     for name in ("scraped", "stored", "new"):
         metrics.answered(Answer("custom.metrics.k8s.io", name, 10_000, 0.25))
@@ -109,7 +109,7 @@ def test_hops_that_are_not_known_are_left_out_of_the_total():
     }
 
 
-def test_labels_of_requests_are_few_whatever_is_asked_for():
+def test_labels_of_requests_are_few_whatever_is_asked_for() -> None:
     assert group_label("/apis/custom.metrics.k8s.io/v1beta1/x") == "custom.metrics.k8s.io"
     assert group_label("/apis") == "apis"
     assert group_label("/readyz") == "readyz"

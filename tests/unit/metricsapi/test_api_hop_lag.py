@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """How late values come, asked of series as a Prometheus would hold them."""
 
 import pytest
@@ -50,10 +51,10 @@ def store():
 
 
 class Failing:
-    def __init__(self, source):
+    def __init__(self, source) -> None:
         self.series = source.series
 
-    async def query(self, promql, at_ms):
+    async def query(self, promql, at_ms) -> None:
         raise UnavailableError("no route to host")
 
 
@@ -76,7 +77,7 @@ async def looked(*asked, source=None):
     return found
 
 
-async def test_the_worst_of_all_pods_is_told_hop_by_hop():
+async def test_the_worst_of_all_pods_is_told_hop_by_hop() -> None:
     # Measured 750 ms before the scrape, which was 1500 ms ago; the answer took 250 ms.
     assert await looked((CUSTOM_GROUP, "gpu_util")) == {
         "gpu_util": {
@@ -88,26 +89,26 @@ async def test_the_worst_of_all_pods_is_told_hop_by_hop():
     }
 
 
-async def test_without_an_agent_behind_it_the_scrape_is_not_known():
+async def test_without_an_agent_behind_it_the_scrape_is_not_known() -> None:
     found = await looked((EXTERNAL_GROUP, "queue"))
     assert found == {"queue": {"store": pytest.approx(3.0), "answer": 0.25, "total": 3.25}}
 
 
 @pytest.mark.parametrize("key", [(CUSTOM_GROUP, "gone"), (EXTERNAL_GROUP, "gpu_util")])
-async def test_of_a_metric_that_is_served_no_more_only_the_answer_is_known(key):
+async def test_of_a_metric_that_is_served_no_more_only_the_answer_is_known(key) -> None:
     assert await looked(key) == {key[1]: {"answer": 0.25, "total": 0.25}}
 
 
-async def test_a_source_that_does_not_answer_leaves_its_hops_out():
+async def test_a_source_that_does_not_answer_leaves_its_hops_out() -> None:
     found = await looked((CUSTOM_GROUP, "gpu_util"), source=Failing(EmbeddedSource(store())))
     assert found == {"gpu_util": {"answer": 0.25, "total": 0.25}}
 
 
-async def test_metrics_that_nobody_asked_for_cost_nothing():
+async def test_metrics_that_nobody_asked_for_cost_nothing() -> None:
     assert await looked() == {}
 
 
-async def test_every_metric_leads_to_its_series():
+async def test_every_metric_leads_to_its_series() -> None:
     source = EmbeddedSource(store())
     provider = MetricsProvider(RULES, source, None, ManualClock(NOW_MS))
     await provider.relist()
@@ -117,7 +118,7 @@ async def test_every_metric_leads_to_its_series():
     }
 
 
-def test_questions_are_promql():
+def test_questions_are_promql() -> None:
     assert store_query("x") == "time() - min(timestamp(x))"
     assert scrape_query("x") == (
         f"max((timestamp({AGENT_TIME}) - {AGENT_TIME}) and on (job, instance) x)"
@@ -125,7 +126,7 @@ def test_questions_are_promql():
 
 
 @pytest.mark.parametrize(("agents", "again_s"), [(0, 390), (1, 750)])
-async def test_a_metric_of_many_series_is_asked_about_less_often(agents, again_s):
+async def test_a_metric_of_many_series_is_asked_about_less_often(agents: int, again_s: int) -> None:
     """10 000 series: a query of 2.6 ms and 10 000 x 18 us takes 0.1826 s, half a thousandth of 365.2 s.
 
     Of agents there are two such queries, 730.4 s; the first turn after that, of one each 30 s, counts.

@@ -1,5 +1,7 @@
 """Which certificate a client gets that names the server, as Kubernetes' own servers choose it."""
 
+from pathlib import Path
+
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -13,7 +15,7 @@ from gpuscale.metricsapi.security.serving_certificate import CertificateFiles, S
 
 
 @pytest.fixture
-def put(tmp_path, cas):
+def put(tmp_path: Path, cas):
     def put(name, *hosts):
         """Write the pair `name`, for these hosts and with the first as common name."""
         files = CertificateFiles(tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
@@ -61,7 +63,9 @@ def served(connect):
         pytest.param("twice.example", "own.example", id="first before second"),
     ],
 )
-def test_a_client_gets_the_certificate_of_the_name_it_asks_for(put, served, asked, shown):
+def test_a_client_gets_the_certificate_of_the_name_it_asks_for(
+    put, served, asked: str | None, shown: str
+) -> None:
     own = put("own", "own.example", "second.own.example", "twice.example", "taken.example")
     full = put("full", "full.corp.example", "twice.example")
     pattern = put("pattern", "pattern.example")
@@ -75,7 +79,7 @@ def test_a_client_gets_the_certificate_of_the_name_it_asks_for(put, served, aske
     assert served(main, asked) == shown
 
 
-def test_renewed_files_count_for_new_connections(put, served):
+def test_renewed_files_count_for_new_connections(put, served) -> None:
     named = NamedCertificates([NamedFiles(put("a", "a.example"))], TlsRules(), ManualClock())
     main = ServingCertificate(put("main", "main.example"), TlsRules(), ManualClock(), named.context)
     put("a", "b.example", "a.example")
@@ -89,7 +93,7 @@ def test_renewed_files_count_for_new_connections(put, served):
     assert served(main, "b.example") == "b.example"
 
 
-def test_files_that_dont_fit_leave_the_last_good_pair_and_are_reported(put):
+def test_files_that_dont_fit_leave_the_last_good_pair_and_are_reported(put) -> None:
     files = put("a", "a.example")
     named = NamedCertificates([NamedFiles(files)], TlsRules(), ManualClock())
     files.key.write_text("")
@@ -99,7 +103,7 @@ def test_files_that_dont_fit_leave_the_last_good_pair_and_are_reported(put):
     assert "expected a PEM certificate and its key" in fault
 
 
-def test_a_certificate_without_names_needs_some(tmp_path, cas):
+def test_a_certificate_without_names_needs_some(tmp_path: Path, cas) -> None:
     files = CertificateFiles(tmp_path / "crt", tmp_path / "key")
     pem, key = cas["clients"].client("", usage=())
     files.certificate.write_text(pem)

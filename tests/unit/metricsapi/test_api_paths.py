@@ -30,14 +30,14 @@ def custom(path: str) -> CustomTarget:
         ("nodes/*/m", CustomTarget("nodes", None, "*", "m")),
     ],
 )
-def test_custom_paths(path, target):
+def test_custom_paths(path: str, target) -> None:
     assert custom(path) == target
 
 
 @pytest.mark.parametrize(
     "path", ["blah", "nodes/foo", "namespaces/ns/pods/bar", "a/b/c/d/e/f", "a//b", "/"]
 )
-def test_other_custom_paths_have_no_route(path):
+def test_other_custom_paths_have_no_route(path: str) -> None:
     with pytest.raises(NoRouteError):
         custom(path)
 
@@ -64,7 +64,7 @@ def test_other_custom_paths_have_no_route(path):
         "x" * 254,
     ],
 )
-def test_names_that_no_object_can_have_have_no_route(name):
+def test_names_that_no_object_can_have_have_no_route(name: str) -> None:
     """Names of Kubernetes: an RFC 1123 subdomain; for a few kinds a path segment, without / and %."""
     for parts in (
         ("namespaces", "ns", "pods", name, "m"),
@@ -79,26 +79,26 @@ def test_names_that_no_object_can_have_have_no_route(name):
 
 
 @pytest.mark.parametrize("name", ["web-0", "a.b", "system:node", "x" * 253, "Ab_c", "user@example"])
-def test_names_that_some_object_can_have_have_one(name):
+def test_names_that_some_object_can_have_have_one(name: str) -> None:
     assert custom_target(("nodes", name, "m")).name == name
 
 
-def test_a_namespace_and_one_word_is_a_bad_path():
+def test_a_namespace_and_one_word_is_a_bad_path() -> None:
     with pytest.raises(BadPathError, match=r"^invalid request path$"):
         custom("namespaces/ns/foo")
 
 
-def test_external_paths():
+def test_external_paths() -> None:
     assert external_target(split_path("namespaces/ns/m")) == ExternalTarget("ns", "m")
     for path in ("namespaces/foo", "namespaces/foo/group/metric", "m"):
         with pytest.raises(NoRouteError):
             external_target(split_path(path))
 
 
-def test_external_metrics_of_any_namespace_have_a_route():
+def test_external_metrics_of_any_namespace_have_a_route() -> None:
     assert external_target(("namespaces", "*", "m")) == ExternalTarget("*", "m")
 
 
-def test_a_path_is_bounded():
+def test_a_path_is_bounded() -> None:
     with pytest.raises(NoRouteError):
         split_path("a" * 10_000)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Answers of the API server about users: asked once, remembered for a while, never made up."""
 
 import asyncio
@@ -29,7 +30,7 @@ POD = Attributes(
 class Api:
     """An API server that knows one token and allows one verb."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.questions = []
         self.is_down = False
 
@@ -56,7 +57,7 @@ def clock():
     return ManualClock(1_000_000)
 
 
-async def test_a_token_is_reviewed_once_in_its_time(api, clock):
+async def test_a_token_is_reviewed_once_in_its_time(api, clock) -> None:
     tokens = TokenReviewer(api, clock, ttl_s=10.0)
     for seconds in (0, 4.9):
         clock.advance(seconds)
@@ -77,12 +78,12 @@ async def test_a_token_is_reviewed_once_in_its_time(api, clock):
     assert (tokens.counts.hits, tokens.counts.misses) == (1, 2)
 
 
-async def settle():
+async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_who_asks_all_the_time_never_waits(api, clock):
+async def test_who_asks_all_the_time_never_waits(api, clock) -> None:
     access = AccessReviewer(api, clock, allowed_ttl_s=10.0)
     for _ in range(20):
         assert (await access.review(User("joe"), POD)).allowed
@@ -94,7 +95,7 @@ async def test_who_asks_all_the_time_never_waits(api, clock):
     assert access.counts.hits == 19
 
 
-async def test_a_renewed_answer_counts_at_once(clock):
+async def test_a_renewed_answer_counts_at_once(clock) -> None:
     answers = iter(["old", "new"])
 
     async def ask():
@@ -108,7 +109,7 @@ async def test_a_renewed_answer_counts_at_once(clock):
     assert await cache.get("k", ask) == "new"
 
 
-async def test_questions_do_not_all_come_at_once(clock):
+async def test_questions_do_not_all_come_at_once(clock) -> None:
     gate, asking = asyncio.Event(), []
 
     async def ask():
@@ -125,8 +126,8 @@ async def test_questions_do_not_all_come_at_once(clock):
     assert len(asking) == 100
 
 
-async def test_closing_ends_what_is_on_its_way(clock):
-    async def ask():
+async def test_closing_ends_what_is_on_its_way(clock) -> None:
+    async def ask() -> None:
         await asyncio.Event().wait()
 
     cache = Remembered(lambda _: 10.0, clock)
@@ -137,14 +138,14 @@ async def test_closing_ends_what_is_on_its_way(clock):
     await asyncio.wait_for(cache.close(), 30)
 
 
-async def test_a_bad_token_is_remembered_too(api, clock):
+async def test_a_bad_token_is_remembered_too(api, clock) -> None:
     tokens = TokenReviewer(api, clock)
     assert [await tokens.review("bad"), await tokens.review("bad")] == [None, None]
     assert len(api.questions) == 1
 
 
 @pytest.mark.parametrize("token", ["", "x" * 16_385])
-async def test_what_is_no_token_is_not_asked_about(api, clock, token):
+async def test_what_is_no_token_is_not_asked_about(api, clock, token: str) -> None:
     assert await TokenReviewer(api, clock).review(token) is None
     assert api.questions == []
 
@@ -162,7 +163,7 @@ async def test_what_is_no_token_is_not_asked_about(api, clock, token):
         None,
     ],
 )
-async def test_only_a_clear_yes_counts(clock, status):
+async def test_only_a_clear_yes_counts(clock, status) -> None:
     class Odd:
         async def ask(self, path, question):
             return {"status": status}
@@ -172,7 +173,7 @@ async def test_only_a_clear_yes_counts(clock, status):
     assert not (await odd.review(User("x"), POD)).allowed
 
 
-async def test_permissions_and_refusals_have_their_own_times(api, clock):
+async def test_permissions_and_refusals_have_their_own_times(api, clock) -> None:
     access = AccessReviewer(api, clock, allowed_ttl_s=10.0, denied_ttl_s=2.0)
     listing = Attributes("list", "/p", True, resource="q")
     assert await access.review(User("joe"), POD) == Decision(True, "because")
@@ -187,7 +188,7 @@ async def test_permissions_and_refusals_have_their_own_times(api, clock):
     ]
 
 
-async def test_another_user_or_another_wish_is_another_question(api, clock):
+async def test_another_user_or_another_wish_is_another_question(api, clock) -> None:
     access = AccessReviewer(api, clock)
     for user in (User("joe"), User("joe", ("a",)), User("ann")):
         await access.review(user, POD)
@@ -195,7 +196,9 @@ async def test_another_user_or_another_wish_is_another_question(api, clock):
     assert len(api.questions) == 4
 
 
-async def test_a_permission_does_not_outlive_its_time_when_the_api_server_is_away(api, clock):
+async def test_a_permission_does_not_outlive_its_time_when_the_api_server_is_away(
+    api, clock
+) -> None:
     access = AccessReviewer(api, clock, allowed_ttl_s=10.0)
     assert (await access.review(User("joe"), POD)).allowed
     api.is_down = True
@@ -206,14 +209,14 @@ async def test_a_permission_does_not_outlive_its_time_when_the_api_server_is_awa
         await access.review(User("joe"), POD)
 
 
-async def test_many_who_ask_the_same_ask_once(api, clock):
+async def test_many_who_ask_the_same_ask_once(api, clock) -> None:
     access = AccessReviewer(api, clock)
     found = await asyncio.gather(*(access.review(User("joe"), POD) for _ in range(300)))
     assert {decision.allowed for decision in found} == {True}
     assert len(api.questions) == 1
 
 
-async def test_many_who_ask_an_api_server_that_is_away_wait_once(api, clock):
+async def test_many_who_ask_an_api_server_that_is_away_wait_once(api, clock) -> None:
     api.is_down = True
     access = AccessReviewer(api, clock)
     asking = [access.review(User("joe"), POD) for _ in range(300)]
@@ -222,14 +225,14 @@ async def test_many_who_ask_an_api_server_that_is_away_wait_once(api, clock):
     assert len(api.questions) == 1
 
 
-async def test_nothing_is_remembered_where_that_is_off(api, clock):
+async def test_nothing_is_remembered_where_that_is_off(api, clock) -> None:
     access = AccessReviewer(api, clock, allowed_ttl_s=0.0)
     for _ in range(3):
         await access.review(User("joe"), POD)
     assert len(api.questions) == 3
 
 
-async def test_memory_is_bounded(clock):
+async def test_memory_is_bounded(clock) -> None:
     async def ask():
         return "answer"
 
@@ -242,7 +245,7 @@ async def test_memory_is_bounded(clock):
     assert (cache.counts.hits, cache.counts.misses) == (1, 4)
 
 
-async def test_a_long_question_is_not_remembered(api, clock):
+async def test_a_long_question_is_not_remembered(api, clock) -> None:
     """Anonymous clients choose the path; Kubernetes remembers nothing above 10 000 characters."""
     access = AccessReviewer(api, clock)
     path = Attributes("get", "/" + "x" * 20_000)
@@ -251,7 +254,7 @@ async def test_a_long_question_is_not_remembered(api, clock):
     assert len(api.questions) == 2
 
 
-async def test_strangers_do_not_push_out_what_is_known_of_others(api, clock):
+async def test_strangers_do_not_push_out_what_is_known_of_others(api, clock) -> None:
     name = "access reviews of strangers"
     of_other_tests = ACCOUNTANT.bytes_by_name().get(name, 0)
     access = AccessReviewer(api, clock)
@@ -264,7 +267,7 @@ async def test_strangers_do_not_push_out_what_is_known_of_others(api, clock):
     assert ACCOUNTANT.bytes_by_name()[name] - of_other_tests <= 256 * 1024
 
 
-async def test_who_gives_up_waiting_leaves_the_others_their_answer(clock):
+async def test_who_gives_up_waiting_leaves_the_others_their_answer(clock) -> None:
     gate = asyncio.Event()
 
     async def ask():
@@ -281,7 +284,7 @@ async def test_who_gives_up_waiting_leaves_the_others_their_answer(clock):
     assert await second == "answer"
 
 
-def test_a_question_about_a_resource_names_all_that_is_known():
+def test_a_question_about_a_resource_names_all_that_is_known() -> None:
     user = User("joe", ("a", "b"), "7", (("k", ("v", "w")),))
     assert access_review(user, POD) == {
         "kind": "SubjectAccessReview",
@@ -304,7 +307,7 @@ def test_a_question_about_a_resource_names_all_that_is_known():
     }
 
 
-def test_a_question_about_a_path_names_the_path():
+def test_a_question_about_a_path_names_the_path() -> None:
     spec = access_review(User("joe"), Attributes("get", "/metrics"))["spec"]
     assert spec == {
         "user": "joe",
@@ -324,7 +327,7 @@ CONFIG_MAP = {
 }
 
 
-def test_trust_is_what_the_config_map_says():
+def test_trust_is_what_the_config_map_says() -> None:
     assert trust_of_config_map(CONFIG_MAP) == Trust(
         "PEM 1",
         RequestHeaders(
@@ -338,13 +341,13 @@ def test_trust_is_what_the_config_map_says():
     )
 
 
-def test_a_cluster_without_front_proxies_trusts_none():
+def test_a_cluster_without_front_proxies_trusts_none() -> None:
     assert trust_of_config_map({"client-ca-file": "PEM"}) == Trust("PEM", None)
     assert trust_of_config_map({}) == Trust(None, None)
 
 
 @pytest.mark.parametrize("text", ["x", "{}", "[1]", '"X"', "[" * 100_000])
-def test_headers_that_are_no_list_are_reported(text):
+def test_headers_that_are_no_list_are_reported(text: str) -> None:
     with pytest.raises(ValueError, match="expected a JSON list of texts") as caught:
         trust_of_config_map({**CONFIG_MAP, "requestheader-username-headers": text})
     assert str(caught.value).startswith(

@@ -57,7 +57,7 @@ def _holds(pem, now_ms):
     return begin <= now_ms < end
 
 
-def test_an_empty_secret_gets_a_pair_for_the_service_that_lives_as_long_as_it_was_told():
+def test_an_empty_secret_gets_a_pair_for_the_service_that_lives_as_long_as_it_was_told() -> None:
     found = first()
     assert found.next is None
     assert found.since_ms == NOW_MS
@@ -66,7 +66,7 @@ def test_an_empty_secret_gets_a_pair_for_the_service_that_lives_as_long_as_it_wa
     assert _holds(found.current.certificate, NOW_MS + DAYS * DAY_MS - 2_000)
 
 
-def test_what_is_trusted_before_there_is_a_secret_stays_trusted():
+def test_what_is_trusted_before_there_is_a_secret_stays_trusted() -> None:
     ca = make_ca(NOW_MS - DAY_MS)
     old = make_serving(ca, NAMES, NOW_MS - DAY_MS)
     found = step(SharedCertificate(bundle=ca.certificate), NOW_MS)
@@ -74,13 +74,13 @@ def test_what_is_trusted_before_there_is_a_secret_stays_trusted():
     assert trusts(found.bundle, found.current, NOW_MS)
 
 
-def test_nothing_is_done_while_the_certificate_is_young():
+def test_nothing_is_done_while_the_certificate_is_young() -> None:
     found = first()
     for days in (0.1, 1, 30, 59):
         assert step(found, NOW_MS + int(days * DAY_MS)) is None
 
 
-def test_after_two_thirds_of_its_life_the_next_one_is_made_and_trusted_before_it_is_shown():
+def test_after_two_thirds_of_its_life_the_next_one_is_made_and_trusted_before_it_is_shown() -> None:
     found = first()
     due_ms = NOW_MS + 60 * DAY_MS  # 2/3 of 90 days
     begun = step(found, due_ms)
@@ -100,7 +100,7 @@ def test_after_two_thirds_of_its_life_the_next_one_is_made_and_trusted_before_it
     assert trusts(finished.bundle, finished.current, due_ms + DAY_MS)
 
 
-def test_a_cluster_that_slept_for_months_serves_again_at_once():
+def test_a_cluster_that_slept_for_months_serves_again_at_once() -> None:
     found = first()
     woken_ms = NOW_MS + 200 * DAY_MS
     renewed = step(found, woken_ms, is_published=False)
@@ -114,7 +114,7 @@ def test_a_cluster_that_slept_for_months_serves_again_at_once():
 
 
 @pytest.mark.parametrize("broken", ["certificate", "key", "other key", "other name"])
-def test_a_pair_that_can_t_serve_is_replaced(broken):
+def test_a_pair_that_can_t_serve_is_replaced(broken: str) -> None:
     found = first()
     other = first()
     current = {
@@ -133,20 +133,22 @@ def test_a_pair_that_can_t_serve_is_replaced(broken):
 
 
 @pytest.mark.parametrize("bundle", [b"", b"rubbish", make_ca(NOW_MS).certificate])
-def test_a_bundle_without_the_ca_of_what_is_shown_is_made_again(bundle):
+def test_a_bundle_without_the_ca_of_what_is_shown_is_made_again(bundle) -> None:
     found = replace(first(), bundle=bundle)
     mended = step(found, NOW_MS)
     assert trusts(mended.bundle, mended.current, NOW_MS)
 
 
-def test_a_replica_whose_clock_is_a_little_behind_waits_and_a_step_of_the_far_future_does_not_block():
+def test_a_replica_whose_clock_is_a_little_behind_waits_and_a_step_of_the_far_future_does_not_block() -> (
+    None
+):
     begun = step(first(), NOW_MS + 60 * DAY_MS)
     assert step(begun, begun.since_ms - 60_000) is None
     assert step(replace(begun, since_ms=begun.since_ms + 400 * DAY_MS), begun.since_ms) is not None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_client_ever_meets_a_certificate_that_it_does_not_trust(seed):
+def test_no_client_ever_meets_a_certificate_that_it_does_not_trust(seed) -> None:
     """A year of three replicas that read every minute or so, are away for hours, and clients that lag."""
     rng = random.Random(seed)
     stored = first()

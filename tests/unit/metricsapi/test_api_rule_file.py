@@ -1,6 +1,8 @@
+# mypy: disable-error-code="operator"
 """The rule file, read again when it changes, or when the cluster's resources do."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -19,27 +21,27 @@ rules:
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path):
     path = tmp_path / "rules.yaml"
     path.write_text(GOOD)
     return path
 
 
-def test_an_unchanged_file_gives_no_new_rules(path):
+def test_an_unchanged_file_gives_no_new_rules(path) -> None:
     rules = RuleFile(path, KUBERNETES, 1000)
     os.utime(path, (5, 5))
     assert rules.look(KUBERNETES, 2000) is None
     assert (rules.state.good_ms, rules.state.reloads) == (1000, 0)
 
 
-def test_a_changed_file_gives_new_rules(path):
+def test_a_changed_file_gives_new_rules(path) -> None:
     rules = RuleFile(path, KUBERNETES, 1000)
     path.write_text(OTHER)
     assert rules.look(KUBERNETES, 2000).series_queries() == ("b",)
     assert (rules.state.good_ms, rules.state.reloads, rules.state.fault) == (2000, 1, None)
 
 
-def test_a_link_that_is_turned_is_a_change(tmp_path):
+def test_a_link_that_is_turned_is_a_change(tmp_path: Path) -> None:
     for name, text in (("one", GOOD), ("two", OTHER)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rules.yaml").write_text(text)
@@ -50,7 +52,9 @@ def test_a_link_that_is_turned_is_a_change(tmp_path):
     assert rules.look(KUBERNETES, 0).series_queries() == ("b",)
 
 
-def test_a_bad_file_leaves_the_last_good_rules_and_is_told_once(path, caplog):
+def test_a_bad_file_leaves_the_last_good_rules_and_is_told_once(
+    path, caplog: pytest.LogCaptureFixture
+) -> None:
     rules = RuleFile(path, KUBERNETES, 1000)
     path.write_text("rules: [{seriesQuery: 1 2}]\n")
     assert [rules.look(KUBERNETES, 2000), rules.look(KUBERNETES, 3000)] == [None, None]
@@ -65,7 +69,7 @@ def test_a_bad_file_leaves_the_last_good_rules_and_is_told_once(path, caplog):
     assert (rules.state.fault, rules.state.good_ms) == (None, 4000)
 
 
-def test_a_file_that_is_gone_leaves_the_last_good_rules(path):
+def test_a_file_that_is_gone_leaves_the_last_good_rules(path) -> None:
     rules = RuleFile(path, KUBERNETES, 1000)
     path.unlink()
     assert rules.look(KUBERNETES, 2000) is None
@@ -75,7 +79,7 @@ def test_a_file_that_is_gone_leaves_the_last_good_rules(path):
     assert rules.state.fault is None
 
 
-def test_a_new_resource_of_the_cluster_is_a_change(path):
+def test_a_new_resource_of_the_cluster_is_a_change(path) -> None:
     rules = RuleFile(path, KUBERNETES, 1000)
     path.write_text(TRAINING)
     assert rules.look(KUBERNETES, 2000) is None
@@ -85,6 +89,6 @@ def test_a_new_resource_of_the_cluster_is_a_change(path):
     assert rules.state.fault is None
 
 
-def test_a_missing_file_is_told_at_the_start(tmp_path):
+def test_a_missing_file_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't be read: No such file or directory"):
         RuleFile(tmp_path / "none", KUBERNETES, 0)

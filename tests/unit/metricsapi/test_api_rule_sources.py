@@ -1,4 +1,7 @@
+# mypy: disable-error-code="arg-type, assignment, operator"
 """Rules of several files, folders and teams' ConfigMaps, each with its own last good version."""
+
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +24,7 @@ def queries(config):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     folder = tmp_path / "rules.d"
     folder.mkdir()
     for name in ("b", "a"):
@@ -32,14 +35,16 @@ def folder(tmp_path):
     return folder
 
 
-def test_files_come_in_the_order_of_the_flags_and_those_of_a_folder_by_name(tmp_path, folder):
+def test_files_come_in_the_order_of_the_flags_and_those_of_a_folder_by_name(
+    tmp_path: Path, folder
+) -> None:
     (tmp_path / "first.yaml").write_text(rule("z"))
     (tmp_path / "last.yaml").write_text(rule("c"))
     paths = [tmp_path / "first.yaml", folder, tmp_path / "last.yaml"]
     assert queries(RuleFiles(paths, KUBERNETES, 0).config) == ["z", "a", "b", "c"]
 
 
-def test_all_faults_of_all_files_are_told_at_the_start(tmp_path, folder):
+def test_all_faults_of_all_files_are_told_at_the_start(tmp_path: Path, folder) -> None:
     (folder / "a.yaml").write_text(BAD)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError) as caught:
@@ -51,7 +56,7 @@ def test_all_faults_of_all_files_are_told_at_the_start(tmp_path, folder):
     ]
 
 
-def test_a_bad_file_keeps_its_own_rules_and_the_others_go_on(folder):
+def test_a_bad_file_keeps_its_own_rules_and_the_others_go_on(folder) -> None:
     files = RuleFiles([folder], KUBERNETES, 1000)
     (folder / "a.yaml").write_text(BAD)
     (folder / "b.yaml").write_text(rule("b2"))
@@ -63,7 +68,7 @@ def test_a_bad_file_keeps_its_own_rules_and_the_others_go_on(folder):
     assert not files.look(KUBERNETES, 3000)
 
 
-def test_files_come_to_a_folder_and_leave_it(folder, caplog):
+def test_files_come_to_a_folder_and_leave_it(folder, caplog: pytest.LogCaptureFixture) -> None:
     files = RuleFiles([folder], KUBERNETES, 0)
     (folder / "c.yaml").write_text(rule("c"))
     (folder / "d.yaml").write_text(BAD)
@@ -76,7 +81,7 @@ def test_files_come_to_a_folder_and_leave_it(folder, caplog):
     assert queries(files.config) == ["b", "c"]
 
 
-def test_a_file_that_is_renamed_over_is_never_missed(folder):
+def test_a_file_that_is_renamed_over_is_never_missed(folder) -> None:
     files = RuleFiles([folder], KUBERNETES, 0)
     (folder / "a.yaml").rename(folder / "away")
     assert not files.look(KUBERNETES, 0)
@@ -87,7 +92,7 @@ def test_a_file_that_is_renamed_over_is_never_missed(folder):
     assert queries(files.config) == ["a", "b"]
 
 
-def test_a_folder_that_is_gone_keeps_its_rules_and_says_so(folder):
+def test_a_folder_that_is_gone_keeps_its_rules_and_says_so(folder) -> None:
     files = RuleFiles([folder], KUBERNETES, 0)
     folder.rename(folder.with_name("away"))
     assert not files.look(KUBERNETES, 0)
@@ -98,19 +103,21 @@ def test_a_folder_that_is_gone_keeps_its_rules_and_says_so(folder):
 class Teams(TeamRules):
     """Teams' rules whose ConfigMaps are put by hand."""
 
-    def __init__(self, namespaces=""):
+    def __init__(self, namespaces="") -> None:
         super().__init__(None, None, "", ("namespace",), ManualClock(), namespaces)
 
-    def put(self, name, namespace="team-a", **texts):
+    def put(self, name, namespace="team-a", **texts) -> None:
         metadata = {"namespace": namespace, "name": name}
         files = read_config_map({"metadata": metadata, "data": texts})
         self._reflector._items[f"{namespace}/{name}"] = files
 
-    def drop(self, name, namespace="team-a"):
+    def drop(self, name, namespace="team-a") -> None:
         del self._reflector._items[f"{namespace}/{name}"]
 
 
-def test_a_bad_config_map_keeps_its_own_rules_and_touches_nobody_elses(caplog):
+def test_a_bad_config_map_keeps_its_own_rules_and_touches_nobody_elses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     teams = Teams()
     teams.put("gpu", a=rule("a"), b=rule("b"))
     teams.put("gpu", "team-b", a=rule("a"))
@@ -134,7 +141,7 @@ def test_a_bad_config_map_keeps_its_own_rules_and_touches_nobody_elses(caplog):
     assert queries(teams.config) == selectors[2:]
 
 
-def test_the_rules_of_a_namespace_are_bounded_and_the_last_config_map_gives_way():
+def test_the_rules_of_a_namespace_are_bounded_and_the_last_config_map_gives_way() -> None:
     teams = Teams()
     teams.put("a", a="".join(rule(f"s{number}") for number in range(150)))
     assert teams.look(KUBERNETES, 0)
@@ -155,7 +162,7 @@ def test_the_rules_of_a_namespace_are_bounded_and_the_last_config_map_gives_way(
     assert teams.faults_in("team-a") == ()
 
 
-def test_the_config_maps_of_a_namespace_are_bounded():
+def test_the_config_maps_of_a_namespace_are_bounded() -> None:
     teams = Teams()
     for number in range(11):
         teams.put(f"m{number:02}", a=rule(f"s{number}"))
@@ -166,7 +173,7 @@ def test_the_config_maps_of_a_namespace_are_bounded():
     )
 
 
-def test_the_bytes_of_a_namespace_are_bounded_and_long_texts_are_not_kept():
+def test_the_bytes_of_a_namespace_are_bounded_and_long_texts_are_not_kept() -> None:
     teams = Teams()
     comment = "#" * 200 * 1024 + "\n"
     teams.put("a", x=comment + rule("a"))
@@ -183,7 +190,7 @@ def test_the_bytes_of_a_namespace_are_bounded_and_long_texts_are_not_kept():
     assert teams._reflector._items["team-a/c"].texts == ()
 
 
-def test_only_chosen_namespaces_count():
+def test_only_chosen_namespaces_count() -> None:
     teams = Teams("gpuscale.dev/rules=allowed")
     teams.put("gpu", "team-a", a=rule("a"))
     teams.put("gpu", "team-b", a=rule("b"))
@@ -208,11 +215,11 @@ def test_only_chosen_namespaces_count():
         ),
     ],
 )
-def test_a_config_map_is_read_as_far_as_it_is_one(body, expected):
+def test_a_config_map_is_read_as_far_as_it_is_one(body, expected) -> None:
     assert read_config_map(body) == expected
 
 
-def test_the_book_puts_the_preset_first_and_teams_last(folder):
+def test_the_book_puts_the_preset_first_and_teams_last(folder) -> None:
     teams = Teams()
     book = RuleBook([folder], KUBERNETES, 0, has_preset=True, teams=teams)
     preset = len(RuleBook([], KUBERNETES, 0, has_preset=True).config.rules)
@@ -224,7 +231,7 @@ def test_the_book_puts_the_preset_first_and_teams_last(folder):
     assert queries(found)[preset:] == ["a", "b", '{__name__="t",namespace="team-a"}']
 
 
-def test_the_book_tells_every_fault(folder):
+def test_the_book_tells_every_fault(folder) -> None:
     teams = Teams()
     teams.put("gpu", a=BAD)
     book = RuleBook([folder], KUBERNETES, 1000, teams=teams)
@@ -242,7 +249,7 @@ def test_the_book_tells_every_fault(folder):
     }
 
 
-def test_the_preset_works_in_a_cluster_that_tells_of_few_kinds():
+def test_the_preset_works_in_a_cluster_that_tells_of_few_kinds() -> None:
     pods = ResourceMapper([KUBERNETES.find("pods")])
     book = RuleBook([], pods, 0, has_preset=True)
     assert book.config.rules

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="attr-defined"
 """The flags: prometheus-adapter's are all taken, and a value that can't be is told."""
 
 from pathlib import Path
@@ -37,11 +38,11 @@ audit-webhook-truncate-enabled audit-webhook-truncate-max-batch-size audit-webho
 CONFIG = {"config": ["rules.yaml"]}
 
 
-def test_all_upstream_flags_are_taken_and_ours_are_marked():
+def test_all_upstream_flags_are_taken_and_ours_are_marked() -> None:
     assert {name for name, flag in FLAGS.items() if not flag.is_ours} == set(UPSTREAM.split())
 
 
-def test_defaults_are_upstreams_but_for_the_port_and_the_verb():
+def test_defaults_are_upstreams_but_for_the_port_and_the_verb() -> None:
     settings = read_settings(CONFIG)
     assert (settings.relist_interval_s, settings.max_age_s) == (600.0, None)
     assert (settings.source.url, settings.source.verb) == ("https://localhost", "POST")
@@ -54,7 +55,7 @@ def test_defaults_are_upstreams_but_for_the_port_and_the_verb():
     assert settings.notes == ()
 
 
-def test_what_has_no_effect_is_explained():
+def test_what_has_no_effect_is_explained() -> None:
     settings = read_settings({**CONFIG, "client-qps": ["50"], "v": ["6"]})
     assert settings.notes == (
         "--client-qps changes nothing: objects come from watches, so that requests cost the API "
@@ -63,14 +64,14 @@ def test_what_has_no_effect_is_explained():
     assert settings.verbosity == 6
 
 
-def test_every_flag_without_effect_says_why():
+def test_every_flag_without_effect_says_why() -> None:
     silent = {
         name for name, flag in FLAGS.items() if name.startswith("audit") and not flag.no_effect
     }
     assert silent == {"audit-log-path", "audit-log-maxsize", "audit-log-maxbackup"}
 
 
-def test_the_audit_log_is_bounded_unless_told_how():
+def test_the_audit_log_is_bounded_unless_told_how() -> None:
     assert read_settings(CONFIG).audit is None
     assert read_settings({**CONFIG, "audit-log-path": ["-"]}).audit == AuditSettings("-", 100, 10)
     flags = {"audit-log-path": ["a"], "audit-log-maxsize": ["5"], "audit-log-maxbackup": ["2"]}
@@ -80,7 +81,7 @@ def test_the_audit_log_is_bounded_unless_told_how():
         read_settings({**CONFIG, **flags, **alone})
 
 
-def test_headers_and_lists_add_up():
+def test_headers_and_lists_add_up() -> None:
     settings = read_settings(
         {
             **CONFIG,
@@ -96,12 +97,12 @@ def test_headers_and_lists_add_up():
     assert settings.auth.proxy_names == ("a", "b", "c")
 
 
-def test_the_listers_kubeconfig_serves_for_questions_too():
+def test_the_listers_kubeconfig_serves_for_questions_too() -> None:
     auth = read_settings({**CONFIG, "lister-kubeconfig": ["k"]}).auth
     assert (auth.authentication_kubeconfig, auth.authorization_kubeconfig) == (Path("k"), Path("k"))
 
 
-def test_without_a_prometheus_there_are_feeds():
+def test_without_a_prometheus_there_are_feeds() -> None:
     assert read_settings(CONFIG).feeds is None
     given = {
         "source": ["streams"],
@@ -128,7 +129,7 @@ def test_without_a_prometheus_there_are_feeds():
     assert (feeds.retention_ms, feeds.max_series) == (3_600_000, 200_000)
 
 
-def test_values_are_shared_for_a_second_and_absent_after_two_minutes():
+def test_values_are_shared_for_a_second_and_absent_after_two_minutes() -> None:
     settings = read_settings(CONFIG)
     assert (settings.freshness_ms, settings.max_value_age_s) == (1000, 120.0)
     assert settings.widens_queries
@@ -148,7 +149,7 @@ def test_values_are_shared_for_a_second_and_absent_after_two_minutes():
         ({"source": ["streams"]}, 0),
     ],
 )
-def test_freshness_is_learned_from_a_prometheus_unless_it_is_given(given, most_ms):
+def test_freshness_is_learned_from_a_prometheus_unless_it_is_given(given, most_ms: int) -> None:
     assert read_settings({**CONFIG, **given}).most_freshness_ms == most_ms
 
 
@@ -160,20 +161,20 @@ def test_freshness_is_learned_from_a_prometheus_unless_it_is_given(given, most_m
         ("scrape", "http://", "--scrape: found 'http://', expected an address such as"),
     ],
 )
-def test_sources_that_cant_be_are_reported(flag, value, message):
+def test_sources_that_cant_be_are_reported(flag: str, value: str, message: str) -> None:
     given = {"source": ["streams"], flag: [value]}
     with pytest.raises(UsageError, match=message):
         read_settings({**CONFIG, **given})
 
 
-def test_a_ca_file_for_prometheus_overrules_other_ways_as_upstream():
+def test_a_ca_file_for_prometheus_overrules_other_ways_as_upstream() -> None:
     source = read_settings(
         {**CONFIG, "prometheus-ca-file": ["ca"], "prometheus-auth-incluster": ["true"]}
     ).source
     assert (source.ca_file, source.in_cluster) == (Path("ca"), False)
 
 
-def test_cipher_suites_get_openssls_names():
+def test_cipher_suites_get_openssls_names() -> None:
     suites = [
         "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
         "TLS_RSA_WITH_AES_256_GCM_SHA384",
@@ -189,7 +190,7 @@ def test_cipher_suites_get_openssls_names():
     )
 
 
-def test_pairs_for_single_names_keep_their_order():
+def test_pairs_for_single_names_keep_their_order() -> None:
     given = ["a.crt,a.key", "b.crt, b.key: *.example.com,b.example.org"]
     serving = read_settings({**CONFIG, "tls-sni-cert-key": given}).serving
     assert serving.named_certificates == (
@@ -199,7 +200,7 @@ def test_pairs_for_single_names_keep_their_order():
 
 
 @pytest.mark.parametrize("text", ["a.crt", "a.crt,", "a,b,c", "a,b:", "a,b:x,", ":x", ""])
-def test_a_pair_for_single_names_that_cant_be_is_reported(text):
+def test_a_pair_for_single_names_that_cant_be_is_reported(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_settings({**CONFIG, "tls-sni-cert-key": [text]})
     assert str(caught.value) == (
@@ -217,15 +218,15 @@ def test_a_pair_for_single_names_that_cant_be_is_reported(text):
     ],
 )
 def test_the_preset_is_there_where_no_rules_are_given_or_where_it_is_wanted(
-    flags, paths, has_preset
-):
+    flags, paths, has_preset: bool
+) -> None:
     rules = read_settings(flags).rules
     assert (rules.paths, rules.has_preset) == (paths, has_preset)
     assert rules.namespace_labels == ("namespace",)
     assert (rules.budget.rules, rules.budget.longest_range_ms) == (200, 3_600_000)
 
 
-def test_teams_have_a_budget_of_their_own():
+def test_teams_have_a_budget_of_their_own() -> None:
     flags = {
         "rules-max-per-namespace": ["7"],
         "rules-max-range": ["10m"],
@@ -238,7 +239,7 @@ def test_teams_have_a_budget_of_their_own():
         read_settings({"rules-namespaces": ["=a"]})
 
 
-def test_no_rules_at_all_are_reported():
+def test_no_rules_at_all_are_reported() -> None:
     with pytest.raises(UsageError, match=r"^--config: found nothing, expected a rule file$"):
         read_settings({"preset": ["off"]})
 
@@ -302,13 +303,13 @@ def test_no_rules_at_all_are_reported():
         ),
     ],
 )
-def test_values_that_cant_be_are_reported(flags, message):
+def test_values_that_cant_be_are_reported(flags, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_settings({**CONFIG, **flags})
     assert str(caught.value) == message
 
 
-def test_all_faults_are_reported_together():
+def test_all_faults_are_reported_together() -> None:
     with pytest.raises(UsageError) as caught:
         read_settings({**CONFIG, "secure-port": ["abc"], "v": ["xyz"], "alertmanager": ["ftp:x"]})
     faults = str(caught.value).splitlines()
@@ -329,7 +330,7 @@ def test_all_faults_are_reported_together():
         (["--unknown=1", "-config"], ["--unknown=1", "-config"]),
     ],
 )
-def test_arguments_are_taken_as_go_programs_take_them(given, plain):
+def test_arguments_are_taken_as_go_programs_take_them(given: list[str], plain: list[str]) -> None:
     assert plain_arguments(given) == plain
 
 
@@ -350,5 +351,5 @@ def test_arguments_are_taken_as_go_programs_take_them(given, plain):
         (["--config=a", "word"], None),
     ],
 )
-def test_flags_alone_are_read_without_the_command_line(arguments, texts):
+def test_flags_alone_are_read_without_the_command_line(arguments, texts) -> None:
     assert given_texts(arguments) == texts

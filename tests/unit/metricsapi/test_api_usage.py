@@ -66,7 +66,7 @@ class Objects:
 class Source:
     """Series in memory; queries that name a text of `failing` get no answer."""
 
-    def __init__(self, store):
+    def __init__(self, store) -> None:
         self._embedded = EmbeddedSource(store)
         self.failing = ()
 
@@ -79,7 +79,7 @@ class Source:
 def make_source():
     store = SeriesStore()
 
-    def add(name, value, age_ms=2_000, **labels):
+    def add(name, value, age_ms=2_000, **labels) -> None:
         store.append({"__name__": name, **labels}, NOW_MS - age_ms, value)
 
     for namespace, pod, container, cores, mib in (
@@ -121,7 +121,7 @@ async def get(client, path, status=200, **options):
         return json.loads(text)
 
 
-async def test_the_pods_of_a_namespace(client):
+async def test_the_pods_of_a_namespace(client) -> None:
     body = await get(client, f"{API}/namespaces/prod/pods")
     assert body == {
         "kind": "PodMetricsList",
@@ -171,13 +171,13 @@ async def test_the_pods_of_a_namespace(client):
         ("/namespaces/none/pods", []),
     ],
 )
-async def test_what_is_selected(client, path, expected):
+async def test_what_is_selected(client, path: str, expected) -> None:
     items = (await get(client, API + path))["items"]
     shown = [f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in items]
     assert shown == expected
 
 
-async def test_nodes_without_one_of_the_two_are_left_out(client):
+async def test_nodes_without_one_of_the_two_are_left_out(client) -> None:
     body = await get(client, f"{API}/nodes")
     assert body["kind"] == "NodeMetricsList"
     assert body["items"] == [
@@ -196,7 +196,7 @@ async def test_nodes_without_one_of_the_two_are_left_out(client):
     assert (await get(client, f"{API}/nodes?labelSelector=gpu%3Dno"))["items"] == []
 
 
-async def test_one_object(client):
+async def test_one_object(client) -> None:
     pod = await get(client, f"{API}/namespaces/prod/pods/db-0")
     node = await get(client, f"{API}/nodes/n1")
     assert (pod["kind"], pod["containers"][0]["usage"]["cpu"]) == ("PodMetrics", "1500m")
@@ -215,7 +215,7 @@ async def test_one_object(client):
         ("/namespaces/prod/nodes", "the server could not find the requested resource"),
     ],
 )
-async def test_what_is_not_there(client, path, message):
+async def test_what_is_not_there(client, path: str, message: str) -> None:
     body = await get(client, API + path, 404)
     assert (body["reason"], body["message"]) == ("NotFound", message)
 
@@ -238,12 +238,12 @@ async def test_what_is_not_there(client, path, message):
         ),
     ],
 )
-async def test_requests_that_make_no_sense(client, query, status, message):
+async def test_requests_that_make_no_sense(client, query: str, status: int, message: str) -> None:
     body = await get(client, f"{API}/pods?{query}", status)
     assert body["message"] == message
 
 
-async def test_discovery_in_all_its_forms(client):
+async def test_discovery_in_all_its_forms(client) -> None:
     resources = (await get(client, API))["resources"]
     assert [(each["name"], each["namespaced"], each["kind"]) for each in resources] == [
         ("nodes", False, "NodeMetrics"),
@@ -266,7 +266,7 @@ async def test_discovery_in_all_its_forms(client):
     assert f"{API}/nodes" in (await get(client, "/openapi/v2"))["paths"]
 
 
-async def test_tables_for_kubectl_get(client):
+async def test_tables_for_kubectl_get(client) -> None:
     body = await get(client, f"{API}/namespaces/prod/pods", headers={"Accept": TABLE})
     assert [column["name"] for column in body["columnDefinitions"]] == [
         "Name",
@@ -283,7 +283,7 @@ async def test_tables_for_kubectl_get(client):
     assert [row["cells"] for row in nodes["rows"]] == [["n1", "3250m", "1000000000", "5m0s"]]
 
 
-async def test_without_resource_rules_the_group_is_not_there():
+async def test_without_resource_rules_the_group_is_not_there() -> None:
     config = load_rules("rules: [{seriesQuery: m, metricsQuery: m}]", "rules.yaml")
     async with TestClient(TestServer(application(config))) as client:
         assert (await get(client, f"{API}/nodes", 404))["reason"] == "NotFound"
@@ -291,7 +291,9 @@ async def test_without_resource_rules_the_group_is_not_there():
     assert [each["name"] for each in groups] == ["custom.metrics.k8s.io"]
 
 
-async def test_a_namespace_that_fails_takes_only_itself_away(caplog):
+async def test_a_namespace_that_fails_takes_only_itself_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source = make_source()
     source.failing = ('memory{namespace="prod"', "node_cpu")
     async with TestClient(TestServer(application(source=source))) as client:
@@ -304,7 +306,7 @@ async def test_a_namespace_that_fails_takes_only_itself_away(caplog):
     ]
 
 
-async def test_what_was_measured_too_long_ago_is_absent_and_counted():
+async def test_what_was_measured_too_long_ago_is_absent_and_counted() -> None:
     # CPU of pods is five seconds old, all else two.
     limit = AgeLimit(4_000)
     async with TestClient(TestServer(application(age_limit=limit))) as client:
@@ -313,12 +315,12 @@ async def test_what_was_measured_too_long_ago_is_absent_and_counted():
     assert limit.stale == {("metrics.k8s.io", "pods"): 4}
 
 
-async def test_unknown_objects_are_an_error_and_no_empty_list():
+async def test_unknown_objects_are_an_error_and_no_empty_list() -> None:
     async with TestClient(TestServer(application(objects=NoObjects()))) as client:
         body = await get(client, f"{API}/pods", 500)
     assert body["message"] == "Internal error occurred: unable to list matching resources"
 
 
-def test_a_field_selector_of_unbounded_size_is_refused():
+def test_a_field_selector_of_unbounded_size_is_refused() -> None:
     with pytest.raises(ValueError, match="expected at most 4096"):
         parse_field_selector("metadata.name=a," * 1000)

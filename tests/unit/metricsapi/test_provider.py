@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, assignment, dict-item, method-assign"
 """Discovery over time, and requests against what was discovered."""
 
 import asyncio
@@ -81,12 +82,12 @@ def listed(provider: MetricsProvider) -> list[str]:
     return [*custom, *provider.catalogue.external_metrics()]
 
 
-async def test_nothing_is_listed_before_the_first_discovery():
+async def test_nothing_is_listed_before_the_first_discovery() -> None:
     assert listed(provider()) == []
     assert provider().relisted_ms is None
 
 
-async def test_discovery_asks_once_per_series_query_and_no_further_back_than_the_age():
+async def test_discovery_asks_once_per_series_query_and_no_further_back_than_the_age() -> None:
     source = FakeSource()
     served = provider(source, relist_interval_s=30, max_age_s=40)
     await served.relist()
@@ -95,13 +96,13 @@ async def test_discovery_asks_once_per_series_query_and_no_further_back_than_the
     assert served.relisted_ms == 100_000
 
 
-async def test_the_age_is_the_interval_unless_said_otherwise():
+async def test_the_age_is_the_interval_unless_said_otherwise() -> None:
     source = FakeSource()
     await provider(source, relist_interval_s=30).relist()
     assert source.series_calls[0] == ("a", 70_000)
 
 
-def test_an_age_below_the_interval_is_refused():
+def test_an_age_below_the_interval_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         provider(relist_interval_s=60, max_age_s=30)
     assert str(caught.value) == (
@@ -110,7 +111,9 @@ def test_an_age_below_the_interval_is_refused():
     )
 
 
-async def test_a_failing_series_query_leaves_its_metrics_as_they_were(caplog):
+async def test_a_failing_series_query_leaves_its_metrics_as_they_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source = FakeSource()
     served = provider(source)
     await served.relist()
@@ -121,7 +124,7 @@ async def test_a_failing_series_query_leaves_its_metrics_as_they_were(caplog):
     assert caplog.messages == ["unable to list the series of a: down"]
 
 
-async def test_discovery_goes_on_at_its_interval():
+async def test_discovery_goes_on_at_its_interval() -> None:
     clock = ManualClock(100_000)
     source = FakeSource()
     task = asyncio.create_task(provider(source, clock=clock, relist_interval_s=10).run())
@@ -140,7 +143,9 @@ async def test_discovery_goes_on_at_its_interval():
         (set(), 700_000),
     ],
 )
-async def test_discovery_soon_tries_again_where_nothing_was_answered(failing, second_ms):
+async def test_discovery_soon_tries_again_where_nothing_was_answered(
+    failing, second_ms: int
+) -> None:
     clock = ManualClock(100_000)
     source = FakeSource()
     source.found |= {query: UnavailableError("down") for query in failing}
@@ -152,7 +157,7 @@ async def test_discovery_soon_tries_again_where_nothing_was_answered(failing, se
     assert [start + 600_000 for start in starts[:2]] == [100_000, second_ms]
 
 
-async def test_other_rules_are_served_at_once():
+async def test_other_rules_are_served_at_once() -> None:
     served = provider()
     await served.relist()
     await served.replace_config(
@@ -165,7 +170,7 @@ def rule(name):
     return load_rules(f"[{{seriesQuery: {name}, resources: {{template: <<.Resource>>}}}}]", name)
 
 
-async def test_a_change_of_some_rules_asks_for_the_series_of_these_only():
+async def test_a_change_of_some_rules_asks_for_the_series_of_these_only() -> None:
     source = FakeSource()
     source.found["c"] = [{"__name__": "c", "namespace": "n"}]
     served = provider(source)
@@ -181,7 +186,7 @@ async def test_a_change_of_some_rules_asks_for_the_series_of_these_only():
     assert listed(served) == ["namespaces/a", "namespaces/b", "pods/a", "pods/b"]
 
 
-async def test_a_query_without_an_answer_is_asked_again_with_any_change():
+async def test_a_query_without_an_answer_is_asked_again_with_any_change() -> None:
     source = FakeSource()
     source.found["b"] = UnavailableError("gone")
     served = provider(source)
@@ -193,7 +198,7 @@ async def test_a_query_without_an_answer_is_asked_again_with_any_change():
     assert "namespaces/b" in listed(served)
 
 
-async def test_all_objects_are_those_of_the_directory():
+async def test_all_objects_are_those_of_the_directory() -> None:
     source, directory = FakeSource(), FakeDirectory()
     served = provider(source, directory)
     await served.relist()
@@ -204,7 +209,7 @@ async def test_all_objects_are_those_of_the_directory():
     assert answer.values == (MetricValue("p", 1_000, 99_000),)
 
 
-async def test_a_single_object_is_not_looked_up():
+async def test_a_single_object_is_not_looked_up() -> None:
     source, directory = FakeSource(), FakeDirectory()
     served = provider(source, directory)
     await served.relist()
@@ -216,7 +221,7 @@ async def test_a_single_object_is_not_looked_up():
     assert source.queries == [('a{namespace="n",pod="z"}', 100_000)]
 
 
-async def test_an_unknown_resource_is_not_found():
+async def test_an_unknown_resource_is_not_found() -> None:
     served = provider()
     await served.relist()
     with pytest.raises(MetricNotFoundError):
@@ -226,7 +231,9 @@ async def test_an_unknown_resource_is_not_found():
 @pytest.mark.parametrize(
     "error", [QueryError("bad"), UnavailableError("down"), UpstreamError("no")]
 )
-async def test_a_source_that_fails_does_not_show_why(error, caplog):
+async def test_a_source_that_fails_does_not_show_why(
+    error, caplog: pytest.LogCaptureFixture
+) -> None:
     source = FakeSource()
     served = provider(source)
     await served.relist()
@@ -238,7 +245,7 @@ async def test_a_source_that_fails_does_not_show_why(error, caplog):
     ]
 
 
-async def test_external_metrics_are_asked_for_now():
+async def test_external_metrics_are_asked_for_now() -> None:
     source = FakeSource()
     served = provider(source)
     await served.relist()
@@ -248,7 +255,9 @@ async def test_external_metrics_are_asked_for_now():
     assert (value.labels, value.value_milli, value.measured_ms) == (None, 2_000, 100_000)
 
 
-async def test_rows_without_a_partner_are_told_when_debugging(caplog):
+async def test_rows_without_a_partner_are_told_when_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source = FakeSource()
     served = provider(source)
     await served.relist()
@@ -261,10 +270,10 @@ async def test_rows_without_a_partner_are_told_when_debugging(caplog):
     ]
 
 
-async def test_objects_are_only_looked_up_for_metrics_that_are_served():
+async def test_objects_are_only_looked_up_for_metrics_that_are_served() -> None:
     directory, asked = FakeDirectory(), []
 
-    async def ready(resource):
+    async def ready(resource) -> None:
         asked.append(resource.name)
 
     served = provider(directory=directory, ready=ready)
@@ -281,8 +290,8 @@ async def test_objects_are_only_looked_up_for_metrics_that_are_served():
     assert (directory.calls, asked) == ([("pods", "n", "")], ["pods"])
 
 
-async def test_objects_that_are_not_known_are_an_error():
-    async def never(_resource):
+async def test_objects_that_are_not_known_are_an_error() -> None:
+    async def never(_resource) -> None:
         raise ListError
 
     served = provider(ready=never)
@@ -291,7 +300,7 @@ async def test_objects_that_are_not_known_are_an_error():
         await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
 
 
-async def test_rules_and_resources_are_replaced_together():
+async def test_rules_and_resources_are_replaced_together() -> None:
     training = ResourceType("trainings", "training", "Training", "ml.example.com")
     mapper = KUBERNETES.extended(training)
     source = FakeSource()
@@ -306,7 +315,7 @@ async def test_rules_and_resources_are_replaced_together():
     assert answer.resource == training
 
 
-async def test_a_value_that_was_measured_too_long_ago_is_absent_and_counted():
+async def test_a_value_that_was_measured_too_long_ago_is_absent_and_counted() -> None:
     source = FakeSource()
     served = provider(source, clock=ManualClock(500_000), max_value_age_s=120.0)
     await served.relist()
@@ -324,7 +333,7 @@ async def test_a_value_that_was_measured_too_long_ago_is_absent_and_counted():
     }
 
 
-async def test_of_two_discoveries_the_one_begun_last_counts():
+async def test_of_two_discoveries_the_one_begun_last_counts() -> None:
     source = FakeSource()
     served = provider(source)
     gate = asyncio.Event()

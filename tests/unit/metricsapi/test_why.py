@@ -147,7 +147,7 @@ class Directory:
 
 
 class NobodyKnows:
-    def names(self, resource, namespace, selector):
+    def names(self, resource, namespace, selector) -> None:
         raise ListError
 
 
@@ -172,7 +172,7 @@ def provider(source=None, directory=None, **settings) -> MetricsProvider:
 class Asking:
     """A client of one provider."""
 
-    def __init__(self, client):
+    def __init__(self, client) -> None:
         self.client = client
 
     async def document(self, path):
@@ -208,12 +208,12 @@ def told():
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_is_reported(asking, case):
+async def test_what_is_reported(asking, case) -> None:
     assert await asking.text(CASES[case]) == told()[case]
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_the_hop_is_the_one_that_the_case_is_about(asking, case):
+async def test_the_hop_is_the_one_that_the_case_is_about(asking, case) -> None:
     document = await asking.document(CASES[case])
     hop = case.partition(":")[0]
     if hop in {"rule", "series", "labels", "objects", "query", "rows", "value"}:
@@ -221,18 +221,18 @@ async def test_the_hop_is_the_one_that_the_case_is_about(asking, case):
         assert document["failedHop"] == (None if has_value else hop)
 
 
-async def test_every_case_has_its_words():
+async def test_every_case_has_its_words() -> None:
     assert list(told()) == list(CASES)
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_nothing_of_other_namespaces_is_reported(asking, case):
+async def test_nothing_of_other_namespaces_is_reported(asking, case) -> None:
     text = json.dumps(await asking.document(CASES[case]))
     assert "secret" not in text
     assert "exporter-1" not in text
 
 
-async def test_values_that_are_too_old():
+async def test_values_that_are_too_old() -> None:
     served = provider(max_value_age_s=1.0)
     async with await serving(served) as client:
         document = await Asking(client).document(f"{POD}/DCGM_FI_DEV_FB_USED")
@@ -243,7 +243,7 @@ async def test_values_that_are_too_old():
     await served.close()
 
 
-async def test_before_the_first_discovery():
+async def test_before_the_first_discovery() -> None:
     served = provider()
     async with await serving(served, relist=False) as client:
         document = await Asking(client).document(f"{POD}/DCGM_FI_DEV_FB_USED")
@@ -252,7 +252,7 @@ async def test_before_the_first_discovery():
     await served.close()
 
 
-async def test_series_that_discovery_has_not_seen_yet():
+async def test_series_that_discovery_has_not_seen_yet() -> None:
     source = embedded()
     served = provider(source)
     async with await serving(served) as client:
@@ -268,7 +268,7 @@ async def test_series_that_discovery_has_not_seen_yet():
     await served.close()
 
 
-async def test_objects_that_are_not_known_leave_the_value():
+async def test_objects_that_are_not_known_leave_the_value() -> None:
     served = provider(directory=NobodyKnows())
     async with await serving(served) as client:
         one = await Asking(client).document(f"{POD}/DCGM_FI_DEV_FB_USED")
@@ -284,7 +284,7 @@ async def test_objects_that_are_not_known_leave_the_value():
 class Failing:
     """Fails where it is told to, and answers as the embedded store otherwise."""
 
-    def __init__(self, *, series=None, query=None):
+    def __init__(self, *, series=None, query=None) -> None:
         self.series_error, self.query_error = series, query
         self.inner = embedded()
 
@@ -310,7 +310,7 @@ class Failing:
          "Wait until the store covers the range again, ask for less of it, or let the store keep more."),
     ],
 )  # fmt: skip
-async def test_a_query_that_fails(error, said, fix):
+async def test_a_query_that_fails(error, said: str, fix: str) -> None:
     served = provider(Failing(query=error))
     async with await serving(served) as client:
         document = await Asking(client).document(f"{POD}/DCGM_FI_DEV_FB_USED")
@@ -319,7 +319,7 @@ async def test_a_query_that_fails(error, said, fix):
     await served.close()
 
 
-async def test_a_series_query_that_fails():
+async def test_a_series_query_that_fails() -> None:
     served = provider(Failing(series=UnavailableError("it is down")))
     async with await serving(served) as client:
         document = await Asking(client).document(f"{POD}/requests_per_second")
@@ -332,7 +332,7 @@ async def test_a_series_query_that_fails():
     await served.close()
 
 
-async def test_the_forms_of_an_answer(asking):
+async def test_the_forms_of_an_answer(asking) -> None:
     client, path = asking.client, f"{POD}/DCGM_FI_DEV_FB_USED"
 
     async def get(query, **headers):
@@ -352,7 +352,7 @@ async def test_the_forms_of_an_answer(asking):
     assert json.loads(text)["kind"] == "MetricExplanation"
 
 
-async def test_a_page_shows_names_and_runs_nothing(asking):
+async def test_a_page_shows_names_and_runs_nothing(asking) -> None:
     path = f"{CUSTOM}/namespaces/ml/<script>/web-0/x<b>?why=html"
     async with asking.client.get(path) as response:
         text = await response.text()
@@ -362,12 +362,12 @@ async def test_a_page_shows_names_and_runs_nothing(asking):
     assert "&lt;script&gt;" in text
 
 
-async def test_a_wrong_selector_is_the_clients_fault(asking):
+async def test_a_wrong_selector_is_the_clients_fault(asking) -> None:
     async with asking.client.get(f"{POD}/a?why&labelSelector==") as response:
         assert response.status == 400
 
 
-async def test_lists_of_metrics_have_no_why(asking):
+async def test_lists_of_metrics_have_no_why(asking) -> None:
     async with asking.client.get(f"{CUSTOM}?why") as response:
         assert json.loads(await response.text())["kind"] == "APIResourceList"
 
@@ -383,11 +383,11 @@ async def test_lists_of_metrics_have_no_why(asking):
         ("external/ml", "/external.metrics.k8s.io/v1beta1/namespaces/ml/m?why=json"),
     ],
 )
-def test_the_path_of_a_question(whose, path):
+def test_the_path_of_a_question(whose: str, path: str) -> None:
     assert why_path(whose, "m") == f"/apis{path}"
 
 
-def test_selectors_in_the_path_of_a_question():
+def test_selectors_in_the_path_of_a_question() -> None:
     assert why_path("pods/ml/*", "m", "app=web", "gpu in (0,1)").endswith(
         "/m?why=json&labelSelector=app%3Dweb&metricLabelSelector=gpu+in+%280%2C1%29"
     )
@@ -395,7 +395,7 @@ def test_selectors_in_the_path_of_a_question():
 
 
 @pytest.mark.parametrize("whose", ["pods", "a/b/c/d", "pods//x", ""])
-def test_a_question_of_another_form(whose):
+def test_a_question_of_another_form(whose: str) -> None:
     with pytest.raises(UsageError) as caught:
         why_path(whose, "m")
     assert str(caught.value) == (
@@ -404,7 +404,7 @@ def test_a_question_of_another_form(whose):
     )
 
 
-def test_names_that_are_no_text():
+def test_names_that_are_no_text() -> None:
     with pytest.raises(UsageError) as caught:
         why_path("pods/a/b", "m\udcff")
     assert str(caught.value) == "found 'm\\udcff', expected names in UTF-8"
@@ -422,11 +422,11 @@ def test_names_that_are_no_text():
         (86_400_000 * 4, "4 d"),
     ],
 )
-def test_ages(age_ms, text):
+def test_ages(age_ms: int, text: str) -> None:
     assert age_text(age_ms) == text
 
 
-def test_what_can_be_shown_is_bounded():
+def test_what_can_be_shown_is_bounded() -> None:
     assert sum("pod=" in line for line in text_lines(_many())) == 20
     assert "and 980 more" in "\n".join(text_lines(_many()))
 

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """HPAs written as `autoscaling/v2` and read again."""
 
 import json
@@ -52,14 +53,14 @@ OLD = """
         ),
     ],
 )
-def test_what_was_written_reads_as_the_same_hpa(text):
+def test_what_was_written_reads_as_the_same_hpa(text: str) -> None:
     (hpa,) = load_manifests(text, "hpa.yaml")
     manifest = hpa_manifest(hpa)
     assert manifest["apiVersion"] == "autoscaling/v2"
     assert load_manifests(json.dumps(manifest), "again.json") == (hpa,)
 
 
-def test_the_beta_fields_get_their_new_names():
+def test_the_beta_fields_get_their_new_names() -> None:
     (hpa,) = load_manifests(f"apiVersion: autoscaling/v2beta1{HEAD}{OLD}", "hpa.yaml")
     pods, described, external, resource = hpa_manifest(hpa)["spec"]["metrics"]
     assert pods["pods"] == {

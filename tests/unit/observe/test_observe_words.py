@@ -39,11 +39,11 @@ PODS = "pods.custom.metrics.k8s.io *"
         ),
     ],
 )
-def test_a_refusal(error, text):
+def test_a_refusal(error, text: str) -> None:
     assert refusal_text(error, PODS) == text
 
 
-def test_what_the_api_server_says_to_a_controller_without_rights():
+def test_what_the_api_server_says_to_a_controller_without_rights() -> None:
     source = "{type: External, external: {metric: {name: queue}, target: {type: Value, value: 1}}}"
     text = (
         "metadata: {name: web}\n"

@@ -23,7 +23,7 @@ REAL = {
 }
 
 
-def test_changes_are_those_of_a_kind_and_nodes_have_no_names():
+def test_changes_are_those_of_a_kind_and_nodes_have_no_names() -> None:
     assert changes(VIRTUAL, REPLICAS) == (Change("HorizontalPodAutoscaler/h", 1, 2, 10.0),)
     assert [each.what for each in changes(VIRTUAL, NODES)] == [
         ("NodePool/gpu", 1, 2),
@@ -31,12 +31,12 @@ def test_changes_are_those_of_a_kind_and_nodes_have_no_names():
     ]
 
 
-def test_a_change_that_one_run_does_not_have_stands_alone():
+def test_a_change_that_one_run_does_not_have_stands_alone() -> None:
     pairs = paired(changes(VIRTUAL, NODES), changes(REAL, NODES))
     assert pairs[1] == (Change("Node", 2, 1, 80.0), None)
 
 
-def test_the_table_has_a_row_per_change():
+def test_the_table_has_a_row_per_change() -> None:
     assert table_rows("demo", VIRTUAL, REAL) == [
         "| demo | HorizontalPodAutoscaler/h | 1 → 2 | 10.0 s | 10.2 s | +0.2 s |",
         "| demo | NodePool/gpu | 1 → 2 | 40.0 s | 42.0 s | +2.0 s |",

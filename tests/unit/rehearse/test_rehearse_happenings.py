@@ -17,7 +17,7 @@ def body(uid, reason, message, *, kind="HorizontalPodAutoscaler", name="h", leve
     }
 
 
-def test_a_rescale_says_from_where_to_where():
+def test_a_rescale_says_from_where_to_where() -> None:
     log = Happenings({"ns/h": 1})
     first = log.read(body("a", "SuccessfulRescale", RESCALE.format(2)), 10)
     second = log.read(body("b", "SuccessfulRescale", RESCALE.format(5)), 20)
@@ -27,7 +27,7 @@ def test_a_rescale_says_from_where_to_where():
     assert (second.before, second.after) == (2, 5)
 
 
-def test_an_event_that_happens_again_is_counted_and_told_again():
+def test_an_event_that_happens_again_is_counted_and_told_again() -> None:
     log = Happenings({})
     made = body("a", "SuccessfulCreate", "Created pod: p", kind="ReplicaSet", count=1)
     assert log.read(made, 1) is not None
@@ -36,7 +36,7 @@ def test_an_event_that_happens_again_is_counted_and_told_again():
     assert log.read({**made, "series": {"count": 3}}, 4) is not None
 
 
-def test_a_warning_is_told_once_per_object_and_text():
+def test_a_warning_is_told_once_per_object_and_text() -> None:
     log = Happenings({})
 
     def warn(uid, name, message):

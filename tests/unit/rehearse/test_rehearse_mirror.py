@@ -50,7 +50,7 @@ def node_of(site):
     return node
 
 
-def test_a_pod_takes_a_gpu_when_it_is_bound_and_works_once_it_runs(site):
+def test_a_pod_takes_a_gpu_when_it_is_bound_and_works_once_it_runs(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1)}, NOW)
     assert site.cluster.devices[node] == [None]
@@ -67,7 +67,7 @@ def test_a_pod_takes_a_gpu_when_it_is_bound_and_works_once_it_runs(site):
     assert kinds == ["NodeReady", "Started"]
 
 
-def test_a_pod_that_ends_takes_no_requests_and_frees_its_gpu_when_it_is_gone(site):
+def test_a_pod_that_ends_takes_no_requests_and_frees_its_gpu_when_it_is_gone(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
     mirror.see_pods({KEY: pod(2, node=node, phase="Running", ready="True", deleted=True)}, NOW + 5)
@@ -79,7 +79,7 @@ def test_a_pod_that_ends_takes_no_requests_and_frees_its_gpu_when_it_is_gone(sit
     assert not site.containers.processes
 
 
-def test_a_finished_pod_gives_its_gpu_back_and_stays(site):
+def test_a_finished_pod_gives_its_gpu_back_and_stays(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
     mirror.see_pods({KEY: pod(2, node=node, phase="Succeeded", ready="False")}, NOW + 5)
@@ -88,7 +88,7 @@ def test_a_finished_pod_gives_its_gpu_back_and_stays(site):
     assert not site.containers.processes
 
 
-def test_another_pod_of_the_same_name_is_a_new_one(site):
+def test_another_pod_of_the_same_name_is_a_new_one(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
     mirror.see_pods({KEY: pod(2, uid="u2")}, NOW + 5)
@@ -96,7 +96,7 @@ def test_another_pod_of_the_same_name_is_a_new_one(site):
     assert site.cluster.pods[KEY].metadata.creation_ms == NOW + 5
 
 
-def test_only_pods_that_the_scheduler_failed_on_ask_for_nodes(site):
+def test_only_pods_that_the_scheduler_failed_on_ask_for_nodes(site) -> None:
     mirror = Mirror(site)
     mirror.see_pods({KEY: pod(1)}, NOW)
     assert site.control_plane.unschedulable() == []
@@ -106,7 +106,7 @@ def test_only_pods_that_the_scheduler_failed_on_ask_for_nodes(site):
     assert site.control_plane.unschedulable() == []
 
 
-def test_a_pod_that_went_with_its_node_does_not_come_back(site):
+def test_a_pod_that_went_with_its_node_does_not_come_back(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
     site.cluster.remove_node(node)
@@ -114,12 +114,12 @@ def test_a_pod_that_went_with_its_node_does_not_come_back(site):
     assert KEY not in site.cluster.pods
 
 
-def test_a_deployments_count_is_taken_over(site):
+def test_a_deployments_count_is_taken_over(site) -> None:
     Mirror(site).see_deployments({DEPLOYMENT: {"spec": {"replicas": 7}}})
     assert site.cluster.deployments[DEPLOYMENT].replicas == 7
 
 
-def test_complete_jobs_are_counted(site):
+def test_complete_jobs_are_counted(site) -> None:
     done = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
     Mirror(site).see_jobs({"ns/a": done, "ns/b": {"status": {"active": 1}}})
     assert site.cluster.completed_jobs == {"ns/a"}
@@ -156,11 +156,11 @@ def test_complete_jobs_are_counted(site):
         ),
     ],
 )
-def test_an_hpas_figures_are_those_of_its_status(status, expected):
+def test_an_hpas_figures_are_those_of_its_status(status, expected) -> None:
     assert hpa_figures({"status": status}) == expected
 
 
-def test_nodes_and_jobs_are_ordered_from_the_api_server(site):
+def test_nodes_and_jobs_are_ordered_from_the_api_server(site) -> None:
     (order,) = site.orders
     assert isinstance(order, AddNode)
     site.orders.clear()
@@ -169,7 +169,7 @@ def test_nodes_and_jobs_are_ordered_from_the_api_server(site):
     assert list(site.orders) == [RemoveNode(order.name)]
 
 
-def test_jobs_are_submitted_at_their_time_from_the_start():
+def test_jobs_are_submitted_at_their_time_from_the_start() -> None:
     site = RehearsalSite(placed(find_setup("aks-mnist-jobs"), Mark("r", "ns")), NOW)
     site.begin(NOW + 5_000)
     site.engine.run_until(NOW + 5_000 + 59_999)
@@ -178,14 +178,14 @@ def test_jobs_are_submitted_at_their_time_from_the_start():
     assert [type(each) for each in site.orders] == [CreateJob] * 20
 
 
-def test_what_came_up_before_the_start_counts_from_it(site):
+def test_what_came_up_before_the_start_counts_from_it(site) -> None:
     assert site.seconds(NOW - 3_000) == 0.0
     site.begin(NOW + 5_000)
     assert (site.seconds(NOW), site.seconds(NOW + 6_000)) == (0.0, 1.0)
     assert [rental.from_ms for rental in site.cloud.rentals] == [NOW + 5_000]
 
 
-def test_pods_that_are_there_before_the_start_are_up_at_once(site):
+def test_pods_that_are_there_before_the_start_are_up_at_once(site) -> None:
     owner = next(iter(site.gpus.work))
     assert site.lifecycle_now(owner).image_pull_ms == 0
     site.begin(NOW)

@@ -24,12 +24,12 @@ def names(catalogue: Catalogue) -> list[str]:
     return [metric.name for metric in catalogue.custom_resources()]
 
 
-def test_nothing_is_listed_before_the_first_discovery():
+def test_nothing_is_listed_before_the_first_discovery() -> None:
     assert Catalogue().custom_resources() == ()
     assert Catalogue().external_metrics() == ()
 
 
-def test_a_failing_query_keeps_its_own_metrics_and_no_others():
+def test_a_failing_query_keeps_its_own_metrics_and_no_others() -> None:
     first = Catalogue.build(
         RULES, {"a": [series("a", "pod")], "b": [series("b", "pod")], "c": [series("c")]}
     )
@@ -45,19 +45,19 @@ def test_a_failing_query_keeps_its_own_metrics_and_no_others():
     assert names(third) == ["pods/a"]
 
 
-def test_a_query_without_an_answer_counts_as_failed():
+def test_a_query_without_an_answer_counts_as_failed() -> None:
     catalogue = Catalogue.build(RULES, {"a": [], "b": []})
     assert catalogue.failures == {"c": QueryFailure("not asked")}
 
 
-def test_a_metric_goes_when_its_series_do():
+def test_a_metric_goes_when_its_series_do() -> None:
     first = Catalogue.build(RULES, {"a": [series("a", "pod")], "b": [], "c": []})
     second = Catalogue.build(RULES, {"a": [], "b": [], "c": []}, first)
     assert names(first) == ["pods/a"]
     assert names(second) == []
 
 
-def test_of_two_series_with_one_name_the_last_has_it():
+def test_of_two_series_with_one_name_the_last_has_it() -> None:
     rules = load_rules(
         "[{seriesQuery: x, resources: {template: <<.Resource>>}, "
         "name: {matches: '^(x)(?:_total)?$'}, metricsQuery: <<.Series>>}]",
@@ -67,7 +67,7 @@ def test_of_two_series_with_one_name_the_last_has_it():
     assert [entry.series for entry in found.custom.values()] == ["x_total"]
 
 
-def test_a_series_whose_name_does_not_match_or_becomes_empty_is_left_out():
+def test_a_series_whose_name_does_not_match_or_becomes_empty_is_left_out() -> None:
     rules = load_rules(
         "[{seriesQuery: x, resources: {template: <<.Resource>>}, "
         "name: {matches: '^x(.*)$'}, metricsQuery: <<.Series>>}]",
@@ -77,7 +77,7 @@ def test_a_series_whose_name_does_not_match_or_becomes_empty_is_left_out():
     assert names(Catalogue.build(rules, answer)) == []
 
 
-def test_cluster_scoped_resources_are_not_namespaced():
+def test_cluster_scoped_resources_are_not_namespaced() -> None:
     mapper = KUBERNETES.extended(
         ResourceType("racks", "rack", "Rack", "example.com", namespaced=False)
     )
@@ -91,7 +91,7 @@ def test_cluster_scoped_resources_are_not_namespaced():
     ]
 
 
-def test_its_bytes_grow_with_its_series():
+def test_its_bytes_grow_with_its_series() -> None:
     """A shape is a name and 10 labels of 56 bytes, a set of 728 bytes, and what is around them."""
     sizes = []
     for names_of_series in (1_000, 2_000):

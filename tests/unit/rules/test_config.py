@@ -19,7 +19,7 @@ def warnings(text: str) -> list[str]:
     return [str(warning) for warning in load_rules(text, "rules.yaml").warnings]
 
 
-def test_every_fault_of_a_file_is_told_at_once():
+def test_every_fault_of_a_file_is_told_at_once() -> None:
     text = """
 rules:
 - seriesQuery: 'm{'
@@ -118,11 +118,11 @@ rules:
         ),
     ],
 )
-def test_faults_name_their_place(text, expected):
+def test_faults_name_their_place(text: str, expected: list[str]) -> None:
     assert problems(text) == expected
 
 
-def test_keys_without_a_value_count_as_absent():
+def test_keys_without_a_value_count_as_absent() -> None:
     config = load_rules(
         "rules:\n- {seriesQuery: m, seriesFilters: , resources: , name: , metricsQuery: m}\n"
         "externalRules:\nresourceRules:\n",
@@ -133,7 +133,7 @@ def test_keys_without_a_value_count_as_absent():
     assert config.warnings == ()
 
 
-def test_rules_keep_the_order_of_the_file_and_share_series_queries():
+def test_rules_keep_the_order_of_the_file_and_share_series_queries() -> None:
     config = load_rules(
         f"rules: [{RULE}, {RULE.replace('m,', 'n,')}, {RULE}]\nexternalRules: [{RULE}]", "r.yaml"
     )
@@ -142,7 +142,7 @@ def test_rules_keep_the_order_of_the_file_and_share_series_queries():
     assert [rule.origin for rule in config.external_rules] == ["r.yaml:2"]
 
 
-def test_resource_rules_that_can_not_answer_are_reported():
+def test_resource_rules_that_can_not_answer_are_reported() -> None:
     text = """
 resourceRules:
   cpu:
@@ -165,7 +165,7 @@ resourceRules:
     assert load_rules(text, "rules.yaml").resource_rules.window_ms == 5_400_000
 
 
-def test_faults_of_resource_rules_name_their_place():
+def test_faults_of_resource_rules_name_their_place() -> None:
     text = """
 resourceRules:
   cpu: {containerQuery: <<.Serie>>, resources: {overrides: {p: {resource: pid}}}}
@@ -182,12 +182,12 @@ resourceRules:
     ]
 
 
-def test_the_empty_resource_rules_of_the_charts_values_serve_nothing():
+def test_the_empty_resource_rules_of_the_charts_values_serve_nothing() -> None:
     text = "rules: {default: false, resource: {}, custom: [{seriesQuery: m, metricsQuery: m}]}"
     assert load_rules(text, "values.yaml").resource_rules is None
 
 
-def test_chart_values_bring_the_charts_rules_before_their_own():
+def test_chart_values_bring_the_charts_rules_before_their_own() -> None:
     text = f"replicas: 2\nrules:\n  custom: [{RULE}]\n  external: [{RULE}]\n  resource: {{}}\n"
     config = load_rules(text, "values.yaml")
     assert [rule.series_query for rule in config.rules][-2:] == [
@@ -201,12 +201,12 @@ def test_chart_values_bring_the_charts_rules_before_their_own():
     ]
 
 
-def test_chart_values_can_leave_the_charts_rules_out():
+def test_chart_values_can_leave_the_charts_rules_out() -> None:
     config = load_rules(f"rules: {{default: false, custom: [{RULE}]}}", "values.yaml")
     assert [rule.series_query for rule in config.rules] == ["m"]
 
 
-def test_the_charts_rules_have_no_warnings():
+def test_the_charts_rules_have_no_warnings() -> None:
     assert len(default_config().rules) == 6
     assert default_config().warnings == ()
 
@@ -232,11 +232,11 @@ def test_the_charts_rules_have_no_warnings():
         ),
     ],
 )
-def test_what_may_surprise_is_warned_of(rule, warning):
+def test_what_may_surprise_is_warned_of(rule: str, warning: str) -> None:
     assert warnings(f"[{rule}]") == [warning]
 
 
-def test_a_query_that_is_no_promql_is_warned_of_and_kept():
+def test_a_query_that_is_no_promql_is_warned_of_and_kept() -> None:
     (warning,) = warnings("[{seriesQuery: m, metricsQuery: 'sum(<<.Series>>'}]")
     assert warning.startswith(
         "rules.yaml:1: [0].metricsQuery: does not look like PromQL once it is filled in: parse error"
@@ -254,5 +254,5 @@ def test_a_query_that_is_no_promql_is_warned_of_and_kept():
         ("{seriesQuery: m, metricsQuery: ''}", None),
     ],
 )
-def test_needed_series_are_known_where_all_queries_name_them(rule, needed):
+def test_needed_series_are_known_where_all_queries_name_them(rule: str, needed) -> None:
     assert needed_metric_names(load_rules(f"[{rule}]", "r.yaml")) == needed

@@ -50,7 +50,7 @@ def asked(found, resource, namespace, names, metric="gpu_util", selector=""):
     return plan_custom(found, KUBERNETES, resource, namespace, names, metric, selector).promql
 
 
-def test_every_selector_is_bound_to_the_namespace_whatever_the_template_says():
+def test_every_selector_is_bound_to_the_namespace_whatever_the_template_says() -> None:
     config = team()
     assert config.series_queries() == (
         '{pod!="",__name__="gpu_util",namespace="team-a"}',
@@ -62,12 +62,12 @@ def test_every_selector_is_bound_to_the_namespace_whatever_the_template_says():
     )
 
 
-def test_a_rule_without_namespaces_and_a_selector_of_another_one_stay_inside():
+def test_a_rule_without_namespaces_and_a_selector_of_another_one_stay_inside() -> None:
     plan = plan_external(catalogue(team()), "team-a", "queue", parse_selector("namespace=team-b"))
     assert plan.promql == 'sum({namespace="team-b",__name__="queue",namespace="team-a"})'
 
 
-def test_a_team_serves_its_own_objects_only():
+def test_a_team_serves_its_own_objects_only() -> None:
     found = catalogue(team())
     for resource, namespace, names in (
         ("pods", "team-b", ("p",)),
@@ -88,7 +88,7 @@ def test_a_team_serves_its_own_objects_only():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_in_its_namespace_a_teams_rule_comes_before_the_clusters(order):
+def test_in_its_namespace_a_teams_rule_comes_before_the_clusters(order: int) -> None:
     configs = (team(), team(TEAM.replace("max", "min"), "team-b"), load_rules(CLUSTER, "c"))
     found = catalogue(*configs[::order])
     assert "max by" in asked(found, "pods", "team-a", ("p",))
@@ -124,13 +124,13 @@ def test_in_its_namespace_a_teams_rule_comes_before_the_clusters(order):
         ),
     ],
 )
-def test_what_can_not_be_confined_is_refused_whole(text, expected):
+def test_what_can_not_be_confined_is_refused_whole(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         team(text)
     assert str(caught.value).startswith(expected)
 
 
-def test_a_query_that_only_a_request_makes_unreadable_is_not_sent():
+def test_a_query_that_only_a_request_makes_unreadable_is_not_sent() -> None:
     text = """
 - seriesQuery: gpu_util
   resources: {template: <<.Resource>>}
@@ -169,7 +169,7 @@ M = "<<.Series>>{<<.LabelMatchers>>}"
         ),
     ],
 )
-def test_queries_that_read_much_of_the_past_are_refused(query, reason):
+def test_queries_that_read_much_of_the_past_are_refused(query: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         team(RANGED.replace("QUERY", query))
     assert reason in str(caught.value)
@@ -184,11 +184,11 @@ def test_queries_that_read_much_of_the_past_are_refused(query, reason):
         f"{M} @ end()",
     ],
 )
-def test_queries_within_the_budget_are_served(query):
+def test_queries_within_the_budget_are_served(query: str) -> None:
     assert team(RANGED.replace("QUERY", query)).rules
 
 
-def test_a_range_that_a_request_would_make_longer_is_not_sent():
+def test_a_range_that_a_request_would_make_longer_is_not_sent() -> None:
     text = RANGED.replace(
         "QUERY",
         f'max_over_time({M}[<<if eq (index .LabelValuesByName "pod") "x">>5m<<else>>1d<<end>>])',
@@ -199,7 +199,7 @@ def test_a_range_that_a_request_would_make_longer_is_not_sent():
         asked(found, "pods", "team-a", ("y",))
 
 
-def test_a_team_whose_series_are_too_many_serves_none_and_touches_nobody_else():
+def test_a_team_whose_series_are_too_many_serves_none_and_touches_nobody_else() -> None:
     configs = (team(), team(namespace="team-b"), load_rules(CLUSTER, "cluster"))
     joined = AdapterConfig.joined(*configs)
     answers = {query: [SERIES] for query in joined.series_queries()}

@@ -32,10 +32,10 @@ def expand(pattern: str, text: str, on: str) -> str:
         pytest.param("^(.*)_total", "${1}_x", "a_total_b", "a_x", id="text outside is dropped"),
     ],
 )
-def test_expansion(pattern, text, on, expected):
+def test_expansion(pattern: str, text: str, on: str, expected: str) -> None:
     assert expand(pattern, text, on) == expected
 
 
-def test_references_to_no_group_are_reported():
+def test_references_to_no_group_are_reported() -> None:
     expansion = compile_expansion("$1_rate$$${2}$1", compile_re2("(a)"))
     assert expansion.unknown == ("1_rate", "2")

@@ -32,7 +32,7 @@ def catalogue(aggregation="avg"):
         ("pod", "ml", ("a", "b"), "gpu", Selector()),
     ],
 )
-def test_each_request_has_the_plan_that_is_made_for_it(request_of):
+def test_each_request_has_the_plan_that_is_made_for_it(request_of) -> None:
     served, plans = catalogue(), Plans()
     first = plans.custom(served, KUBERNETES, "pods", "ml", ("a", "b"), "gpu", Selector())
     found = plans.custom(served, KUBERNETES, *request_of)
@@ -41,7 +41,7 @@ def test_each_request_has_the_plan_that_is_made_for_it(request_of):
     assert plans.custom(served, KUBERNETES, "pods", "ml", ("a", "b"), "gpu", Selector()) is first
 
 
-def test_other_metrics_have_other_plans():
+def test_other_metrics_have_other_plans() -> None:
     plans, request = Plans(), ("pods", "ml", ("a",), "gpu", Selector())
     assert plans.custom(catalogue(), KUBERNETES, *request).promql.startswith("avg")
     assert plans.custom(catalogue("max"), KUBERNETES, *request).promql.startswith("max")

@@ -22,7 +22,7 @@ def query(template, *names: str) -> str:
     return custom_query(template, "m", Singular(), KUBERNETES.find("pods"), "n", names, Selector())
 
 
-def test_a_dot_in_one_of_several_names_is_no_wildcard():
+def test_a_dot_in_one_of_several_names_is_no_wildcard() -> None:
     text = query(TEMPLATE, "a.b", "c")
     assert text == 'm{namespace="n",pod=~"a[.]b|c"}'
     (pattern,) = [matcher for matcher in parse_matchers(text) if matcher.name == "pod"]
@@ -31,37 +31,37 @@ def test_a_dot_in_one_of_several_names_is_no_wildcard():
     assert not test("axb")
 
 
-def test_escaped_names_also_serve_inside_a_promql_string():
+def test_escaped_names_also_serve_inside_a_promql_string() -> None:
     (pattern, _) = parse_matchers(query(BY_VALUE, "a.b", "c"))
     assert pattern.predicate()("a.b")
 
 
 @pytest.mark.parametrize("quote", ['"', "'"])
 @pytest.mark.parametrize("name", ['a"b', "a'b", "a\\", "a`b", "a\nb", 'z"} or y{a="'])
-def test_a_value_by_name_cannot_end_the_string_around_it(quote, name):
+def test_a_value_by_name_cannot_end_the_string_around_it(quote: str, name: str) -> None:
     template = parse_template(f'm{{pod={quote}<<index .LabelValuesByName "pod">>{quote}}}', FIELDS)
     pattern, _ = parse_matchers(query(template, name))
     assert pattern.value == name
 
 
-def test_a_value_by_name_cannot_end_a_raw_string():
+def test_a_value_by_name_cannot_end_a_raw_string() -> None:
     template = parse_template('m{pod=`<<index .LabelValuesByName "pod">>`}', FIELDS)
     pattern, _ = parse_matchers(query(template, "z`} or y{a=`"))
     assert pattern.name == "pod"
 
 
-def test_a_single_name_is_compared_as_it_is():
+def test_a_single_name_is_compared_as_it_is() -> None:
     assert query(TEMPLATE, "a.b") == 'm{namespace="n",pod="a.b"}'
 
 
 @pytest.mark.parametrize("name", ["a.b", "x+y*z?", "(a)|[b]", "{1}$", "a^b\\c", "plain", "a[.]b"])
-def test_an_escaped_name_matches_only_itself(name):
+def test_an_escaped_name_matches_only_itself(name: str) -> None:
     pattern = compile_re2(escape_name(name))
     assert pattern.fullmatch(name) is not None
     assert pattern.fullmatch(name.replace("a", "b", 1) + "x") is None
 
 
-def test_very_many_objects_are_asked_for_without_naming_them():
+def test_very_many_objects_are_asked_for_without_naming_them() -> None:
     names = [f"vision-api-6d5f7c9b8d-{number:05}" for number in range(2000)]
     text = query(TEMPLATE, *names)
     assert text == 'm{namespace="n",pod=~".+"}'

@@ -35,7 +35,7 @@ def store_with(count, at_ms=0):
     return store
 
 
-def test_a_group_with_more_than_its_limit_fails_and_forgets_its_alerts():
+def test_a_group_with_more_than_its_limit_fails_and_forgets_its_alerts() -> None:
     # The texts are Prometheus': "exceeded limit of %d with %d alerts", "... series".
     group = group_of("{alert: A, expr: x}", limit=2)
     result = evaluated(group, store_with(3), 0)
@@ -47,7 +47,7 @@ def test_a_group_with_more_than_its_limit_fails_and_forgets_its_alerts():
     assert [each.reason for each in result.failures] == ["exceeded limit of 2 with 3 series"]
 
 
-def test_alerts_have_a_bound_where_the_group_has_none():
+def test_alerts_have_a_bound_where_the_group_has_none() -> None:
     group = group_of("{alert: A, expr: x}")
     result = evaluated(group, store_with(MAX_ALERTS + 1), 0)
     assert [each.reason for each in result.failures] == [
@@ -55,7 +55,7 @@ def test_alerts_have_a_bound_where_the_group_has_none():
     ]
 
 
-def test_resolved_alerts_are_remembered_up_to_the_bound_and_for_15_minutes():
+def test_resolved_alerts_are_remembered_up_to_the_bound_and_for_15_minutes() -> None:
     group = group_of("{alert: A, expr: x}")
     store = store_with(MAX_ALERTS)
     evaluated(group, store, 0)
@@ -95,8 +95,8 @@ def alert_of(group):
     ],
 )
 def test_alerts_go_on_after_a_restart_as_prometheus_lets_them(
-    active_min, down_min, up_min, expected_min
-):
+    active_min: int, down_min: int, up_min: int, expected_min: int
+) -> None:
     group = group_of("{alert: A, expr: x, for: 1h}")
     before = SeriesStore(retention_ms=10**10)
     before.append(
@@ -115,7 +115,7 @@ def test_alerts_go_on_after_a_restart_as_prometheus_lets_them(
 
 
 @pytest.mark.parametrize("hold", ["5m", "1h"])
-def test_short_and_long_gone_alerts_start_over(hold):
+def test_short_and_long_gone_alerts_start_over(hold: str) -> None:
     group = group_of(f"{{alert: A, expr: x, for: {hold}}}")
     store = SeriesStore(retention_ms=10**10)
     down_ms = 0 if hold == "1h" else 80 * MINUTE
@@ -127,7 +127,7 @@ def test_short_and_long_gone_alerts_start_over(hold):
     assert alert_of(group).active_ms == 90 * MINUTE
 
 
-def test_series_that_would_overwrite_the_past_wait_until_it_is_restored():
+def test_series_that_would_overwrite_the_past_wait_until_it_is_restored() -> None:
     group = group_of("{alert: A, expr: x}")
     store = store_with(1)
     group.rules[0].is_restored = False
@@ -136,7 +136,7 @@ def test_series_that_would_overwrite_the_past_wait_until_it_is_restored():
     assert evaluated(group, store, 1000).samples == 2
 
 
-def test_alerts_are_sent_when_they_fire_again_later_and_when_they_end():
+def test_alerts_are_sent_when_they_fire_again_later_and_when_they_end() -> None:
     group = group_of("{alert: A, expr: x, for: 1m}")
     store, rule = store_with(1), group.rules[0]
     evaluated(group, store, 0)
@@ -157,7 +157,7 @@ def test_alerts_are_sent_when_they_fire_again_later_and_when_they_end():
     assert ended.resolved_ms == 2 * MINUTE + 3
 
 
-def test_a_failing_alert_keeps_its_state():
+def test_a_failing_alert_keeps_its_state() -> None:
     group = group_of("{alert: A, expr: 'x * on () group_left y'}")
     store = store_with(1)
     store.append({"__name__": "y"}, 0, 1.0)
@@ -167,7 +167,7 @@ def test_a_failing_alert_keeps_its_state():
     assert alert_of(group).state is AlertState.FIRING
 
 
-def test_changed_files_keep_the_state_of_rules_that_stay():
+def test_changed_files_keep_the_state_of_rules_that_stay() -> None:
     old = group_of("{alert: A, expr: x}")
     store = store_with(1)
     evaluated(old, store, 0)
@@ -181,7 +181,7 @@ def test_changed_files_keep_the_state_of_rules_that_stay():
     assert sum(each.is_stale() for each in store.select(())) == 2
 
 
-def test_offset_queries_and_records_earlier():
+def test_offset_queries_and_records_earlier() -> None:
     group = group_of("{record: r, expr: x}", query_offset="30s")
     store = store_with(1)
     store.append({"__name__": "x", "i": "0"}, 45_000, 2.0)
@@ -202,7 +202,7 @@ def test_offset_queries_and_records_earlier():
         ("{{ humanize }}", "wrong number of args for humanize: want 1 got 0"),
     ],
 )
-def test_templates_that_are_wrong_are_refused_by_name(text, message):
+def test_templates_that_are_wrong_are_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_rule_groups(
             f"groups:\n- name: g\n  rules:\n  - alert: A\n    expr: x\n    annotations:\n      a: '{text}'\n",
@@ -212,7 +212,7 @@ def test_templates_that_are_wrong_are_refused_by_name(text, message):
     assert message in str(caught.value)
 
 
-def test_a_template_that_fails_says_so_in_its_text():
+def test_a_template_that_fails_says_so_in_its_text() -> None:
     group = group_of(
         "{alert: A, expr: x, annotations: {a: '{{ humanize $labels.i }} {{ humanize \"b\" }}'}}"
     )
@@ -240,13 +240,13 @@ def test_a_template_that_fails_says_so_in_its_text():
         ("{alert: '', expr: x}", "rules.yaml:4: groups[0].rules[0].alert: the alert's name"),
     ],
 )
-def test_what_prometheus_refuses_in_a_rule_is_refused(rule, message):
+def test_what_prometheus_refuses_in_a_rule_is_refused(rule: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         group_of(rule)
     assert str(caught.value) == message
 
 
-def test_results_that_are_no_vector_are_an_error():
+def test_results_that_are_no_vector_are_an_error() -> None:
     group = group_of("{alert: A, expr: '\"text\"'}")
     result = evaluated(group, store_with(1), 0)
     assert [each.reason for each in result.failures] == ["rule result is not a vector or scalar"]

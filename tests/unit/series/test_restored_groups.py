@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """A target that is back after a restart goes on in the rows that were restored."""
 
 import json
@@ -35,7 +36,7 @@ def by_name(store):
     return {series.labels["__name__"]: series for series in store.select(())}
 
 
-def test_a_scraped_target_goes_on_in_its_rows():
+def test_a_scraped_target_goes_on_in_its_rows() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {"job": "a"})
     for step in range(3):
@@ -61,7 +62,7 @@ def snapshot(t_ms, **values):
     return json.dumps({"kind": "snapshot", "version": 1, "ms": t_ms, "series": series}).encode()
 
 
-def test_a_stream_goes_on_in_its_rows():
+def test_a_stream_goes_on_in_its_rows() -> None:
     store = SeriesStore()
     stream = StreamedTarget(store, TargetSeries(store, {"job": "a"}, honor_labels=True))
     stream.connected()

@@ -22,7 +22,7 @@ def values(store, query, at_ms):
     return {each.labels.get("pod", ""): each.value for each in instant(store, query, at_ms).samples}
 
 
-def test_new_names_in_every_scrape_take_a_bounded_memory():
+def test_new_names_in_every_scrape_take_a_bounded_memory() -> None:
     store = SeriesStore(900_000, MAX_SERIES, MAX_SAMPLES)
     target = ScrapeTarget(store, {"job": "flooding"}, limits=ScrapeLimits(samples=0))
     grown = []
@@ -40,7 +40,7 @@ def test_new_names_in_every_scrape_take_a_bounded_memory():
     assert store.stats().series == 2  # up and scrape_samples_scraped
 
 
-def test_names_that_fit_fill_the_share_and_no_more():
+def test_names_that_fit_fill_the_share_and_no_more() -> None:
     store = SeriesStore(900_000, MAX_SERIES, MAX_SAMPLES)
     flooding, good = ScrapeTarget(store, {"job": "flooding"}), ScrapeTarget(store, {"job": "good"})
     for scrape in range(60):
@@ -52,7 +52,7 @@ def test_names_that_fit_fill_the_share_and_no_more():
     assert 5_000 <= store.stats().series <= 5_000 + 61 + 4
 
 
-def test_half_an_hour_of_a_stream_of_100_ms_is_covered_whole():
+def test_half_an_hour_of_a_stream_of_100_ms_is_covered_whole() -> None:
     # One node of 25, with its part of the samples: 8 GPUs of 20 series, half of them changing each time.
     store = SeriesStore(900_000, 200_000, 20_000_000 // 25)
     agent = StreamedTarget(store, TargetSeries(store, {"node": "n"}, honor_labels=True))
@@ -76,7 +76,7 @@ def test_half_an_hour_of_a_stream_of_100_ms_is_covered_whole():
     assert (stats.cut, stats.covered_ms) == (0, 900_000)
 
 
-def test_of_500_pods_that_end_in_a_full_store_none_is_current():
+def test_of_500_pods_that_end_in_a_full_store_none_is_current() -> None:
     store = SeriesStore(900_000, MAX_SERIES, 200_000)
     target = ScrapeTarget(store, {"job": "a"})
     for generation in range(6):
@@ -105,7 +105,7 @@ def node_text(node, scrape):
     )
 
 
-def test_a_series_takes_less_than_1_kib_and_a_sample_9_bytes():
+def test_a_series_takes_less_than_1_kib_and_a_sample_9_bytes() -> None:
     nodes, scrapes = 10, 128  # half an hour at 15 s
     store = SeriesStore()
     targets = [ScrapeTarget(store, {"job": "gpu", "instance": f"n{n}:9400"}) for n in range(nodes)]
@@ -127,7 +127,7 @@ def test_a_series_takes_less_than_1_kib_and_a_sample_9_bytes():
     assert (held[1] - held[0]) / series / (scrapes - 1) <= 9
 
 
-def test_what_counts_as_a_sample_bounds_the_memory_whoever_comes_and_goes():
+def test_what_counts_as_a_sample_bounds_the_memory_whoever_comes_and_goes() -> None:
     store = SeriesStore(900_000, 4_000, 20_000)
     target = ScrapeTarget(store, {"job": "a"})
     tracemalloc.start()

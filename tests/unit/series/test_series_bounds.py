@@ -53,11 +53,11 @@ late_bucket{le="0"} 1 1700000000000
         ("9" * 400, "9" * 400),
     ],
 )
-def test_bounds_are_stored_as_prometheus_3_stores_them(written, stored):
+def test_bounds_are_stored_as_prometheus_3_stores_them(written: str, stored: str) -> None:
     assert stored_bound(written) == stored
 
 
-def test_bounds_of_histograms_and_summaries_are_found_in_the_stored_form():
+def test_bounds_of_histograms_and_summaries_are_found_in_the_stored_form() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {"job": "a"})
     for t_ms in (1_700_000_000_000, 1_700_000_015_000):
@@ -76,7 +76,7 @@ def test_bounds_of_histograms_and_summaries_are_found_in_the_stored_form():
         assert instant(store, 'wait_bucket{le="1"}', t_ms).samples == ()
 
 
-def test_lines_of_one_bound_in_two_spellings_are_one_series():
+def test_lines_of_one_bound_in_two_spellings_are_one_series() -> None:
     store = SeriesStore()
     text = '# TYPE h histogram\nh_bucket{le="1"} 5\nh_bucket{le="1.0"} 6\n'
     ScrapeTarget(store, {}).ingest(text, 1_000)

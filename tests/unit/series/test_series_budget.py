@@ -11,7 +11,7 @@ for t_ms in (60_000, 120_000):
     STORE.append({"__name__": "util_b"}, t_ms, 1)
 
 
-def test_a_query_that_would_touch_too_much_is_refused(monkeypatch):
+def test_a_query_that_would_touch_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 3)
     with pytest.raises(QueryError) as caught:
         instant(STORE, "sum_over_time(util_a[5m]) + sum_over_time(util_b[5m])", 130_000)
@@ -20,7 +20,7 @@ def test_a_query_that_would_touch_too_much_is_refused(monkeypatch):
     )
 
 
-def test_what_a_step_has_read_is_let_go_before_the_next(monkeypatch):
+def test_what_a_step_has_read_is_let_go_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 60)
     store = SeriesStore()
     for t_ms in range(0, 1_000_000, 10_000):
@@ -45,17 +45,19 @@ def test_what_a_step_has_read_is_let_go_before_the_next(monkeypatch):
         ("max_over_time(sum_over_time(vector(1)[60s:1s])[10s:1s])", 2 + 10 * (2 + 60 * 2)),
     ],
 )
-def test_the_work_of_a_query_is_known_before(query, evaluations, monkeypatch):
+def test_the_work_of_a_query_is_known_before(
+    query: str, evaluations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpuscale.series.promql.budget.MAX_WORK", evaluations - 1)
     monkeypatch.setattr("gpuscale.series.promql.evaluate._Evaluation", None)
     with pytest.raises(QueryError, match=f"at least {evaluations} expressions, expected at most"):
         instant(STORE, query, 0)
 
 
-def test_a_deadline_is_looked_at_every_few_thousand_evaluations():
+def test_a_deadline_is_looked_at_every_few_thousand_evaluations() -> None:
     asked = []
 
-    def check():
+    def check() -> None:
         asked.append(None)
         if len(asked) == 3:
             raise QueryTimeoutError("query timed out in expression evaluation")

@@ -34,7 +34,7 @@ def same(left, right):
         (INF, -1, 0),
     ],
 )
-def test_power_at_the_edges(left, right, expected):
+def test_power_at_the_edges(left, right, expected) -> None:
     assert same(power(left, right), expected)
 
 
@@ -42,7 +42,7 @@ def test_power_at_the_edges(left, right, expected):
     ("left", "right", "expected"),
     [(1, 0, INF), (-1, 0, -INF), (1, -0.0, -INF), (0, 0, NAN), (NAN, 0, NAN), (INF, INF, NAN)],
 )
-def test_divide_at_the_edges(left, right, expected):
+def test_divide_at_the_edges(left, right, expected) -> None:
     assert same(divide(left, right), expected)
 
 
@@ -50,20 +50,20 @@ def test_divide_at_the_edges(left, right, expected):
     ("left", "right", "expected"),
     [(5, 3, 2), (-5, 3, -2), (5, -3, 2), (5, 0, NAN), (INF, 2, NAN), (5, INF, 5)],
 )
-def test_modulo_at_the_edges(left, right, expected):
+def test_modulo_at_the_edges(left, right, expected) -> None:
     assert same(modulo(left, right), expected)
 
 
 @pytest.mark.parametrize("name", sorted(ELEMENTWISE))
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -1.0, 0.5, 1e308, -1e308, INF, -INF, NAN])
-def test_functions_never_raise(name, value):
+def test_functions_never_raise(name, value) -> None:
     assert isinstance(ELEMENTWISE[name](value), float)
 
 
 @pytest.mark.parametrize("name", sorted(ARITHMETIC))
 @pytest.mark.parametrize("left", [0.0, -1.5, 1e308, INF, NAN])
 @pytest.mark.parametrize("right", [0.0, -0.0, -1.5, 1e308, -INF, NAN])
-def test_operators_never_raise(name, left, right):
+def test_operators_never_raise(name, left, right) -> None:
     assert isinstance(ARITHMETIC[name](left, right), float)
 
 
@@ -77,10 +77,10 @@ def test_operators_never_raise(name, left, right):
         (NAN, -math.inf, NAN, -math.inf),
     ],
 )
-def test_the_larger_and_the_smaller_of_two_numbers(left, right, larger, smaller):
+def test_the_larger_and_the_smaller_of_two_numbers(left, right, larger, smaller) -> None:
     assert same(greater(left, right), larger)
     assert same(lesser(right, left), smaller)
 
 
-def test_cosh_of_a_large_negative_number_is_positive():
+def test_cosh_of_a_large_negative_number_is_positive() -> None:
     assert ELEMENTWISE["cosh"](-1e6) == math.inf

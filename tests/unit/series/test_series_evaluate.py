@@ -11,7 +11,7 @@ from gpuscale.testing import vectorised
 
 
 @pytest.fixture(autouse=True, params=["rows", "columns"])
-def way(request, monkeypatch):
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluate row by row, and with numpy."""
     if request.param == "columns":
         monkeypatch.setattr(request.module, "instant", vectorised.instant)
@@ -36,26 +36,26 @@ def measured(query, at_ms=130_000):
     return [sample.measured_ms for sample in instant(STORE, query, at_ms).samples]
 
 
-def test_a_selector_says_when_its_sample_was_measured():
+def test_a_selector_says_when_its_sample_was_measured() -> None:
     assert measured("util_a") == [120_000]
     assert measured("util_a offset 30s") == [60_000]
 
 
-def test_a_range_function_says_when_its_last_sample_was_measured():
+def test_a_range_function_says_when_its_last_sample_was_measured() -> None:
     assert measured("avg_over_time(util_b[2m])") == [110_000]
 
 
-def test_a_subquery_says_when_its_last_value_was_measured():
+def test_a_subquery_says_when_its_last_value_was_measured() -> None:
     # Steps at 60 s and 120 s; at 120 s util_b is that of 110 s.
     assert measured("max_over_time(util_b[2m:1m])") == [110_000]
 
 
-def test_an_aggregation_is_as_old_as_the_oldest_of_what_contributed():
+def test_an_aggregation_is_as_old_as_the_oldest_of_what_contributed() -> None:
     assert measured('sum({__name__=~"util_.*"})') == [110_000]
     assert measured('topk(1, {__name__=~"util_.*"})') == [110_000]
 
 
-def test_an_operation_is_as_old_as_its_older_side():
+def test_an_operation_is_as_old_as_its_older_side() -> None:
     assert measured("util_a / on() limit") == [90_000]
     assert measured("util_a and on() limit") == [90_000]
     assert measured("util_a * scalar(limit)") == [90_000]
@@ -66,12 +66,12 @@ def test_an_operation_is_as_old_as_its_older_side():
     ]
 
 
-def test_what_nothing_was_measured_for_is_of_the_time_of_evaluation():
+def test_what_nothing_was_measured_for_is_of_the_time_of_evaluation() -> None:
     assert measured("vector(1)") == [130_000]
     assert measured("absent(nosuch)") == [130_000]
 
 
-def test_each_kind_of_value_has_its_type():
+def test_each_kind_of_value_has_its_type() -> None:
     assert instant(STORE, "1 + 1", 0) == Scalar(2.0)
     assert instant(STORE, '"a"', 0) == StringValue("a")
     assert instant(STORE, parse_query("util_a"), 130_000) == Vector(
@@ -82,20 +82,22 @@ def test_each_kind_of_value_has_its_type():
     )
 
 
-def test_the_lookback_can_be_shorter():
+def test_the_lookback_can_be_shorter() -> None:
     assert instant(STORE, "limit", 100_000, lookback_ms=10_001).samples
     assert not instant(STORE, "limit", 100_000, lookback_ms=10_000).samples
 
 
 @pytest.mark.parametrize(("left_open", "count"), [(True, 1), (False, 2)])
-def test_the_left_boundary_is_open_as_since_prometheus_3_or_closed_as_before(left_open, count):
+def test_the_left_boundary_is_open_as_since_prometheus_3_or_closed_as_before(
+    left_open: bool, count: int
+) -> None:
     value = instant(STORE, "count_over_time(util_a[1m])", 120_000, left_open=left_open)
     assert value.samples[0].value == count
     at_edge = instant(STORE, "limit", 390_000, left_open=left_open)
     assert len(at_edge.samples) == count - 1
 
 
-def test_a_range_query_sorts_by_labels_and_leaves_gaps():
+def test_a_range_query_sorts_by_labels_and_leaves_gaps() -> None:
     value = range_query(STORE, '{__name__=~"limit|util_b"}', 60_000, 120_000, 30_000)
     assert value == Matrix(
         (
@@ -107,7 +109,7 @@ def test_a_range_query_sorts_by_labels_and_leaves_gaps():
     )
 
 
-def test_what_is_older_than_the_retention_is_not_answered():
+def test_what_is_older_than_the_retention_is_not_answered() -> None:
     store = SeriesStore(retention_ms=60_000)
     store.append({"__name__": "a"}, 0, 1)
     store.append({"__name__": "a"}, 30_000, 2)
@@ -121,7 +123,7 @@ def test_what_is_older_than_the_retention_is_not_answered():
     assert instant(store, "a", 500).samples == ()
 
 
-def test_the_same_store_gives_the_same_order():
+def test_the_same_store_gives_the_same_order() -> None:
     names = [str(each.labels) for each in instant(STORE, '{pod=~".+"}', 130_000).samples]
     assert names == ['util_a{pod="a"}', 'util_b{pod="b"}', 'limit{pod="t"}']
 
@@ -141,13 +143,13 @@ def test_the_same_store_gives_the_same_order():
         "sum by (gpu) (j)",
     ],
 )
-def test_type_and_unit_go_with_the_name(query):
+def test_type_and_unit_go_with_the_name(query: str) -> None:
     (sample,) = instant(_typed(), query, 60_000).samples
     assert dict(sample.labels) == {"gpu": "0"}
 
 
 @pytest.mark.parametrize("query", ["+j", "j > 1", "j and j", "last_over_time(j[1m])", "topk(1, j)"])
-def test_type_and_unit_stay_with_the_name(query):
+def test_type_and_unit_stay_with_the_name(query: str) -> None:
     (sample,) = instant(_typed(), query, 60_000).samples
     assert {"__name__", "__type__", "__unit__"} < set(sample.labels)
 
@@ -160,7 +162,7 @@ def _typed():
     return store
 
 
-def test_groups_of_series_that_are_gone_are_forgotten():
+def test_groups_of_series_that_are_gone_are_forgotten() -> None:
     """100 series at a time, all of them others each time: of 500 times, most are forgotten."""
     groups = Grouping(("node",), by=True)
     for turn in range(500):

@@ -39,7 +39,9 @@ def names(count, prefix="f"):
         (ScrapeLimits(body_bytes=15), FIRST, "body_size", "found 16, expected at most 15 bytes"),
     ],
 )  # fmt: skip
-def test_a_scrape_beyond_a_limit_fails_alone_and_as_a_whole(limits, text, limit, said):
+def test_a_scrape_beyond_a_limit_fails_alone_and_as_a_whole(
+    limits, text, limit: str, said: str
+) -> None:
     store = SeriesStore()
     good = ScrapeTarget(store, {"job": "good"})
     bad = ScrapeTarget(store, {"job": "bad"}, limits=ScrapeLimits())
@@ -62,7 +64,7 @@ def test_a_scrape_beyond_a_limit_fails_alone_and_as_a_whole(limits, text, limit,
         ScrapeLimits(0, 2, 0, 8, 0, 0),
     ],
 )
-def test_what_is_just_within_a_limit_is_taken(limits):
+def test_what_is_just_within_a_limit_is_taken(limits) -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {"job": "good"}, limits=limits)
     for scrape in range(3):
@@ -70,7 +72,7 @@ def test_what_is_just_within_a_limit_is_taken(limits):
         assert (result.added, result.problem) == (1, None)
 
 
-def test_series_that_a_failed_scrape_had_before_end():
+def test_series_that_a_failed_scrape_had_before_end() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {"job": "bad"}, limits=ScrapeLimits(samples=2))
     target.ingest(FIRST, T)
@@ -81,7 +83,7 @@ def test_series_that_a_failed_scrape_had_before_end():
 
 
 @pytest.mark.parametrize("flooding", [1, 2, 5, 20])
-def test_whoever_comes_finds_room_beside_targets_that_want_all(flooding):
+def test_whoever_comes_finds_room_beside_targets_that_want_all(flooding: int) -> None:
     store = SeriesStore(retention_ms=900_000, max_series=2_000)
     floods = [ScrapeTarget(store, {"job": f"flood-{number}"}) for number in range(flooding)]
     for scrape in range(40):
@@ -96,7 +98,7 @@ def test_whoever_comes_finds_room_beside_targets_that_want_all(flooding):
         assert values(store, 'up{job="good"}', T + scrape * 5000) == {"good": 1}
 
 
-def test_one_target_alone_gets_half_of_the_store_and_again_once_its_past_is_over():
+def test_one_target_alone_gets_half_of_the_store_and_again_once_its_past_is_over() -> None:
     store = SeriesStore(retention_ms=60_000, max_series=1_000)
     target = ScrapeTarget(store, {"job": "a"})
     assert target.ingest(names(501), T).limit == "series"
@@ -106,7 +108,7 @@ def test_one_target_alone_gets_half_of_the_store_and_again_once_its_past_is_over
     assert target.ingest(names(499, "g"), T + 90_000).added == 499
 
 
-def test_targets_may_have_equal_parts_where_little_is_free():
+def test_targets_may_have_equal_parts_where_little_is_free() -> None:
     store = SeriesStore(max_series=1_020)
     for number in range(9):
         # With up and scrape_samples_scraped, 102 each.
@@ -118,7 +120,7 @@ def test_targets_may_have_equal_parts_where_little_is_free():
     assert last.ingest(names(92), T + 5000).added == 92
 
 
-def test_a_target_that_is_streamed_has_its_share_too():
+def test_a_target_that_is_streamed_has_its_share_too() -> None:
     store = SeriesStore(max_series=100)
     target = TargetSeries(store, {"job": "agent"}, honor_labels=True)
     refs = [target.ref({METRIC_NAME: "m", "id": str(number)}) for number in range(100)]
@@ -126,7 +128,7 @@ def test_a_target_that_is_streamed_has_its_share_too():
     assert store.stats().refused["too_many_of_target"] == 50
 
 
-def test_handles_that_were_refused_are_not_kept_without_bound():
+def test_handles_that_were_refused_are_not_kept_without_bound() -> None:
     store = SeriesStore(max_series=0)
     kept = []
     for number in range(100_000):

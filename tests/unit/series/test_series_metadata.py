@@ -14,7 +14,7 @@ def said(book):
     return [(dict(labels), list(kept)) for labels, kept in book.targets()]
 
 
-def test_types_and_help_of_a_scrape_are_kept_with_the_target():
+def test_types_and_help_of_a_scrape_are_kept_with_the_target() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {"job": "gpu"})
     expected = [MetricMetadata("a", "counter", "Of a."), MetricMetadata("b", "unknown")]
@@ -31,7 +31,7 @@ def test_types_and_help_of_a_scrape_are_kept_with_the_target():
     assert store.metadata.size_bytes == 0
 
 
-def test_targets_that_say_the_same_share_it():
+def test_targets_that_say_the_same_share_it() -> None:
     store = SeriesStore()
     targets = [ScrapeTarget(store, {"instance": str(i)}) for i in range(100)]
     targets[0].ingest(TEXT, 1000)
@@ -45,7 +45,7 @@ def test_targets_that_say_the_same_share_it():
     assert store.metadata.size_bytes == 0
 
 
-def test_versions_of_one_metric_are_told_apart():
+def test_versions_of_one_metric_are_told_apart() -> None:
     book = MetadataBook()
     for target, help_ in enumerate(["old", "new", "new"]):
         book.put(target, {}, [MetricMetadata("z"), MetricMetadata("a", "gauge", help_)])
@@ -55,7 +55,7 @@ def test_versions_of_one_metric_are_told_apart():
 
 
 @pytest.mark.parametrize("help_", ["x" * 1000, "é" * 250], ids=["ascii", "wide"])
-def test_a_target_that_says_too_much_is_cut_short(help_):
+def test_a_target_that_says_too_much_is_cut_short(help_: str) -> None:
     book = MetadataBook(max_bytes=20_000, max_target_bytes=5_000)
     flood = [MetricMetadata(f"m{i:03}", "gauge", help_) for i in range(100)]
     # 300 for the entry, 4 + 5 + 1000 characters: three fit into 5000.
@@ -68,7 +68,7 @@ def test_a_target_that_says_too_much_is_cut_short(help_):
     assert book.put("good", {}, [MetricMetadata("util", "gauge", "How busy.")])
 
 
-def test_a_scrape_is_stored_even_where_its_metadata_is_not():
+def test_a_scrape_is_stored_even_where_its_metadata_is_not() -> None:
     store = SeriesStore()
     store.metadata = MetadataBook(max_bytes=0)
     target = ScrapeTarget(store, {})
@@ -77,7 +77,7 @@ def test_a_scrape_is_stored_even_where_its_metadata_is_not():
     assert said(store.metadata) == []
 
 
-def test_open_metrics_brings_units():
+def test_open_metrics_brings_units() -> None:
     store = SeriesStore()
     text = "# TYPE a_seconds gauge\n# UNIT a_seconds seconds\n# HELP a_seconds Of a.\n# EOF\n"
     ScrapeTarget(store, {}).ingest(text, 1000, None, OPENMETRICS)

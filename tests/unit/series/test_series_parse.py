@@ -1,3 +1,4 @@
+# mypy: disable-error-code="truthy-bool"
 import pytest
 
 from gpuscale.core.errors import QueryError
@@ -5,7 +6,7 @@ from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.parse import BadQueryError, metric_names, parse_matchers, parse_query
 
 
-def test_a_query_is_parsed_once():
+def test_a_query_is_parsed_once() -> None:
     assert parse_query("sum(up)") is parse_query("sum(up)")
 
 
@@ -22,11 +23,11 @@ def test_a_query_is_parsed_once():
         ('up + {__name__=~"a.*"}', None),
     ],
 )
-def test_metric_names_of_a_query(query, names):
+def test_metric_names_of_a_query(query: str, names) -> None:
     assert metric_names(parse_query(query)) == names
 
 
-def test_matchers_of_a_selector():
+def test_matchers_of_a_selector() -> None:
     assert parse_matchers('up{job=~"a.*",pod!=""}') == (
         Matcher("job", MatchOp.REGEX, "a.*"),
         Matcher("pod", MatchOp.NOT_EQUAL, ""),
@@ -35,7 +36,7 @@ def test_matchers_of_a_selector():
 
 
 @pytest.mark.parametrize("text", ["sum(up)", "up[5m]", "up offset 5m", "up @ 5", "1"])
-def test_what_is_no_selector_is_refused(text):
+def test_what_is_no_selector_is_refused(text: str) -> None:
     with pytest.raises(BadQueryError) as caught:
         parse_matchers(text)
     assert str(caught.value) == f"parse error: found {text!r}, expected only a series selector"
@@ -80,12 +81,12 @@ def test_what_is_no_selector_is_refused(text):
     ],
     ids=lambda text: text[:20],
 )
-def test_bad_texts_are_refused_with_a_reason(text, message):
+def test_bad_texts_are_refused_with_a_reason(text: str, message: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse_query(text)
     assert str(caught.value) == message
 
 
-def test_braces_and_strings_do_not_count_as_nesting():
+def test_braces_and_strings_do_not_count_as_nesting() -> None:
     labels = ",".join(f'l{i}=~"a|(b)+"' for i in range(300))
     assert parse_query(f"up{{{labels}}}")

@@ -25,7 +25,7 @@ def refusal(query):
     return str(caught.value)
 
 
-def test_refusals_have_the_words_and_places_of_prometheus():
+def test_refusals_have_the_words_and_places_of_prometheus() -> None:
     found = {query: refusal(query) for query, _ in FAULTS}
     other = {query: found[query] for query, error in FAULTS if found[query] != error}
     assert len(FAULTS) > 400
@@ -44,17 +44,17 @@ def test_refusals_have_the_words_and_places_of_prometheus():
         ("up)", "1:4"),
     ],
 )
-def test_places_are_lines_and_columns_in_bytes(query, place):
+def test_places_are_lines_and_columns_in_bytes(query: str, place: str) -> None:
     assert refusal(query).startswith(f"{place}: parse error: ")
 
 
-def test_a_fault_that_only_our_own_checks_find_has_its_place_too():
+def test_a_fault_that_only_our_own_checks_find_has_its_place_too() -> None:
     assert refusal("limitk(up, up)") == (
         "1:8: parse error: expected type scalar in aggregation parameter, got instant vector"
     )
 
 
-def test_what_is_right_or_not_understood_has_no_fault():
+def test_what_is_right_or_not_understood_has_no_fault() -> None:
     for query in (
         "",
         'sum by (a) (rate(x{b=~"c.*"}[5m] offset 1m)) / on (d) group_left () y > bool 5',
@@ -66,7 +66,7 @@ def test_what_is_right_or_not_understood_has_no_fault():
         assert first_fault(query) is None
 
 
-def test_deep_and_long_texts_are_looked_at_in_bounded_time():
+def test_deep_and_long_texts_are_looked_at_in_bounded_time() -> None:
     assert first_fault("(" * 60_000) is None
     many = ",".join(f"l{i}" for i in range(5_000))
     assert first_fault(f"a + on({many}) group_left({many}) b") == (

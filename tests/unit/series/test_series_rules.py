@@ -1,3 +1,4 @@
+# mypy: disable-error-code="comparison-overlap"
 import pytest
 
 from gpuscale.core.errors import ConfigError
@@ -36,7 +37,7 @@ def values(store, query, at_ms):
     return {str(each.labels): each.value for each in instant(store, query, at_ms).samples}
 
 
-def test_results_become_series_in_the_order_of_the_groups():
+def test_results_become_series_in_the_order_of_the_groups() -> None:
     store = store_with(a=40, b=60)
     result = load_rule_groups(RULES, "rules.yaml").evaluate(store, 1000)
     assert (result.samples, result.failures) == (3, ())
@@ -47,7 +48,7 @@ def test_results_become_series_in_the_order_of_the_groups():
     }
 
 
-def test_a_group_waits_for_its_interval():
+def test_a_group_waits_for_its_interval() -> None:
     store = store_with(a=40)
     rules = load_rule_groups(RULES, "rules.yaml")
     # The second group has no interval and runs at every call.
@@ -55,7 +56,7 @@ def test_a_group_waits_for_its_interval():
     assert taken == [2, 1, 2]
 
 
-def test_a_result_that_vanishes_is_marked_stale():
+def test_a_result_that_vanishes_is_marked_stale() -> None:
     store = store_with(a=40, b=60)
     rules = load_rule_groups(RULES, "rules.yaml")
     rules.evaluate(store, 0)
@@ -66,7 +67,7 @@ def test_a_result_that_vanishes_is_marked_stale():
     ]
 
 
-def test_a_rule_that_fails_leaves_the_others_alone():
+def test_a_rule_that_fails_leaves_the_others_alone() -> None:
     text = """\
 groups:
 - name: g
@@ -83,7 +84,7 @@ groups:
     assert result.failures[0].reason.startswith("found duplicate series for the match group {}")
 
 
-def test_names_that_are_read_are_known():
+def test_names_that_are_read_are_known() -> None:
     rules = load_rule_groups(RULES, "rules.yaml")
     assert rules.needed_metric_names() == {
         "DCGM_FI_DEV_GPU_UTIL",
@@ -130,7 +131,7 @@ def test_names_that_are_read_are_known():
         ),
     ],
 )
-def test_faults_are_named_with_line_and_field(text, message):
+def test_faults_are_named_with_line_and_field(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_rule_groups(text, "r.yaml")
     assert str(caught.value) == message

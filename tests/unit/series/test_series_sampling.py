@@ -17,17 +17,17 @@ from gpuscale.series.promql.functions.sorting import natural_order
         (b"Nobody inspects the spammish repetition", 0xFBCEA83C8A378BF1),
     ],
 )
-def test_xxh64(content, expected):
+def test_xxh64(content: bytes, expected: int) -> None:
     assert xxh64(content) == expected
 
 
-def test_a_ratio_and_its_complement_share_out_all_label_sets():
+def test_a_ratio_and_its_complement_share_out_all_label_sets() -> None:
     for i in range(200):
         labels = LabelSet([("__name__", "m"), ("i", str(i)), ("long", "x" * i * 2)])
         assert is_sampled(labels, 0.3) != is_sampled(labels, -0.7)
 
 
-def test_the_share_is_about_the_ratio():
+def test_the_share_is_about_the_ratio() -> None:
     kept = sum(is_sampled(LabelSet([("i", str(i))]), 0.25) for i in range(2_000))
     # Binomial: 500 expected, standard deviation 19.4; the hash is fixed, so the test is, too.
     assert abs(kept - 500) < 5 * 19.4
@@ -37,6 +37,6 @@ def test_the_share_is_about_the_ratio():
     ("left", "right"),
     [("a9", "a10"), ("9", "a"), ("a", "b"), ("a1b2", "a1b10"), ("", "a"), ("a1", "a1b")],
 )
-def test_natural_order_compares_numbers_as_numbers(left, right):
+def test_natural_order_compares_numbers_as_numbers(left: str, right: str) -> None:
     assert natural_order(left, right) < 0 < natural_order(right, left)
     assert natural_order(left, left) == 0

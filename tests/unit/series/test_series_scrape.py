@@ -15,7 +15,7 @@ def values(store, query, at_ms):
     return {str(each.labels): each.value for each in instant(store, query, at_ms).samples}
 
 
-def test_a_scrape_stores_samples_with_the_targets_labels():
+def test_a_scrape_stores_samples_with_the_targets_labels() -> None:
     store = SeriesStore()
     result = ScrapeTarget(store, TARGET).ingest('# TYPE a gauge\na{gpu="0"} 1.5\nb 2\n', 1000, 0.25)
     assert result == ScrapeResult(samples=2, added=2, refused=0)
@@ -29,7 +29,7 @@ def test_a_scrape_stores_samples_with_the_targets_labels():
     }
 
 
-def test_a_duration_that_is_not_known_is_not_written():
+def test_a_duration_that_is_not_known_is_not_written() -> None:
     store = SeriesStore()
     ScrapeTarget(store, TARGET).ingest("a 1\n", 1000)
     assert values(store, "scrape_duration_seconds", 1000) == {}
@@ -51,14 +51,14 @@ def test_a_duration_that_is_not_known_is_not_written():
         (True, 'a{gpu="0"}', {"pod": "t", "gpu": "0"}),
     ],
 )
-def test_clashing_labels_are_merged_as_prometheus_does(honor, exposed, stored):
+def test_clashing_labels_are_merged_as_prometheus_does(honor: bool, exposed: str, stored) -> None:
     store = SeriesStore()
     ScrapeTarget(store, {"pod": "t"}, honor_labels=honor).ingest(f"{exposed} 1\n", 1000)
     (sample,) = instant(store, "a", 1000).samples
     assert sample.labels == {"__name__": "a", **stored}
 
 
-def test_a_series_that_vanishes_ends_at_the_next_scrape():
+def test_a_series_that_vanishes_ends_at_the_next_scrape() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     target.ingest("a 1\nb 2\n", 1000)
@@ -69,7 +69,7 @@ def test_a_series_that_vanishes_ends_at_the_next_scrape():
     assert values(store, "b", 3000) == {"b": 3}
 
 
-def test_a_failed_scrape_ends_all_series_and_says_up_0():
+def test_a_failed_scrape_ends_all_series_and_says_up_0() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     target.ingest("a 1\n", 1000)
@@ -79,7 +79,7 @@ def test_a_failed_scrape_ends_all_series_and_says_up_0():
     assert values(store, '{__name__=~"a|up"}', 3000) == {"up": 1, "a": 2}
 
 
-def test_a_target_that_is_gone_leaves_nothing_current():
+def test_a_target_that_is_gone_leaves_nothing_current() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     target.ingest("a 1\n", 1000)
@@ -89,7 +89,7 @@ def test_a_target_that_is_gone_leaves_nothing_current():
 
 @pytest.mark.parametrize("repeat", [False, True], ids=["new-line", "known-line"])
 @pytest.mark.parametrize("value", ["x", "1_0", "1e999", "", "\u0663", "1\r"])
-def test_a_malformed_line_fails_the_whole_scrape(repeat, value):
+def test_a_malformed_line_fails_the_whole_scrape(repeat: bool, value: str) -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {}, source="node-1")
     if repeat:
@@ -100,7 +100,7 @@ def test_a_malformed_line_fails_the_whole_scrape(repeat, value):
     assert values(store, '{__name__=~".+"}', 2000) == {"up": 0, "scrape_samples_scraped": 0}
 
 
-def test_known_lines_may_say_nan_and_inf():
+def test_known_lines_may_say_nan_and_inf() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     for t_ms in (1000, 2000):
@@ -110,7 +110,7 @@ def test_known_lines_may_say_nan_and_inf():
     assert math.isnan(found["b"])
 
 
-def test_a_samples_own_time_is_honoured_and_brings_no_marker():
+def test_a_samples_own_time_is_honoured_and_brings_no_marker() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     assert target.ingest("a 1 500\n", 1000).added == 1
@@ -119,7 +119,7 @@ def test_a_samples_own_time_is_honoured_and_brings_no_marker():
     assert sample.measured_ms == 500
 
 
-def test_a_time_far_ahead_is_refused():
+def test_a_time_far_ahead_is_refused() -> None:
     store = SeriesStore()
     result = ScrapeTarget(store, {}).ingest("a 1 11001\nb 1 11000\n", 1000)
     # Ten seconds and no more.
@@ -128,7 +128,7 @@ def test_a_time_far_ahead_is_refused():
 
 
 @pytest.mark.parametrize("ahead_ms", [10_000, 599_000, 10 * 365 * 86_400_000])
-def test_one_targets_clock_changes_nothing_for_others(ahead_ms):
+def test_one_targets_clock_changes_nothing_for_others(ahead_ms: int) -> None:
     store = SeriesStore(retention_ms=300_000)
     good, ahead = ScrapeTarget(store, {"job": "good"}), ScrapeTarget(store, {"job": "ahead"})
     for second in range(0, 600, 5):
@@ -141,7 +141,7 @@ def test_one_targets_clock_changes_nothing_for_others(ahead_ms):
     assert store.stats().now_ms == now_ms
 
 
-def test_refused_samples_are_counted():
+def test_refused_samples_are_counted() -> None:
     store = SeriesStore(retention_ms=1000)
     ScrapeTarget(store, {}).ingest("a 1\n", 10_000)
     result = ScrapeTarget(store, {}).ingest("b 1 8999\nc 1 9000\n", 10_000)
@@ -149,7 +149,7 @@ def test_refused_samples_are_counted():
     assert store.stats().refused["too_old"] == 1
 
 
-def test_blanks_around_parts_name_the_same_series():
+def test_blanks_around_parts_name_the_same_series() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     for i, text in enumerate(["a 1\n", "a  2\n", "a{} 3\n", " a\t4 \n", "a 5"]):
@@ -158,7 +158,7 @@ def test_blanks_around_parts_name_the_same_series():
 
 
 @pytest.mark.parametrize("time", ["", " 1000"])
-def test_what_a_target_remembers_does_not_grow_with_churn(time):
+def test_what_a_target_remembers_does_not_grow_with_churn(time: str) -> None:
     target = ScrapeTarget(SeriesStore(), {})
     for i in range(100):
         target.ingest(f'a{{pod="{i}"}} 1{time}\nb 1{time}\n', 1000 + i)
@@ -178,14 +178,14 @@ def test_what_a_target_remembers_does_not_grow_with_churn(time):
     ],
     ids=["comments", "bare names", "blanks", "line breaks", "quoted", "times"],
 )
-def test_a_flood_of_lines_fails_by_a_limit(text, limit):
+def test_a_flood_of_lines_fails_by_a_limit(text, limit: str) -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     target.ingest("a 1\n", 1000)
     assert target.ingest(text, 2000).limit == limit
 
 
-def test_names_in_utf8_and_exemplars_are_scraped_again_and_again():
+def test_names_in_utf8_and_exemplars_are_scraped_again_and_again() -> None:
     text = (
         '# TYPE "gpu.util" gauge\n{"gpu.util","k8s.pod"="p"} 1\n# TYPE h histogram\n'
         'h_bucket{le="1"} 5 # {trace="a b"} 0.5 1.5\nh_bucket{le="+Inf"} 6\nold 7 0.5\n# EOF\n'
@@ -201,7 +201,7 @@ def test_names_in_utf8_and_exemplars_are_scraped_again_and_again():
     assert (old.value, old.measured_ms) == (7, 500)
 
 
-def test_the_same_text_means_something_else_in_another_format():
+def test_the_same_text_means_something_else_in_another_format() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
     assert target.ingest("a 1\n", 1000).added == 1
@@ -213,7 +213,7 @@ def test_the_same_text_means_something_else_in_another_format():
         )
 
 
-def test_native_histograms_are_refused_by_name():
+def test_native_histograms_are_refused_by_name() -> None:
     target = ScrapeTarget(SeriesStore(), {})
     for text, format_ in (
         ("h {count:1,sum:2}\n", PROMETHEUS_TEXT),

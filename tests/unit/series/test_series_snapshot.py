@@ -1,3 +1,4 @@
+# mypy: disable-error-code="truthy-bool"
 import pytest
 
 from gpuscale.core.errors import QueryError, UncoveredError
@@ -31,12 +32,14 @@ def needed(query, covered=RANGE):
         ("c / delta(c[10m])", 400_000, 1_060_000),
     ],
 )
-def test_what_a_query_reads_follows_from_its_text_and_times(query, start_ms, end_ms):
+def test_what_a_query_reads_follows_from_its_text_and_times(
+    query: str, start_ms: int, end_ms: int
+) -> None:
     need = needed(query)
     assert (need.start_ms, need.end_ms) == (start_ms, end_ms)
 
 
-def test_an_instant_selector_needs_one_sample_a_step():
+def test_an_instant_selector_needs_one_sample_a_step() -> None:
     assert needed("c").moments == range(1_000_000, 1_060_001, 15_000)
     assert needed("c @ 500").moments == range(500_000, 500_001)
     assert needed("rate(c[1m])").moments is None
@@ -57,13 +60,15 @@ def taken(store, query, covered):
     return snapshot
 
 
-def test_needs_that_differ_are_joined():
+def test_needs_that_differ_are_joined() -> None:
     first, second = Need(0, 10, range(1)), Need(5, 20, None)
     assert first.joined(second) == Need(0, 20, None)
     assert first.joined(first) is first
 
 
-def test_too_many_samples_are_refused_before_they_are_copied(monkeypatch):
+def test_too_many_samples_are_refused_before_they_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 60)
     store = SeriesStore()
     for t_ms in range(0, 100_000, 1_000):
@@ -75,7 +80,7 @@ def test_too_many_samples_are_refused_before_they_are_copied(monkeypatch):
 
 
 @pytest.mark.parametrize("query", ["increase(c[1m])", "c @ 1"])
-def test_samples_that_made_room_are_missed_in_a_copy_too(query):
+def test_samples_that_made_room_are_missed_in_a_copy_too(query: str) -> None:
     store = SeriesStore()
     for t_ms in range(0, 100_000, 1_000):
         store.append({"__name__": "c"}, t_ms, 1)

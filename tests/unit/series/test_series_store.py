@@ -20,7 +20,7 @@ def refused(store):
     return {reason: count for reason, count in store.stats().refused.items() if count}
 
 
-def test_appended_samples_are_selected_with_their_times():
+def test_appended_samples_are_selected_with_their_times() -> None:
     store = SeriesStore()
     assert store.append(UP, 1000, 1)
     assert store.append(UP, 2000, 0)
@@ -33,7 +33,7 @@ def test_appended_samples_are_selected_with_their_times():
     assert store.stats().now_ms == 2000
 
 
-def test_a_handle_names_the_same_series_as_its_labels():
+def test_a_handle_names_the_same_series_as_its_labels() -> None:
     store = SeriesStore()
     ref = store.ref(UP)
     assert store.ref(dict(reversed(UP.items()))) is ref
@@ -42,7 +42,7 @@ def test_a_handle_names_the_same_series_as_its_labels():
     assert store.stats().series == 1
 
 
-def test_a_handle_alone_is_no_series():
+def test_a_handle_alone_is_no_series() -> None:
     store = SeriesStore()
     ref = store.ref(UP)
     assert store.stats().series == 0
@@ -50,7 +50,7 @@ def test_a_handle_alone_is_no_series():
     assert not store.mark_stale(ref, 1000)
 
 
-def test_out_of_order_and_duplicate_samples_are_refused_and_counted():
+def test_out_of_order_and_duplicate_samples_are_refused_and_counted() -> None:
     store = SeriesStore()
     store.append(UP, 2000, 1)
     assert not store.append(UP, 1000, 2)
@@ -59,7 +59,7 @@ def test_out_of_order_and_duplicate_samples_are_refused_and_counted():
     assert list(store.select(())[0].values) == [1.0]
 
 
-def test_a_new_series_above_the_bound_is_refused_and_old_ones_go_on():
+def test_a_new_series_above_the_bound_is_refused_and_old_ones_go_on() -> None:
     store = SeriesStore(max_series=1)
     store.append(UP, 1000, 1)
     assert not store.append({**UP, "instance": "b"}, 1000, 1)
@@ -67,14 +67,14 @@ def test_a_new_series_above_the_bound_is_refused_and_old_ones_go_on():
     assert refused(store) == {"too_many_series": 1}
 
 
-def test_samples_above_the_bound_are_refused_and_counted():
+def test_samples_above_the_bound_are_refused_and_counted() -> None:
     store = SeriesStore(max_samples=2)
     ref = store.ref(UP)
     assert [store.append_ref(ref, t, 1) for t in (1, 2, 3)] == [True, True, False]
     assert refused(store) == {"too_many_samples": 1}
 
 
-def test_many_samples_of_one_time_are_added_at_once():
+def test_many_samples_of_one_time_are_added_at_once() -> None:
     store = SeriesStore()
     refs = [store.ref({**UP, "instance": str(i)}) for i in range(3)]
     assert store.append_many(refs, [1, 2, 3], 1000) == 3
@@ -83,7 +83,7 @@ def test_many_samples_of_one_time_are_added_at_once():
     assert refused(store) == {"duplicate_timestamp": 1}
 
 
-def test_samples_and_series_beyond_the_retention_go():
+def test_samples_and_series_beyond_the_retention_go() -> None:
     store = SeriesStore(retention_ms=10_000)
     for t_ms in range(0, 30_000, 1000):
         store.append(UP, t_ms, 1)
@@ -98,7 +98,7 @@ def test_samples_and_series_beyond_the_retention_go():
     assert refused(store) == {"too_old": 1}
 
 
-def test_a_handle_of_a_series_that_went_begins_it_again():
+def test_a_handle_of_a_series_that_went_begins_it_again() -> None:
     store = SeriesStore(retention_ms=1000)
     ref = store.ref(UP)
     store.append_ref(ref, 0, 1)
@@ -110,7 +110,7 @@ def test_a_handle_of_a_series_that_went_begins_it_again():
     assert store.select((equal("__name__", "up"),)) == (ref,)
 
 
-def test_generation_changes_when_a_series_comes_or_goes():
+def test_generation_changes_when_a_series_comes_or_goes() -> None:
     store = SeriesStore(retention_ms=1000)
     store.append(UP, 0, 1)
     first = store.generation
@@ -121,7 +121,7 @@ def test_generation_changes_when_a_series_comes_or_goes():
     assert store.generation == first + 2
 
 
-def test_a_new_series_is_selected_though_the_selector_was_asked_before():
+def test_a_new_series_is_selected_though_the_selector_was_asked_before() -> None:
     store = SeriesStore()
     store.append(UP, 1000, 1)
     up = (equal("__name__", "up"),)
@@ -154,7 +154,7 @@ def test_a_new_series_is_selected_though_the_selector_was_asked_before():
         pytest.param((equal("instance", "nosuch"),), "", id="nothing"),
     ],
 )
-def test_matchers_select(matchers, instances):
+def test_matchers_select(matchers, instances: str) -> None:
     store = SeriesStore()
     store.append({**UP, "zone": "z"}, 1000, 1)
     store.append({**UP, "instance": "b"}, 1000, 1)
@@ -163,12 +163,12 @@ def test_matchers_select(matchers, instances):
     assert found == list(instances)
 
 
-def test_a_bad_expression_is_refused():
+def test_a_bad_expression_is_refused() -> None:
     with pytest.raises(ValueError, match="not a regular expression of RE2: missing"):
         SeriesStore().select((Matcher("a", MatchOp.REGEX, "("),))
 
 
-def test_series_and_labels_look_only_between_the_times():
+def test_series_and_labels_look_only_between_the_times() -> None:
     store = SeriesStore()
     store.append(UP, 1000, 1)
     store.append({**UP, "instance": "b", "zone": "z"}, 5000, 1)
@@ -181,7 +181,7 @@ def test_series_and_labels_look_only_between_the_times():
     assert store.label_values("nosuch") == []
 
 
-def test_a_marker_ends_a_series_once():
+def test_a_marker_ends_a_series_once() -> None:
     store = SeriesStore()
     ref = store.ref(UP)
     store.append_ref(ref, 1000, math.nan)
@@ -193,7 +193,7 @@ def test_a_marker_ends_a_series_once():
     assert not ref.is_stale()
 
 
-def test_a_marker_at_the_time_of_the_newest_sample_comes_right_behind_it():
+def test_a_marker_at_the_time_of_the_newest_sample_comes_right_behind_it() -> None:
     store = SeriesStore()
     ref = store.ref(UP)
     store.append_ref(ref, 1000, 1)
@@ -201,13 +201,13 @@ def test_a_marker_at_the_time_of_the_newest_sample_comes_right_behind_it():
     assert list(ref.times_ms) == [1000, 1001]
 
 
-def test_the_marker_survives_a_packed_array_and_is_not_any_nan():
+def test_the_marker_survives_a_packed_array_and_is_not_any_nan() -> None:
     assert is_stale(array("d", [STALE])[0])
     assert not is_stale(math.nan)
     assert not is_stale(0.0)
 
 
-def test_a_series_that_ended_comes_back_under_the_same_handle():
+def test_a_series_that_ended_comes_back_under_the_same_handle() -> None:
     store = SeriesStore(retention_ms=1000)
     ref = store.ref({"__name__": "m", "pod": "a"})
     assert store.append_ref(ref, 0, 1)
@@ -220,7 +220,7 @@ def test_a_series_that_ended_comes_back_under_the_same_handle():
     assert store.label_values("pod") == ["a"]
 
 
-def test_handles_that_nobody_holds_are_let_go():
+def test_handles_that_nobody_holds_are_let_go() -> None:
     store = SeriesStore(retention_ms=1000)
     unused = weakref.ref(store.ref({"__name__": "never_appended"}))
     held = store.ref({"__name__": "held"})

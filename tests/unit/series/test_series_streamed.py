@@ -36,7 +36,7 @@ def util(id_, pod, value):
 class Fed:
     """A store with one agent, and what a query sees in it."""
 
-    def __init__(self, labels=LABELS, *, honor_labels=True):
+    def __init__(self, labels=LABELS, *, honor_labels=True) -> None:
         self.store = SeriesStore()
         series = TargetSeries(self.store, labels, honor_labels=honor_labels)
         self.agent = StreamedTarget(self.store, series)
@@ -52,13 +52,15 @@ def fed():
     return Fed()
 
 
-def test_values_have_the_time_they_were_measured_at(fed):
+def test_values_have_the_time_they_were_measured_at(fed) -> None:
     assert fed.agent.feed(snapshot(T - 200, util(1, "a", 23), util(2, "b", 0)), T) == 2
     assert fed.see() == {"a": (23.0, -200), "b": (0.0, -200)}
     assert fed.see("up", T) == {"": (1.0, -200)}
 
 
-def test_a_line_says_of_all_series_that_they_were_measured_and_a_second_stores_all_of_them(fed):
+def test_a_line_says_of_all_series_that_they_were_measured_and_a_second_stores_all_of_them(
+    fed,
+) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1), util(2, "b", 2)), T)
     assert fed.agent.feed(change(T + 100, values={"1": 5}), T + 100) == 1
     assert fed.see(at_ms=T + 100) == {"a": (5.0, 100), "b": (2.0, 100)}
@@ -68,13 +70,13 @@ def test_a_line_says_of_all_series_that_they_were_measured_and_a_second_stores_a
     assert fed.see(at_ms=T + 1000) == {"a": (5.0, 1000), "b": (2.0, 1000)}
 
 
-def test_series_come_and_go_with_their_line(fed):
+def test_series_come_and_go_with_their_line(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1), util(2, "b", 2)), T)
     fed.agent.feed(change(T + 100, new=[util(3, "c", 3)], gone=[2]), T + 100)
     assert fed.see(at_ms=T + 100) == {"a": (1.0, 100), "c": (3.0, 100)}
 
 
-def test_a_new_connection_keeps_what_is_still_there_and_ends_the_rest(fed):
+def test_a_new_connection_keeps_what_is_still_there_and_ends_the_rest(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1), util(2, "b", 2)), T)
     fed.agent.connected()
     assert fed.see(at_ms=T + 10).keys() == {"a", "b"}
@@ -83,7 +85,7 @@ def test_a_new_connection_keeps_what_is_still_there_and_ends_the_rest(fed):
     assert fed.store.stats().series == 3  # a, b and up: a is the same series as before
 
 
-def test_a_lost_agents_series_end_and_up_is_zero(fed):
+def test_a_lost_agents_series_end_and_up_is_zero(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
     fed.agent.lost(T + 5000)
     assert fed.see(at_ms=T + 5000) == {}
@@ -93,30 +95,30 @@ def test_a_lost_agents_series_end_and_up_is_zero(fed):
     assert fed.see(at_ms=T + 6000) == {"a": (2.0, 6000)}
 
 
-def test_of_an_agent_that_is_gone_nothing_stays(fed):
+def test_of_an_agent_that_is_gone_nothing_stays(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
     fed.agent.gone(T + 10)
     assert fed.see('{__name__!=""}', T + 10) == {}
 
 
-def test_a_clock_that_is_ahead_counts_as_now(fed):
+def test_a_clock_that_is_ahead_counts_as_now(fed) -> None:
     fed.agent.feed(snapshot(T + 60_000, util(1, "a", 1)), T)
     fed.agent.feed(change(T + 60_100, values={"1": 2}), T + 100)
     assert fed.see(at_ms=T + 100) == {"a": (2.0, 100)}
 
 
-def test_a_clock_that_was_set_back_does_not_stop_values(fed):
+def test_a_clock_that_was_set_back_does_not_stop_values(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
     fed.agent.feed(change(T - 3_600_000, values={"1": 2}), T + 100)
     assert fed.see(at_ms=T + 100) == {"a": (2.0, 1)}
 
 
-def test_a_clock_that_is_behind_makes_values_old_and_not_fresh(fed):
+def test_a_clock_that_is_behind_makes_values_old_and_not_fresh(fed) -> None:
     fed.agent.feed(snapshot(T - 100_000, util(1, "a", 1)), T)
     assert fed.see() == {"a": (1.0, -100_000)}
 
 
-def test_an_agents_labels_win_or_become_exported():
+def test_an_agents_labels_win_or_become_exported() -> None:
     labels = {**LABELS, "namespace": "gpu-operator", "pod": "agent-x"}
     lines = snapshot(T, util(1, "a", 1), util(2, "", 2))
     honoring = Fed(labels)
@@ -128,7 +130,7 @@ def test_an_agents_labels_win_or_become_exported():
     assert (row.labels["pod"], row.labels["namespace"]) == ("agent-x", "gpu-operator")
 
 
-def test_zero_nan_and_absent_are_three_things(fed):
+def test_zero_nan_and_absent_are_three_things(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 0), util(2, "b", "NaN")), T)
     found = fed.see()
     assert found["a"] == (0.0, 0)
@@ -139,18 +141,18 @@ def test_zero_nan_and_absent_are_three_things(fed):
 @pytest.mark.parametrize(
     "line", [b"{}", b"x", snapshot(T, [1, "m", {}, 10**400]), heartbeat(T), snapshot("now")]
 )
-def test_what_is_no_stream_is_reported(fed, line):
+def test_what_is_no_stream_is_reported(fed, line) -> None:
     with pytest.raises(StreamError):
         fed.agent.feed(line, T)
 
 
-def test_the_end_of_a_stream_stores_nothing(fed):
+def test_the_end_of_a_stream_stores_nothing(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
     assert fed.agent.feed(b'{"kind":"end","reason":"stopping"}', T + 1) == 0
     assert fed.agent.ended == "stopping"
 
 
-def test_of_a_fast_stream_a_sample_a_second_is_kept_and_the_newest_is_current(fed):
+def test_of_a_fast_stream_a_sample_a_second_is_kept_and_the_newest_is_current(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 0)), T)
     for tick in range(1, 600):
         now_ms = T + tick * 100
@@ -161,7 +163,7 @@ def test_of_a_fast_stream_a_sample_a_second_is_kept_and_the_newest_is_current(fe
     assert series.points == tuple((T + k * 1000 + 900, 10.0 * k + 9) for k in range(60))
 
 
-def test_an_end_is_not_lost_to_what_comes_in_the_same_second(fed):
+def test_an_end_is_not_lost_to_what_comes_in_the_same_second(fed) -> None:
     fed.agent.feed(snapshot(T, util(1, "a", 1)), T)
     fed.agent.lost(T + 100)
     fed.agent.connected()
@@ -170,7 +172,7 @@ def test_an_end_is_not_lost_to_what_comes_in_the_same_second(fed):
     assert fed.see(at_ms=T + 200) == {"a": (2.0, 200)}
 
 
-def test_types_and_help_of_a_stream_are_kept_until_the_agent_is_gone(fed):
+def test_types_and_help_of_a_stream_are_kept_until_the_agent_is_gone(fed) -> None:
     families = {"util": ["gauge", "How busy."]}
     first = json.loads(snapshot(T - 200, util(1, "a", 23))) | {"families": families}
     fed.agent.feed(json.dumps(first).encode(), T)
@@ -185,7 +187,7 @@ def test_types_and_help_of_a_stream_are_kept_until_the_agent_is_gone(fed):
     assert list(fed.store.metadata.targets()) == []
 
 
-def test_bounds_of_a_stream_are_stored_as_prometheus_3_stores_them(fed):
+def test_bounds_of_a_stream_are_stored_as_prometheus_3_stores_them(fed) -> None:
     series = [
         [1, "wait_bucket", {"le": "1"}, 5],
         [2, "rpc", {"quantile": "1"}, 3],
@@ -214,7 +216,9 @@ def test_bounds_of_a_stream_are_stored_as_prometheus_3_stores_them(fed):
         (ScrapeLimits(body_bytes=100), 1, "body_size", "expected at most 100 bytes"),
     ],
 )
-def test_a_line_beyond_a_limit_is_refused_as_a_whole(limits, series, limit, said):
+def test_a_line_beyond_a_limit_is_refused_as_a_whole(
+    limits, series: int, limit: str, said: str
+) -> None:
     store = SeriesStore()
     target = TargetSeries(store, LABELS, honor_labels=True)
     agent = StreamedTarget(store, target, limits=limits, source="n1:9400")
@@ -230,7 +234,7 @@ def test_a_line_beyond_a_limit_is_refused_as_a_whole(limits, series, limit, said
         assert agent.feed(snapshot(T + 1, *entries[:2]), T + 1) == 2
 
 
-def test_a_stream_takes_no_more_than_its_share_of_the_store():
+def test_a_stream_takes_no_more_than_its_share_of_the_store() -> None:
     store = SeriesStore(max_series=100)
     agent = StreamedTarget(store, TargetSeries(store, LABELS, honor_labels=True))
     agent.connected()

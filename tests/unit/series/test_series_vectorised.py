@@ -1,3 +1,4 @@
+# mypy: disable-error-code="call-arg, truthy-bool"
 import subprocess
 import sys
 
@@ -48,7 +49,9 @@ def counters(count, scrapes=61):
         "sum by (pod) (c) / sum(rate(c[1m]))",
     ],
 )
-def test_series_taken_some_at_a_time_give_the_same(query, monkeypatch):
+def test_series_taken_some_at_a_time_give_the_same(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, end_ms = counters(50)
     times = end_ms - 300_000, end_ms, 15_000
     expected = range_query(store, query, *times)
@@ -59,7 +62,7 @@ def test_series_taken_some_at_a_time_give_the_same(query, monkeypatch):
     assert instant(columns(store, query, end_ms), query, end_ms) == instant(store, query, end_ms)
 
 
-def test_what_is_read_in_two_places_is_copied_ahead(monkeypatch):
+def test_what_is_read_in_two_places_is_copied_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "SLICE_CELLS", 100)
     store, end_ms = counters(50)
     (selection,) = columns(
@@ -68,7 +71,7 @@ def test_what_is_read_in_two_places_is_copied_ahead(monkeypatch):
     assert not selection.is_gradual
 
 
-def test_a_sum_over_many_series_holds_few_samples_at_once(monkeypatch):
+def test_a_sum_over_many_series_holds_few_samples_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # 20 of the 61 samples of each of 1 000 series are in one window, and all in that of the whole query.
     store, end_ms = counters(1_000)
     times = end_ms - 600_000, end_ms, 15_000
@@ -79,7 +82,7 @@ def test_a_sum_over_many_series_holds_few_samples_at_once(monkeypatch):
         columns(store, "rate(c[5m])", *times)
 
 
-def test_what_is_remembered_of_label_sets_is_bounded(monkeypatch):
+def test_what_is_remembered_of_label_sets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     store, end_ms = counters(100)
     monkeypatch.setattr(samples, "_AXES_BYTES", 300_000)
     most = 0
@@ -93,7 +96,7 @@ def test_what_is_remembered_of_label_sets_is_bounded(monkeypatch):
     assert 2 <= most <= 20
 
 
-def test_results_count_as_held(monkeypatch):
+def test_results_count_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
     store, end_ms = counters(100, scrapes=2)
     times = end_ms - 15_000, end_ms + 150_000, 1_000
     taken = columns(store, "c", *times)
@@ -105,12 +108,12 @@ def test_results_count_as_held(monkeypatch):
 @pytest.mark.parametrize(
     "query", ["sum(rate(c[5m]))", "rate(c[5m])", "stddev(c)", "ln(c)", "holt_winters(c[5m],.5,.5)"]
 )
-def test_a_deadline_ends_the_evaluation(query):
+def test_a_deadline_ends_the_evaluation(query: str) -> None:
     store, end_ms = counters(300)
     times = end_ms - 300_000, end_ms, 15_000
     asked = []
 
-    def check():
+    def check() -> None:
         asked.append(None)
         if len(asked) == 3:
             raise QueryTimeoutError("query timed out in expression evaluation")
@@ -120,7 +123,7 @@ def test_a_deadline_ends_the_evaluation(query):
     assert len(asked) == 3
 
 
-def test_what_has_been_dropped_is_left_to_the_rows():
+def test_what_has_been_dropped_is_left_to_the_rows() -> None:
     store, end_ms = counters(3)
     (series, *_) = store.select(parse_query("c").root.matchers)
     series.cut(end_ms - 100_000)
@@ -146,11 +149,11 @@ def test_what_has_been_dropped_is_left_to_the_rows():
         ('"a"', False),
     ],
 )
-def test_queries_that_numpy_is_of_use_for(query, expected):
+def test_queries_that_numpy_is_of_use_for(query: str, expected: bool) -> None:
     assert is_vectorised(parse_query(query).root) == expected
 
 
-def test_sums_are_rounded_once():
+def test_sums_are_rounded_once() -> None:
     numbers = np.array([1e16, 1.0, -1e16, 1e-20, 3.0, 0.1, 0.2, -0.3, 1e200, -1e200])
     total = Sums((1,))
     for cut in exact_cuts(numbers, len(numbers)):
@@ -159,12 +162,12 @@ def test_sums_are_rounded_once():
     assert total.rounded()[0] == 4.0
 
 
-def test_sums_that_may_overflow_are_left_to_the_rows():
+def test_sums_that_may_overflow_are_left_to_the_rows() -> None:
     with pytest.raises(RowWiseError):
         list(exact_cuts(np.array([1e308, 1e308]), 2))
 
 
-def test_no_part_that_others_need_imports_numpy():
+def test_no_part_that_others_need_imports_numpy() -> None:
     program = """
 import sys
 sys.modules["numpy"] = None

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc"
 """Whatever is appended in whatever order, the store holds what a list for each series would hold."""
 
 import math
@@ -28,7 +29,7 @@ steps = st.one_of(
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "_MAX_ROWS": 4,
         "_MIN_ROWS": 2,
@@ -60,7 +61,7 @@ def held(store, start_ms, end_ms, **options):
 class Model:
     """A list of samples for each series; an end is None."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.samples = defaultdict(list)
         self.lines = {}
 
@@ -82,13 +83,13 @@ class Model:
     def has_ended(self, name):
         return self.samples[name][-1][1] is None
 
-    def expire(self, cutoff_ms):
+    def expire(self, cutoff_ms) -> None:
         for samples in self.samples.values():
             samples[:] = [sample for sample in samples if sample[0] >= cutoff_ms]
 
 
 class Driven:
-    def __init__(self, max_samples):
+    def __init__(self, max_samples) -> None:
         self.store = SeriesStore(RETENTION_MS, 1_000, max_samples)
         self.model = Model()
         self.refs = [self.store.ref({"__name__": "m", "i": str(i)}) for i in range(NAMES)]
@@ -98,7 +99,7 @@ class Driven:
         self.now_ms = 1_000
         self.value = 0.0
 
-    def step(self, what, group, names):
+    def step(self, what, group, names) -> None:
         self.now_ms += 1
         t_ms = self.now_ms
         match what:
@@ -117,14 +118,14 @@ class Driven:
             case "end":
                 self.end(names, t_ms)
 
-    def many(self, group, names, t_ms):
+    def many(self, group, names, t_ms) -> None:
         values = [self.next() for _ in names]
         refs = [self.refs[name] for name in names]
         taken = self.store.append_many(refs, values, t_ms, group=self.groups[group])
         pairs = zip(names, values, strict=True)
         assert taken == sum([self.model.append(name, t_ms, value) for name, value in pairs])
 
-    def end(self, names, t_ms):
+    def end(self, names, t_ms) -> None:
         for name in sorted(names):
             is_there = self.model.last_ms(name) >= self.now_ms - RETENTION_MS
             if self.store.mark_stale(self.refs[name], t_ms):
@@ -136,7 +137,7 @@ class Driven:
         self.value += 1
         return self.value
 
-    def check_frames(self, start_ms, end_ms, moments):
+    def check_frames(self, start_ms, end_ms, moments) -> None:
         """Frames hold what the series hold, whether all of it or what counts at some moments."""
         every = held(self.store, start_ms, end_ms)
         some = held(self.store, start_ms, end_ms, moments=moments)
@@ -153,7 +154,7 @@ class Driven:
                 until = [sample for sample in expected if sample[0] <= moment_ms]
                 assert [sample for sample in found if sample[0] <= moment_ms][-1:] == until[-1:]
 
-    def check(self):
+    def check(self) -> None:
         kept_ms = self.now_ms - RETENTION_MS
         self.store.advance(self.now_ms)
         self.model.expire(kept_ms)
@@ -184,7 +185,7 @@ class Driven:
 
 @settings(max_examples=300)
 @given(st.lists(steps, max_size=60))
-def test_all_that_is_appended_is_there(steps):
+def test_all_that_is_appended_is_there(steps) -> None:
     driven = Driven(1_000_000)
     for step in steps:
         if step[0] != "line":
@@ -200,7 +201,7 @@ def test_all_that_is_appended_is_there(steps):
 
 @settings(max_examples=300)
 @given(st.lists(steps, min_size=15, max_size=60))
-def test_what_makes_room_is_known_to_be_missing_and_the_newest_stays(steps):
+def test_what_makes_room_is_known_to_be_missing_and_the_newest_stays(steps) -> None:
     driven = Driven(25)
     for step in steps:
         if step[0] in {"scrape", "end", "wait"}:
@@ -215,7 +216,7 @@ def test_what_makes_room_is_known_to_be_missing_and_the_newest_stays(steps):
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(1, 15), subsets, subsets), min_size=1, max_size=60))
-def test_of_each_step_the_newest_line_is_kept_whole(lines):
+def test_of_each_step_the_newest_line_is_kept_whole(lines) -> None:
     store = SeriesStore(10_000)
     group = store.group()
     there, expected = {}, []
@@ -242,7 +243,7 @@ def test_of_each_step_the_newest_line_is_kept_whole(lines):
         assert found == {t: row[i] for t, row in expected if i in row}
 
 
-def test_frames_hold_the_samples_between_two_times_both_included():
+def test_frames_hold_the_samples_between_two_times_both_included() -> None:
     store = SeriesStore()
     refs = [store.ref({"__name__": "m", "i": str(i)}) for i in range(3)]
     for t_ms in range(0, 5_000, 1_000):
@@ -256,7 +257,7 @@ def test_frames_hold_the_samples_between_two_times_both_included():
     assert [t_ms for t_ms, value in found["2"] if math.isnan(value)] == [3_000, 4_000]
 
 
-def test_a_series_that_was_cut_is_there_without_samples():
+def test_a_series_that_was_cut_is_there_without_samples() -> None:
     store = SeriesStore(max_samples=10)
     ref = store.ref({"__name__": "m", "i": "0"})
     for t_ms in range(0, 100_000, 1_000):

@@ -27,7 +27,7 @@ def at(minutes):
 
 
 @pytest.fixture(params=[False, True], ids=["in a group", "alone"])
-def long_run(request):
+def long_run(request: pytest.FixtureRequest):
     return filled(180, alone=request.param)
 
 
@@ -41,24 +41,24 @@ def long_run(request):
         "increase(c[30m] @ 1700007840)",
     ],
 )
-def test_a_range_longer_than_what_is_kept_has_no_value_and_says_why(long_run, query):
+def test_a_range_longer_than_what_is_kept_has_no_value_and_says_why(long_run, query: str) -> None:
     with pytest.raises(UncoveredError, match="too old"):
         instant(long_run, query, at(180))
 
 
 @pytest.mark.parametrize("query", ["increase(c[30m])", "max_over_time(c[30m:1m])"])
-def test_a_range_within_it_has_one(long_run, query):
+def test_a_range_within_it_has_one(long_run, query: str) -> None:
     assert instant(long_run, query, at(180)).samples
 
 
-def test_a_store_that_has_just_begun_answers_from_what_is_there():
+def test_a_store_that_has_just_begun_answers_from_what_is_there() -> None:
     store = filled(20)
     # Prometheus extrapolates by half an interval at most: 1200 s of samples, 5 s before them.
     (row,) = instant(store, "increase(c[2h])", at(20)).samples
     assert row.value == pytest.approx(1200, abs=5)
 
 
-def test_a_series_that_has_just_begun_in_an_old_store_does_too(long_run):
+def test_a_series_that_has_just_begun_in_an_old_store_does_too(long_run) -> None:
     store = long_run
     ref = store.ref({"__name__": "young"})
     for t_ms in range(at(180) + 1, at(181), 10_000):
@@ -68,11 +68,11 @@ def test_a_series_that_has_just_begun_in_an_old_store_does_too(long_run):
 
 
 @pytest.mark.parametrize("query", ["c", "increase(c[5m])", "increase(c[5m] offset 2h)"])
-def test_long_before_what_is_kept_there_is_nothing_as_in_prometheus(long_run, query):
+def test_long_before_what_is_kept_there_is_nothing_as_in_prometheus(long_run, query: str) -> None:
     assert instant(long_run, query, at(60)).samples == ()
 
 
-def test_nor_in_a_store_that_was_cut():
+def test_nor_in_a_store_that_was_cut() -> None:
     store = SeriesStore(KEPT, max_samples=500)
     for t_ms in range(0, 60 * MINUTE, 1_000):
         store.append({"__name__": "c"}, START + t_ms, 1)
@@ -84,7 +84,7 @@ def test_nor_in_a_store_that_was_cut():
 
 
 @pytest.mark.parametrize("query", ["increase(c[30m])", "sum(increase(c[30m]))"])
-def test_a_range_query_begins_where_it_is_covered(long_run, query):
+def test_a_range_query_begins_where_it_is_covered(long_run, query: str) -> None:
     def answered(evaluate, *times_ms):
         (series,) = evaluate(long_run, query, *times_ms).series
         return series.points
@@ -101,7 +101,7 @@ def test_a_range_query_begins_where_it_is_covered(long_run, query):
     assert vectorised.ways["rows"] == before
 
 
-def test_a_range_query_of_a_young_store_shows_all_of_it():
+def test_a_range_query_of_a_young_store_shows_all_of_it() -> None:
     store = filled(20)
     (series,) = range_query(store, "increase(c[30m])", at(-60), at(20), 5 * MINUTE).series
     assert [t_ms for t_ms, _ in series.points] == [at(5), at(10), at(15), at(20)]

@@ -46,15 +46,15 @@ def reading(model, described="", resource="nvidia.com/gpu"):
 
 
 @pytest.mark.parametrize("name", ["l40s", "NVIDIA L40S", "L40S"])
-def test_a_known_model_goes_by_what_people_call_it(name):
+def test_a_known_model_goes_by_what_people_call_it(name: str) -> None:
     assert reading(name).gpu.model == "NVIDIA L40S"
 
 
-def test_pods_of_amd_gpus_ask_for_amds_resource():
+def test_pods_of_amd_gpus_ask_for_amds_resource() -> None:
     assert reading("MI300X", resource="amd.com/gpu").gpu.model == "AMD Instinct MI300X"
 
 
-def test_a_described_model_needs_a_name_and_memory_only():
+def test_a_described_model_needs_a_name_and_memory_only() -> None:
     found = reading("Mystery X1", "gpuModels: [{name: Mystery X1, memoryGib: 40}]")
     values = found.values
     assert found.gpu.model == "Mystery X1"
@@ -64,7 +64,7 @@ def test_a_described_model_needs_a_name_and_memory_only():
     assert values["DCGM_FI_DEV_POWER_USAGE"] == pytest.approx(30, rel=0.005)
 
 
-def test_a_described_model_goes_before_a_known_one():
+def test_a_described_model_goes_before_a_known_one() -> None:
     facts = "memoryGib: 24, powerWatts: 60, idleWatts: 20, smClockMhz: 1000"
     described = f"gpuModels: [{{name: NVIDIA L4, {facts}}}]"
     values = reading("l4", described).values
@@ -73,7 +73,7 @@ def test_a_described_model_goes_before_a_known_one():
     assert values["DCGM_FI_DEV_MAX_SM_CLOCK"] == 1000
 
 
-def test_a_described_model_can_be_of_amd():
+def test_a_described_model_can_be_of_amd() -> None:
     described = "gpuModels: [{name: MI999, vendor: AMD, memoryGib: 512}]"
     values = reading("mi999", described, "amd.com/gpu").values
     assert values["DCGM_FI_DEV_FB_TOTAL"] == 512 * 1024
@@ -114,7 +114,7 @@ def test_a_described_model_can_be_of_amd():
         ),
     ],
 )
-def test_a_wrong_model_is_named_with_what_helps(model, described, message):
+def test_a_wrong_model_is_named_with_what_helps(model: str, described: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         setup(model, described)
     assert str(caught.value) == message

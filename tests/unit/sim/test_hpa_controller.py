@@ -1,3 +1,4 @@
+# mypy: disable-error-code="attr-defined"
 """The HPA controller inside a small world."""
 
 import pytest
@@ -54,7 +55,7 @@ def value(made, number):
     return [PodValues(tuple(MetricValue(pod, number * 1000, 60_000) for pod in pods))]
 
 
-def test_a_decision_is_written_and_told():
+def test_a_decision_is_written_and_told() -> None:
     made = world("a")
     decision = HpaController(made).sync("default/a", value(made, 23), 60_000)
     assert decision.desired_replicas == made.cluster.deployments["default/web"].replicas == 2
@@ -63,7 +64,7 @@ def test_a_decision_is_written_and_told():
     assert event.reason == "New size: 2; reason: pods metric m above target"
 
 
-def test_no_data_changes_nothing_and_is_told_once():
+def test_no_data_changes_nothing_and_is_told_once() -> None:
     made = world("a")
     controller = HpaController(made)
     for now_ms in (60_000, 75_000, 90_000):
@@ -75,7 +76,7 @@ def test_no_data_changes_nothing_and_is_told_once():
     )
 
 
-def test_two_hpas_on_the_same_pods_both_stop():
+def test_two_hpas_on_the_same_pods_both_stop() -> None:
     made = world("a", "b")
     controller = HpaController(made)
     for key in ("default/a", "default/b"):
@@ -87,6 +88,6 @@ def test_two_hpas_on_the_same_pods_both_stop():
 
 
 @pytest.mark.parametrize("number", [18, 22])
-def test_within_tolerance_nothing_moves(number):
+def test_within_tolerance_nothing_moves(number: int) -> None:
     made = world("a")
     assert not HpaController(made).sync("default/a", value(made, number), 60_000).rescale

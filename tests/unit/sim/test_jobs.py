@@ -1,3 +1,4 @@
+# mypy: disable-error-code="attr-defined"
 """How far Jobs have got, held against a time table that is worked out by hand."""
 
 from gpuscale.sim.document.document import document, row
@@ -47,7 +48,7 @@ def at(site, seconds):
     return job_progress(site)["train"]
 
 
-def test_completions_are_counted_from_submission_to_success():
+def test_completions_are_counted_from_submission_to_success() -> None:
     site = world()
     assert at(site, 59) == JobProgress(planned=4, submitted=0, pending=0, running=0, succeeded=0)
     # One GPU is there at 60 s. The other two of `parallelism` wait for nodes, the fourth for a turn.
@@ -60,7 +61,7 @@ def test_completions_are_counted_from_submission_to_success():
     assert at(site, 661) == JobProgress(4, 4, 0, 0, 4)
 
 
-def test_what_succeeded_stays_so_when_its_node_leaves():
+def test_what_succeeded_stays_so_when_its_node_leaves() -> None:
     site = world()
     # Two nodes are empty from 410 s at the latest and leave 60 s later, long before the Job's end.
     assert at(site, 600) == JobProgress(4, 4, 0, 1, 3)
@@ -70,7 +71,7 @@ def test_what_succeeded_stays_so_when_its_node_leaves():
     assert len(created) == 4
 
 
-def test_the_document_has_jobs_as_series_and_in_its_summary():
+def test_the_document_has_jobs_as_series_and_in_its_summary() -> None:
     site, recorder = world(), Recorder()
     for seconds in (0, 61, 661):
         at(site, seconds)
@@ -87,7 +88,7 @@ def test_the_document_has_jobs_as_series_and_in_its_summary():
     }
 
 
-def test_copies_of_a_job_are_counted_together():
+def test_copies_of_a_job_are_counted_together() -> None:
     text = SCENARIO.replace("at: 60s,", "copies: 5, at: 60s, every: 1000s,")
     site = World(load_setup(text, "s.yaml", {"job.yaml": JOB}.__getitem__), 0)
     assert at(site, 661) == JobProgress(planned=20, submitted=4, pending=0, running=0, succeeded=4)

@@ -37,7 +37,7 @@ RATES = RateTraceLoad([0.0, 10.0, 30.0], [1.0, 2.0, 0.0], scale=3.0)
         (RATES, 15.0, 6.0),  # 2 at scale 3
     ],
 )
-def test_rates_follow_the_shape(load, t, rate):
+def test_rates_follow_the_shape(load, t: float, rate: float) -> None:
     assert load.rate(t) == pytest.approx(rate)
 
 
@@ -58,18 +58,18 @@ def test_rates_follow_the_shape(load, t, rate):
         (RATES, 100.0, 10 * 3 + 20 * 6),
     ],
 )
-def test_requests_are_the_integral_of_the_rate(load, t, requests):
+def test_requests_are_the_integral_of_the_rate(load, t: float, requests) -> None:
     assert load.requests_until(t) == pytest.approx(requests)
 
 
-def test_a_trace_counts_its_own_arrivals():
+def test_a_trace_counts_its_own_arrivals() -> None:
     trace = TraceLoad([0.0, 1.0, 1.5, 12.0], scale=2.0)
     assert trace.requests_until(0.9) == 2.0
     assert trace.requests_until(100.0) == 8.0
     assert trace.rate(5.0) == pytest.approx(3 * 2 / 10)  # [0, 10) holds 3 arrivals
 
 
-def test_jumps_are_told_and_standing_still_is_not():
+def test_jumps_are_told_and_standing_still_is_not() -> None:
     assert STEPS.changes(150.0) == (60.0, 120.0)
     assert StepsLoad(((0.0, 0.0), (5.0, 3.0), (9.0, 3.0))).changes(100.0) == (5.0,)
     assert SPIKES.changes(160.0) == (50.0, 70.0, 150.0)

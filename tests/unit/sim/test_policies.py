@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, attr-defined"
 """Replica and node policies of users: each one file that knows nothing of the simulator."""
 
 import re
@@ -56,7 +57,7 @@ def policy(file, name):
     return getattr(module, name)
 
 
-def test_a_replica_policy_scales_and_is_seen_in_the_document():
+def test_a_replica_policy_scales_and_is_seen_in_the_document() -> None:
     run = simulate(setup(), replica_policy=policy("steady_growth", "SteadyGrowth"))
     rescales = [each for each in run["events"] if each["kind"] == "SuccessfulRescale"]
     # The first sync is at 15 s; one more replica each minute after it, until the HPA's maximum.
@@ -70,7 +71,7 @@ def test_a_replica_policy_scales_and_is_seen_in_the_document():
     assert run["series"]["hpa/web/desired"][-1] == 4
 
 
-def test_a_node_policy_rents_nodes_and_is_seen_in_the_document():
+def test_a_node_policy_rents_nodes_and_is_seen_in_the_document() -> None:
     run = simulate(setup(), node_policy=policy("spare_node", "SpareNode"))
     grown = [each for each in run["events"] if each["kind"] == "TriggeredScaleUp"]
     # The pool's one node holds the one pod; the second is the spare.
@@ -78,7 +79,7 @@ def test_a_node_policy_rents_nodes_and_is_seen_in_the_document():
     assert run["summary"]["nodePools"]["gpu"] == {"maxNodes": 2, "finalNodes": 2}
 
 
-def test_the_policies_on_the_page_about_them_run():
+def test_the_policies_on_the_page_about_them_run() -> None:
     page = (FOLDER.parents[2] / "docs" / "extending.md").read_text()
     made: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
@@ -90,7 +91,7 @@ def test_the_policies_on_the_page_about_them_run():
     assert run["summary"]["nodePools"]["gpu"]["finalNodes"] == 3
 
 
-def test_both_together():
+def test_both_together() -> None:
     run = simulate(
         setup(),
         replica_policy=policy("steady_growth", "SteadyGrowth"),
@@ -100,7 +101,9 @@ def test_both_together():
     assert run["summary"]["hpas"]["web"]["finalReplicas"] == 4
 
 
-def test_a_scenario_names_the_policies_of_a_plug_in(tmp_path, monkeypatch):
+def test_a_scenario_names_the_policies_of_a_plug_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for file in FOLDER.glob("*.py"):
         shutil.copy(file, tmp_path)
     info = tmp_path / "made_up-1.0.dist-info"
@@ -124,7 +127,7 @@ def test_a_scenario_names_the_policies_of_a_plug_in(tmp_path, monkeypatch):
         sys.modules.pop(file.stem, None)
 
 
-def test_a_policy_that_is_nowhere_is_a_fault_of_the_scenario():
+def test_a_policy_that_is_nowhere_is_a_fault_of_the_scenario() -> None:
     text = SCENARIO + "  replicaPolicy: none\n  nodeAutoscaler: {policy: karpenter}\n"
     with pytest.raises(ConfigError) as caught:
         setup(text)
@@ -144,7 +147,7 @@ def test_a_policy_that_is_nowhere_is_a_fault_of_the_scenario():
         (ScaleDown("gpu", "node-of-nowhere", 1), "expected an empty node of that pool"),
     ],
 )
-def test_what_a_pool_can_not_do_is_refused(action, expected):
+def test_what_a_pool_can_not_do_is_refused(action, expected: str) -> None:
     class Wrong:
         def scan(self, request):
             return (action,)

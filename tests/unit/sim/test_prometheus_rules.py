@@ -33,12 +33,12 @@ def setup():
     return replace(find_setup("ack-bert"), duration_ms=600_000)
 
 
-def test_rules_that_do_not_fail_leave_the_result_as_it_was(setup):
+def test_rules_that_do_not_fail_leave_the_result_as_it_was(setup) -> None:
     rules = load_rule_groups(RULES, "r.yaml")
     assert simulate(replace(setup, prometheus_rules=rules)) == simulate(setup)
 
 
-def test_rules_that_fail_are_in_the_result_with_how_often_and_why(setup):
+def test_rules_that_fail_are_in_the_result_with_how_often_and_why(setup) -> None:
     rules = load_rule_groups(FAILING, "r.yaml")
     document = simulate(replace(setup, prometheus_rules=rules))
     failed = document["summary"]["failedRules"]
@@ -50,6 +50,6 @@ def test_rules_that_fail_are_in_the_result_with_how_often_and_why(setup):
     assert ("Failed rules", failed) in summary_groups(document)
 
 
-def test_one_setup_gives_the_same_result_twice(setup):
+def test_one_setup_gives_the_same_result_twice(setup) -> None:
     setup = replace(setup, prometheus_rules=load_rule_groups(FAILING, "r.yaml"))
     assert simulate(setup) == simulate(setup)

@@ -1,8 +1,10 @@
+import pytest
+
 from gpuscale.sim.document import timeline as recorder
 from gpuscale.sim.document.timeline import Recorder
 
 
-def test_a_series_that_comes_late_has_gaps_before_and_after():
+def test_a_series_that_comes_late_has_gaps_before_and_after() -> None:
     record = Recorder()
     record.add(0.0, {"a": 1})
     record.add(15.0, {"a": 2, "b": 5})
@@ -10,7 +12,7 @@ def test_a_series_that_comes_late_has_gaps_before_and_after():
     assert record.series() == (0, [0.0, 15.0, 30.0], {"a": [1, 2, 3], "b": [None, 5, None]})
 
 
-def test_only_what_is_new_is_given():
+def test_only_what_is_new_is_given() -> None:
     record = Recorder()
     for t in range(5):
         record.add(float(t), {"a": t})
@@ -18,7 +20,7 @@ def test_only_what_is_new_is_given():
     assert record.series(99) == (5, [], {"a": []})
 
 
-def test_old_rows_are_dropped_and_still_counted(monkeypatch):
+def test_old_rows_are_dropped_and_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MAX_POINTS", 10)
     record = Recorder()
     for t in range(12):

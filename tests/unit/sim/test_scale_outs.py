@@ -11,7 +11,7 @@ from gpuscale.sim.world import World
 WEB = "default/web"
 
 
-def test_a_step_is_followed_to_its_decision_and_to_its_ready_pods():
+def test_a_step_is_followed_to_its_decision_and_to_its_ready_pods() -> None:
     seen = ScaleOuts()
     seen.load_changed(WEB, 0, 5, 60_000)
     seen.resized(WEB, 1, 2, 75_000)
@@ -23,7 +23,7 @@ def test_a_step_is_followed_to_its_decision_and_to_its_ready_pods():
     assert (rise.to_decision_ms, rise.to_ready_ms) == (15_000, 180_000)
 
 
-def test_several_scale_outs_of_one_step_are_ready_with_the_last():
+def test_several_scale_outs_of_one_step_are_ready_with_the_last() -> None:
     seen = ScaleOuts()
     seen.load_changed(WEB, 0, 5, 0)
     seen.resized(WEB, 1, 2, 15_000)
@@ -38,7 +38,7 @@ def test_several_scale_outs_of_one_step_are_ready_with_the_last():
     assert [each.ready_ms - each.decided_ms for each in seen.all] == [25_000, 45_000]
 
 
-def test_pods_that_come_after_a_spike_are_what_it_led_to():
+def test_pods_that_come_after_a_spike_are_what_it_led_to() -> None:
     seen = ScaleOuts()
     seen.load_changed(WEB, 1, 9, 0)
     seen.load_changed(WEB, 9, 1, 10_000)
@@ -47,7 +47,7 @@ def test_pods_that_come_after_a_spike_are_what_it_led_to():
     assert [rise.to_ready_ms for rise in seen.rises] == [200_000]
 
 
-def test_a_scale_in_ends_the_waiting_for_what_it_takes_back():
+def test_a_scale_in_ends_the_waiting_for_what_it_takes_back() -> None:
     seen = ScaleOuts()
     seen.load_changed(WEB, 0, 5, 0)
     seen.resized(WEB, 1, 2, 15_000)
@@ -60,7 +60,7 @@ def test_a_scale_in_ends_the_waiting_for_what_it_takes_back():
     assert seen.all[-1].load_ms is None, "a scale-in ended the rise; this is another story"
 
 
-def test_a_rise_starts_its_own_account():
+def test_a_rise_starts_its_own_account() -> None:
     seen = ScaleOuts()
     seen.load_changed(WEB, 0, 5, 0)
     seen.resized(WEB, 1, 2, 15_000)
@@ -71,7 +71,7 @@ def test_a_rise_starts_its_own_account():
     assert [rise.to_ready_ms for rise in seen.rises] == [50_000, 30_000]
 
 
-def test_a_smooth_load_has_decisions_and_no_rise():
+def test_a_smooth_load_has_decisions_and_no_rise() -> None:
     seen = ScaleOuts()
     seen.resized(WEB, 1, 2, 100_000)
     seen.pods_ready(WEB, 2, 130_000)
@@ -117,7 +117,7 @@ def site(price_a="", price_b=""):
     return World(load_setup(text, "s.yaml", {"web.yaml": MANIFESTS}.__getitem__), 0)
 
 
-def test_the_summary_has_the_mean_times_and_the_events_say_when_pods_were_ready():
+def test_the_summary_has_the_mean_times_and_the_events_say_when_pods_were_ready() -> None:
     world = site()
     world.engine.run_until(100_000)
     world.set_rate(WEB, 9.0)
@@ -148,19 +148,21 @@ def test_the_summary_has_the_mean_times_and_the_events_say_when_pods_were_ready(
         ("", "", None, ["a", "b"]),
     ],
 )
-def test_a_cost_without_a_price_is_absent(price_a, price_b, cost, without):
+def test_a_cost_without_a_price_is_absent(
+    price_a: str, price_b: str, cost: float | None, without
+) -> None:
     world = site(price_a, price_b)
     world.engine.run_until(1_800_000)
     told = summary(world)
     assert (told["cost"], told["currency"], told["poolsWithoutPrice"]) == (cost, "USD", without)
 
 
-def test_costs_have_one_currency():
+def test_costs_have_one_currency() -> None:
     world = site(", pricePerHour: 3, currency: EUR", ", pricePerHour: 1, currency: EUR")
     assert summary(world)["currency"] == "EUR"
     with pytest.raises(ConfigError, match=r"nodePools\[1\].currency: found 'USD', expected EUR"):
         site(", pricePerHour: 3, currency: EUR", ", pricePerHour: 1")
 
 
-def test_a_pool_without_a_price_has_no_say_in_the_currency():
+def test_a_pool_without_a_price_has_no_say_in_the_currency() -> None:
     assert summary(site("", ", pricePerHour: 1, currency: CNY"))["currency"] == "CNY"

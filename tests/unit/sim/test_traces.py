@@ -14,7 +14,7 @@ def problems(text, rate=None):
     return str(caught.value).splitlines()
 
 
-def test_dates_with_seven_digits_count_from_the_first_row():
+def test_dates_with_seven_digits_count_from_the_first_row() -> None:
     trace = load(
         "TIMESTAMP,Tokens\n2023-11-16 18:15:46.6805900,374\n2023-11-16 18:15:50.9951690,396\n"
     )
@@ -22,18 +22,18 @@ def test_dates_with_seven_digits_count_from_the_first_row():
     assert trace.requests_until(4.32) == 2.0  # 50.995169 - 46.680590 = 4.314579 s
 
 
-def test_rates_hold_until_the_next_row():
+def test_rates_hold_until_the_next_row() -> None:
     trace = load("TIMESTAMP,qps\n100,2\n110,4\n", rate="qps", scale=0.5)
     assert (trace.rate(0.0), trace.rate(10.0)) == (1.0, 2.0)
 
 
-def test_a_missing_column_names_those_that_are_there():
+def test_a_missing_column_names_those_that_are_there() -> None:
     assert problems("when,qps\n1,2\n") == [
         "t.csv:1: found when, qps, expected a column named 'TIMESTAMP'"
     ]
 
 
-def test_bad_rows_are_told_with_their_lines_up_to_the_tenth():
+def test_bad_rows_are_told_with_their_lines_up_to_the_tenth() -> None:
     told = problems("TIMESTAMP,qps\nsoon,1\n2,-1\n3\n" + "x,1\n" * 20, rate="qps")
     assert told[:3] == [
         "t.csv:2: found 'soon', expected seconds or a date and time",
@@ -43,14 +43,14 @@ def test_bad_rows_are_told_with_their_lines_up_to_the_tenth():
     assert len(told) == 10
 
 
-def test_times_that_fall_back_are_refused_in_a_rate_trace():
+def test_times_that_fall_back_are_refused_in_a_rate_trace() -> None:
     assert problems("TIMESTAMP,qps\n1,1\n1,2\n", rate="qps") == [
         "t.csv:3: found a time not after the one above, expected times that rise from row to row "
         "in a rate trace"
     ]
 
 
-def test_a_header_alone_is_no_trace():
+def test_a_header_alone_is_no_trace() -> None:
     assert problems("TIMESTAMP\n") == [
         "t.csv: found no rows, expected at least one row below the header"
     ]

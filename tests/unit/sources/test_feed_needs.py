@@ -20,12 +20,12 @@ def keeps(series, query=PLAIN):
     return SeriesFilter(wanted_by_rules(load_rules(text, "rules.yaml"))).keeps
 
 
-def test_a_series_that_is_named():
+def test_a_series_that_is_named() -> None:
     kept = keeps('util{pod!=""}')
     assert [name for name in ("util", "util_total", "temp") if kept(name)] == ["util"]
 
 
-def test_series_by_a_pattern_and_what_a_query_names_besides():
+def test_series_by_a_pattern_and_what_a_query_names_besides() -> None:
     query = "'<<.Series>>{<<.LabelMatchers>>} / on (pod) limit_of_gpu'"
     kept = keeps("'{__name__=~\"DCGM_FI_DEV_.*_UTIL\"}'", query)
     assert kept("DCGM_FI_DEV_GPU_UTIL")
@@ -34,7 +34,7 @@ def test_series_by_a_pattern_and_what_a_query_names_besides():
     assert not kept("a_DCGM_FI_DEV_GPU_UTIL")  # as Prometheus, a pattern is for the whole name
 
 
-def test_both_sides_of_a_branch_count():
+def test_both_sides_of_a_branch_count() -> None:
     query = "'<<if eq .GroupBy \"pod\">>sum(util)<<else>>sum(temp)<<end>>'"
     kept = keeps("util", query)
     assert kept("util")
@@ -53,11 +53,11 @@ def test_both_sides_of_a_branch_count():
         ("a", "'<<printf \"%s_total\" .Series>>{<<.LabelMatchers>>}'"),
     ],
 )
-def test_where_names_may_come_about_in_another_way_everything_is_kept(series, query):
+def test_where_names_may_come_about_in_another_way_everything_is_kept(series: str, query) -> None:
     assert keeps(series, query)("whatever")
 
 
-def test_the_preset_does_without_the_fields_that_it_never_asks_for():
+def test_the_preset_does_without_the_fields_that_it_never_asks_for() -> None:
     wanted = wanted_by_rules(load_rules(preset_text(), "preset"))
     kept = SeriesFilter(wanted).keeps
     assert kept("DCGM_FI_DEV_GPU_UTIL")
@@ -66,7 +66,7 @@ def test_the_preset_does_without_the_fields_that_it_never_asks_for():
     assert not kept("DCGM_FI_DEV_PCIE_REPLAY_COUNTER")
 
 
-def test_a_filter_changes_its_version_with_what_is_wanted():
+def test_a_filter_changes_its_version_with_what_is_wanted() -> None:
     found = SeriesFilter(WantedNames(frozenset({"a"})))
     assert (found.keeps("a"), found.keeps("b"), found.version) == (True, False, 0)
     found.change(WantedNames(frozenset({"a"})))
@@ -75,7 +75,7 @@ def test_a_filter_changes_its_version_with_what_is_wanted():
     assert (found.keeps("a"), found.keeps("b"), found.version) == (False, True, 1)
 
 
-def test_everything_joined_with_anything_is_everything():
+def test_everything_joined_with_anything_is_everything() -> None:
     some = WantedNames(frozenset({"a"}), frozenset({"b.*"}))
     assert WantedNames.joined([some, EVERYTHING]) == EVERYTHING
     assert WantedNames.joined([some, WantedNames(frozenset({"c"}))]) == WantedNames(

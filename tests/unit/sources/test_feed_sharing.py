@@ -1,9 +1,11 @@
+# mypy: disable-error-code="arg-type, attr-defined"
 """Who follows which agent: the hashing, and what each replica decides by what it sees."""
 
 import asyncio
 import json
 from collections import Counter
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +30,7 @@ AGENTS = [f"http://10.0.{n // 256}.{n % 256}:9400/stream" for n in range(2_000)]
 REPLICAS = [f"replica-{n}" for n in range(4)]
 
 
-def test_agents_are_spread_evenly():
+def test_agents_are_spread_evenly() -> None:
     counts = Counter(first(agent, REPLICAS) for agent in AGENTS)
     mean = len(AGENTS) / len(REPLICAS)
     # Binomial: five standard deviations.
@@ -37,14 +39,14 @@ def test_agents_are_spread_evenly():
 
 
 @pytest.mark.parametrize("gone", REPLICAS)
-def test_only_the_agents_of_a_replica_that_goes_move(gone):
+def test_only_the_agents_of_a_replica_that_goes_move(gone) -> None:
     rest = [each for each in REPLICAS if each != gone]
     for agent in AGENTS:
         before = first(agent, REPLICAS)
         assert before == gone or first(agent, rest) == before
 
 
-def test_the_order_of_replicas_does_not_matter():
+def test_the_order_of_replicas_does_not_matter() -> None:
     assert all(first(agent, REPLICAS) == first(agent, REPLICAS[::-1]) for agent in AGENTS)
 
 
@@ -66,19 +68,19 @@ def agent_of(replica, replicas):
     return next(agent for agent in AGENTS if first(agent, replicas) == replica)
 
 
-def test_alone_it_follows_all():
+def test_alone_it_follows_all() -> None:
     alone = division("a", [], Clock())
     assert all(alone.follows(agent, is_followed=False) for agent in AGENTS)
 
 
-def test_each_agent_has_one_follower_where_all_see_all():
+def test_each_agent_has_one_follower_where_all_see_all() -> None:
     clock = Clock()
     views = [division(own, set(REPLICAS) - {own}, clock) for own in REPLICAS]
     for agent in AGENTS[:200]:
         assert sum(view.follows(agent, is_followed=False) for view in views) == 1
 
 
-def test_what_nobody_delivers_is_followed_after_a_while():
+def test_what_nobody_delivers_is_followed_after_a_while() -> None:
     clock = Clock()
     view, agent = division("a", ["b"], clock), agent_of("b", ["a", "b"])
     assert not view.follows(agent, is_followed=False)
@@ -95,7 +97,7 @@ def test_what_nobody_delivers_is_followed_after_a_while():
     assert not view.follows(agent, is_followed=False)
 
 
-def test_a_replica_that_goes_down_is_taken_over_from_at_once():
+def test_a_replica_that_goes_down_is_taken_over_from_at_once() -> None:
     clock = Clock()
     view, agent = division("a", ["b"], clock), agent_of("b", ["a", "b"])
     view.delivers("b", agent)
@@ -108,7 +110,7 @@ def test_a_replica_that_goes_down_is_taken_over_from_at_once():
     assert not view.follows(agent, is_followed=True)
 
 
-def test_replicas_that_see_each_other_in_part_leave_no_gap():
+def test_replicas_that_see_each_other_in_part_leave_no_gap() -> None:
     clock = Clock()
     # c is first, and a does not see it; b does, and so delivers nothing to a.
     agent = next(each for each in AGENTS if first(each, "abc") == "c" and first(each, "ab") == "b")
@@ -118,7 +120,7 @@ def test_replicas_that_see_each_other_in_part_leave_no_gap():
     assert view.follows(agent, is_followed=False)
 
 
-def test_of_two_that_took_over_one_gives_way():
+def test_of_two_that_took_over_one_gives_way() -> None:
     for one, other in combinations("ab", 2):
         agent = next(
             each for each in AGENTS if first(each, "abc") == "c" and first(each, "ab") == other
@@ -130,7 +132,7 @@ def test_of_two_that_took_over_one_gives_way():
         assert upper.follows(agent, is_followed=True)
 
 
-def test_all_that_a_replica_delivers_replaces_what_it_delivered():
+def test_all_that_a_replica_delivers_replaces_what_it_delivered() -> None:
     view, agent = division("a", ["b"], Clock()), agent_of("b", ["a", "b"])
     view.delivers("b", agent)
     view.delivers_only("b", [])
@@ -149,7 +151,7 @@ def _line(**message):
 class Store:
     """A store with one agent's place."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = SeriesStore()
         self.target = static_agent("10.0.0.1:9400")
         labels = TargetSeries(self.store, dict(self.target.labels), honor_labels=False)
@@ -167,7 +169,7 @@ def relayed_lines(reader):
     return [line.split(b" ", 2)[2] for line in text.splitlines() if b" line " in line]
 
 
-def test_what_is_relayed_is_what_the_store_has():
+def test_what_is_relayed_is_what_the_store_has() -> None:
     sender, receiver, clock = Store(), Store(), Clock()
     relay = Relay("me", clock)
     sender.series.observer = lambda found, t_ms: relay.note(
@@ -195,7 +197,7 @@ def test_what_is_relayed_is_what_the_store_has():
     assert sender.samples("c")
 
 
-def test_a_late_reader_begins_with_all_values():
+def test_a_late_reader_begins_with_all_values() -> None:
     sender, clock = Store(), Clock()
     relay = Relay("me", clock)
     sender.series.observer = lambda found, t_ms: relay.note(
@@ -209,7 +211,7 @@ def test_a_late_reader_begins_with_all_values():
     assert dict(zip(found.touched, found.values, strict=True)) == {"b": 5}
 
 
-def test_an_origin_that_is_behind_changes_nothing_that_is_stored_and_nothing_is_lost():
+def test_an_origin_that_is_behind_changes_nothing_that_is_stored_and_nothing_is_lost() -> None:
     receiver = Store()
     receiver.series.connected()
     receiver.series.feed(snapshot(5_000, a=2), 5_000)
@@ -224,7 +226,7 @@ def test_an_origin_that_is_behind_changes_nothing_that_is_stored_and_nothing_is_
     assert not any(receiver.store.stats().refused.values())
 
 
-def test_a_reader_that_takes_nothing_is_bounded():
+def test_a_reader_that_takes_nothing_is_bounded() -> None:
     reader, part = Reader(), bytes(1 << 20)
     for _ in range(2 * MAX_UNSENT_BYTES // len(part)):
         reader.put(part)
@@ -235,12 +237,12 @@ def test_a_reader_that_takes_nothing_is_bounded():
 @pytest.mark.parametrize(
     "text", ["", "10.0.0.1:6443", "ftp://a:1", "https://a/b", "https://u@a", "https://"]
 )
-def test_what_is_no_address_of_a_replica_is_refused(text):
+def test_what_is_no_address_of_a_replica_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected an address"):
         peer_url(text)
 
 
-def test_the_address_of_a_replica():
+def test_the_address_of_a_replica() -> None:
     assert peer_url("https://gpuscale-0:6443/") == "https://gpuscale-0:6443"
 
 
@@ -267,19 +269,19 @@ def endpoint(address, pod="", **conditions):
         ({"ready": False, "terminating": True}, False),
     ],
 )
-def test_replicas_are_all_pods_that_may_serve(conditions, is_peer):
+def test_replicas_are_all_pods_that_may_serve(conditions, is_peer: bool) -> None:
     found = slice_peers(slice_of(endpoint("10.0.0.1", "a", **conditions)))
     assert found == ((("a", "https://10.0.0.1:6443"),) if is_peer else ())
 
 
-def test_the_port_of_replicas_is_https_or_else_the_first():
+def test_the_port_of_replicas_is_https_or_else_the_first() -> None:
     one = endpoint("10.0.0.1")
     assert slice_peers(slice_of(one, port=8443)) == (("", "https://10.0.0.1:8443"),)
     assert slice_peers(slice_of(one, name="other")) == (("", "https://10.0.0.1:1"),)
     assert slice_peers({**slice_of(one), "ports": []}) == ()
 
 
-def test_a_replica_with_addresses_of_two_families_is_one():
+def test_a_replica_with_addresses_of_two_families_is_one() -> None:
     slices = [
         slice_peers(slice_of(endpoint("fd00::1", "a"), endpoint("fd00::2", "b"), kind="IPv6")),
         slice_peers(slice_of(endpoint("10.0.0.1", "a"), endpoint("10.0.0.9"))),
@@ -291,11 +293,13 @@ def test_a_replica_with_addresses_of_two_families_is_one():
 @pytest.mark.parametrize(
     "body", [{}, {"ports": 1, "endpoints": 2}, slice_of({"addresses": []}, 3), slice_of(kind="x")]
 )
-def test_slices_that_can_not_be_read_name_no_replica(body):
+def test_slices_that_can_not_be_read_name_no_replica(body) -> None:
     assert slice_peers(body) == ()
 
 
-async def test_no_more_replicas_are_followed_than_the_bound(tmp_path, caplog):
+async def test_no_more_replicas_are_followed_than_the_bound(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     config = tmp_path / "config"
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     context = {"name": "c", "context": {"cluster": "c"}}
@@ -319,18 +323,18 @@ async def test_no_more_replicas_are_followed_than_the_bound(tmp_path, caplog):
 class Link:
     """What a list of links asks of a link, with what came of it."""
 
-    def __init__(self, url):
+    def __init__(self, url) -> None:
         self.url, self.ran, self.closed = url, 0, 0
 
-    async def run(self):
+    async def run(self) -> None:
         self.ran += 1
         await asyncio.Event().wait()
 
-    def close(self):
+    def close(self) -> None:
         self.closed += 1
 
 
-async def test_links_come_and_go_with_the_list():
+async def test_links_come_and_go_with_the_list() -> None:
     links = PeerLinks(Link)
     links.change(["a", "b", "b"])
     a, b = links.all
@@ -350,12 +354,12 @@ async def test_links_come_and_go_with_the_list():
 
 
 @pytest.mark.parametrize("text", ["", "metrics", "/metrics", "team/", "team/a/b", "Team/a", "t/a."])
-def test_a_service_of_replicas_has_a_namespace_and_a_name(text):
+def test_a_service_of_replicas_has_a_namespace_and_a_name(text: str) -> None:
     with pytest.raises(UsageError, match="expected NAMESPACE/NAME of a Service"):
         peer_service(text)
 
 
-def test_the_certificate_of_replicas_is_that_of_their_service():
+def test_the_certificate_of_replicas_is_that_of_their_service() -> None:
     flags = {"source": ["streams"]}
     given = {**flags, "peers-service": ["team/metrics"]}
     found = read_settings(given).feeds.peers

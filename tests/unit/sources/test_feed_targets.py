@@ -37,7 +37,7 @@ def urls(body, **choice):
     return [each.url for each in slice_targets(body, AgentChoice(**choice))]
 
 
-def test_an_agent_has_the_labels_of_its_node_and_service_but_not_of_its_pod():
+def test_an_agent_has_the_labels_of_its_node_and_service_but_not_of_its_pod() -> None:
     (found,) = slice_targets(slice_of(endpoint("10.0.0.1", ready=True)), AgentChoice())
     assert found.url == "http://10.0.0.1:9400/stream"
     assert found.is_agent
@@ -50,12 +50,12 @@ def test_an_agent_has_the_labels_of_its_node_and_service_but_not_of_its_pod():
     assert (dict(found.labels)["namespace"], dict(found.labels)["pod"]) == ("gpu", "agent-x")
 
 
-def test_agents_that_are_not_ready_are_followed_and_those_that_end_are_not():
+def test_agents_that_are_not_ready_are_followed_and_those_that_end_are_not() -> None:
     body = slice_of(endpoint("10.0.0.1", ready=False), endpoint("10.0.0.2", terminating=True))
     assert urls(body) == ["http://10.0.0.1:9400/stream"]
 
 
-def test_ipv6_has_its_brackets():
+def test_ipv6_has_its_brackets() -> None:
     (found,) = slice_targets(slice_of(endpoint("fd00::1"), kind="IPv6"), AgentChoice())
     assert (found.url, found.instance) == ("http://[fd00::1]:9400/stream", "[fd00::1]:9400")
 
@@ -71,7 +71,7 @@ def test_ipv6_has_its_brackets():
         ([{"name": "", "port": 1}], {"scheme": "https"}, "https://h:1/stream"),
     ],
 )
-def test_the_port_is_chosen(ports, choice, expected):
+def test_the_port_is_chosen(ports, choice, expected: str) -> None:
     assert urls(slice_of(endpoint("h"), ports=ports, kind="FQDN"), **choice) == [expected]
 
 
@@ -84,11 +84,11 @@ def test_the_port_is_chosen(ports, choice, expected):
         ([{"name": "m", "port": 1}], {"port": "other"}),
     ],
 )
-def test_without_a_port_there_is_no_agent(ports, choice):
+def test_without_a_port_there_is_no_agent(ports, choice) -> None:
     assert urls(slice_of(endpoint("h"), ports=ports), **choice) == []
 
 
-def test_slices_are_chosen_by_service_or_by_labels():
+def test_slices_are_chosen_by_service_or_by_labels() -> None:
     assert AgentChoice().parameters() == {
         "labelSelector": "kubernetes.io/service-name=gpuscale-exporter"
     }
@@ -115,7 +115,7 @@ def pod(annotations, ports=(8000,), **parts):
     }
 
 
-def test_an_annotated_pod_is_scraped_with_its_labels():
+def test_an_annotated_pod_is_scraped_with_its_labels() -> None:
     (found,) = pod_targets(pod({"scrape": "true", "port": "8000", "path": "/m?a=b"}))
     assert found.url == "http://10.0.0.9:8000/m?a=b"
     assert not found.is_agent
@@ -140,25 +140,25 @@ def test_an_annotated_pod_is_scraped_with_its_labels():
         (("other/app.kubernetes.io/name=vllm",), False),
     ],
 )
-def test_only_exporters_may_name_other_pods(texts, is_trusted):
+def test_only_exporters_may_name_other_pods(texts, is_trusted: bool) -> None:
     trusted = tuple(map(exporters, texts))
     (found,) = pod_targets(pod({"scrape": "true"}), trusted)
     assert found.own_labels == (() if is_trusted else ("namespace", "pod"))
 
 
 @pytest.mark.parametrize("namespace", ["gpu-operator", "kube-amd-gpu", "kube-system", "monitoring"])
-def test_exporters_where_they_are_usually_installed_are_known(namespace):
+def test_exporters_where_they_are_usually_installed_are_known(namespace: str) -> None:
     (found,) = pod_targets(pod({"scrape": "true"}, namespace=namespace))
     assert found.own_labels == ()
 
 
 @pytest.mark.parametrize("text", ["", "/a=b", "ml/", "ml/a", "ml/a=", "ml/=b"])
-def test_exporters_that_are_no_choice_are_reported(text):
+def test_exporters_that_are_no_choice_are_reported(text: str) -> None:
     with pytest.raises(UsageError, match="expected NAMESPACE or NAMESPACE/LABEL=VALUE"):
         exporters(text)
 
 
-def test_no_pod_sets_the_value_of_another_teams_pod():
+def test_no_pod_sets_the_value_of_another_teams_pod() -> None:
     store = SeriesStore()
     labels = 'gpu="0",namespace="team-a",pod="victim"'
     exporter = pod({"scrape": "true"}, namespace="gpu-operator", name="exporter")
@@ -182,7 +182,7 @@ def test_no_pod_sets_the_value_of_another_teams_pod():
     assert (row.labels["exported_namespace"], row.labels["pod"]) == ("team-a", "stranger")
 
 
-def test_without_a_port_every_port_of_its_containers_is_one():
+def test_without_a_port_every_port_of_its_containers_is_one() -> None:
     found = pod_targets(pod({"scrape": "true", "scheme": "https"}, ports=(8000, 8001, 8000)))
     assert [each.url for each in found] == [
         "https://10.0.0.9:8000/metrics",
@@ -202,11 +202,11 @@ def test_without_a_port_every_port_of_its_containers_is_one():
         {**pod({"scrape": "true"}), "status": {}},
     ],
 )
-def test_other_pods_are_left_alone(body):
+def test_other_pods_are_left_alone(body) -> None:
     assert pod_targets(body) == ()
 
 
-def test_addresses_of_flags():
+def test_addresses_of_flags() -> None:
     assert static_agent("127.0.0.1:9400").url == "http://127.0.0.1:9400/stream"
     assert static_agent("https://[::1]:9400").url == "https://[::1]:9400/stream"
     assert static_agent("gpu-1").url == "http://gpu-1:80/stream"
@@ -217,6 +217,6 @@ def test_addresses_of_flags():
 
 
 @pytest.mark.parametrize("text", ["", "http://", "ftp://h:1", "h:port", "h:99999"])
-def test_what_is_no_address_is_reported(text):
+def test_what_is_no_address_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match="expected an address such as "):
         static_agent(text)

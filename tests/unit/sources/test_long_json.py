@@ -31,7 +31,7 @@ def joined(parts):
 
 
 @given(st.lists(VALUES, max_size=12), st.sampled_from([None, 2]))
-def test_items_are_those_of_the_array(items, indent):
+def test_items_are_those_of_the_array(items, indent) -> None:
     separators = (",", ":") if indent is None else None
     text = json.dumps(items, indent=indent, separators=separators, ensure_ascii=False)
     assert joined(read(text.encode("utf-8", "replace"))) == json.loads(
@@ -40,7 +40,7 @@ def test_items_are_those_of_the_array(items, indent):
 
 
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:1 \\', max_size=200).map(str.encode))
-def test_what_is_no_array_is_refused_and_crashes_nothing(body):
+def test_what_is_no_array_is_refused_and_crashes_nothing(body) -> None:
     for whole in (body, b"[" + body):
         with contextlib.suppress(msgspec.DecodeError):
             read(whole)
@@ -55,24 +55,24 @@ def test_what_is_no_array_is_refused_and_crashes_nothing(body):
         pytest.param(b'{"a":"' + b"},{" * 99_999 + b'"}', id="no array"),
     ],
 )
-def test_a_long_one_that_is_broken_is_refused(body):
+def test_a_long_one_that_is_broken_is_refused(body) -> None:
     with pytest.raises(msgspec.DecodeError):
         read(body)
 
 
 @pytest.mark.parametrize("odd", ["},{", '"},{"', "\\", "]},{[", '},{"a":'])
-def test_a_text_that_looks_like_the_place_between_two_items_is_none(odd):
+def test_a_text_that_looks_like_the_place_between_two_items_is_none(odd: str) -> None:
     items = [{"a": odd * 3, odd: [{"b": odd}, {"c": [odd]}]} for _ in range(5_000)]
     assert joined(read(json.dumps(items, separators=(",", ":")).encode())) == items
 
 
-def test_others_have_their_turn_after_each_slice():
+def test_others_have_their_turn_after_each_slice() -> None:
     turns = 0
 
     async def run():
         nonlocal turns
 
-        async def count():
+        async def count() -> None:
             nonlocal turns
             while True:
                 turns += 1

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="attr-defined"
 """The HPA controller's side: its requests and how it words what goes wrong."""
 
 import json
@@ -53,7 +54,7 @@ def item(name: str, value: str, **more) -> dict[str, object]:
     }
 
 
-async def test_pods_are_asked_for_as_the_controller_does(api):
+async def test_pods_are_asked_for_as_the_controller_does(api) -> None:
     api.body = {"items": [item("p", "23500m"), item("q", "1", windowSeconds=30)]}
     async with HttpMetricsClient(api.url) as client:
         selector = parse_selector("gpu in (0,1),x!=y")
@@ -70,7 +71,7 @@ async def test_pods_are_asked_for_as_the_controller_does(api):
     )
 
 
-async def test_an_object_is_asked_for_by_its_resource(api):
+async def test_an_object_is_asked_for_by_its_resource(api) -> None:
     api.body = {"items": [item("s", "500m")]}
     async with HttpMetricsClient(api.url, version="v1beta1") as client:
         found = await client.object_value("n", DEPLOYMENT, "vllm:waiting", None)
@@ -82,7 +83,7 @@ async def test_an_object_is_asked_for_by_its_resource(api):
     ]
 
 
-async def test_external_values_keep_their_labels(api):
+async def test_external_values_keep_their_labels(api) -> None:
     value = {"timestamp": "2026-01-02T03:04:05Z", "value": "2k"}
     api.body = {"items": [{**value, "metricLabels": {"q": "a"}}, {**value, "metricLabels": None}]}
     async with HttpMetricsClient(api.url) as client:
@@ -96,7 +97,7 @@ async def test_external_values_keep_their_labels(api):
     )
 
 
-async def test_no_items_are_none_and_an_object_must_have_one(api):
+async def test_no_items_are_none_and_an_object_must_have_one(api) -> None:
     async with HttpMetricsClient(api.url) as client:
         assert await client.pod_values("n", "a=b", "m", None) == ()
         assert await client.external_values("n", "m", None) == ()
@@ -139,7 +140,7 @@ async def test_no_items_are_none_and_an_object_must_have_one(api):
         ),
     ],
 )
-async def test_faults_keep_their_reason(api, status, body, kind, reason):
+async def test_faults_keep_their_reason(api, status: int, body, kind, reason: str | None) -> None:
     api.status, api.body = status, body
     async with HttpMetricsClient(api.url) as client:
         with pytest.raises(kind) as caught:
@@ -148,7 +149,7 @@ async def test_faults_keep_their_reason(api, status, body, kind, reason):
     assert reason is None or text == reason
 
 
-async def test_a_server_that_is_not_there_is_unavailable():
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
     async with HttpMetricsClient(f"http://127.0.0.1:{unused_port()}") as client:
         with pytest.raises(UnavailableError, match="Cannot connect to host"):
             await client.external_values("n", "m", None)

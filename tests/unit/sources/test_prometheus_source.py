@@ -1,6 +1,8 @@
+# mypy: disable-error-code="arg-type, attr-defined"
 """Requests to a Prometheus, and its answers and faults, over loopback."""
 
 import base64
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -47,7 +49,7 @@ async def fake():
 
 
 @pytest.mark.parametrize("verb", ["POST", "GET"])
-async def test_requests_are_those_of_the_http_api(fake, verb):
+async def test_requests_are_those_of_the_http_api(fake, verb: str) -> None:
     settings = PrometheusSettings(f"{fake.url}/base/", verb=verb)
     async with PrometheusSource(settings) as source:
         await source.series('m{a="b"}', 1_700_000_000_250)
@@ -59,7 +61,7 @@ async def test_requests_are_those_of_the_http_api(fake, verb):
     ]
 
 
-async def test_series_are_label_sets(fake):
+async def test_series_are_label_sets(fake) -> None:
     fake.text = '{"status":"success","data":[{"__name__":"m","a":"b"}],"warnings":["slow"]}'
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         assert await source.series("m", 0) == [{"__name__": "m", "a": "b"}]
@@ -82,7 +84,7 @@ async def test_series_are_label_sets(fake):
         ),
     ],
 )
-async def test_results_become_values(fake, kind, result, value):
+async def test_results_become_values(fake, kind: str, result: str, value) -> None:
     fake.success(kind, result)
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         assert await source.query("m", 0) == value
@@ -115,7 +117,7 @@ async def test_results_become_values(fake, kind, result, value):
         (200, '{"status":"error"}', UpstreamError, "bad_response: no reason given"),
     ],
 )
-async def test_errors_say_who_and_why(fake, status, text, kind, message):
+async def test_errors_say_who_and_why(fake, status: int, text: str, kind, message: str) -> None:
     fake.status, fake.text = status, text
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         with pytest.raises(kind) as caught:
@@ -135,7 +137,7 @@ async def test_errors_say_who_and_why(fake, status, text, kind, message):
         ),
     ],
 )
-async def test_answers_that_are_none_are_errors(fake, text, message):
+async def test_answers_that_are_none_are_errors(fake, text: str, message: str) -> None:
     fake.text = text
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         with pytest.raises(UpstreamError) as caught:
@@ -143,28 +145,28 @@ async def test_answers_that_are_none_are_errors(fake, text, message):
     assert str(caught.value) == f"Prometheus at {fake.url} {message}"
 
 
-async def test_no_list_of_series_is_an_error_and_not_an_empty_one(fake):
+async def test_no_list_of_series_is_an_error_and_not_an_empty_one(fake) -> None:
     fake.text = '{"status":"success","data":null}'
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         with pytest.raises(UpstreamError, match=r"answered /series with no list of label sets$"):
             await source.series("m", 0)
 
 
-async def test_a_server_that_is_not_there_is_unavailable():
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
     url = f"http://127.0.0.1:{unused_port()}"
     async with PrometheusSource(PrometheusSettings(url)) as source:
         with pytest.raises(UnavailableError, match=f"^Prometheus at {url} does not answer: "):
             await source.query("m", 0)
 
 
-async def test_a_slow_answer_is_unavailable(fake):
+async def test_a_slow_answer_is_unavailable(fake) -> None:
     settings = PrometheusSettings(fake.url, timeout_s=0.000_001)
     async with PrometheusSource(settings) as source:
         with pytest.raises(UnavailableError, match="does not answer"):
             await source.query("m", 0)
 
 
-async def test_an_answer_is_bounded(fake):
+async def test_an_answer_is_bounded(fake) -> None:
     fake.text = " " * 2_000
     async with PrometheusSource(PrometheusSettings(fake.url, max_response_bytes=1_000)) as source:
         with pytest.raises(
@@ -173,14 +175,16 @@ async def test_an_answer_is_bounded(fake):
             await source.query("m", 0)
 
 
-async def test_headers_may_come_twice(fake):
+async def test_headers_may_come_twice(fake) -> None:
     settings = PrometheusSettings(fake.url, headers=(("X-Scope", "a"), ("X-Scope", "b")))
     async with PrometheusSource(settings) as source:
         await source.series("m", 0)
     assert [value for name, value in fake.headers[0] if name == "x-scope"] == ["a", "b"]
 
 
-async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path, monkeypatch):
+async def test_a_bearer_token_is_read_from_its_file_again(
+    fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpuscale.sources.access.LOOK_S", 0.0)
     token = tmp_path / "token"
     token.write_text("one\n")
@@ -195,7 +199,9 @@ async def test_a_bearer_token_is_read_from_its_file_again(fake, tmp_path, monkey
     assert sent == ["Bearer one", "Bearer two", "Bearer two"]
 
 
-async def test_basic_authentication_takes_its_password_from_a_file(fake, tmp_path, monkeypatch):
+async def test_basic_authentication_takes_its_password_from_a_file(
+    fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpuscale.sources.access.LOOK_S", 0.0)
     password = tmp_path / "password"
     password.write_text("open:sesame\n")
@@ -208,7 +214,7 @@ async def test_basic_authentication_takes_its_password_from_a_file(fake, tmp_pat
     assert [base64.b64decode(each) for each in sent] == [b"ali:open:sesame", b"ali:renewed"]
 
 
-async def test_a_secret_that_was_never_there_is_reported(fake, tmp_path):
+async def test_a_secret_that_was_never_there_is_reported(fake, tmp_path: Path) -> None:
     settings = PrometheusSettings(fake.url, bearer_token_file=tmp_path / "none")
     async with PrometheusSource(settings) as source:
         with pytest.raises(UnavailableError, match="none can't be read: No such file"):
@@ -225,12 +231,12 @@ async def test_a_secret_that_was_never_there_is_reported(fake, tmp_path):
         ({"max_query_chars": 10}, "x" * 11, False),
     ],
 )
-def test_how_long_a_query_may_be(settings, query, takes):
+def test_how_long_a_query_may_be(settings, query: str, takes: bool) -> None:
     source = PrometheusSource(PrometheusSettings("http://p", **settings))
     assert source.takes(query) is takes
 
 
-async def test_a_password_is_sent_and_never_shown(fake):
+async def test_a_password_is_sent_and_never_shown(fake) -> None:
     url = fake.url.replace("http://", "http://user:secret@")
     fake.status = 500
     async with PrometheusSource(PrometheusSettings(url)) as source:
@@ -248,7 +254,7 @@ async def test_a_password_is_sent_and_never_shown(fake):
         ({"url": "http://u:p@x", "username": "u"}, "expected one way to show who asks"),
     ],
 )
-def test_settings_are_checked(settings, message):
+def test_settings_are_checked(settings, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PrometheusSettings(**settings)
 
@@ -275,7 +281,7 @@ def test_settings_are_checked(settings, message):
     ],
 )
 @pytest.mark.parametrize("good_rows", [0, 5_000])
-async def test_odd_times_and_numbers_are_errors(fake, row, good_rows):
+async def test_odd_times_and_numbers_are_errors(fake, row: str, good_rows: int) -> None:
     """Go's strconv reads `1_000` as no number, and JSON's `true` is none either."""
     rows = ['{"metric":{"pod":"a-pod-of-some-length"},"value":[1,"1"]}'] * good_rows
     fake.success("vector", f"[{','.join([*rows, row])}]")
@@ -287,7 +293,7 @@ async def test_odd_times_and_numbers_are_errors(fake, row, good_rows):
 @pytest.mark.parametrize(
     "text", ["1", "-1.5", "+2", "1e+20", "1.5E-7", "NaN", "+Inf", "-Inf", "Inf"]
 )
-async def test_numbers_that_prometheus_writes_are_read(fake, text):
+async def test_numbers_that_prometheus_writes_are_read(fake, text: str) -> None:
     fake.success("vector", f'[{{"metric":{{}},"value":[1,"{text}"]}}]')
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         (row,) = (await source.query("m", 0)).samples
@@ -301,7 +307,7 @@ async def test_numbers_that_prometheus_writes_are_read(fake, text):
         ("matrix", '{"metric":{},"values":[[1,"1"]]}', "answered with more than 100000 points"),
     ],
 )
-async def test_rows_are_bounded(fake, kind, item, message):
+async def test_rows_are_bounded(fake, kind: str, item: str, message: str) -> None:
     fake.success(kind, f"[{','.join([item] * 100_000)}]")
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         await source.query("m", 0)
@@ -310,7 +316,7 @@ async def test_rows_are_bounded(fake, kind, item, message):
             await source.query("m", 0)
 
 
-async def test_series_are_bounded(fake):
+async def test_series_are_bounded(fake) -> None:
     fake.text = f'{{"status":"success","data":[{",".join(["{}"] * 400_001)}]}}'
     async with PrometheusSource(PrometheusSettings(fake.url)) as source:
         with pytest.raises(UpstreamError, match="answered with more than 400000 series"):

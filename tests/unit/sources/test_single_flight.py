@@ -26,7 +26,7 @@ WIDE = 'avg(m{namespace!="",pod!=""}) by (namespace,pod)'
 class Source:
     """Evaluates over a store when it is let; an exception in `refused` is raised for a text."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked = []
         self.refused = {}
         self.gate = asyncio.Event()
@@ -37,7 +37,7 @@ class Source:
                 labels = {"__name__": "m", "namespace": namespace, "pod": pod}
                 self.store.append(labels, NOW - 1000, float(ord(namespace)))
 
-    async def series(self, selector, start_ms):
+    async def series(self, selector, start_ms) -> None:
         raise AssertionError
 
     async def query(self, promql, at_ms):
@@ -76,7 +76,7 @@ async def ask_all(questions, namespaces, at_ms=NOW):
     return [[row.value for row in value.samples] for value in found]
 
 
-async def test_equal_questions_at_one_moment_are_one_query(source):
+async def test_equal_questions_at_one_moment_are_one_query(source) -> None:
     questions = Questions(source)
     source.gate.clear()
     asking = [asyncio.create_task(questions.query("m", NOW)) for _ in range(20)]
@@ -89,7 +89,7 @@ async def test_equal_questions_at_one_moment_are_one_query(source):
     assert source.asked == ["m", "m"]  # without freshness nothing is kept
 
 
-async def test_an_answer_serves_for_the_time_of_freshness_and_no_longer(source):
+async def test_an_answer_serves_for_the_time_of_freshness_and_no_longer(source) -> None:
     questions = Questions(source, Sharing(freshness_ms=1000))
     first = await questions.query("m", NOW)
     assert await questions.query("m", NOW + 499) is first
@@ -99,7 +99,7 @@ async def test_an_answer_serves_for_the_time_of_freshness_and_no_longer(source):
     assert source.asked == ["m", "m"]
 
 
-async def test_an_answer_past_most_of_its_time_is_renewed_while_it_still_serves(source):
+async def test_an_answer_past_most_of_its_time_is_renewed_while_it_still_serves(source) -> None:
     questions = Questions(source, Sharing(freshness_ms=1000))
     first = await questions.query("m", NOW)
     source.gate.clear()
@@ -113,7 +113,7 @@ async def test_an_answer_past_most_of_its_time_is_renewed_while_it_still_serves(
     assert source.asked == ["m", "m"]
 
 
-async def test_a_question_that_hangs_is_not_joined_once_its_answer_would_be_too_old(source):
+async def test_a_question_that_hangs_is_not_joined_once_its_answer_would_be_too_old(source) -> None:
     questions = Questions(source, Sharing(freshness_ms=1000))
     source.gate.clear()
     early = asyncio.create_task(questions.query("m", NOW))
@@ -126,7 +126,7 @@ async def test_a_question_that_hangs_is_not_joined_once_its_answer_would_be_too_
     assert (await questions.query("m", NOW + 1600)).asked_ms == NOW + 1500
 
 
-async def test_errors_reach_those_who_wait_and_are_not_kept(source):
+async def test_errors_reach_those_who_wait_and_are_not_kept(source) -> None:
     questions = Questions(source, Sharing(freshness_ms=1000))
     source.refused["m"] = UpstreamError("down")
     source.gate.clear()
@@ -139,7 +139,7 @@ async def test_errors_reach_those_who_wait_and_are_not_kept(source):
     assert (await questions.query("m", NOW + 1)).asked_ms == NOW + 1
 
 
-async def test_who_stops_waiting_takes_the_answer_from_nobody(source):
+async def test_who_stops_waiting_takes_the_answer_from_nobody(source) -> None:
     questions = Questions(source)
     source.gate.clear()
     leaving, staying = (asyncio.create_task(questions.query("m", NOW)) for _ in range(2))
@@ -150,7 +150,7 @@ async def test_who_stops_waiting_takes_the_answer_from_nobody(source):
     assert (await staying).asked_ms == NOW
 
 
-async def test_close_ends_what_is_on_its_way(source):
+async def test_close_ends_what_is_on_its_way(source) -> None:
     questions = Questions(source)
     source.gate.clear()
     asking = asyncio.create_task(questions.query("m", NOW))
@@ -180,12 +180,12 @@ async def ask_one(questions, namespace, at_ms=NOW):
     return [row.value for row in value.samples]
 
 
-async def settle():
+async def settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_questions_that_come_at_once_are_one_query_for_just_them(source):
+async def test_questions_that_come_at_once_are_one_query_for_just_them(source) -> None:
     questions = Questions(source, FRESH)
     found = await asyncio.gather(*(ask_one(questions, each) for each in "abc" * 3))
     assert found == [[97.0], [98.0], [99.0]] * 3
@@ -193,14 +193,14 @@ async def test_questions_that_come_at_once_are_one_query_for_just_them(source):
     assert (questions.counts.asked, questions.counts.cut) == (1, 9)
 
 
-async def test_a_question_alone_is_asked_exactly(source):
+async def test_a_question_alone_is_asked_exactly(source) -> None:
     questions = Questions(source, FRESH)
     for turn, namespace in enumerate("abcdefgh"):
         await ask_one(questions, namespace, NOW + 1000 * turn)
     assert source.asked == [one(each) for each in "abcdefgh"]
 
 
-async def test_where_more_is_wanted_than_there_is_the_query_is_for_all(source):
+async def test_where_more_is_wanted_than_there_is_the_query_is_for_all(source) -> None:
     """8 questions and 16 rows: 16 rows and a query cost more than 8; for 2 rows each they cost the same."""
     questions = Questions(source, FRESH)
     await ask_all(questions, "abcdefgh")
@@ -216,7 +216,7 @@ async def test_where_more_is_wanted_than_there_is_the_query_is_for_all(source):
     assert source.asked[1:] == [one("a")]
 
 
-async def test_what_is_expected_in_the_next_moment_goes_along(source):
+async def test_what_is_expected_in_the_next_moment_goes_along(source) -> None:
     """Three HPAs every 15 s, 300 ms apart: from the second time on they are one query."""
     questions = Questions(source, FRESH)
     for turn in range(3):
@@ -226,7 +226,7 @@ async def test_what_is_expected_in_the_next_moment_goes_along(source):
     assert source.asked == [one("a"), one("b"), one("c"), among("a|b|c"), among("a|b|c")]
 
 
-async def test_another_time_between_two_questions_is_learned(source):
+async def test_another_time_between_two_questions_is_learned(source) -> None:
     """Every 40 s: at the second time nothing was expected, from the third on it is."""
     questions = Questions(source, FRESH)
     for turn in range(4):
@@ -237,7 +237,7 @@ async def test_another_time_between_two_questions_is_learned(source):
         assert source.asked == ([among("a|b|c")] if turn > 1 else [one(each) for each in "abc"])
 
 
-async def test_what_is_expected_later_is_asked_behind_the_back_of_who_has_an_answer(source):
+async def test_what_is_expected_later_is_asked_behind_the_back_of_who_has_an_answer(source) -> None:
     """Eight HPAs 200 ms apart. The first question asks for the next 0.9 s, so for the four that follow;
     the one after 0.6 s finds its answer, and the last three are asked for before they come.
     """
@@ -251,7 +251,7 @@ async def test_what_is_expected_later_is_asked_behind_the_back_of_who_has_an_ans
     assert source.asked == [among("a|b|c|d|e"), among("f|g|h")]
 
 
-async def test_after_a_start_single_questions_give_way_to_one_for_all(source):
+async def test_after_a_start_single_questions_give_way_to_one_for_all(source) -> None:
     """600 rows and a query are worth 750 rows, and a question of one row 151: the fifth is for all."""
     catalogue = rules(series=600)
     questions = Questions(source, FRESH)
@@ -261,7 +261,7 @@ async def test_after_a_start_single_questions_give_way_to_one_for_all(source):
     assert source.asked == [*map(one, "abcd"), WIDE]
 
 
-async def test_what_all_rows_save_while_nobody_is_expected_keeps_them_coming(source):
+async def test_what_all_rows_save_while_nobody_is_expected_keeps_them_coming(source) -> None:
     """The rows of all serve for the second to 1400. In it there are 9 first questions, worth 1359 rows
     without them; the next first question adds 151, and 1510 are more than the 750 of all rows.
     """
@@ -273,7 +273,7 @@ async def test_what_all_rows_save_while_nobody_is_expected_keeps_them_coming(sou
     assert source.asked[4:] == [WIDE, WIDE]
 
 
-async def test_questions_far_apart_stay_single(source):
+async def test_questions_far_apart_stay_single(source) -> None:
     """Of the second before any of them there are three more, 604 rows together."""
     catalogue = rules(series=600)
     questions = Questions(source, FRESH)
@@ -286,7 +286,7 @@ async def test_questions_far_apart_stay_single(source):
 LEARNS = Sharing(freshness_ms=1000, most_freshness_ms=3000)
 
 
-def scraped(source, every_ms, since_ms=300_000):
+def scraped(source, every_ms, since_ms=300_000) -> None:
     """Put in samples of all pods, the newest a moment ago."""
     source.store = SeriesStore()
     for namespace in "abcdefgh":
@@ -321,14 +321,14 @@ async def served_until_ms(source, sharing=LEARNS):
     ],
 )
 async def test_an_answer_serves_for_a_fifth_of_the_time_between_two_samples(
-    source, every_ms, until_ms
-):
+    source, every_ms: int, until_ms: int
+) -> None:
     scraped(source, every_ms)
     pause_ms = max(0.6 * until_ms, 0.9 * until_ms - 500)  # from then on it is renewed ahead
     assert pause_ms <= await served_until_ms(source) <= until_ms
 
 
-async def test_how_often_samples_come_is_asked_of_a_few_objects_and_seldom(source):
+async def test_how_often_samples_come_is_asked_of_a_few_objects_and_seldom(source) -> None:
     scraped(source, 15_000)
     questions = Questions(source, LEARNS)
     matchers = 'namespace="a",pod=~"' + "|".join(f"p-{number}" for number in range(20)) + '"'
@@ -345,12 +345,14 @@ async def test_how_often_samples_come_is_asked_of_a_few_objects_and_seldom(sourc
 
 
 @pytest.mark.parametrize("since_ms", [30_000, 0])
-async def test_series_that_began_a_moment_ago_say_nothing_of_their_samples(source, since_ms):
+async def test_series_that_began_a_moment_ago_say_nothing_of_their_samples(
+    source, since_ms: int
+) -> None:
     scraped(source, 15_000, since_ms)
     assert 600 <= await served_until_ms(source) <= 1000
 
 
-async def test_a_look_that_fails_leaves_the_least_time(source):
+async def test_a_look_that_fails_leaves_the_least_time(source) -> None:
     scraped(source, 15_000)
     matchers = '{namespace="e",pod="p-0"}'
     look = f"max(count_over_time(m{matchers}[1m]) and m{matchers} offset 1m)"
@@ -362,7 +364,7 @@ async def test_a_look_that_fails_leaves_the_least_time(source):
 @pytest.mark.parametrize(
     "sharing", [FRESH, Sharing(1000, 1000), Sharing(4000, 3000), Sharing(1000, 3000, widens=False)]
 )
-async def test_nothing_is_learned_where_it_makes_no_difference(source, sharing):
+async def test_nothing_is_learned_where_it_makes_no_difference(source, sharing) -> None:
     scraped(source, 15_000)
     questions = Questions(source, sharing)
     for namespace in "abcdefgh":
@@ -372,7 +374,7 @@ async def test_nothing_is_learned_where_it_makes_no_difference(source, sharing):
 
 
 @pytest.mark.parametrize(("sharing", "most_ms"), [(FRESH, 1000), (LEARNS, 3000)])
-async def test_no_answer_serves_for_longer_than_its_time(source, sharing, most_ms):
+async def test_no_answer_serves_for_longer_than_its_time(source, sharing, most_ms: int) -> None:
     """Whatever is asked ahead: the value that a question gets is never older than that."""
     questions = Questions(source, sharing)
     scraped(source, 15_000)
@@ -399,7 +401,7 @@ async def test_no_answer_serves_for_longer_than_its_time(source, sharing, most_m
     assert oldest_ms > 0.8 * most_ms
 
 
-async def test_who_does_not_come_again_is_not_expected_for_ever(source):
+async def test_who_does_not_come_again_is_not_expected_for_ever(source) -> None:
     questions = Questions(source, FRESH)
     for turn in range(3):
         await ask_one(questions, "a", NOW + 15_000 * turn)
@@ -411,7 +413,7 @@ async def test_who_does_not_come_again_is_not_expected_for_ever(source):
     assert source.asked == [among("b|a"), one("b"), one("b"), one("b"), one("b")]
 
 
-async def test_what_comes_while_queries_are_on_their_way_waits_and_goes_together(source):
+async def test_what_comes_while_queries_are_on_their_way_waits_and_goes_together(source) -> None:
     questions = Questions(source, FRESH)
     source.gate.clear()
     asking = []
@@ -424,7 +426,7 @@ async def test_what_comes_while_queries_are_on_their_way_waits_and_goes_together
     assert source.asked[4:] == [among("e|f|g|h")]
 
 
-async def test_a_question_of_another_time_does_not_wait_for_one_that_hangs(source):
+async def test_a_question_of_another_time_does_not_wait_for_one_that_hangs(source) -> None:
     questions = Questions(source, FRESH)
     source.gate.clear()
     early = asyncio.create_task(ask_one(questions, "a", NOW))
@@ -436,7 +438,7 @@ async def test_a_question_of_another_time_does_not_wait_for_one_that_hangs(sourc
     assert await early == await late == [97.0]
 
 
-async def test_rows_of_one_object_in_two_series_are_asked_for_exactly(source):
+async def test_rows_of_one_object_in_two_series_are_asked_for_exactly(source) -> None:
     """The order of several rows decides which counts, and only the exact query has the right one."""
     catalogue = rules("m{<<.LabelMatchers>>}", 10_000)
     for gpu in ("0", "1"):
@@ -449,7 +451,7 @@ async def test_rows_of_one_object_in_two_series_are_asked_for_exactly(source):
     assert source.asked[1:] == ['m{namespace="a",pod="p-0"}']
 
 
-async def test_who_leaves_takes_the_answer_from_nobody_else(source):
+async def test_who_leaves_takes_the_answer_from_nobody_else(source) -> None:
     questions = Questions(source, FRESH)
     source.gate.clear()
     leaving, staying = (asyncio.create_task(ask_one(questions, each)) for each in "aa")
@@ -460,7 +462,7 @@ async def test_who_leaves_takes_the_answer_from_nobody_else(source):
     assert await staying == [97.0]
 
 
-async def test_close_ends_questions_that_wait_together(source):
+async def test_close_ends_questions_that_wait_together(source) -> None:
     questions = Questions(source, FRESH)
     source.gate.clear()
     asking = [asyncio.create_task(ask_one(questions, each)) for each in "abc"]
@@ -471,7 +473,7 @@ async def test_close_ends_questions_that_wait_together(source):
             await task
 
 
-async def test_a_flood_of_names_is_remembered_within_its_bytes(source):
+async def test_a_flood_of_names_is_remembered_within_its_bytes(source) -> None:
     questions = Questions(source, FRESH)
     before = ACCOUNTANT.bytes_by_name().get("questions", 0)
     for number in range(1500):
@@ -481,13 +483,13 @@ async def test_a_flood_of_names_is_remembered_within_its_bytes(source):
     assert ACCOUNTANT.total() <= ACCOUNTANT.most_bytes
 
 
-async def test_nothing_is_widened_where_the_user_says_so(source):
+async def test_nothing_is_widened_where_the_user_says_so(source) -> None:
     questions = Questions(source, Sharing(freshness_ms=1000, widens=False))
     await ask_all(questions, "abcdefgh")
     assert len(source.asked) == 8
 
 
-async def test_what_is_no_vector_stays_what_it_is(source):
+async def test_what_is_no_vector_stays_what_it_is(source) -> None:
     questions = Questions(source, Sharing(freshness_ms=1000))
     ranges = rules("<<.Series>>{<<.LabelMatchers>>}[1m]")
     for namespace in "abcdefgh":
@@ -495,7 +497,7 @@ async def test_what_is_no_vector_stays_what_it_is(source):
         assert isinstance(value, Matrix)
 
 
-async def test_a_joint_query_that_is_refused_is_left_alone_for_a_while(source):
+async def test_a_joint_query_that_is_refused_is_left_alone_for_a_while(source) -> None:
     questions = Questions(source, FRESH)
     source.refused[among("a|b|c")] = QueryError("too many samples")
 
@@ -511,7 +513,7 @@ async def test_a_joint_query_that_is_refused_is_left_alone_for_a_while(source):
     assert source.asked[7:] == [among("a|b|c")]
 
 
-async def test_a_source_that_is_away_is_not_asked_twice(source):
+async def test_a_source_that_is_away_is_not_asked_twice(source) -> None:
     questions = Questions(source, FRESH)
     source.refused[among("a|b")] = UnavailableError("away")
     asking = (ask_one(questions, each) for each in "ab")
@@ -523,13 +525,13 @@ async def test_a_source_that_is_away_is_not_asked_twice(source):
 NAMES = tuple(f"worker-{number:05d}.host" for number in range(2000))
 
 
-def fill(source, names=NAMES):
+def fill(source, names=NAMES) -> None:
     for number, name in enumerate(names):
         labels = {"__name__": "m", "namespace": "big", "pod": name}
         source.store.append(labels, NOW - 1000, float(number))
 
 
-async def test_names_that_dont_fit_are_asked_for_in_parts(source):
+async def test_names_that_dont_fit_are_asked_for_in_parts(source) -> None:
     fill(source)
     fits = Sharing(fits=lambda promql: len(promql) <= 16_000)
     value = await Questions(source, fits).custom(plan("big", NAMES), NOW)
@@ -542,7 +544,7 @@ async def test_names_that_dont_fit_are_asked_for_in_parts(source):
     assert [each.value_milli for each in by_name(value)] == [1000 * n for n in range(2000)]
 
 
-async def test_names_of_a_rule_that_looks_at_all_of_them_stay_together(source):
+async def test_names_of_a_rule_that_looks_at_all_of_them_stay_together(source) -> None:
     names = NAMES[:400]
     fill(source)
     asked = plan("big", names, rules("topk(1, m{<<.LabelMatchers>>})"))
@@ -554,11 +556,11 @@ async def test_names_of_a_rule_that_looks_at_all_of_them_stay_together(source):
     assert [row.labels["pod"] for row in value.samples] == [names[-1]]
 
 
-async def test_an_error_of_one_part_is_the_answer(source):
+async def test_an_error_of_one_part_is_the_answer(source) -> None:
     questions = Questions(source, Sharing(fits=lambda promql: len(promql) < 16_000))
     source.refused = {}
 
-    async def refuse(promql, at_ms):
+    async def refuse(promql, at_ms) -> None:
         raise UpstreamError("no")
 
     source.query = refuse
@@ -566,7 +568,7 @@ async def test_an_error_of_one_part_is_the_answer(source):
         await questions.custom(plan("big", NAMES), NOW)
 
 
-def test_values_older_than_the_limit_are_left_out_and_counted():
+def test_values_older_than_the_limit_are_left_out_and_counted() -> None:
     limit = AgeLimit(120_000)
     rows = [VectorSample({"pod": str(age)}, 1.0, NOW - age) for age in (0, 120_000, 120_001, 9**9)]
     found = limit.fresh(Vector(tuple(rows)), NOW, "custom.metrics.k8s.io", "m")

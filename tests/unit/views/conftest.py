@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """The fake run, as a fixture, for every test of the views."""
 
 import importlib.util

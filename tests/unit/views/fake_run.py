@@ -1,3 +1,4 @@
+# mypy: disable-error-code="assignment, operator"
 """A run to look at: a small deterministic story of load, GPUs, an HPA and a node pool.
 
 It stands in for the live loop in the tests of the page, so its numbers only need to be plausible.
@@ -22,7 +23,7 @@ DESCRIPTION = (
 class FakeRun:
     """A run of which `advance` makes the next points; it satisfies `LiveRun`."""
 
-    def __init__(self, seed=1):
+    def __init__(self, seed=1) -> None:
         self.seed = seed
         self.speed = 10.0
         self.now = 0.0
@@ -40,7 +41,7 @@ class FakeRun:
         self._add_pod(0.0)
         self._point()
 
-    def advance(self, steps=1):
+    def advance(self, steps=1) -> None:
         for _ in range(steps):
             before = self.rate()
             self.now += STEP
@@ -64,7 +65,7 @@ class FakeRun:
     def rate(self):
         return self.scenario_rate() if self.manual is None else self.manual
 
-    def _add_pod(self, now):
+    def _add_pod(self, now) -> None:
         letters = "bcdfghjklmnpqrstvwxz2456789"
         self.next_suffix += 1
         tail = "".join(
@@ -80,7 +81,7 @@ class FakeRun:
         self._event("Created", f"Pod/{pod['name']}", "Created container bert")
         self._schedule()
 
-    def _schedule(self):
+    def _schedule(self) -> None:
         for node in self.nodes:
             if node["ready_at"] == self.now and self.now > 0:
                 self._event(
@@ -94,7 +95,7 @@ class FakeRun:
             if pod["node"] is None:
                 self._place(pod)
 
-    def _place(self, pod):
+    def _place(self, pod) -> None:
         taken = {other["node"] for other in self.pods}
         free = [
             node
@@ -133,7 +134,7 @@ class FakeRun:
         wave = 1 + 0.06 * math.sin(self.now / 40 + len(pod["name"]) + hash_of(pod["name"]))
         return round(min(100.0, self.rate() * 5 * wave / len(self.ready_pods())), 2)
 
-    def _decide(self):
+    def _decide(self) -> None:
         utils = [util for util in map(self.pod_util, self.pods) if util is not None]
         # The scrape that fails for a while: no data is a gap, and the HPA holds.
         self.value = (
@@ -152,7 +153,7 @@ class FakeRun:
         )
         self._resize(max(1, min(4, wanted)))
 
-    def _resize(self, wanted):
+    def _resize(self, wanted) -> None:
         current = len(self.pods)
         self.desired = wanted
         if wanted >= current:
@@ -172,7 +173,7 @@ class FakeRun:
             if self.now - self.quiet_since >= 120:
                 self._shrink(current, wanted)
 
-    def _shrink(self, current, wanted):
+    def _shrink(self, current, wanted) -> None:
         self._event(
             "SuccessfulRescale",
             HPA,
@@ -190,7 +191,7 @@ class FakeRun:
                 "ScaleDown", f"Node/{node['name']}", "marked the node as toBeDeleted/unschedulable"
             )
 
-    def _event(self, kind, name, reason, before=None, after=None):
+    def _event(self, kind, name, reason, before=None, after=None) -> None:
         self.events.append(
             {
                 "t": self.now,
@@ -204,7 +205,7 @@ class FakeRun:
 
     # ---- series
 
-    def _point(self):
+    def _point(self) -> None:
         row = {
             f"load/{WORKLOAD}": self.rate(),
             "hpa/gpu-hpa/value": self.value,
@@ -397,7 +398,7 @@ class FakeRun:
             "age": self.now - pod["created"],
         }
 
-    def set_load(self, workload, rate):
+    def set_load(self, workload, rate) -> None:
         if workload != WORKLOAD:
             raise ValueError(f"no workload is called {workload!r}; there is {WORKLOAD}")
         if rate is not None and rate > self.max_rate:

@@ -38,7 +38,7 @@ async def next_message(response):
 # ---- the page and its files
 
 
-async def test_page_is_html_that_loads_only_from_its_own_server(client):
+async def test_page_is_html_that_loads_only_from_its_own_server(client) -> None:
     response = await client.get("/")
     assert response.status == 200
     assert response.content_type == "text/html"
@@ -52,7 +52,7 @@ async def test_page_is_html_that_loads_only_from_its_own_server(client):
     ("name", "content_type"),
     [("page.js", "text/javascript"), ("charts.js", "text/javascript"), ("style.css", "text/css")],
 )
-async def test_page_files_come_with_their_types(client, name, content_type):
+async def test_page_files_come_with_their_types(client, name: str, content_type: str) -> None:
     response = await client.get(f"/static/{name}")
     assert response.status == 200
     assert response.content_type == content_type
@@ -61,13 +61,13 @@ async def test_page_files_come_with_their_types(client, name, content_type):
 @pytest.mark.parametrize(
     "name", ["none.js", "..%2Fassets.py", "%2e%2e%2flive.py", "page.py", "x%00.js"]
 )
-async def test_other_names_are_not_found(client, name):
+async def test_other_names_are_not_found(client, name: str) -> None:
     response = await client.get(f"/static/{name}")
     assert response.status == 404
     assert "no page file is called" in (await response.json())["error"]
 
 
-async def test_files_come_compressed_and_only_once(client):
+async def test_files_come_compressed_and_only_once(client) -> None:
     first = await client.get("/static/charts.js")
     assert first.headers["Content-Encoding"] == "gzip"
     assert "class ChartStack" in await first.text()
@@ -76,7 +76,7 @@ async def test_files_come_compressed_and_only_once(client):
     assert await again.read() == b""
 
 
-async def test_file_comes_plain_to_who_takes_no_gzip(client):
+async def test_file_comes_plain_to_who_takes_no_gzip(client) -> None:
     response = await client.get("/static/style.css", headers={"Accept-Encoding": "identity"})
     assert "Content-Encoding" not in response.headers
     assert ":root" in await response.text()
@@ -85,21 +85,21 @@ async def test_file_comes_plain_to_who_takes_no_gzip(client):
 # ---- data
 
 
-async def test_document_is_the_whole_run_with_its_totals(client, run):
+async def test_document_is_the_whole_run_with_its_totals(client, run) -> None:
     run.advance(20)
     document = await (await client.get("/ui/document")).json()
     assert document.pop("totals") == {"points": 21, "events": len(run.events)}
     assert document == run.document()
 
 
-async def test_state_is_the_state_of_the_run(client, run):
+async def test_state_is_the_state_of_the_run(client, run) -> None:
     run.advance(10)
     response = await client.get("/ui/state")
     assert response.headers["Cache-Control"] == "no-store"
     assert await response.json() == run.state()
 
 
-async def test_stream_sends_what_is_new_and_then_what_came_since(client, run):
+async def test_stream_sends_what_is_new_and_then_what_came_since(client, run) -> None:
     run.advance(4)
     async with client.get("/ui/stream?points=3&events=0") as response:
         assert response.content_type == "text/event-stream"
@@ -113,7 +113,7 @@ async def test_stream_sends_what_is_new_and_then_what_came_since(client, run):
         assert message["since"]["t"] == [75.0, 90.0]
 
 
-async def test_stream_goes_on_from_the_last_message_a_browser_had(client, run):
+async def test_stream_goes_on_from_the_last_message_a_browser_had(client, run) -> None:
     run.advance(4)
     headers = {"Last-Event-ID": f"4-{len(run.events)}"}
     async with client.get("/ui/stream?points=0&events=0", headers=headers) as response:
@@ -122,7 +122,7 @@ async def test_stream_goes_on_from_the_last_message_a_browser_had(client, run):
     assert message["since"]["events"] == []
 
 
-async def test_stream_sends_at_most_two_messages_a_second(client):
+async def test_stream_sends_at_most_two_messages_a_second(client) -> None:
     async with client.get("/ui/stream") as response:
         await next_message(response)
         start = time.monotonic()
@@ -131,7 +131,7 @@ async def test_stream_sends_at_most_two_messages_a_second(client):
         assert time.monotonic() - start >= 0.45
 
 
-async def test_streams_end_when_the_server_stops(run):
+async def test_streams_end_when_the_server_stops(run) -> None:
     app = web.Application()
     add_routes(app, run)
     client = TestClient(TestServer(app))
@@ -146,7 +146,9 @@ async def test_streams_end_when_the_server_stops(run):
     assert time.monotonic() - start < 2
 
 
-async def test_stream_of_a_page_that_went_away_makes_room_for_others(client, monkeypatch):
+async def test_stream_of_a_page_that_went_away_makes_room_for_others(
+    client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "MAX_STREAMS", 1)
     monkeypatch.setattr(live, "UPDATE_SECONDS", 0.01)
     async with client.get("/ui/stream") as response:
@@ -166,7 +168,7 @@ async def test_stream_of_a_page_that_went_away_makes_room_for_others(client, mon
 @pytest.mark.parametrize(
     "query", ["points=-1", "points=x", "events=1.5", "points=99999999999999999", "points=²"]
 )
-async def test_stream_refuses_a_start_that_is_no_count(client, query):
+async def test_stream_refuses_a_start_that_is_no_count(client, query: str) -> None:
     response = await client.get(f"/ui/stream?{query}")
     assert response.status == 400
     assert "expected a whole number from 0" in (await response.json())["error"]
@@ -175,7 +177,7 @@ async def test_stream_refuses_a_start_that_is_no_count(client, query):
 # ---- the load
 
 
-async def test_load_is_set_and_the_new_state_comes_back(client, run):
+async def test_load_is_set_and_the_new_state_comes_back(client, run) -> None:
     response = await client.post("/ui/load", json={"workload": WORKLOAD, "rate": 9.2})
     assert response.status == 200
     workload = (await response.json())["workloads"][0]
@@ -233,7 +235,7 @@ async def test_load_is_set_and_the_new_state_comes_back(client, run):
         ),
     ],
 )
-async def test_load_orders_that_are_wrong_change_nothing(client, run, body, message):
+async def test_load_orders_that_are_wrong_change_nothing(client, run, body, message: str) -> None:
     response = await client.post("/ui/load", data=body)
     assert response.status == 400
     assert (await response.json())["error"] == message
@@ -249,7 +251,7 @@ async def test_load_orders_that_are_wrong_change_nothing(client, run, body, mess
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-async def test_load_orders_of_other_sites_are_refused(client, run, headers):
+async def test_load_orders_of_other_sites_are_refused(client, run, headers) -> None:
     response = await client.post(
         "/ui/load", json={"workload": WORKLOAD, "rate": 1}, headers=headers
     )
@@ -269,12 +271,12 @@ async def test_load_orders_of_other_sites_are_refused(client, run, headers):
         },
     ],
 )
-def test_own_page_and_programs_may_set_the_load(headers):
+def test_own_page_and_programs_may_set_the_load(headers) -> None:
     assert same_origin(make_mocked_request("POST", "/ui/load", headers=headers))
 
 
 @given(st.binary(max_size=300) | st.text(max_size=100).map(str.encode))
-def test_load_order_of_any_bytes_is_an_order_or_a_value_error(body):
+def test_load_order_of_any_bytes_is_an_order_or_a_value_error(body) -> None:
     with contextlib.suppress(ValueError):
         assert isinstance(parse_load_order(body), LoadOrder)
 
@@ -290,14 +292,14 @@ def test_load_order_of_any_bytes_is_an_order_or_a_value_error(body):
         | st.lists(st.none()),
     )
 )
-def test_load_order_of_any_json_is_an_order_or_a_value_error(data):
+def test_load_order_of_any_json_is_an_order_or_a_value_error(data) -> None:
     with contextlib.suppress(ValueError):
         order = parse_load_order(json.dumps(data).encode())
         assert order.rate is None or 0 <= order.rate < 1e9
 
 
 @given(st.text(st.characters(exclude_categories=["C"]), max_size=30))
-def test_cursor_of_any_text_is_two_counts_or_a_value_error(text):
+def test_cursor_of_any_text_is_two_counts_or_a_value_error(text) -> None:
     request = make_mocked_request("GET", "/ui/stream", headers={"Last-Event-ID": text})
     with contextlib.suppress(ValueError):
         assert min(parse_cursor(request)) >= 0

@@ -77,7 +77,7 @@ def contrast(one, other):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", TEXT)
-def test_text_stands_out_from_its_ground(scheme, name):
+def test_text_stands_out_from_its_ground(scheme: str, name) -> None:
     found = colours(scheme)
     grounds = ["surface", "paper", *(["sunken"] if name.startswith("ink") else [])]
     if name == "accent":
@@ -87,18 +87,18 @@ def test_text_stands_out_from_its_ground(scheme, name):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", LINES)
-def test_lines_stand_out_from_the_chart(scheme, name):
+def test_lines_stand_out_from_the_chart(scheme: str, name) -> None:
     found = colours(scheme)
     assert contrast(found[name], found["surface"]) >= 3
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("sight", SIGHTS)
-def test_lines_are_told_apart_by_everyone(scheme, sight):
+def test_lines_are_told_apart_by_everyone(scheme: str, sight) -> None:
     series = [colours(scheme)[f"series-{i}"] for i in range(1, 9)]
     for one, other in combinations(series, 2):
         assert math.dist(lab(one, sight), lab(other, sight)) >= APART, (one, other)
 
 
-def test_both_schemes_name_the_same_colours():
+def test_both_schemes_name_the_same_colours() -> None:
     assert colours("light").keys() == colours("dark").keys()

@@ -25,7 +25,7 @@ def totals(summary):
     return dict(re.findall(r"<div><dt>(.*?)</dt><dd>(.*?)</dd></div>", markup))
 
 
-def test_times_end_at_the_decision_and_at_ready_pods():
+def test_times_end_at_the_decision_and_at_ready_pods() -> None:
     # 15 s + 165 s = 180 s
     found = totals(SUMMARY)
     assert found["Load rise to decision"] == "15 s"
@@ -33,12 +33,12 @@ def test_times_end_at_the_decision_and_at_ready_pods():
     assert found["Decision to ready pods"] == "2 min 45 s"
 
 
-def test_cost_is_absent_without_a_price_and_has_a_currency_with_one():
+def test_cost_is_absent_without_a_price_and_has_a_currency_with_one() -> None:
     assert totals(SUMMARY)["Cost"] == "no price given"
     assert totals({**SUMMARY, "cost": 3.41})["Cost"] == "3.41 EUR"
 
 
-def test_tables_have_a_row_per_name_and_a_title_per_cell():
+def test_tables_have_a_row_per_name_and_a_title_per_cell() -> None:
     markup = summary_html({"summary": SUMMARY})
     assert "<h3>HPAs</h3>" in markup
     assert (
@@ -47,7 +47,7 @@ def test_tables_have_a_row_per_name_and_a_title_per_cell():
     )
 
 
-def test_text_never_becomes_markup():
+def test_text_never_becomes_markup() -> None:
     nasty = "<script>alert(1)</script>\"'&"
     summary = {nasty: nasty, "hpas": {nasty: {nasty: nasty}}, "currency": nasty, "cost": 1.0}
     markup = summary_html({"summary": summary})
@@ -55,5 +55,5 @@ def test_text_never_becomes_markup():
     assert "&lt;script&gt;" in markup.lower()
 
 
-def test_no_summary_is_no_totals_and_no_tables():
+def test_no_summary_is_no_totals_and_no_tables() -> None:
     assert summary_html({}) == '<dl class="totals"></dl><div class="tables"></div>'

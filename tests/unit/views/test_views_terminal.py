@@ -38,14 +38,14 @@ def printed(renderable, *, width=100, terminal=False):
     return file.getvalue()
 
 
-def test_event_is_one_line_in_the_words_of_kubernetes():
+def test_event_is_one_line_in_the_words_of_kubernetes() -> None:
     assert event_line(RESCALE) == (
         "00:00:45  SuccessfulRescale  HorizontalPodAutoscaler/gpu-hpa  "
         "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target"
     )
 
 
-def test_event_without_a_reason_says_what_changed():
+def test_event_without_a_reason_says_what_changed() -> None:
     event = {
         "t": 3600,
         "kind": "LoadChanged",
@@ -66,7 +66,7 @@ def test_event_without_a_reason_says_what_changed():
         st.none() | st.integers(0, 10**9) | st.floats(0, 1e9) | st.text(max_size=20),
     )
 )
-def test_event_of_any_content_stays_one_line_that_steers_no_terminal(event):
+def test_event_of_any_content_stays_one_line_that_steers_no_terminal(event) -> None:
     line = event_line(event)
     assert not any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in line)
 
@@ -75,7 +75,7 @@ def test_event_of_any_content_stays_one_line_that_steers_no_terminal(event):
     ("seconds", "text"),
     [(0, "00:00:00"), (59.99, "00:00:59"), (3661, "01:01:01"), (360_000, "100:00:00")],
 )
-def test_clock_counts_hours_on(seconds, text):
+def test_clock_counts_hours_on(seconds: float, text: str) -> None:
     assert clock_text(seconds) == text
 
 
@@ -91,7 +91,7 @@ def test_clock_counts_hours_on(seconds, text):
         ("23/20", "23/20"),
     ],
 )
-def test_numbers_read_as_people_write_them(value, text):
+def test_numbers_read_as_people_write_them(value, text: str) -> None:
     # 22.95 and 0.125 are binary fractions at or just below the tie: Python rounds them down.
     assert number_text(value) == text
 
@@ -105,11 +105,11 @@ def test_numbers_read_as_people_write_them(value, text):
         ("cost", "Cost"),
     ],
 )
-def test_keys_become_words(key, text):
+def test_keys_become_words(key: str, text: str) -> None:
     assert label_text(key) == text
 
 
-def test_plain_summary_aligns_its_columns():
+def test_plain_summary_aligns_its_columns() -> None:
     assert summary_text(SMALL) == (
         "00:00:45  SuccessfulRescale  HorizontalPodAutoscaler/gpu-hpa  "
         "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target\n"
@@ -168,22 +168,22 @@ TIMES = {"count": 2, "ready": 1, "loadRises": 1, "meanLoadToDecisionTime": 15.0}
         ({"hpas": {}, "scaleOuts": {"count": 0, "loadRises": 0}}, []),
     ],
 )
-def test_what_is_absent_from_a_summary_is_said_in_words(summary, rows):
+def test_what_is_absent_from_a_summary_is_said_in_words(summary, rows) -> None:
     shown = summary_totals({"summary": summary})
     assert [row for row in shown if not row[0].startswith("Node")] == rows
 
 
-def test_summary_says_how_many_events_it_leaves_out():
+def test_summary_says_how_many_events_it_leaves_out() -> None:
     assert "\n... and 1 more; -o json prints every event\n" in summary_text(SMALL, max_events=1)
     assert "... and 1 more;" in printed(summary_tables(SMALL, 100, max_events=1))
 
 
-def test_summary_of_an_empty_run_is_empty():
+def test_summary_of_an_empty_run_is_empty() -> None:
     assert summary_text({}) == ""
     assert printed(summary_tables({}, 100)).strip() == ""
 
 
-def test_summary_has_colours_on_a_terminal_only(finished):
+def test_summary_has_colours_on_a_terminal_only(finished) -> None:
     tables = summary_tables(finished.document(), 100)
     assert "\x1b[" in printed(tables, terminal=True)
     assert "\x1b[" not in printed(tables)
@@ -191,18 +191,18 @@ def test_summary_has_colours_on_a_terminal_only(finished):
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_summary_fits_the_width_and_cuts_no_word_of_a_reason(finished, width):
+def test_summary_fits_the_width_and_cuts_no_word_of_a_reason(finished, width: int) -> None:
     lines = printed(summary_tables(finished.document(), width), width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert "DCGM_CUSTOM_PROCESS_SM_UTIL" in "".join(line.strip() for line in lines)
 
 
-def test_markup_in_names_is_text_not_style():
+def test_markup_in_names_is_text_not_style() -> None:
     event = {**RESCALE, "object": "Pod/[bold]x[/bold]"}
     assert "Pod/[bold]x[/bold]" in printed(summary_tables({"events": [event]}, 100))
 
 
-def test_a_narrow_terminal_has_events_without_columns():
+def test_a_narrow_terminal_has_events_without_columns() -> None:
     assert event_line(RESCALE, 79).startswith(
         "00:00:45  SuccessfulRescale  HorizontalPodAutoscaler/gpu-hpa  New size: 2; "
     )
@@ -211,7 +211,7 @@ def test_a_narrow_terminal_has_events_without_columns():
     assert event_line(event, 80) == event_line(event) != event_line(event, 79)
 
 
-def test_state_shows_the_loop_as_it_stands(run):
+def test_state_shows_the_loop_as_it_stands(run) -> None:
     run.advance(9)  # 00:02:15: the load came at 00:02:00 and the HPA asked for a second pod
     text = str(state_text(run.state(), 120))
     lines = [line.split("  ") for line in text.splitlines()]
@@ -223,7 +223,7 @@ def test_state_shows_the_loop_as_it_stands(run):
     assert "00:02:15 at 10x   nodes 1 of 2 ready" in text
 
 
-def test_state_without_an_hpa_or_readings_shows_dashes():
+def test_state_without_an_hpa_or_readings_shows_dashes() -> None:
     state = {
         "workloads": [{"name": "train", "rate": None, "ready": 0, "pending": 2, "queue": 4}],
         "nodes": [{"name": "n", "ready": True, "gpus": [{"util": None}]}],
@@ -250,7 +250,7 @@ JOBS = {
 }
 
 
-def test_state_shows_jobs_that_wait_run_and_are_done():
+def test_state_shows_jobs_that_wait_run_and_are_done() -> None:
     assert str(state_text(JOBS, 80)).splitlines() == [
         "Job                    Pending  Running  Succeeded  Planned",
         "samples-tf-mnist-demo       12        1          7       20",
@@ -268,7 +268,7 @@ def test_state_shows_jobs_that_wait_run_and_are_done():
         (20, "Job Succeeded"),
     ],
 )
-def test_a_narrow_terminal_loses_columns_not_letters(width, heads):
+def test_a_narrow_terminal_loses_columns_not_letters(width: int, heads: str) -> None:
     lines = str(state_text(JOBS, width)).splitlines()
     assert lines[0].split() == heads.split()
     assert max(map(len, lines)) <= width
@@ -277,12 +277,12 @@ def test_a_narrow_terminal_loses_columns_not_letters(width, heads):
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
-def test_state_never_wraps(run, width):
+def test_state_never_wraps(run, width: int) -> None:
     run.advance(9)
     assert max(map(len, str(state_text(run.state(), width)).splitlines())) <= width
 
 
-def test_many_gpus_are_counted_where_they_have_no_room():
+def test_many_gpus_are_counted_where_they_have_no_room() -> None:
     state = {"nodes": [{"ready": True, "gpus": [{"util": 100}] * 16}]}
     assert "GPUs 100%, 100%, 100%, 100%, 100%, 100%, 100%, 100% and 8 more" in str(
         state_text(state, 120)
@@ -291,7 +291,7 @@ def test_many_gpus_are_counted_where_they_have_no_room():
     assert str(state_text(state, 10)).splitlines()[-1] == "GPUs 16"
 
 
-def test_a_table_that_is_too_wide_lists_its_values_below_each_name():
+def test_a_table_that_is_too_wide_lists_its_values_below_each_name() -> None:
     assert printed(summary_tables(SMALL, 40), width=40).rstrip().splitlines()[-9:] == [
         "HPAs",
         "gpu-hpa",
@@ -316,6 +316,6 @@ def test_a_table_that_is_too_wide_lists_its_values_below_each_name():
         (3930, "1 h 6 min"),
     ],
 )
-def test_lengths_of_time(seconds, text):
+def test_lengths_of_time(seconds: float, text: str) -> None:
     # 3930 s are 65.5 minutes; Python rounds halves to the even neighbour, 66.
     assert seconds_text(seconds) == text

@@ -35,7 +35,7 @@ def load_library() -> Library:
         UnavailableError: the Python package is not installed.
     """
     try:
-        import pynvml  # type: ignore[import-untyped]
+        import pynvml
     except ImportError as error:
         raise UnavailableError(
             "reading NVIDIA GPUs needs the Python package nvidia-ml-py; "

@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.sampled_from([value for call in AMD_CALLS for value in call.values]), ANYTHING)
-def test_any_answer_gives_a_number_in_range_or_a_reason(value, answer):
+def test_any_answer_gives_a_number_in_range_or_a_reason(value, answer) -> None:
     try:
         found = value.read(answer)
     except NoValueError as error:
@@ -39,7 +39,7 @@ def test_any_answer_gives_a_number_in_range_or_a_reason(value, answer):
 
 
 @given(ANYTHING)
-def test_any_answer_to_any_call_leaves_a_reading(answer):
+def test_any_answer_to_any_call_leaves_a_reading(answer) -> None:
     class Odd(StandInAmdSmi):
         def amdsmi_get_gpu_vram_usage(self, processor_handle):
             return answer

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, attr-defined"
 """The stand-in for amdsmi against the source of the installed package.
 
 The package can't be imported without its native library, so its source is parsed instead.
@@ -90,7 +91,7 @@ def keys_of(answer):
 
 
 @pytest.mark.parametrize("name", STOOD_IN)
-def test_functions_take_the_parameters_of_the_librarys(name):
+def test_functions_take_the_parameters_of_the_librarys(name) -> None:
     assert name in EXPORTED
     assert stood_in_parameters(getattr(StandInAmdSmi, name)) == parameters(FUNCTIONS[name])
 
@@ -100,14 +101,14 @@ def test_functions_take_the_parameters_of_the_librarys(name):
     [n for n in STOOD_IN if n.startswith("amdsmi_get_gpu_")]
     + ["amdsmi_get_power_info", "amdsmi_get_energy_count", "amdsmi_get_pcie_info"],
 )
-def test_answers_have_the_keys_of_the_librarys(name):
+def test_answers_have_the_keys_of_the_librarys(name) -> None:
     module = StandInAmdSmi(StandInGpu(processes=[stand_in_process(7, cu_occupancy=1)]))
     module.amdsmi_init()
     (handle,) = module.amdsmi_get_processor_handles()
     assert keys_of(getattr(module, name)(handle)) == keys_in(FUNCTIONS[name])
 
 
-def test_clocks_have_the_keys_of_the_librarys():
+def test_clocks_have_the_keys_of_the_librarys() -> None:
     module = StandInAmdSmi(StandInGpu())
     module.amdsmi_init()
     (handle,) = module.amdsmi_get_processor_handles()
@@ -116,7 +117,7 @@ def test_clocks_have_the_keys_of_the_librarys():
 
 
 @pytest.mark.parametrize("enum", ENUMS, ids=lambda enum: enum.__name__)
-def test_enums_have_the_librarys_members_and_numbers(enum):
+def test_enums_have_the_librarys_members_and_numbers(enum) -> None:
     assert enum.__name__ in EXPORTED
     theirs = {
         node.targets[0].id: NUMBERS[node.value.attr]
@@ -128,7 +129,7 @@ def test_enums_have_the_librarys_members_and_numbers(enum):
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
-def test_errors_are_the_librarys(error):
+def test_errors_are_the_librarys(error) -> None:
     assert error.__name__ in EXPORTED
     node = CLASSES[error.__name__]
     assert [base.id for base in node.bases] == [error.__mro__[1].__name__]
@@ -137,7 +138,7 @@ def test_errors_are_the_librarys(error):
             assert stood_in_parameters(getattr(error, method.name)) == parameters(method)[1:]
 
 
-def test_error_texts_are_the_librarys():
+def test_error_texts_are_the_librarys() -> None:
     (switch,) = [
         node for node in ast.walk(CLASSES["AmdSmiLibraryException"]) if isinstance(node, ast.Dict)
     ]
@@ -148,7 +149,7 @@ def test_error_texts_are_the_librarys():
     assert amdsmi._TEXTS.items() <= theirs.items()
 
 
-def test_the_readers_status_codes_are_the_librarys():
+def test_the_readers_status_codes_are_the_librarys() -> None:
     names = {
         4: "FAIL_LOAD_MODULE",
         5: "FAIL_LOAD_SYMBOL",
@@ -170,7 +171,7 @@ def test_the_readers_status_codes_are_the_librarys():
     assert set(names) == library.SESSION_CODES | library.GONE_CODES
 
 
-def test_every_call_of_the_reader_is_one_of_the_library():
+def test_every_call_of_the_reader_is_one_of_the_library() -> None:
     functions = {call.function for call in AMD_CALLS} | {PROCESS_FUNCTION}
     assert functions <= EXPORTED & set(STOOD_IN)
     for call in AMD_CALLS:
@@ -181,7 +182,7 @@ def test_every_call_of_the_reader_is_one_of_the_library():
             assert member in members
 
 
-def test_handles_of_an_earlier_driver_are_refused():
+def test_handles_of_an_earlier_driver_are_refused() -> None:
     module = StandInAmdSmi(StandInGpu())
     module.amdsmi_init()
     (handle,) = module.amdsmi_get_processor_handles()

@@ -25,7 +25,7 @@ def two(bench, **settings):
 @pytest.mark.parametrize(
     ("needs_reset", "reason"), [(False, faults.GPU_LOST), (True, faults.RESET_REQUIRED)]
 )
-def test_lost_gpu_has_one_reason_and_the_others_are_read(bench, needs_reset, reason):
+def test_lost_gpu_has_one_reason_and_the_others_are_read(bench, needs_reset: bool, reason) -> None:
     b = two(bench)
     b.read()
     b.nvml.lose(1, needs_reset=needs_reset)
@@ -36,7 +36,7 @@ def test_lost_gpu_has_one_reason_and_the_others_are_read(bench, needs_reset, rea
     assert [gpu.uuid for gpu in b.reader.gpus()] == ["GPU-a", "GPU-b"]
 
 
-def test_lost_gpu_is_tried_again_at_intervals_and_comes_back(bench):
+def test_lost_gpu_is_tried_again_at_intervals_and_comes_back(bench) -> None:
     b = two(bench, lost_retry_ms=5_000)
     b.read()
     b.nvml.lose(1)
@@ -46,7 +46,7 @@ def test_lost_gpu_is_tried_again_at_intervals_and_comes_back(bench):
     assert b.read(after_s=5)[1].values == {TEMP: 35}
 
 
-def test_library_is_opened_anew_for_a_gpu_that_stays_lost(bench):
+def test_library_is_opened_anew_for_a_gpu_that_stays_lost(bench) -> None:
     b = two(bench, lost_reopen_ms=30_000)
     b.read()
     b.nvml.lose(1)
@@ -57,7 +57,7 @@ def test_library_is_opened_anew_for_a_gpu_that_stays_lost(bench):
     assert b.read()[1].absent == {TEMP: faults.GPU_LOST}
 
 
-def test_gpu_that_is_lost_from_the_start_is_told_of(bench):
+def test_gpu_that_is_lost_from_the_start_is_told_of(bench) -> None:
     b = two(bench)
     b.nvml.lose(1)
     _, second = b.read()
@@ -65,7 +65,7 @@ def test_gpu_that_is_lost_from_the_start_is_told_of(bench):
     assert second.absent == {TEMP: faults.GPU_LOST}
 
 
-def test_hanging_gpu_delays_one_read_and_no_other(bench):
+def test_hanging_gpu_delays_one_read_and_no_other(bench) -> None:
     b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
@@ -80,7 +80,7 @@ def test_hanging_gpu_delays_one_read_and_no_other(bench):
     b.nvml.release(0)
 
 
-def test_hanging_gpu_is_read_again_once_it_answers(bench):
+def test_hanging_gpu_is_read_again_once_it_answers(bench) -> None:
     b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
@@ -90,7 +90,7 @@ def test_hanging_gpu_is_read_again_once_it_answers(bench):
     assert b.read()[0].values == {TEMP: 35}
 
 
-def test_answer_that_comes_late_is_not_served(bench):
+def test_answer_that_comes_late_is_not_served(bench) -> None:
     b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
@@ -102,7 +102,9 @@ def test_answer_that_comes_late_is_not_served(bench):
     assert slot.outcome(b.now_ms)[0].absent == {TEMP: faults.NO_ANSWER}
 
 
-def test_hanging_gpu_keeps_the_library_open_at_the_end(bench, caplog):
+def test_hanging_gpu_keeps_the_library_open_at_the_end(
+    bench, caplog: pytest.LogCaptureFixture
+) -> None:
     b = two(bench, **HURRIED)
     b.read()
     b.nvml.hang(0)
@@ -113,7 +115,7 @@ def test_hanging_gpu_keeps_the_library_open_at_the_end(bench, caplog):
     b.nvml.release(0)
 
 
-def test_driver_that_goes_away_is_told_and_its_return_is_noticed(bench):
+def test_driver_that_goes_away_is_told_and_its_return_is_noticed(bench) -> None:
     b = two(bench, reopen_first_ms=1_000)
     b.read()
     b.nvml.reset(code=pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -125,7 +127,7 @@ def test_driver_that_goes_away_is_told_and_its_return_is_noticed(bench):
     assert [reading.values for reading in b.read(after_s=1)] == [{TEMP: 35}] * 2
 
 
-def test_opening_is_tried_less_and_less_often(bench):
+def test_opening_is_tried_less_and_less_often(bench) -> None:
     b = two(bench, reopen_first_ms=1_000, reopen_last_ms=4_000)
     b.nvml.reset(code=pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     for _ in range(16):
@@ -135,21 +137,21 @@ def test_opening_is_tried_less_and_less_often(bench):
     assert b.nvml.count("nvmlInit") == 6
 
 
-def test_driver_that_was_replaced_says_to_restart(bench):
+def test_driver_that_was_replaced_says_to_restart(bench) -> None:
     b = two(bench)
     b.nvml.reset(code=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     with pytest.raises(UnavailableError, match=r"restart the exporter$"):
         b.read()
 
 
-def test_plugged_gpu_is_found(bench):
+def test_plugged_gpu_is_found(bench) -> None:
     b = two(bench)
     b.read()
     b.nvml.plug(FakeGpu(uuid="GPU-c"))
     assert [reading.gpu.uuid for reading in b.read()] == ["GPU-a", "GPU-b", "GPU-c"]
 
 
-def test_unplugged_gpu_is_told_of_as_gone_for_a_while(bench):
+def test_unplugged_gpu_is_told_of_as_gone_for_a_while(bench) -> None:
     b = two(bench, forget_gone_ms=60_000)
     b.read()
     b.nvml.unplug(0)
@@ -161,7 +163,7 @@ def test_unplugged_gpu_is_told_of_as_gone_for_a_while(bench):
     assert [reading.gpu.uuid for reading in b.read()] == ["GPU-b"]
 
 
-def test_unplugged_gpu_that_returns_is_not_gone_any_more(bench):
+def test_unplugged_gpu_that_returns_is_not_gone_any_more(bench) -> None:
     b = two(bench)
     b.read()
     gpu = b.nvml.unplug(0)
@@ -172,7 +174,7 @@ def test_unplugged_gpu_that_returns_is_not_gone_any_more(bench):
     assert all(reading.values for reading in b.read())
 
 
-def test_permission_is_told_apart_from_support(bench):
+def test_permission_is_told_apart_from_support(bench) -> None:
     b = two(bench)
     b.nvml.no_permission("nvmlDeviceGetTemperature", index=0)
     first, second = b.read()
@@ -180,7 +182,7 @@ def test_permission_is_told_apart_from_support(bench):
     assert second.values
 
 
-def test_fault_in_the_reader_is_told_and_logged(bench, caplog):
+def test_fault_in_the_reader_is_told_and_logged(bench, caplog: pytest.LogCaptureFixture) -> None:
     b = two(bench)
     b.read()
     b.nvml.nvmlDeviceGetTemperature = None.__class__  # not callable with these arguments
@@ -189,7 +191,7 @@ def test_fault_in_the_reader_is_told_and_logged(bench, caplog):
     assert "reading GPU 0 (GPU-a) broke off" in caplog.text
 
 
-def test_lists_of_processes_that_fail_leave_the_rest(bench):
+def test_lists_of_processes_that_fail_leave_the_rest(bench) -> None:
     b = bench(FakeGpu(processes=[FakeProcess(7, 50)]), fields={TEMP})
     b.nvml.not_supported("nvmlDeviceGetMPSComputeRunningProcesses_v3")
     reading = b.one()
@@ -197,7 +199,7 @@ def test_lists_of_processes_that_fail_leave_the_rest(bench):
     assert [process.pid for process in reading.processes] == [7]
 
 
-def test_close_twice_is_as_good_as_once(bench):
+def test_close_twice_is_as_good_as_once(bench) -> None:
     b = two(bench)
     b.read()
     b.reader.close()

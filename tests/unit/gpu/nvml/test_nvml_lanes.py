@@ -22,15 +22,15 @@ def name():
     return threading.current_thread().name
 
 
-def test_one_thread_does_everything_in_order():
+def test_one_thread_does_everything_in_order() -> None:
     done = []
     works = jobs(*(lambda n=n: done.append((n, name())) for n in range(8)))
     Lanes("lane").run(works, LONG_S, LONG_S)
     assert done == [(n, "lane-0") for n in range(8)]
 
 
-def test_what_a_job_raises_is_for_whoever_takes_its_result():
-    def fail():
+def test_what_a_job_raises_is_for_whoever_takes_its_result() -> None:
+    def fail() -> None:
         raise ValueError("no")
 
     first, second = jobs(fail, lambda: 7)
@@ -40,7 +40,7 @@ def test_what_a_job_raises_is_for_whoever_takes_its_result():
         first.take()
 
 
-def test_another_thread_goes_on_where_one_hangs_and_both_serve_later():
+def test_another_thread_goes_on_where_one_hangs_and_both_serve_later() -> None:
     release = threading.Event()
     lanes = Lanes("lane")
     stuck, *others = jobs(lambda: release.wait(LONG_S), name, name)
@@ -55,7 +55,7 @@ def test_another_thread_goes_on_where_one_hangs_and_both_serve_later():
     assert {work.take() for work in again} <= {"lane-0", "lane-1"}
 
 
-def test_several_hang_and_the_last_is_done_all_the_same():
+def test_several_hang_and_the_last_is_done_all_the_same() -> None:
     release = threading.Event()
     works = jobs(*(lambda: release.wait(LONG_S) for _ in range(3)), name)
     Lanes("lane").run(works, PATIENCE_S, 2.0)
@@ -64,7 +64,7 @@ def test_several_hang_and_the_last_is_done_all_the_same():
     release.set()
 
 
-def test_what_has_not_begun_at_the_deadline_does_not_begin_later():
+def test_what_has_not_begun_at_the_deadline_does_not_begin_later() -> None:
     release = threading.Event()
     begun = []
     works = jobs(lambda: release.wait(LONG_S), lambda: begun.append(1))

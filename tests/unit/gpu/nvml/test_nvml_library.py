@@ -20,7 +20,7 @@ def native(**functions):
     )
 
 
-def test_samples_come_with_one_call():
+def test_samples_come_with_one_call() -> None:
     asked = []
 
     def get(handle, kind, since, value_type, count, buffer):
@@ -37,7 +37,7 @@ def test_samples_come_with_one_call():
     assert asked == [("gpu", 1, 999, 256)]
 
 
-def test_process_samples_come_with_one_call():
+def test_process_samples_come_with_one_call() -> None:
     def get(_handle, buffer, count, since):
         buffer[0].pid, buffer[0].timeStamp, buffer[0].smUtil = 7, since.value + 1, 40
         count._obj.value = 1
@@ -54,7 +54,7 @@ def test_process_samples_come_with_one_call():
         lambda lib: library.process_samples(lib, "gpu", 0),
     ],
 )
-def test_codes_become_the_vendors_errors(call):
+def test_codes_become_the_vendors_errors(call) -> None:
     def fail(*_arguments):
         return pynvml.NVML_ERROR_NOT_FOUND
 
@@ -62,7 +62,7 @@ def test_codes_become_the_vendors_errors(call):
         call(native(nvmlDeviceGetSamples=fail, nvmlDeviceGetProcessUtilization=fail))
 
 
-def test_count_beyond_the_buffer_is_not_followed():
+def test_count_beyond_the_buffer_is_not_followed() -> None:
     def get(_handle, _kind, _since, value_type, count, _buffer):
         value_type._obj.value = 1
         count._obj.value = 1_000_000
@@ -81,19 +81,19 @@ def test_count_beyond_the_buffer_is_not_followed():
         (9, "uiVal", None),
     ],
 )
-def test_values_are_taken_by_their_type(value_type, member, value):
+def test_values_are_taken_by_their_type(value_type: int, member: str, value) -> None:
     union = pynvml.c_nvmlValue_t()
     if value is not None:
         setattr(union, member, value)
     assert library.union_value(value_type, union) == value
 
 
-def test_handles_of_one_gpu_have_one_key():
+def test_handles_of_one_gpu_have_one_key() -> None:
     pointers = [ctypes.cast(ctypes.c_void_p(0x40), pynvml.c_nvmlDevice_t) for _ in range(2)]
     assert {library.handle_key(pointer) for pointer in pointers} == {0x40}
 
 
-def test_missing_package_is_told_with_what_to_install(monkeypatch):
+def test_missing_package_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     with pytest.raises(UnavailableError) as raised:
         library.load_library()

@@ -39,14 +39,16 @@ def split():
         pytest.param(2, 1, 19_968, 81_251, "1c.2g.20gb", id="part of the compute"),
     ],
 )
-def test_profile_is_named_as_upstream_names_it(slices, compute, memory_mib, total_mib, name):
+def test_profile_is_named_as_upstream_names_it(
+    slices: int, compute: int, memory_mib: int, total_mib: int, name: str
+) -> None:
     attributes = SimpleNamespace(
         gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=memory_mib
     )
     assert profile_name(attributes, total_mib * 1024 * 1024) == name
 
 
-def test_each_instance_has_a_reading_beside_the_whole(bench):
+def test_each_instance_has_a_reading_beside_the_whole(bench) -> None:
     b = bench(split(), fields=FIELDS)
     gpus = [reading.gpu for reading in b.read()]
     assert [(gpu.uuid, gpu.allocated_as) for gpu in gpus] == [
@@ -58,12 +60,12 @@ def test_each_instance_has_a_reading_beside_the_whole(bench):
     assert [gpu.uuid for gpu in b.reader.gpus()] == ["GPU-a"]
 
 
-def test_profile_that_the_driver_names_is_taken(bench):
+def test_profile_that_the_driver_names_is_taken(bench) -> None:
     gpu = FakeGpu(instances=[FakeInstance(1, name="1g.12gb+me")])
     assert bench(gpu, fields=FIELDS).read()[1].gpu.instance.profile == "1g.12gb+me"
 
 
-def test_every_value_is_told_once_so_that_sums_hold(bench):
+def test_every_value_is_told_once_so_that_sums_hold(bench) -> None:
     b = bench(split(), fields=FIELDS)
     b.read()
     whole, seventh, ninth = b.read()
@@ -78,14 +80,14 @@ def test_every_value_is_told_once_so_that_sums_hold(bench):
     assert ninth.absent == {POWER: faults.WHOLE_GPU, UTIL: faults.SPLIT_GPU}
 
 
-def test_processes_belong_to_their_instance_and_their_use_is_unknown(bench):
+def test_processes_belong_to_their_instance_and_their_use_is_unknown(bench) -> None:
     whole, seventh, ninth = bench(split(), fields=FIELDS).read()
     assert (whole.processes, ninth.processes) == ((), ())
     (process,) = seventh.processes
     assert (process.pid, process.memory_used_mib, process.sm_util) == (11, 1024, None)
 
 
-def test_new_layout_is_noticed(bench):
+def test_new_layout_is_noticed(bench) -> None:
     gpu = split()
     b = bench(gpu, fields=FIELDS, settings=NvmlSettings(mig_period_ms=5_000))
     assert len(b.read()) == 3
@@ -97,7 +99,7 @@ def test_new_layout_is_noticed(bench):
     assert UTIL in whole.values
 
 
-def test_changing_the_layout_leaves_no_samples_behind(bench):
+def test_changing_the_layout_leaves_no_samples_behind(bench) -> None:
     gpu = split()
     b = bench(gpu, fields={ACTIVE})
     b.read()
@@ -108,7 +110,7 @@ def test_changing_the_layout_leaves_no_samples_behind(bench):
     assert b.nvml.held_samples == 1
 
 
-def test_xid_of_an_instance_is_that_instances(bench):
+def test_xid_of_an_instance_is_that_instances(bench) -> None:
     b = bench(split(), fields={"DCGM_FI_DEV_XID_ERRORS"})
     b.read()
     b.nvml.xid(0, 43, instance_id=9)

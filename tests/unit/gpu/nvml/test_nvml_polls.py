@@ -39,18 +39,18 @@ def polls(*stamps_us):
         pytest.param((4_000_000,), None, id="the thread is held up"),
     ],
 )
-def test_figures_are_given_where_they_cover_the_window(stamps_us, window):
+def test_figures_are_given_where_they_cover_the_window(stamps_us, window) -> None:
     assert polls(*stamps_us).window("gpu", since_us=5_000_000, now_us=5_500_000) == window
 
 
-def test_clock_that_was_set_back_covers_nothing():
+def test_clock_that_was_set_back_covers_nothing() -> None:
     assert polls(9_000_000).window("gpu", since_us=9_000_000, now_us=5_000_000) is None
 
 
 class Desk:
     """A poller over the stand-in that asks when told to."""
 
-    def __init__(self, *gpus):
+    def __init__(self, *gpus) -> None:
         self.clock = ManualClock(1_700_000_000_000)
         self.nvml = FakeNvml(gpus, now_us=self.now_us)
         self.nvml.nvmlInit()
@@ -62,7 +62,7 @@ class Desk:
     def now_us(self):
         return self.clock.now_ms() * 1000
 
-    def poll(self, times=1):
+    def poll(self, times=1) -> None:
         for _ in range(times):
             self.poller.poll()
             self.clock.advance(PERIOD_US / 1e6)
@@ -72,7 +72,7 @@ class Desk:
         return None if window is None else [percent for _, percent in window]
 
 
-def test_every_gpu_is_asked_for_both_figures():
+def test_every_gpu_is_asked_for_both_figures() -> None:
     desk = Desk(FakeGpu(busy_percent=40, memory_busy_percent=9), FakeGpu(busy_percent=70))
     desk.poll(times=3)
     assert desk.figures(0) == [40, 40, 40]
@@ -80,7 +80,7 @@ def test_every_gpu_is_asked_for_both_figures():
     assert desk.figures(1) == [70, 70, 70]
 
 
-def test_gpu_that_is_lost_covers_nothing_and_the_others_go_on():
+def test_gpu_that_is_lost_covers_nothing_and_the_others_go_on() -> None:
     desk = Desk(FakeGpu(busy_percent=40), FakeGpu(busy_percent=70))
     desk.poll()
     desk.nvml.lose(0)
@@ -89,7 +89,7 @@ def test_gpu_that_is_lost_covers_nothing_and_the_others_go_on():
     assert desk.figures(1) == [70, 70]
 
 
-def test_what_is_not_supported_is_asked_again_only_after_a_while():
+def test_what_is_not_supported_is_asked_again_only_after_a_while() -> None:
     desk = Desk(FakeGpu())
     desk.nvml.not_supported("nvmlDeviceGetUtilizationRates")
     desk.poll(times=10)
@@ -99,7 +99,7 @@ def test_what_is_not_supported_is_asked_again_only_after_a_while():
     assert desk.nvml.count("nvmlDeviceGetUtilizationRates") == 2
 
 
-def test_gpu_that_was_left_is_asked_no_more():
+def test_gpu_that_was_left_is_asked_no_more() -> None:
     desk = Desk(FakeGpu())
     desk.poll()
     desk.poller.leave(desk.polls[0])
@@ -143,7 +143,7 @@ def beside():
         reader.close()
 
 
-def test_reads_that_come_often_are_served_from_polls_and_leave_the_buffers_alone(beside):
+def test_reads_that_come_often_are_served_from_polls_and_leave_the_buffers_alone(beside) -> None:
     nvml, reader = beside(FakeGpu(busy_percent=40, memory_busy_percent=9), poll_period_ms=20)
     buffered = nvml.count("nvmlDeviceGetSamples")
 
@@ -157,7 +157,7 @@ def test_reads_that_come_often_are_served_from_polls_and_leave_the_buffers_alone
     assert calls_of(reader)["utilization_rates"] > 1
 
 
-def test_without_polls_in_time_the_driver_is_asked(beside):
+def test_without_polls_in_time_the_driver_is_asked(beside) -> None:
     nvml, reader = beside(FakeGpu(busy_percent=40), poll_period_ms=20)
     reading_until(reader, lambda _: nvml.count("nvmlDeviceGetUtilizationRates") > 3)
     nvml.fail("nvmlDeviceGetUtilizationRates", pynvml.NVML_ERROR_UNKNOWN)
@@ -166,14 +166,14 @@ def test_without_polls_in_time_the_driver_is_asked(beside):
     assert reading.values[UTIL] == 40
 
 
-def test_reader_that_does_not_read_polls_nothing(beside):
+def test_reader_that_does_not_read_polls_nothing(beside) -> None:
     nvml, reader = beside(FakeGpu(busy_percent=40), poll_period_ms=20)
     reader.read(time.time_ns() // 1_000_000)
     time.sleep(0.2)
     assert nvml.count("nvmlDeviceGetUtilizationRates") == 0
 
 
-def test_closing_ends_the_thread_and_then_the_library(beside):
+def test_closing_ends_the_thread_and_then_the_library(beside) -> None:
     nvml, reader = beside(FakeGpu(), poll_period_ms=20)
     reading_until(reader, lambda _: nvml.count("nvmlDeviceGetUtilizationRates") > 3)
     reader.close()

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """What the reader makes of NVML, over the stand-in."""
 
 import threading
@@ -25,12 +26,12 @@ ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 XID = "DCGM_FI_DEV_XID_ERRORS"
 
 
-def test_identity_is_what_labels_need(bench):
+def test_identity_is_what_labels_need(bench) -> None:
     b = bench(FakeGpu(name="NVIDIA H200", uuid="GPU-1", bus=0x1A))
     assert b.reader.gpus() == (GpuIdentity(0, "GPU-1", "00000000:1A:00.0", "NVIDIA H200"),)
 
 
-def test_every_asked_field_has_a_value_or_a_known_reason(bench):
+def test_every_asked_field_has_a_value_or_a_known_reason(bench) -> None:
     b = bench()
     b.one()
     reading = b.one()
@@ -40,18 +41,18 @@ def test_every_asked_field_has_a_value_or_a_known_reason(bench):
     assert set(reading.absent.values()) <= faults.REASONS
 
 
-def test_the_default_counters_all_have_a_value_or_a_reason(bench):
+def test_the_default_counters_all_have_a_value_or_a_reason(bench) -> None:
     b = bench(fields=DEFAULTS)
     reading = b.one()
     assert reading.values.keys() | reading.absent.keys() == DEFAULTS
 
 
-def test_a_field_that_nvml_has_not_is_told_so(bench):
+def test_a_field_that_nvml_has_not_is_told_so(bench) -> None:
     reading = bench(fields={"DCGM_FI_DEV_CC_MODE"}).one()
     assert reading.absent == {"DCGM_FI_DEV_CC_MODE": "NVML does not offer it"}
 
 
-def test_memory_in_mib_with_the_reserved_part_apart(bench):
+def test_memory_in_mib_with_the_reserved_part_apart(bench) -> None:
     values = bench(FakeGpu(total_mib=1000, reserved_mib=100, used_mib=300)).one().values
     assert values["DCGM_FI_DEV_FB_TOTAL"] == 1000
     assert values["DCGM_FI_DEV_FB_USED"] == 300
@@ -60,7 +61,9 @@ def test_memory_in_mib_with_the_reserved_part_apart(bench):
     assert values["DCGM_FI_DEV_FB_USED_PERCENT"] == pytest.approx(300 / 900)
 
 
-def test_older_driver_has_used_memory_with_the_reserved_part_and_says_that_it_has_no_other(bench):
+def test_older_driver_has_used_memory_with_the_reserved_part_and_says_that_it_has_no_other(
+    bench,
+) -> None:
     b = bench(FakeGpu(total_mib=1000, reserved_mib=100, used_mib=300))
     b.nvml.fail("nvmlDeviceGetMemoryInfo_v2", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
     reading = b.one()
@@ -68,16 +71,16 @@ def test_older_driver_has_used_memory_with_the_reserved_part_and_says_that_it_ha
     assert reading.absent["DCGM_FI_DEV_FB_RESERVED"] == faults.NOT_SUPPORTED
 
 
-def test_power_in_watts(bench):
+def test_power_in_watts(bench) -> None:
     assert bench(FakeGpu(power_mw=451_500)).one().values["DCGM_FI_DEV_POWER_USAGE"] == 451.5
 
 
-def test_temperature_of_a_broken_sensor_is_no_value(bench):
+def test_temperature_of_a_broken_sensor_is_no_value(bench) -> None:
     reading = bench(FakeGpu(temperature_c=255)).one()
     assert reading.absent["DCGM_FI_DEV_GPU_TEMP"] == faults.IMPOSSIBLE
 
 
-def test_slow_fields_come_by_the_dozen(bench):
+def test_slow_fields_come_by_the_dozen(bench) -> None:
     ids = {pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL: 3, pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL: 77}
     values = bench(FakeGpu(field_values=ids)).one().values
     assert values["DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"] == 3
@@ -92,7 +95,7 @@ def half(now_us):
     return 100 if now_us // 200_000 % 2 else 0
 
 
-def test_utilisation_is_the_mean_of_the_window_and_not_the_last_moment(bench):
+def test_utilisation_is_the_mean_of_the_window_and_not_the_last_moment(bench) -> None:
     b = bench(FakeGpu(busy_percent=half), fields={UTIL})
     b.one()
     # Five samples a second, of which two or three are busy; two seconds have as many busy as idle ones.
@@ -100,7 +103,7 @@ def test_utilisation_is_the_mean_of_the_window_and_not_the_last_moment(bench):
     assert seen == [50, 50, 50]
 
 
-def test_windows_join_without_a_gap_or_an_overlap(bench):
+def test_windows_join_without_a_gap_or_an_overlap(bench) -> None:
     ramp = {"start": None}
 
     def script(now_us):
@@ -114,7 +117,7 @@ def test_windows_join_without_a_gap_or_an_overlap(bench):
     assert (second - first, third - second) == (5, 5)
 
 
-def test_read_between_two_samples_repeats_the_fresh_mean(bench):
+def test_read_between_two_samples_repeats_the_fresh_mean(bench) -> None:
     b = bench(FakeGpu(busy_percent=40), fields={UTIL})
     b.one()
     assert b.one(after_s=0.05).values[UTIL] == 40
@@ -133,7 +136,7 @@ def calls_of(bench):
         pytest.param({"graphics_period_ms": 5_000}, {"tensor": 16, "graphics": 4}, id="the engine"),
     ],
 )
-def test_the_graphics_engines_activity_has_a_pace_of_its_own(bench, settings, takes):
+def test_the_graphics_engines_activity_has_a_pace_of_its_own(bench, settings, takes) -> None:
     field = {"tensor": TENSOR, "graphics": ACTIVE}
     for name, taken in takes.items():
         b = bench(
@@ -149,7 +152,7 @@ def test_the_graphics_engines_activity_has_a_pace_of_its_own(bench, settings, ta
         assert all(0.4 - 0.01 <= mean <= 0.6 + 0.01 for mean in means)
 
 
-def test_the_more_gpus_the_seldomer_the_graphics_engine_is_read(bench):
+def test_the_more_gpus_the_seldomer_the_graphics_engine_is_read(bench) -> None:
     assert [NvmlSettings().graphics_ms(gpus) for gpus in (1, 2, 8)] == [1_000, 2_000, 8_000]
     b = bench(*(FakeGpu() for _ in range(8)), fields={ACTIVE})
     for _ in range(41):
@@ -158,7 +161,7 @@ def test_the_more_gpus_the_seldomer_the_graphics_engine_is_read(bench):
     assert b.nvml.count("nvmlGpmSampleGet") == pytest.approx(8 * 6, abs=8)
 
 
-def test_memory_utilisation_is_the_mean_of_its_own_longer_window(bench):
+def test_memory_utilisation_is_the_mean_of_its_own_longer_window(bench) -> None:
     start_us = 1_700_000_000_000_000
 
     def script(now_us):
@@ -171,13 +174,13 @@ def test_memory_utilisation_is_the_mean_of_its_own_longer_window(bench):
     assert calls_of(b)["memory_utilization_samples"] == 4
 
 
-def test_without_samples_the_drivers_own_figure_is_taken_and_the_stats_say_so(bench):
+def test_without_samples_the_drivers_own_figure_is_taken_and_the_stats_say_so(bench) -> None:
     b = bench(FakeGpu(busy_percent=31, has_samples=False), fields={UTIL})
     assert b.one().values[UTIL] == 31
     assert calls_of(b)["utilization_rates"] == 1
 
 
-def test_utilisation_that_nothing_tells_is_absent(bench):
+def test_utilisation_that_nothing_tells_is_absent(bench) -> None:
     b = bench(FakeGpu(has_samples=False), fields={UTIL, MEM_UTIL})
     b.nvml.not_supported("nvmlDeviceGetUtilizationRates")
     assert b.one().absent == dict.fromkeys((UTIL, MEM_UTIL), faults.NOT_SUPPORTED)
@@ -186,7 +189,7 @@ def test_utilisation_that_nothing_tells_is_absent(bench):
 # Schedules
 
 
-def test_slow_calls_are_made_once_a_period(bench):
+def test_slow_calls_are_made_once_a_period(bench) -> None:
     b = bench(fields={ENERGY}, settings=NvmlSettings(energy_period_ms=10_000))
     for _ in range(25):
         assert ENERGY in b.one().values
@@ -194,14 +197,14 @@ def test_slow_calls_are_made_once_a_period(bench):
     assert b.nvml.count("nvmlDeviceGetFieldValues") == 3
 
 
-def test_slow_value_is_dropped_when_its_call_fails(bench):
+def test_slow_value_is_dropped_when_its_call_fails(bench) -> None:
     b = bench(fields={ENERGY}, settings=NvmlSettings(energy_period_ms=2_000))
     assert b.one().values
     b.nvml.fail("nvmlDeviceGetFieldValues", pynvml.NVML_ERROR_UNKNOWN)
     assert b.one(after_s=2.0).absent == {ENERGY: faults.DRIVER_ERROR}
 
 
-def test_what_is_not_supported_is_asked_again_only_after_a_while(bench):
+def test_what_is_not_supported_is_asked_again_only_after_a_while(bench) -> None:
     power = "DCGM_FI_DEV_POWER_USAGE"
     b = bench(fields={power})
     b.nvml.not_supported("nvmlDeviceGetPowerUsage")
@@ -212,7 +215,7 @@ def test_what_is_not_supported_is_asked_again_only_after_a_while(bench):
     assert b.one(after_s=60).values == {power: 75.0}
 
 
-def test_only_calls_for_asked_fields_are_made(bench):
+def test_only_calls_for_asked_fields_are_made(bench) -> None:
     b = bench(fields={"DCGM_FI_DEV_GPU_TEMP"}, settings=NvmlSettings(processes=False))
     b.one()
     b.nvml.calls.clear()
@@ -220,7 +223,7 @@ def test_only_calls_for_asked_fields_are_made(bench):
     assert b.nvml.calls == ["nvmlDeviceGetTemperature"]
 
 
-def test_default_fields_have_these_calls_in_every_read_and_those_in_some(bench):
+def test_default_fields_have_these_calls_in_every_read_and_those_in_some(bench) -> None:
     ids = {pynvml.NVML_FI_DEV_MEMORY_TEMP: 40}
     b = bench(FakeGpu(field_values=ids), fields=DEFAULTS, settings=NvmlSettings(processes=False))
     for _ in range(60):
@@ -254,7 +257,7 @@ def test_default_fields_have_these_calls_in_every_read_and_those_in_some(bench):
     assert calls == expected + Counter(in_a_minute)
 
 
-def test_slow_calls_of_several_gpus_are_spread_over_the_reads(bench):
+def test_slow_calls_of_several_gpus_are_spread_over_the_reads(bench) -> None:
     energy, replays = ENERGY, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
     b = bench(*(FakeGpu() for _ in range(8)), fields={energy, replays, MEM_UTIL})
     b.one()
@@ -270,7 +273,7 @@ def test_slow_calls_of_several_gpus_are_spread_over_the_reads(bench):
     assert most["nvmlDeviceGetSamples"] == 2
 
 
-def test_pcie_throughput_which_blocks_is_never_asked_for(bench):
+def test_pcie_throughput_which_blocks_is_never_asked_for(bench) -> None:
     b = bench()
     for _ in range(3):
         b.one()
@@ -280,7 +283,7 @@ def test_pcie_throughput_which_blocks_is_never_asked_for(bench):
 # GPM
 
 
-def test_profiling_values_are_ratios_and_bytes(bench):
+def test_profiling_values_are_ratios_and_bytes(bench) -> None:
     b = bench(FakeGpu(tensor_percent=42, pcie_rx_mib_s=2))
     assert b.one().absent[TENSOR] == faults.NO_DATA
     values = b.one().values
@@ -288,19 +291,19 @@ def test_profiling_values_are_ratios_and_bytes(bench):
     assert values["DCGM_FI_PROF_PCIE_RX_BYTES"] == 2 * 1024 * 1024
 
 
-def test_rates_go_by_the_unit_that_the_driver_names(bench):
+def test_rates_go_by_the_unit_that_the_driver_names(bench) -> None:
     b = bench(FakeGpu(pcie_rx_mib_s=2, gpm_unit="KB/s"), fields={"DCGM_FI_PROF_PCIE_RX_BYTES"})
     b.one()
     assert b.one().values == {"DCGM_FI_PROF_PCIE_RX_BYTES": 2000}
 
 
-def test_unknown_unit_is_no_value(bench):
+def test_unknown_unit_is_no_value(bench) -> None:
     b = bench(FakeGpu(pcie_rx_mib_s=2, gpm_unit="furlongs"), fields={"DCGM_FI_PROF_PCIE_RX_BYTES"})
     b.one()
     assert b.one().absent == {"DCGM_FI_PROF_PCIE_RX_BYTES": faults.DRIVER_ERROR}
 
 
-def test_gpm_is_asked_once_for_what_is_wanted_and_for_nothing_else(bench):
+def test_gpm_is_asked_once_for_what_is_wanted_and_for_nothing_else(bench) -> None:
     b = bench(fields={UTIL, TENSOR, "DCGM_FI_PROF_DRAM_ACTIVE"})
     asked = []
     original = b.nvml.nvmlGpmMetricsGet
@@ -315,32 +318,32 @@ def test_gpm_is_asked_once_for_what_is_wanted_and_for_nothing_else(bench):
     assert asked == [[5, 10]]
 
 
-def test_without_a_field_that_needs_it_gpm_is_left_alone(bench):
+def test_without_a_field_that_needs_it_gpm_is_left_alone(bench) -> None:
     b = bench(fields={MEM_UTIL, "DCGM_FI_DEV_POWER_USAGE"})
     for _ in range(3):
         b.one()
     assert not [call for call in b.nvml.calls if "Gpm" in call]
 
 
-def test_nan_is_no_value(bench):
+def test_nan_is_no_value(bench) -> None:
     b = bench(FakeGpu(tensor_percent=lambda _: float("nan")), fields={TENSOR})
     b.one()
     assert b.one().absent == {TENSOR: faults.NO_DATA}
 
 
-def test_gpu_without_gpm_says_what_it_needs(bench):
+def test_gpu_without_gpm_says_what_it_needs(bench) -> None:
     b = bench(FakeGpu(has_gpm=False), fields={TENSOR})
     assert b.one().absent == {TENSOR: "needs GPM (Hopper or newer)"}
 
 
-def test_samples_closer_than_the_driver_allows_repeat_the_last_values(bench):
+def test_samples_closer_than_the_driver_allows_repeat_the_last_values(bench) -> None:
     b = bench(FakeGpu(tensor_percent=42), fields={TENSOR})
     b.one()
     b.one()
     assert b.one(after_s=0.05).values[TENSOR] == pytest.approx(0.42)
 
 
-def test_samples_are_freed_in_the_end(bench):
+def test_samples_are_freed_in_the_end(bench) -> None:
     b = bench()
     b.one()
     b.one()
@@ -353,7 +356,7 @@ def test_samples_are_freed_in_the_end(bench):
 # Processes
 
 
-def test_processes_with_memory_and_use(bench):
+def test_processes_with_memory_and_use(bench) -> None:
     b = bench(FakeGpu(processes=[FakeProcess(7, 70), FakeProcess(9, 30, name="/opt/x/train --a")]))
     b.one()
     processes = b.one().processes
@@ -369,7 +372,7 @@ def turns(pid_now, percent, start_us=1_700_000_000_000_000):
     return lambda now_us: percent if ((now_us - start_us) // 200_000 % 3 == 0) == is_third else 0
 
 
-def test_use_is_the_mean_of_ten_seconds_asked_for_every_five(bench):
+def test_use_is_the_mean_of_ten_seconds_asked_for_every_five(bench) -> None:
     gpu = FakeGpu(
         busy_percent=90, processes=[FakeProcess(7, turns(7, 90)), FakeProcess(9, turns(9, 90))]
     )
@@ -384,7 +387,7 @@ def test_use_is_the_mean_of_ten_seconds_asked_for_every_five(bench):
     assert b.nvml.count("nvmlDeviceGetProcessUtilization") == 7
 
 
-def test_new_process_is_asked_for_at_once(bench):
+def test_new_process_is_asked_for_at_once(bench) -> None:
     gpu = FakeGpu(processes=[FakeProcess(7, 50)])
     b = bench(gpu, fields={UTIL})
     b.one()
@@ -393,12 +396,12 @@ def test_new_process_is_asked_for_at_once(bench):
     assert b.nvml.count("nvmlDeviceGetProcessUtilization") == 2
 
 
-def test_processes_without_a_sample_are_idle(bench):
+def test_processes_without_a_sample_are_idle(bench) -> None:
     (process,) = bench(FakeGpu(processes=[FakeProcess(7, 0)])).one().processes
     assert (process.sm_util, process.mem_copy_util) == (0, 0)
 
 
-def test_memory_that_the_driver_does_not_tell_is_none(bench):
+def test_memory_that_the_driver_does_not_tell_is_none(bench) -> None:
     gpu = FakeGpu(processes=[FakeProcess(7, memory_bytes=0xFFFF_FFFF_FFFF_FFFF)])
     assert bench(gpu).one().processes[0].memory_used_mib is None
     assert (
@@ -410,14 +413,14 @@ def test_memory_that_the_driver_does_not_tell_is_none(bench):
     )
 
 
-def test_use_that_is_not_permitted_is_none_and_not_idle(bench):
+def test_use_that_is_not_permitted_is_none_and_not_idle(bench) -> None:
     b = bench(FakeGpu(processes=[FakeProcess(7, 50)]))
     b.nvml.no_permission("nvmlDeviceGetProcessUtilization")
     (process,) = b.one().processes
     assert (process.sm_util, process.memory_used_mib) == (None, 512)
 
 
-def test_junk_in_the_buffer_gives_no_process(bench):
+def test_junk_in_the_buffer_gives_no_process(bench) -> None:
     junk = [(0, 1_700_000_000_500_000, 50), (99, 1_700_000_000_500_000, 5_000)]
     assert bench(FakeGpu(junk_samples=junk)).one().processes == ()
 
@@ -425,7 +428,7 @@ def test_junk_in_the_buffer_gives_no_process(bench):
 # XIDs and clock events
 
 
-def wait_for(condition):
+def wait_for(condition) -> None:
     event = threading.Event()
     for _ in range(6_000):
         if condition():
@@ -434,11 +437,11 @@ def wait_for(condition):
     raise AssertionError("it did not come")
 
 
-def test_no_xid_is_zero(bench):
+def test_no_xid_is_zero(bench) -> None:
     assert bench(fields={XID}).one().values == {XID: 0}
 
 
-def test_latest_xid_stays_and_is_counted(bench):
+def test_latest_xid_stays_and_is_counted(bench) -> None:
     fields = {XID, "DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT"}
     b = bench(fields=fields)
     window = ("window_size_in_ms", "300000")
@@ -459,7 +462,7 @@ def test_latest_xid_stays_and_is_counted(bench):
     assert later.values[XID] == 31
 
 
-def test_every_gpu_is_watched_before_the_waiting_begins():
+def test_every_gpu_is_watched_before_the_waiting_begins() -> None:
     # While somebody waits, the driver lets nobody register: the second GPU would be opened 10 s late.
     nvml = FakeNvml([FakeGpu(), FakeGpu(), FakeGpu()])
     reader = NvmlReader(NvmlSettings(xid_wait_ms=10_000), library=nvml, fields=frozenset({XID}))
@@ -472,13 +475,13 @@ def test_every_gpu_is_watched_before_the_waiting_begins():
         reader.close()
 
 
-def test_gpu_that_sends_no_events_has_no_xid_value(bench):
+def test_gpu_that_sends_no_events_has_no_xid_value(bench) -> None:
     b = bench(fields={XID})
     b.nvml.not_supported("nvmlDeviceRegisterEvents")
     assert b.one().absent == {XID: faults.NOT_SUPPORTED}
 
 
-def test_clock_events_are_counted_by_cause(bench):
+def test_clock_events_are_counted_by_cause(bench) -> None:
     b = bench(FakeGpu(clock_reasons=0x44), fields={"DCGM_EXP_CLOCK_EVENTS_TOTAL"})
     b.one()
     assert b.one().events == (
@@ -490,7 +493,7 @@ def test_clock_events_are_counted_by_cause(bench):
 # NVLink
 
 
-def test_nvlink_traffic_is_a_rate_between_reads(bench):
+def test_nvlink_traffic_is_a_rate_between_reads(bench) -> None:
     total = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
     start_us = 1_700_000_000_000_000
 
@@ -508,7 +511,7 @@ def test_nvlink_traffic_is_a_rate_between_reads(bench):
     assert b.one().values == {total: 2048}
 
 
-def test_no_library_is_told_with_what_to_do(bench):
+def test_no_library_is_told_with_what_to_do(bench) -> None:
     b = bench()
     b.nvml.reset(code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
     with pytest.raises(UnavailableError) as raised:

@@ -27,7 +27,7 @@ from gpuscale.gpu.nvml.values.windows import ProcessSample, ProcessUse, mean_per
         ),
     ],
 )
-def test_mean_is_weighted_by_time(samples, since, mean):
+def test_mean_is_weighted_by_time(samples, since: int, mean) -> None:
     assert mean_percent(samples, since) == mean
 
 
@@ -35,14 +35,14 @@ def sample(pid, stamp, sm):
     return ProcessSample(pid, stamp, ProcessUse(sm, 0, 0, 0))
 
 
-def test_use_is_the_drivers_mean_whenever_a_process_was_last_seen():
+def test_use_is_the_drivers_mean_whenever_a_process_was_last_seen() -> None:
     # What an H200 said of the last 500 ms, in which it was at 80 % and looked at three times: one process was
     # found twice, 2 * 80 / 3 = 54, the other once, 80 / 3 = 27. Together they are the GPU's 80.
     uses = process_uses([sample(1, 500_000, 54), sample(2, 100_000, 27)], 0)
     assert {pid: use.sm_util for pid, use in uses.items()} == {1: 54, 2: 27}
 
 
-def test_of_several_samples_of_a_process_the_newest_counts():
+def test_of_several_samples_of_a_process_the_newest_counts() -> None:
     assert process_uses([sample(1, 1000, 40), sample(1, 250, 20)], 0) == {
         1: ProcessUse(40, 0, 0, 0)
     }
@@ -56,5 +56,5 @@ def test_of_several_samples_of_a_process_the_newest_counts():
         pytest.param(sample(1, 900, 50), id="stale"),
     ],
 )
-def test_junk_in_the_buffer_is_no_use(junk):
+def test_junk_in_the_buffer_is_no_use(junk) -> None:
     assert process_uses([junk], 900) == {}

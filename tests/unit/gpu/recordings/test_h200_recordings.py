@@ -31,12 +31,12 @@ def of(field, name):
     return [each.values[field] for each in readings(name) if field in each.values]
 
 
-def test_an_idle_gpu_is_at_zero_and_says_so():
+def test_an_idle_gpu_is_at_zero_and_says_so() -> None:
     assert set(of(UTIL, "idle")) == {0}
     assert max(of(POWER, "idle")) < 150  # of 700 W
 
 
-def test_a_stepped_load_is_followed_up_and_down():
+def test_a_stepped_load_is_followed_up_and_down() -> None:
     values = of(UTIL, "stepped-load")
     assert max(values) >= 95
     assert values[-1] == 0
@@ -44,19 +44,19 @@ def test_a_stepped_load_is_followed_up_and_down():
     assert max(of(POWER, "stepped-load")) > 600
 
 
-def test_utilisation_and_the_engines_own_counter_tell_the_same():
+def test_utilisation_and_the_engines_own_counter_tell_the_same() -> None:
     for reading in readings("one-busy-process"):
         if ENGINE in reading.values and reading.values[UTIL] > 10:
             assert reading.values[ENGINE] * 100 == pytest.approx(reading.values[UTIL], abs=25)
 
 
 @pytest.mark.parametrize("name", ["idle", "one-busy-process", "stepped-load", "two-processes"])
-def test_energy_never_falls(name):
+def test_energy_never_falls(name: str) -> None:
     values = of(ENERGY, name)
     assert values == sorted(values)
 
 
-def test_two_processes_that_share_a_gpu_are_told_apart_and_add_up_to_it():
+def test_two_processes_that_share_a_gpu_are_told_apart_and_add_up_to_it() -> None:
     shared = readings("two-processes")
     begin = next(n for n, each in enumerate(shared) if len(each.processes) == 2)
     settled = shared[begin + 12 :]  # after the first window of 10 s, and the loads' own start
@@ -69,7 +69,7 @@ def test_two_processes_that_share_a_gpu_are_told_apart_and_add_up_to_it():
 
 
 @pytest.mark.parametrize("name", ["idle", "one-busy-process", "stepped-load", "two-processes"])
-def test_recordings_are_served_like_any_gpu(name):
+def test_recordings_are_served_like_any_gpu(name: str) -> None:
     last = readings(name)[-1:]
     text = render_text(
         dcgm_families(last, DEFAULT_COUNTERS, Attribution(), FamilyOptions("h200")),

@@ -21,7 +21,7 @@ UTIL = "DCGM_FI_DEV_GPU_UTIL"
 class Case:
     """A reader of two working GPUs, and a way to lose the first."""
 
-    def __init__(self, reader, lose):
+    def __init__(self, reader, lose) -> None:
         self.reader = reader
         self.lose = lose
 
@@ -71,32 +71,32 @@ CASES = {
 
 
 @pytest.fixture(params=sorted(CASES))
-def case(request):
+def case(request: pytest.FixtureRequest):
     made = CASES[request.param]()
     yield made
     made.reader.close()
 
 
-def test_gpus_are_in_index_order_before_and_after_a_read(case):
+def test_gpus_are_in_index_order_before_and_after_a_read(case) -> None:
     before = case.reader.gpus()
     assert [gpu.index for gpu in before] == [0, 1]
     case.reader.read(START_MS)
     assert case.reader.gpus() == before
 
 
-def test_a_read_gives_every_gpu_once_in_index_order(case):
+def test_a_read_gives_every_gpu_once_in_index_order(case) -> None:
     readings = case.reader.read(START_MS)
     assert [reading.gpu for reading in readings] == list(case.reader.gpus())
 
 
-def test_values_are_measured_no_later_than_the_read(case):
+def test_values_are_measured_no_later_than_the_read(case) -> None:
     for second in range(3):
         now_ms = START_MS + second * 1000
         for reading in case.reader.read(now_ms):
             assert now_ms - 1000 < reading.measured_ms <= now_ms
 
 
-def test_values_are_plain_and_never_absent_too(case):
+def test_values_are_plain_and_never_absent_too(case) -> None:
     for reading in case.reader.read(START_MS):
         assert UTIL in reading.values
         assert all(type(value) in (int, float, str) for value in reading.values.values())
@@ -104,7 +104,7 @@ def test_values_are_plain_and_never_absent_too(case):
         assert all(reading.absent.values())
 
 
-def test_readings_do_not_change_afterwards(case):
+def test_readings_do_not_change_afterwards(case) -> None:
     first = case.reader.read(START_MS)
     kept = [(dict(reading.values), dict(reading.absent)) for reading in first]
     case.reader.read(START_MS + 1000)
@@ -113,7 +113,7 @@ def test_readings_do_not_change_afterwards(case):
         first[0].measured_ms = 0
 
 
-def test_a_lost_gpu_is_listed_has_no_values_and_leaves_the_others_alone(case):
+def test_a_lost_gpu_is_listed_has_no_values_and_leaves_the_others_alone(case) -> None:
     case.reader.read(START_MS)
     case.lose()
     readings = {reading.gpu.index: reading for reading in case.reader.read(START_MS + 5000)}
@@ -124,14 +124,14 @@ def test_a_lost_gpu_is_listed_has_no_values_and_leaves_the_others_alone(case):
     assert UTIL in readings[1].values
 
 
-def test_stats_count_calls(case):
+def test_stats_count_calls(case) -> None:
     case.reader.read(START_MS)
     for stats in case.reader.stats():
         assert stats.calls >= stats.errors >= 0
         assert stats.seconds >= 0
 
 
-def test_close_can_be_called_twice(case):
+def test_close_can_be_called_twice(case) -> None:
     case.reader.read(START_MS)
     case.reader.close()
     case.reader.close()

@@ -58,7 +58,7 @@ def utils(readings):
 class FakeReader:
     """Gives out prepared outcomes, one a read."""
 
-    def __init__(self, *outcomes, gpus=(GPU,)):
+    def __init__(self, *outcomes, gpus=(GPU,)) -> None:
         self.outcomes = list(outcomes)
         self.known = gpus
         self.closed = 0
@@ -75,11 +75,11 @@ class FakeReader:
     def stats(self):
         return ()
 
-    def close(self):
+    def close(self) -> None:
         self.closed += 1
 
 
-def test_what_is_written_comes_back():
+def test_what_is_written_comes_back() -> None:
     busy = ProcessReading(101, "python", 40, 10, None, 0, None)
     xid = EventCount("DCGM_EXP_XID_ERRORS_TOTAL", (("xid", "79"),), 2)
     ticks = [
@@ -92,7 +92,7 @@ def test_what_is_written_comes_back():
     assert [(tick.now_ms - START_MS, tick.readings) for tick in back] == ticks
 
 
-def test_only_what_changed_is_written():
+def test_only_what_changed_is_written() -> None:
     lines = written(
         (0, (reading(40),)), (1000, (reading(40, at=1000),)), (2000, (reading(41, at=2000),))
     )
@@ -102,12 +102,12 @@ def test_only_what_changed_is_written():
     assert third == {"t": 2000, "gpu": {"0": {"v": {UTIL: 41}}}}
 
 
-def test_a_whole_number_and_a_fraction_stay_apart():
+def test_a_whole_number_and_a_fraction_stay_apart() -> None:
     ticks = list(read_recording(io.StringIO(written((0, (reading(1),)), (1000, (reading(1.0),))))))
     assert [type(tick.readings[0].values[UTIL]) for tick in ticks] == [int, float]
 
 
-def test_the_header_says_what_recorded_it_when_and_of_which_gpus():
+def test_the_header_says_what_recorded_it_when_and_of_which_gpus() -> None:
     header = json.loads(written((0, (reading(),))).splitlines()[0])
     assert header["gpuscale_recording"] == 1
     assert header["recorded_by"].startswith("gpuscale ")
@@ -117,7 +117,7 @@ def test_the_header_says_what_recorded_it_when_and_of_which_gpus():
     ]
 
 
-def test_a_minute_of_one_busy_gpu_is_small_enough_to_commit(tmp_path):
+def test_a_minute_of_one_busy_gpu_is_small_enough_to_commit(tmp_path: Path) -> None:
     def work(_gpu, _from_ms, to_ms):
         busy = 0.5 + 0.4 * math.sin(to_ms / 7000)
         return (GpuWork(101, "python", busy, busy / 2, 4000 + int(1000 * busy)),)
@@ -132,7 +132,7 @@ def test_a_minute_of_one_busy_gpu_is_small_enough_to_commit(tmp_path):
     assert path.stat().st_size < 50_000
 
 
-def test_the_same_readings_give_the_same_bytes(tmp_path):
+def test_the_same_readings_give_the_same_bytes(tmp_path: Path) -> None:
     packed = []
     for name in ("one", "two"):
         path = tmp_path / name
@@ -144,7 +144,7 @@ def test_the_same_readings_give_the_same_bytes(tmp_path):
     assert packed[0] == packed[1]
 
 
-def test_a_stream_stays_open_for_its_caller():
+def test_a_stream_stays_open_for_its_caller() -> None:
     stream = io.StringIO()
     recorder = Recorder(stream)
     recorder.write([reading()])
@@ -152,22 +152,22 @@ def test_a_stream_stays_open_for_its_caller():
     assert not stream.closed
 
 
-def test_time_that_goes_back_stands_still_in_the_recording():
+def test_time_that_goes_back_stands_still_in_the_recording() -> None:
     back = list(read_recording(io.StringIO(written((5000, (reading(at=5000),)), (2000, ())))))
     assert [tick.now_ms - START_MS for tick in back] == [5000, 5000]
 
 
-def test_a_number_that_is_none_is_refused():
+def test_a_number_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         written((0, (reading(math.nan),)))
 
 
-def test_replay_gives_the_latest_tick_that_is_not_after_the_read():
+def test_replay_gives_the_latest_tick_that_is_not_after_the_read() -> None:
     reader = replay(*((at, (reading(at // 1000, at=at),)) for at in (0, 1000, 2000)))
     assert [utils(reader.read(now_ms)) for now_ms in (70, 1069, 1070, 2500)] == [[0], [0], [1], [2]]
 
 
-def test_replayed_values_are_as_old_as_their_tick():
+def test_replayed_values_are_as_old_as_their_tick() -> None:
     reader = replay((0, (reading(at=-20),)), (1000, (reading(at=980),)))
     # Measured 20 ms before the read that was recorded, which is 400 ms before this one.
     assert reader.read(9000)[0].measured_ms == 8980
@@ -175,7 +175,7 @@ def test_replayed_values_are_as_old_as_their_tick():
     assert reader.read(10_000)[0].measured_ms == 9980
 
 
-def test_replay_can_be_sped_up():
+def test_replay_can_be_sped_up() -> None:
     reader = replay(*((at, (reading(at // 1000, at=at),)) for at in (0, 1000, 2000)), speed=10.0)
     first, second, third = (reader.read(now_ms)[0] for now_ms in (0, 100, 250))
     assert [each.values[UTIL] for each in (first, second, third)] == [0, 1, 2]
@@ -183,7 +183,7 @@ def test_replay_can_be_sped_up():
     assert third.measured_ms == 200
 
 
-def test_gpus_are_lost_when_the_recording_has_ended():
+def test_gpus_are_lost_when_the_recording_has_ended() -> None:
     reader = replay((0, (reading(),)), (1000, (reading(at=1000),)))
     reader.read(0)
     # The last tick holds for as long as the usual time between two.
@@ -194,13 +194,13 @@ def test_gpus_are_lost_when_the_recording_has_ended():
     assert reader.gpus() == (GPU,)
 
 
-def test_replay_that_loops_starts_again():
+def test_replay_that_loops_starts_again() -> None:
     reader = replay(*((at, (reading(at // 1000, at=at),)) for at in (0, 1000)), loop=True)
     assert [utils(reader.read(now_ms)) for now_ms in (0, 1000, 2000, 3000)] == [[0], [1], [0], [1]]
     assert reader.read(4000)[0].measured_ms == 4000
 
 
-def test_a_pause_in_the_recording_leaves_the_gpus_lost():
+def test_a_pause_in_the_recording_leaves_the_gpus_lost() -> None:
     pace = [(at, (reading(at=at),)) for at in (0, 1000, 2000, 3000, 60_000, 61_000)]
     reader = replay(*pace)
     reader.read(0)
@@ -209,7 +209,7 @@ def test_a_pause_in_the_recording_leaves_the_gpus_lost():
     assert utils(reader.read(60_000)) == [40]
 
 
-def test_a_read_that_failed_fails_again():
+def test_a_read_that_failed_fails_again() -> None:
     reader = replay(
         (0, (reading(),)), (1000, "the driver is not loaded"), (2000, (reading(at=2000),))
     )
@@ -220,13 +220,13 @@ def test_a_read_that_failed_fails_again():
     assert utils(reader.read(2000)) == [40]
 
 
-def test_a_recording_that_ends_in_a_failure_ends_too():
+def test_a_recording_that_ends_in_a_failure_ends_too() -> None:
     reader = replay((0, (reading(),)), (1000, "the driver is not loaded"))
     reader.read(0)
     assert reader.read(9000)[0].absent[UTIL] == "recording ended"
 
 
-def test_gpus_come_and_go_as_recorded():
+def test_gpus_come_and_go_as_recorded() -> None:
     stream = io.StringIO()
     recorder = Recorder(stream)
     recorder.write([reading()], now_ms=START_MS, gpus=[GPU, OTHER])
@@ -238,19 +238,19 @@ def test_gpus_come_and_go_as_recorded():
     assert reader.gpus() == (SLICE,)
 
 
-def test_a_clock_that_goes_back_replays_from_there():
+def test_a_clock_that_goes_back_replays_from_there() -> None:
     reader = replay(*((at, (reading(at // 1000, at=at),)) for at in (0, 1000, 2000)))
     assert [utils(reader.read(now_ms)) for now_ms in (0, 2000, 1000, -500)] == [[0], [2], [1], [0]]
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.nan, math.inf])
-def test_an_impossible_speed_is_refused(speed):
+def test_an_impossible_speed_is_refused(speed) -> None:
     with pytest.raises(UsageError) as caught:
         replay((0, (reading(),)), speed=speed)
     assert str(caught.value) == f"found a replay speed of {speed}, expected a number above 0"
 
 
-def test_recording_reader_passes_on_and_records_failures_too(tmp_path):
+def test_recording_reader_passes_on_and_records_failures_too(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     inner = FakeReader((reading(),), UnavailableError("no driver"), gpus=(GPU, OTHER))
     recorder = Recorder.open(str(path))
@@ -267,7 +267,9 @@ def test_recording_reader_passes_on_and_records_failures_too(tmp_path):
     assert (second.gpus, second.error) == ((GPU, OTHER), "no driver")
 
 
-def test_reading_goes_on_when_the_recording_fails(caplog, tmp_path):
+def test_reading_goes_on_when_the_recording_fails(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     path = tmp_path / "a.jsonl.gz"
     inner = FakeReader(*((reading(util, at=at),) for util, at in ((1, 0), (math.nan, 1), (3, 2))))
     reader = RecordingReader(inner, Recorder.open(str(path)))
@@ -278,7 +280,7 @@ def test_reading_goes_on_when_the_recording_fails(caplog, tmp_path):
     assert [utils(tick.readings) for tick in read_recording(path)] == [[1]]
 
 
-def test_a_recording_outlives_the_reader_that_it_records():
+def test_a_recording_outlives_the_reader_that_it_records() -> None:
     stream = io.StringIO()
     recorder = Recorder(stream)
     for at in (0, 1000):
@@ -290,21 +292,21 @@ def test_a_recording_outlives_the_reader_that_it_records():
     assert [tick.now_ms - START_MS for tick in ticks] == [0, 1000]
 
 
-def test_a_closed_recording_takes_no_more():
+def test_a_closed_recording_takes_no_more() -> None:
     recorder = Recorder(io.StringIO())
     recorder.close()
     with pytest.raises(ValueError, match=r"^the recording is closed$"):
         recorder.write([reading()])
 
 
-def test_a_path_that_cannot_be_written_is_reported(tmp_path):
+def test_a_path_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "a.jsonl.gz"
     with pytest.raises(UsageError) as caught:
         Recorder.open(str(path))
     assert str(caught.value) == f"can't write the recording {path}: No such file or directory"
 
 
-def test_a_path_that_is_not_there_is_reported(tmp_path):
+def test_a_path_that_is_not_there_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     with pytest.raises(NotFoundError) as caught:
         ReplayReader.open(str(path))
@@ -377,7 +379,9 @@ ONE_GPU = (
         ),
     ],
 )
-def test_a_file_that_is_no_recording_is_told_with_its_line(text, problem, tmp_path, monkeypatch):
+def test_a_file_that_is_no_recording_is_told_with_its_line(
+    text, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.jsonl").write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -385,7 +389,9 @@ def test_a_file_that_is_no_recording_is_told_with_its_line(text, problem, tmp_pa
     assert str(caught.value) == problem
 
 
-def test_a_file_that_was_cut_off_is_told_with_what_to_do(tmp_path, monkeypatch):
+def test_a_file_that_was_cut_off_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.gz").write_bytes(gzip.compress(written((0, (reading(),))).encode())[:-12])
     with pytest.raises(ConfigError) as caught:
@@ -396,7 +402,9 @@ def test_a_file_that_was_cut_off_is_told_with_what_to_do(tmp_path, monkeypatch):
     )
 
 
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+def test_a_file_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(recording, "MAX_TEXT_BYTES", 1024 * 1024)
     Path("a.gz").write_bytes(gzip.compress(b" " * (1024 * 1024 + 1)))
@@ -405,7 +413,9 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     assert str(caught.value) == "a.gz: found a larger recording, expected at most 1 MiB"
 
 
-def test_bytes_that_are_no_text_are_reported(tmp_path, monkeypatch):
+def test_bytes_that_are_no_text_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.bin").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError) as caught:

@@ -17,7 +17,7 @@ def open_(name):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_recording_can_be_replayed_and_is_small(path):
+def test_every_recording_can_be_replayed_and_is_small(path) -> None:
     reader = ReplayReader.open(str(path))
     assert reader.gpus()
     minutes = max(1.0, reader.duration_ms / 60_000)
@@ -25,7 +25,7 @@ def test_every_recording_can_be_replayed_and_is_small(path):
     assert path.stat().st_size < 50_000 * minutes * most
 
 
-def test_the_wave_comes_and_goes():
+def test_the_wave_comes_and_goes() -> None:
     reader = open_("wave")
     read = [reader.read(second * 1000)[0] for second in range(60)]
     utils = [reading.values[UTIL] for reading in read]
@@ -34,7 +34,7 @@ def test_the_wave_comes_and_goes():
     assert [process.name for process in read[0].processes] == ["python", "jupyter"]
 
 
-def test_the_third_of_four_gpus_is_lost_after_a_minute():
+def test_the_third_of_four_gpus_is_lost_after_a_minute() -> None:
     reader = open_("lost-gpu")
     for second, lost in ((0, set()), (55, set()), (60, {2}), (115, {2})):
         readings = reader.read(second * 1000)
@@ -42,7 +42,7 @@ def test_the_third_of_four_gpus_is_lost_after_a_minute():
         assert len(reader.gpus()) == 4
 
 
-def test_the_driver_goes_and_comes():
+def test_the_driver_goes_and_comes() -> None:
     reader = open_("driver-gone")
     assert reader.read(0)
     for second in (10, 14):

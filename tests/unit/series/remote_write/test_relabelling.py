@@ -82,7 +82,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("labels", "rules", "expected"), CASES)
-def test_labels_become_what_upstream_makes_of_them(labels, rules, expected):
+def test_labels_become_what_upstream_makes_of_them(labels, rules, expected) -> None:
     assert relabelled(labels, rules) == expected
 
 
@@ -94,6 +94,6 @@ def test_labels_become_what_upstream_makes_of_them(labels, rules, expected):
         ({"action": "keep", "regex": "("}, "RE2"),
     ],
 )
-def test_rules_that_can_mean_nothing(fields, reason):
+def test_rules_that_can_mean_nothing(fields, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         RelabelRule(**fields)

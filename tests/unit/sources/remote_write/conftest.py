@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """A receiver on loopback that decodes what it gets with the protobuf library, and misbehaves on demand."""
 
 import asyncio
@@ -23,7 +24,7 @@ message Sample { double value = 1; int64 timestamp = 2; }
 
 
 @pytest.fixture(scope="session")
-def write_request(tmp_path_factory):
+def write_request(tmp_path_factory: pytest.TempPathFactory):
     """The class of the message, made by the protobuf compiler."""
     folder = tmp_path_factory.mktemp("proto")
     (folder / "remote_for_tests.proto").write_text(PROTO)
@@ -39,7 +40,7 @@ def write_request(tmp_path_factory):
 class Receiver:
     """Keeps samples in the order of their arrival, by label set."""
 
-    def __init__(self, message):
+    def __init__(self, message) -> None:
         self.url = ""
         self.requests = []
         self.counts = []
@@ -70,7 +71,7 @@ class Receiver:
         finally:
             self.at_once -= 1
 
-    def _keep(self, body):
+    def _keep(self, body) -> None:
         found = self._message.FromString(bytes(cramjam.snappy.decompress_raw(body)))
         self.counts.append(sum(len(series.samples) for series in found.timeseries))
         for series in found.timeseries:

@@ -7,6 +7,7 @@ import struct
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 from yarl import URL
@@ -34,7 +35,7 @@ def bits(value):
     return struct.pack("<d", value)
 
 
-async def test_what_arrives_is_what_was_stored_bit_by_bit(receiver):
+async def test_what_arrives_is_what_was_stored_bit_by_bit(receiver) -> None:
     store = SeriesStore()
     first = store.ref({"__name__": "x", "Upper": "1", "low": 'ü"\n'})
     second = store.ref({"__name__": "y"})
@@ -60,7 +61,7 @@ async def test_what_arrives_is_what_was_stored_bit_by_bit(receiver):
     assert request.headers["Content-Type"] == "application/x-protobuf"
 
 
-async def test_each_sample_is_sent_once(receiver):
+async def test_each_sample_is_sent_once(receiver) -> None:
     store = SeriesStore()
     async with writing(receiver, store) as writer:
         for step in range(5):
@@ -71,7 +72,7 @@ async def test_each_sample_is_sent_once(receiver):
     assert len(receiver.requests) == 5
 
 
-async def test_what_is_there_before_is_not_sent(receiver):
+async def test_what_is_there_before_is_not_sent(receiver) -> None:
     store = SeriesStore()
     store.append({"__name__": "x"}, NOW_MS, 1)
     async with writing(receiver, store) as writer:
@@ -81,7 +82,7 @@ async def test_what_is_there_before_is_not_sent(receiver):
     assert receiver.samples[(("__name__", "x"),)] == [(NOW_MS + 1, 2)]
 
 
-async def test_requests_have_a_size_and_series_their_order(receiver):
+async def test_requests_have_a_size_and_series_their_order(receiver) -> None:
     store = SeriesStore()
     refs = [store.ref({"__name__": "x", "i": str(i)}) for i in range(30)]
     for step in range(5):
@@ -99,7 +100,7 @@ async def test_requests_have_a_size_and_series_their_order(receiver):
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
-async def test_troubles_that_pass_cost_nothing(receiver, status):
+async def test_troubles_that_pass_cost_nothing(receiver, status: int) -> None:
     store = SeriesStore()
     store.append({"__name__": "x"}, NOW_MS, 1)
     receiver.answers = [(status, {}, "busy"), (status, {"Retry-After": "0"}, "busy")]
@@ -114,7 +115,9 @@ async def test_troubles_that_pass_cost_nothing(receiver, status):
 @pytest.mark.parametrize(
     ("status", "settings"), [(400, {}), (404, {}), (429, {"retries_429": False})]
 )
-async def test_a_refusal_for_good_is_counted_and_passed_over(receiver, status, settings, caplog):
+async def test_a_refusal_for_good_is_counted_and_passed_over(
+    receiver, status: int, settings, caplog: pytest.LogCaptureFixture
+) -> None:
     store = SeriesStore()
     store.append({"__name__": "x"}, NOW_MS, 1)
     receiver.answers = [(status, {}, "out of order sample\nmore")]
@@ -129,7 +132,7 @@ async def test_a_refusal_for_good_is_counted_and_passed_over(receiver, status, s
     assert caplog.text.count("does not take samples") == 1
 
 
-async def test_an_outage_holds_no_more_than_the_requests_under_way(receiver):
+async def test_an_outage_holds_no_more_than_the_requests_under_way(receiver) -> None:
     store = SeriesStore()
     refs = [store.ref({"__name__": "x", "i": str(i)}) for i in range(100)]
     receiver.answers = [(503, {}, "away")] * 50
@@ -150,7 +153,7 @@ async def test_an_outage_holds_no_more_than_the_requests_under_way(receiver):
         assert found == [(NOW_MS + n * 1000, n) for n in range(60)]
 
 
-async def test_a_receiver_that_is_not_there(receiver, unused_tcp_port):
+async def test_a_receiver_that_is_not_there(receiver, unused_tcp_port) -> None:
     store = SeriesStore()
     store.append({"__name__": "x"}, NOW_MS, 1)
     url = receiver.url
@@ -165,7 +168,7 @@ async def test_a_receiver_that_is_not_there(receiver, unused_tcp_port):
     assert receiver.samples[(("__name__", "x"),)] == [(NOW_MS, 1)]
 
 
-async def test_the_end_sends_the_rest(receiver):
+async def test_the_end_sends_the_rest(receiver) -> None:
     store = SeriesStore()
     async with writing(receiver, store, interval_s=3600) as writer:
         running = asyncio.create_task(writer.run())
@@ -175,7 +178,7 @@ async def test_the_end_sends_the_rest(receiver):
     assert receiver.samples[(("__name__", "x"),)] == [(NOW_MS, 1)]
 
 
-async def test_the_end_does_not_wait_for_ever(receiver, monkeypatch):
+async def test_the_end_does_not_wait_for_ever(receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpuscale.sources.remote_write import sender
 
     monkeypatch.setattr(sender, "_FLUSH_S", 0.05)
@@ -187,7 +190,7 @@ async def test_the_end_does_not_wait_for_ever(receiver, monkeypatch):
     assert writer.state.dropped["shutdown"] == 1
 
 
-async def test_labels_are_added_and_changed_on_the_way(receiver):
+async def test_labels_are_added_and_changed_on_the_way(receiver) -> None:
     store = SeriesStore()
     store.append({"__name__": "x", "cluster": "own", "secret": "1"}, NOW_MS, 1)
     store.append({"__name__": "x"}, NOW_MS, 2)
@@ -206,7 +209,7 @@ async def test_labels_are_added_and_changed_on_the_way(receiver):
     }
 
 
-async def test_samples_beyond_the_age_limit_are_dropped(receiver):
+async def test_samples_beyond_the_age_limit_are_dropped(receiver) -> None:
     store = SeriesStore()
     ref = store.ref({"__name__": "x"})
     for age_s in (61, 60, 1):
@@ -217,7 +220,7 @@ async def test_samples_beyond_the_age_limit_are_dropped(receiver):
     assert receiver.samples[(("__name__", "x"),)] == [(NOW_MS - 60_000, 60), (NOW_MS - 1000, 1)]
 
 
-async def test_credentials_come_from_files(receiver, tmp_path):
+async def test_credentials_come_from_files(receiver, tmp_path: Path) -> None:
     store = SeriesStore()
     store.append({"__name__": "x"}, NOW_MS, 1)
     (tmp_path / "password").write_text("secret\n")
@@ -242,10 +245,10 @@ async def test_credentials_come_from_files(receiver, tmp_path):
         ("Wed, 21 Oct 2015 07:28:00", 0),
     ],
 )
-def test_retry_after(text, seconds):
+def test_retry_after(text: str | None, seconds: int) -> None:
     assert _pause_s(text) == seconds
 
 
-def test_retry_after_a_date():
+def test_retry_after_a_date() -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
     assert 90 < _pause_s(date) <= 100

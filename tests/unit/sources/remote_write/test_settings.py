@@ -42,7 +42,7 @@ def read(tmp_path, text):
     return read_file(path)
 
 
-def test_every_field_arrives(tmp_path):
+def test_every_field_arrives(tmp_path: Path) -> None:
     first, second = read(tmp_path, FULL)
     assert first == Endpoint(
         url="https://mimir.example/api/v1/push",
@@ -101,19 +101,19 @@ def test_every_field_arrives(tmp_path):
         ("", None, "one with remote_write"),
     ],
 )
-def test_faults_name_their_line(tmp_path, text, line, words):
+def test_faults_name_their_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
     with pytest.raises(ConfigError, match=r"remote\.yaml") as caught:
         read(tmp_path, text)
     assert words in str(caught.value)
     assert caught.value.problems[0].line == line
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         read_file(tmp_path / "none.yaml")
 
 
-def test_passwords_are_not_shown():
+def test_passwords_are_not_shown() -> None:
     url = "https://me:secret@mimir.example/push?token=secret"
     endpoint = endpoint_of_url(url)
     assert endpoint.shown_url == "https://mimir.example/push"

@@ -32,7 +32,9 @@ def values(store, name):
     return list(series.values)
 
 
-async def test_a_rule_that_takes_too_long_is_counted_and_leaves_the_others_alone(caplog):
+async def test_a_rule_that_takes_too_long_is_counted_and_leaves_the_others_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = SeriesStore()
     store.append({"__name__": "util"}, 0, 20)
     rules = load_rule_groups(RULES, "rules.yaml")
@@ -72,7 +74,7 @@ def live(rules, **options):
     return Ruler(rules, store, QueryPool(**options), clock), store
 
 
-async def test_groups_are_evaluated_at_a_time_of_their_own_in_each_interval():
+async def test_groups_are_evaluated_at_a_time_of_their_own_in_each_interval() -> None:
     rules = grouped(*[200] * 8)
     ruler, store = live(rules)
     async with running(ruler):
@@ -87,7 +89,7 @@ async def test_groups_are_evaluated_at_a_time_of_their_own_in_each_interval():
     assert len(set.union(*phases)) > 1
 
 
-async def test_a_group_that_takes_too_long_leaves_out_evaluations_and_holds_up_no_other():
+async def test_a_group_that_takes_too_long_leaves_out_evaluations_and_holds_up_no_other() -> None:
     slow = "sum_over_time(vector(1)[4000000s:1s])"
     rules = load_rule_groups(
         "groups:\n"
@@ -109,10 +111,12 @@ async def test_a_group_that_takes_too_long_leaves_out_evaluations_and_holds_up_n
     )
 
 
-async def test_changed_files_are_taken_and_series_of_rules_that_are_gone_end(tmp_path):
+async def test_changed_files_are_taken_and_series_of_rules_that_are_gone_end(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "rules.yaml"
 
-    def write(name):
+    def write(name) -> None:
         path.write_text(
             f"groups: [{{name: g, interval: 50ms, rules: [{{record: {name}, expr: util}}]}}]"
         )
@@ -132,7 +136,9 @@ async def test_changed_files_are_taken_and_series_of_rules_that_are_gone_end(tmp
     assert (files.reloads, files.failures, files.look()) == (1, 0, None)
 
 
-async def test_bad_files_keep_the_last_good_groups_each_its_own(tmp_path, caplog):
+async def test_bad_files_keep_the_last_good_groups_each_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     good, other = tmp_path / "a.yaml", tmp_path / "b.yml"
     good.write_text("groups: [{name: a, rules: [{record: r, expr: x}]}]")
     other.write_text("groups: [{name: b, rules: [{record: r, expr: x}]}]")
@@ -153,7 +159,7 @@ async def test_bad_files_keep_the_last_good_groups_each_its_own(tmp_path, caplog
     assert files.faults == []
 
 
-def test_every_file_that_is_wrong_at_the_start_is_named(tmp_path):
+def test_every_file_that_is_wrong_at_the_start_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("groups: 1")
     (tmp_path / "b.yaml").write_text("groups: [{name: a, rules: [{record: r, expr: 'x('}]}]")
     with pytest.raises(ConfigError) as caught:

@@ -7,6 +7,7 @@ import resource
 import struct
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,7 @@ class Clock:
     def now_ms(self):
         return self.now
 
-    async def sleep(self, seconds):
+    async def sleep(self, seconds) -> None:
         raise NotImplementedError
 
 
@@ -94,7 +95,7 @@ async def restored(directory, clock, store=None, **settings):
     return store, saver
 
 
-async def test_what_was_saved_comes_back_bit_by_bit(tmp_path):
+async def test_what_was_saved_comes_back_bit_by_bit(tmp_path: Path) -> None:
     store, clock = store_of(), Clock()
     refs = fill(store)
     for number, value in enumerate((math.nan, OTHER_NAN, math.inf, -0.0, 5e-324)):
@@ -110,7 +111,7 @@ async def test_what_was_saved_comes_back_bit_by_bit(tmp_path):
     assert not again.ref(refs[1].labels).is_stale()
 
 
-async def test_new_samples_go_on_where_the_saved_ones_end(tmp_path):
+async def test_new_samples_go_on_where_the_saved_ones_end(tmp_path: Path) -> None:
     clock = Clock()
     expected = []
     for _ in range(3):
@@ -126,7 +127,7 @@ async def test_new_samples_go_on_where_the_saved_ones_end(tmp_path):
     assert len(list(tmp_path.glob("*.samples"))) == 3
 
 
-async def test_every_cut_of_a_file_gives_a_beginning_of_what_it_held(tmp_path):
+async def test_every_cut_of_a_file_gives_a_beginning_of_what_it_held(tmp_path: Path) -> None:
     store, clock = store_of(), Clock()
     saver = saver_of(store, tmp_path / "whole", clock)
     await saver.open()
@@ -148,7 +149,7 @@ async def test_every_cut_of_a_file_gives_a_beginning_of_what_it_held(tmp_path):
     assert counts == {0, 3, 6, 9}
 
 
-async def test_every_flipped_bit_is_noticed(tmp_path):
+async def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
     store, clock = store_of(), Clock()
     saver = saver_of(store, tmp_path / "whole", clock)
     await saver.open()
@@ -185,21 +186,21 @@ def _assert_beginning(store, whole):
     return sum(map(len, found.values()))
 
 
-def _pipe(path):
+def _pipe(path) -> None:
     os.mkfifo(path)
 
 
-def _link(path):
+def _link(path) -> None:
     path.symlink_to("/etc/hostname")
 
 
-def _other_version(path):
+def _other_version(path) -> None:
     header = bytearray(SegmentHeader(START_MS, bytes(16)).encode())
     header[16] = 2
     path.write_bytes(header)
 
 
-def _other_machine(path):
+def _other_machine(path) -> None:
     import zlib
 
     header = bytearray(SegmentHeader(START_MS, bytes(16)).encode()[:-4])
@@ -207,7 +208,7 @@ def _other_machine(path):
     path.write_bytes(header + struct.pack("<I", zlib.crc32(header)))
 
 
-def _too_large(path):
+def _too_large(path) -> None:
     with path.open("wb") as file:
         file.write(SegmentHeader(START_MS, bytes(16)).encode())
         file.truncate(17 * 1024 * 1024)
@@ -226,7 +227,9 @@ def _too_large(path):
         (_too_large, "found 17825792 bytes, expected at most 16777216 in all files"),
     ],
 )
-async def test_what_is_no_segment_is_put_aside(tmp_path, caplog, make, reason):
+async def test_what_is_no_segment_is_put_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make, reason: str
+) -> None:
     store, clock = store_of(), Clock()
     fill(store)
     await saved(store, tmp_path, clock)
@@ -241,7 +244,7 @@ async def test_what_is_no_segment_is_put_aside(tmp_path, caplog, make, reason):
     assert await saver.save()
 
 
-async def test_other_files_are_left_alone(tmp_path):
+async def test_other_files_are_left_alone(tmp_path: Path) -> None:
     for name in ("notes.txt", "1.samples", "x.samples"):
         (tmp_path / name).write_text("mine")
     _, saver = await restored(tmp_path, Clock())
@@ -249,7 +252,9 @@ async def test_other_files_are_left_alone(tmp_path):
     assert all((tmp_path / name).read_text() == "mine" for name in ("notes.txt", "1.samples"))
 
 
-async def test_two_processes_never_share_a_directory(tmp_path, monkeypatch):
+async def test_two_processes_never_share_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(saver_module, "_HOLD_WAIT_S", 0.001)
     clock = Clock()
     _, first = await restored(tmp_path, clock)
@@ -266,7 +271,7 @@ async def test_two_processes_never_share_a_directory(tmp_path, monkeypatch):
     assert content(again) == content(other_store)
 
 
-async def test_a_directory_that_is_none_is_reported_and_tried_again(tmp_path):
+async def test_a_directory_that_is_none_is_reported_and_tried_again(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text("a file")
     clock = Clock()
@@ -292,7 +297,7 @@ def files_of_at_most(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path):
+async def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path: Path) -> None:
     clock = Clock()
     store, saver = await restored(tmp_path, clock)
     fill(store, clock.now)
@@ -312,7 +317,7 @@ async def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path):
     assert content(again) == content(store)
 
 
-async def test_the_files_stay_within_their_bound(tmp_path):
+async def test_the_files_stay_within_their_bound(tmp_path: Path) -> None:
     bound = 1024 * 1024
     clock = Clock()
     store, saver = await restored(tmp_path, clock, max_bytes=bound)
@@ -335,7 +340,7 @@ async def test_the_files_stay_within_their_bound(tmp_path):
     assert all(samples == whole[key][-len(samples) :] for key, samples in found.items())
 
 
-async def test_files_older_than_the_retention_go(tmp_path):
+async def test_files_older_than_the_retention_go(tmp_path: Path) -> None:
     clock = Clock()
     store, saver = await restored(tmp_path, clock, store_of(retention_ms=60_000))
     for _ in range(20):
@@ -350,7 +355,9 @@ async def test_files_older_than_the_retention_go(tmp_path):
 @pytest.mark.parametrize(
     ("jump_ms", "reason"), [(-3_600_000, "too_far_ahead"), (3_600_000, "too_old")]
 )
-async def test_a_clock_that_was_set_between_two_runs(tmp_path, jump_ms, reason):
+async def test_a_clock_that_was_set_between_two_runs(
+    tmp_path: Path, jump_ms: int, reason: str
+) -> None:
     store, clock = store_of(), Clock()
     fill(store)
     await saved(store, tmp_path, clock)
@@ -363,7 +370,7 @@ async def test_a_clock_that_was_set_between_two_runs(tmp_path, jump_ms, reason):
     assert await saver.save()
 
 
-async def test_series_that_do_not_come_back_end(tmp_path):
+async def test_series_that_do_not_come_back_end(tmp_path: Path) -> None:
     store, clock = store_of(), Clock()
     fast = [store.ref({"__name__": "fast", "i": str(i)}) for i in range(2)]
     slow = store.ref({"__name__": "slow"})
@@ -394,7 +401,7 @@ async def test_series_that_do_not_come_back_end(tmp_path):
     assert (saver.state.ended, saver._returning) == (2, None)
 
 
-async def test_labels_of_hostile_size_are_left_out(tmp_path):
+async def test_labels_of_hostile_size_are_left_out(tmp_path: Path) -> None:
     store, clock = store_of(), Clock()
     store.append({"__name__": "small", "x": "\U0001f600" * 10_000}, START_MS, 1.0)
     store.append({"__name__": "large", "x": "y" * 70_000}, START_MS, 1.0)
@@ -403,7 +410,7 @@ async def test_labels_of_hostile_size_are_left_out(tmp_path):
     assert {series.labels["__name__"] for series in again.select(())} == {"small"}
 
 
-async def test_without_cramjam_zlib_does(tmp_path, monkeypatch):
+async def test_without_cramjam_zlib_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpuscale.series.storage import compression
 
     store, clock = store_of(), Clock()
@@ -415,5 +422,5 @@ async def test_without_cramjam_zlib_does(tmp_path, monkeypatch):
     assert content(again) == content(store)
 
 
-def test_numbers_of_markers():
+def test_numbers_of_markers() -> None:
     assert struct.pack("<Q", STALE_BITS) == bytes.fromhex("020000000000f07f")

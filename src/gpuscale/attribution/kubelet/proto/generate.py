@@ -6,7 +6,7 @@ file that carries no types.
 
 from pathlib import Path
 
-from grpc_tools import protoc  # type: ignore[import-untyped]
+from grpc_tools import protoc
 
 _FOLDER = Path(__file__).parent
 _SOURCE_ROOT = _FOLDER.parents[3]
