@@ -83,7 +83,7 @@ def test_no_login_at_all(plane, said, tmp_path):
     end = "; no credentials were sent, since the kubeconfig's context has none"
     answers = said(as_user(plane, tmp_path, {}))
     assert all(line.endswith(end) for _, line in answers.values())
-    assert [code for code, _ in answers.values()] == [2, 2, 1, 1, 1]
+    assert [code for code, _ in answers.values()] == [2, 2, 2, 1, 1]
 
 
 def test_a_login_program_that_fails(plane, said, tmp_path):
@@ -121,12 +121,13 @@ def test_a_login_program_that_works(plane, said, tmp_path):
 def test_a_user_who_may_nothing(plane, said):
     forbidden = 'is forbidden: User "nobody" cannot {} at the cluster scope'
     answers = said(plane.kubeconfig("nobody"))
-    assert [code for code, _ in answers.values()] == [2, 2, 1, 1, 1]
+    assert [code for code, _ in answers.values()] == [2, 2, 2, 1, 1]
     assert answers["doctor"][1] == (
         "SERVER answered /api/v1/nodes with 403: nodes "
         + forbidden.format('list resource "nodes" in API group ""')
         + "; nor may it see anything else: give it the role in docs/doctor.md"
     )
+    assert answers.pop("install")[1].startswith("The least role: gpuscale render ")
     assert all('User "nobody" cannot' in line for _, line in answers.values())
 
 

@@ -94,7 +94,7 @@ def install(
     if not settings.is_dry_run:
         check_can_ask(f"install {name}", yes=yes)
     show_cluster(cluster)
-    objects = _run(_prepared(values, cluster, adapts=adapt))
+    objects = _run(_prepared(values, values_file, cluster, adapts=adapt, replaces=replace))
     if not settings.is_dry_run:
         confirm(f"install {name}", yes=yes)
     changes = _run(_install(name, objects, settings, cluster))
@@ -145,20 +145,25 @@ def uninstall(
 
 
 async def _prepared(
-    values: "Values", cluster: "KubeSettings", *, adapts: bool
+    values: "Values", name: str, cluster: "KubeSettings", *, adapts: bool, replaces: bool
 ) -> "tuple[Object, ...]":
     """Return the objects to apply, and say what the cluster has to do with them.
 
     Raises:
-        UsageError: no node could start the image.
+        UsageError: the account lacks rights, or no node could start the image.
     """
     from gpuscale.core.clock import WallClock
     from gpuscale.install.cluster.certificate import certificate_for
     from gpuscale.install.cluster.preflight import image_fault, missing_targets
+    from gpuscale.install.cluster.rights import check_rights, needed_rights
     from gpuscale.install.render import Inputs, needs_certificate, render
 
     async with open_client(cluster) as client:
         await client.check_ready()
+        rights = needed_rights(render(values, Inputs()), replaces=replaces)
+        await check_rights(
+            client, rights, f"The least role: gpuscale render {name} --installer SUBJECT"
+        )
         if adapts:
             values = await _fitted(values, client)
         if fault := await image_fault(client, values):

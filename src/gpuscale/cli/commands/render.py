@@ -43,6 +43,14 @@ def render(
             show_default="the objects are printed",
         ),
     ] = None,
+    installer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SUBJECT",
+            help="Print instead the least role that User:NAME, Group:NAME or ServiceAccount:NAMESPACE/NAME "
+            "needs to install these values, as roles and bindings.",
+        ),
+    ] = None,
 ) -> None:
     """Print the Kubernetes objects that `install` would apply, or write them and the node pool to files.
 
@@ -52,7 +60,10 @@ def render(
     Example:  gpuscale render values.yaml | kubectl diff -f -
 
     Example:  gpuscale render values.yaml --output-dir out
+
+    Example:  gpuscale render values.yaml --installer ServiceAccount:ci/deployer | kubectl apply -f -
     """
+    from gpuscale.install.cluster.rights import installer_role, needed_rights, parse_subject
     from gpuscale.install.notes import image_note
 
     if output not in _FORMATS:
@@ -64,6 +75,11 @@ def render(
     if note := image_note(values):
         _note(note)
     objects = rendered(values)
+    if installer is not None:
+        role = f"{values.metadata.name}-installer"
+        rights = needed_rights(objects, replaces=True)
+        subject = parse_subject(installer)
+        objects = tuple(installer_role(role, values.spec.namespace, rights, subject))
     if output_dir in (None, _STDOUT):
         _print(objects, _FORMATS[output])
         if values.spec.node_pool is not None:

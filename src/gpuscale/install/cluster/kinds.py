@@ -58,6 +58,7 @@ KINDS = (
     Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects"),
 )
 """Every kind that is rendered, in the order in which objects are applied."""
+SECRETS = next(kind for kind in KINDS if kind.name == "Secret")
 PODS = Kind("v1", "Pod", "pods")
 NODES = Kind("v1", "Node", "nodes", is_namespaced=False)
 STATEFUL_SETS = Kind("apps/v1", "StatefulSet", "statefulsets")

@@ -6,7 +6,15 @@ from typing import Any
 
 from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.client import server_side_apply
-from gpuscale.install.cluster.kinds import KINDS, Kind, Reference, kind_of, path_of, reference
+from gpuscale.install.cluster.kinds import (
+    KINDS,
+    SECRETS,
+    Kind,
+    Reference,
+    kind_of,
+    path_of,
+    reference,
+)
 from gpuscale.install.cluster.ownership import described, owner
 from gpuscale.install.common import INSTALL_LABEL, Object
 from gpuscale.kube.client.errors import ApiStatusError
@@ -159,18 +167,22 @@ async def _surplus(
 
 
 async def objects_of(client: WritingClient, name: str) -> list[dict[str, Any]]:
-    """Return all objects of an installation, in the order in which they were applied."""
+    """Return all objects of an installation, in the order in which they were applied.
+
+    Secrets are listed only beside service accounts of the installation: a right to list all Secrets of a
+    cluster would be too much to ask for.
+    """
     there = await served_kinds(client, KINDS)
-    found: list[dict[str, Any]] = []
-    seen: set[Reference] = set()
-    for kind in KINDS:
-        if kind not in there:
-            continue
-        listed = await client.get(kind.everywhere, {"labelSelector": f"{INSTALL_LABEL}={name}"})
-        for item in listed.get("items") or []:
-            body = {**item, "apiVersion": kind.api_version, "kind": kind.name}
-            is_new = reference(body) not in seen and "ownerReferences" not in body["metadata"]
-            if is_new and owner(body) == name:
-                seen.add(reference(body))
-                found.append(body)
-    return found
+    found: dict[Reference, dict[str, Any]] = {}
+    for kind in sorted(there, key=lambda kind: (kind == SECRETS, KINDS.index(kind))):
+        places = [kind.everywhere]
+        if kind == SECRETS:
+            inside = sorted({each.namespace for each in found if each.kind == "ServiceAccount"})
+            places = [f"{kind.base}/namespaces/{each}/{kind.plural}" for each in inside]
+        for place in places:
+            listed = await client.get(place, {"labelSelector": f"{INSTALL_LABEL}={name}"})
+            for item in listed.get("items") or []:
+                body = {**item, "apiVersion": kind.api_version, "kind": kind.name}
+                if "ownerReferences" not in body["metadata"] and owner(body) == name:
+                    found.setdefault(reference(body), body)
+    return sorted(found.values(), key=lambda body: KINDS.index(kind_of(body)))
