@@ -9,7 +9,6 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-COPY tools/cluster ./tools/cluster
 # Byte code is made now: nothing can be written when it runs.
 RUN python -m venv /opt/gpuscale \
     && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes,streams]'

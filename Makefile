@@ -17,9 +17,9 @@ $(VENV)/.run: pyproject.toml
 	@'$(PYTHON)' tools/environment.py $(VENV) .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run
+$(VENV)/.dev: $(VENV)/.run packages/gpuscale-testing/pyproject.toml
 	@echo "installing the test tools (first run only)"
-	@$(BIN)/python tools/environment.py $(VENV) '.[dev]'
+	@$(BIN)/python tools/environment.py $(VENV) '.[dev]' packages/gpuscale-testing
 	@touch $@
 
 run: $(VENV)/.run ## the whole loop, live, on this machine (Ctrl-C ends it)
@@ -33,10 +33,10 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 
 test: check ## everything in check, then the tests; those on a control plane where its programs are built
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not cluster and not gpu and not scale"
-	@if $(BIN)/python -m gpuscale.testing.cluster.tools where >/dev/null 2>&1; then \
+	@if $(BIN)/python -m gpuscale_testing.tools where >/dev/null 2>&1; then \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster; \
 	elif [ -n "$$GPUSCALE_REQUIRE_CLUSTER" ]; then \
-		$(BIN)/python -m gpuscale.testing.cluster.tools where; exit 1; \
+		$(BIN)/python -m gpuscale_testing.tools where; exit 1; \
 	else \
 		echo "the tests on a control plane were left out: 'make cluster-tools' builds its programs"; \
 	fi
@@ -60,7 +60,7 @@ image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=
 	@echo "next: gpuscale init --image $(BUILT)$(if $(IN_REGISTRY),, --image-present)"
 
 cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
-	@$(BIN)/python -m gpuscale.testing.cluster.tools build
+	@$(BIN)/python -m gpuscale_testing.tools build
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster

@@ -28,7 +28,7 @@ from gpuscale.gpu.counters import Counter, load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
-from gpuscale.testing.cluster.addresses import free_ports
+from gpuscale_testing.addresses import free_ports
 
 GPUSCALE = str(Path(sys.executable).parent / "gpuscale")
 SEED = 5

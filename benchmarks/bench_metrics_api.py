@@ -47,8 +47,8 @@ import gpuscale
 import harness
 from bench_exporter import children, cpu_seconds, resident_mib
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster import ControlPlane, Settings, missing
-from gpuscale.testing.cluster.metrics_apis import (
+from gpuscale_testing import ControlPlane, Settings, missing
+from gpuscale_testing.metrics_apis import (
     MetricsApi,
     gpuscale_metrics_api,
     prometheus_adapter,

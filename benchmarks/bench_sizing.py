@@ -38,9 +38,9 @@ import harness
 import series_ingest
 import sizing_tables
 from bench_exporter import cpu_seconds, resident_mib
-from gpuscale.testing.cluster import ControlPlane, missing
-from gpuscale.testing.cluster.metrics_apis import MetricsApi, gpuscale_metrics_api
 from gpuscale.testing.prometheus import Prometheus, free_port
+from gpuscale_testing import ControlPlane, missing
+from gpuscale_testing.metrics_apis import MetricsApi, gpuscale_metrics_api
 
 Row = dict[str, float]
 PODS = (10, 100, 1_000, 10_000)

@@ -18,10 +18,10 @@ MODULES = (
     "gpuscale.readings",
     "gpuscale.store",
     "gpuscale.testing.api_server",
-    "gpuscale.testing.cluster",
     "gpuscale.testing.nvml",
     "gpuscale.testing.podresources",
     "gpuscale.testing.prometheus",
+    "gpuscale_testing",
 )
 """All that is promised."""
 _TABLE = re.compile(r"(<!-- names of (\S+) -->\n).*?(<!-- end of names -->\n)", re.DOTALL)

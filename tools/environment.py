@@ -1,6 +1,6 @@
 """Makes the virtual environment of `make run` and `make test`, and shows what is downloaded meanwhile.
 
-Usage: python3 tools/environment.py FOLDER REQUIREMENT, such as `.venv .` or `.venv '.[dev]'`.
+Usage: python3 tools/environment.py FOLDER REQUIREMENT..., such as `.venv .` or `.venv '.[dev]'`.
 
 Nothing is compiled ahead: Python does that for the modules that a command loads, when it first loads them.
 That saves a fifth of the time and of the disk.
@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 _FILE = re.compile(
@@ -25,7 +25,7 @@ _WIDTH = 72
 
 def main() -> int:
     """Make the environment where it is missing, then install into it."""
-    folder, requirement = Path(sys.argv[1]), sys.argv[2]
+    folder, requirements = Path(sys.argv[1]), sys.argv[2:]
     if not (folder / "bin" / "pip").exists():
         if importlib.util.find_spec("ensurepip") is None:
             return _fail(
@@ -39,14 +39,16 @@ def main() -> int:
             return _fail(
                 f"no virtual environment in {folder}: `python -m venv` ended with the above"
             )
-    return _install(folder, requirement)
+    return _install(folder, requirements)
 
 
-def _install(folder: Path, requirement: str) -> int:
+def _install(folder: Path, requirements: Sequence[str]) -> int:
     command = [str(folder / "bin" / "python"), "-u", "-m", "pip", "install", "--no-compile"]
     command += ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+    for each in requirements:
+        command += ["--editable", each]
     with subprocess.Popen(
-        [*command, "--editable", requirement],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
@@ -56,7 +58,7 @@ def _install(folder: Path, requirement: str) -> int:
         said = _follow(pip.stdout)
     if pip.returncode:
         print("".join(said[-30:]), file=sys.stderr)
-        return _fail(f"pip could not install {requirement}; what it said is above")
+        return _fail(f"pip could not install {', '.join(requirements)}; what it said is above")
     return 0
 
 

@@ -16,7 +16,7 @@ from gpuscale.rehearse.rehearsal import Rehearsal
 from gpuscale.rehearse.target import Target
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.simulate import simulate
-from gpuscale.testing.cluster import ControlPlane, Settings
+from gpuscale_testing import ControlPlane, Settings
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "rehearse.md"

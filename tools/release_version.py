@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 _PLACES = {
     "src/gpuscale/__init__.py": r'^__version__ = "(.+)"$',
+    "packages/gpuscale-testing/pyproject.toml, version": r'^version = "(.+)"$',
+    "packages/gpuscale-testing/pyproject.toml, dependencies": r'^dependencies = \["gpuscale==(.+)"\]$',
     "charts/gpuscale/Chart.yaml, version": r"^version: (.+)$",
     "charts/gpuscale/Chart.yaml, appVersion": r"^appVersion: (.+)$",
 }

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from gpuscale.testing.cluster import ControlPlane, Settings, missing
+from gpuscale_testing import ControlPlane, Settings, missing
 
 HPA_SYNC_PERIOD_S = 1.0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpuscale.series.values import STALE
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster.addresses import free_ports
+from gpuscale_testing.addresses import free_ports
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fleet import GPUS_PER_NODE, SERIES

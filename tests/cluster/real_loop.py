@@ -19,7 +19,8 @@ from gpuscale.exposition.parse import parse_text
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
 from gpuscale.gpu.simulated import GpuWork, SimulatedReader
-from gpuscale.testing.cluster import (
+from gpuscale.testing.podresources import PodResources
+from gpuscale_testing import (
     Component,
     ControlPlane,
     Settings,
@@ -28,9 +29,8 @@ from gpuscale.testing.cluster import (
     simulated_nodes,
     wait_until,
 )
-from gpuscale.testing.cluster.addresses import free_ports
-from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
-from gpuscale.testing.podresources import PodResources
+from gpuscale_testing.addresses import free_ports
+from gpuscale_testing.metrics_apis import gpuscale_metrics_api
 
 sys.path.insert(0, str(Path(__file__).parent))
 from stacked import Stacked

@@ -30,8 +30,8 @@ import gpuscale
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet, _address, _now
 from gpuscale.kube.simulated.pod_status import Placed, creating, running
-from gpuscale.testing.cluster import Component
 from gpuscale.testing.podresources import PodResources
+from gpuscale_testing import Component
 
 HERE = Path(__file__).parent
 GPU = "nvidia.com/gpu"

@@ -9,7 +9,7 @@ import sys
 import threading
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.testing.cluster import wait_until
+from gpuscale_testing import wait_until
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 LIMIT_S = 60.0

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from gpuscale.core.errors import UpstreamError
-from gpuscale.testing.cluster import aggregated_api, wait_until
-from gpuscale.testing.cluster.addresses import free_ports
+from gpuscale_testing import aggregated_api, wait_until
+from gpuscale_testing.addresses import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -14,10 +14,10 @@ from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects
 from gpuscale.kube.simulated.nodes import node_object, node_status
 from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded
 from gpuscale.objects.nodes import Taint
-from gpuscale.testing.cluster import SimulatedNode, local_address, wait_until
-from gpuscale.testing.cluster.addresses import free_ports, is_listening
-from gpuscale.testing.cluster.certificates import Authority, KeyPair, write_kubeconfig
-from gpuscale.testing.cluster.flags import (
+from gpuscale_testing import SimulatedNode, local_address, wait_until
+from gpuscale_testing.addresses import free_ports, is_listening
+from gpuscale_testing.certificates import Authority, KeyPair, write_kubeconfig
+from gpuscale_testing.flags import (
     Files,
     Settings,
     controller_manager_flags,

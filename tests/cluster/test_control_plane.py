@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
-from gpuscale.testing.cluster import (
+from gpuscale_testing import (
     ControlPlane,
     Settings,
     SimulatedNode,
@@ -24,7 +24,7 @@ PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 START_AND_WAIT = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-from gpuscale.testing.cluster import ControlPlane
+from gpuscale_testing import ControlPlane
 with ControlPlane() as plane:
     print(plane.folder, flush=True)
     time.sleep(120)

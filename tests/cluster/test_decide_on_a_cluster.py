@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuscale.testing.cluster import (
+from gpuscale_testing import (
     ControlPlane,
     Settings,
     SimulatedNode,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError, UpstreamError, UsageError
-from gpuscale.testing.cluster.programs import definitions, fetching, toolset
-from gpuscale.testing.cluster.programs.definitions import Definitions
+from gpuscale_testing.programs import definitions, fetching, toolset
+from gpuscale_testing.programs.definitions import Definitions
 
 KEDA = Definitions(
     "keda", "github.com/kedacore/keda/v2", "v2.0.0", "h1:sum=", ("crd/a.yaml", "crd/b.yaml")
@@ -194,7 +194,7 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it(tmp_path):
     told = definitions.missing_definitions(["keda", "eksctl"], environment)
     assert told == (
         f"definitions of {keda}, {eksctl} are not there: looked in {tmp_path}/definitions; fetch once "
-        "with `python -m gpuscale.testing.cluster.tools build`"
+        "with `python -m gpuscale_testing.tools build`"
     )
     with pytest.raises(UnavailableError):
         definitions.find_definitions("keda", environment)

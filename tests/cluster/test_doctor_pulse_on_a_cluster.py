@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.testing.cluster import wait_until
 from gpuscale.testing.podresources import PodResources
+from gpuscale_testing import wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
 import real_loop

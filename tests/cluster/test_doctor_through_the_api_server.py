@@ -19,7 +19,8 @@ from gpuscale.core.errors import UnavailableError
 from gpuscale.install.certificates import make_certificate
 from gpuscale.install.render import Inputs, manifest, render
 from gpuscale.install.values import Values
-from gpuscale.testing.cluster import (
+from gpuscale.testing.podresources import PodResources
+from gpuscale_testing import (
     Component,
     ControlPlane,
     Settings,
@@ -28,7 +29,6 @@ from gpuscale.testing.cluster import (
     simulated_nodes,
     wait_until,
 )
-from gpuscale.testing.podresources import PodResources
 
 sys.path.insert(0, str(Path(__file__).parent))
 from stacked import Stacked

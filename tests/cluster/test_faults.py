@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.testing.cluster import wait_until
+from gpuscale_testing import wait_until
 
 pytestmark = [
     pytest.mark.cluster,

@@ -25,7 +25,7 @@ import pytest
 import yaml
 
 from gpuscale.objects.nodes import Taint
-from gpuscale.testing.cluster import (
+from gpuscale_testing import (
     ControlPlane,
     Settings,
     SimulatedNode,

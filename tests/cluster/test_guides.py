@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.testing.cluster import find_definitions
+from gpuscale_testing import find_definitions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stranger"))
 import pages

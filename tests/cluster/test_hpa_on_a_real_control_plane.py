@@ -26,7 +26,7 @@ from gpuscale.hpa import (
     decide,
 )
 from gpuscale.objects.manifests import load_manifests
-from gpuscale.testing.cluster import (
+from gpuscale_testing import (
     SimulatedNode,
     aggregated_api,
     serving_name,

@@ -15,15 +15,15 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.install.cluster.ownership import essence
 from gpuscale.install.parts.resource_rules import resource_rules
-from gpuscale.testing.cluster import (
+from gpuscale.testing.prometheus import serve
+from gpuscale_testing import (
     SimulatedNode,
     aggregated_api,
     simulated_nodes,
     wait_until,
 )
-from gpuscale.testing.cluster.addresses import free_ports
-from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
-from gpuscale.testing.prometheus import serve
+from gpuscale_testing.addresses import free_ports
+from gpuscale_testing.metrics_apis import gpuscale_metrics_api
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import everything, settled, wait_until_as_before

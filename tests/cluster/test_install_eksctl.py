@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 
 from gpuscale.install.render import pool_files
 from gpuscale.install.values import Values
-from gpuscale.testing.cluster import find_definitions, missing_definitions
+from gpuscale_testing import find_definitions, missing_definitions
 
 pytestmark = pytest.mark.cluster
 

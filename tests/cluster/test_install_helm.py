@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.testing.cluster import wait_until
+from gpuscale_testing import wait_until
 
 BIN = Path(sys.executable).parent
 HELM = shutil.which("helm", path=f"{BIN}:/usr/local/bin:/usr/bin")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
-from gpuscale.testing.cluster import SimulatedNode, simulated_nodes
+from gpuscale_testing import SimulatedNode, simulated_nodes
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import everything, settled, wait_until_as_before

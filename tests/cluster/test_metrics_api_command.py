@@ -34,9 +34,9 @@ from gpuscale.install.render import manifest
 from gpuscale.install.values import Values, ValuesSpec
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.testing.cluster import SimulatedNode, aggregated_api, simulated_nodes, wait_until
-from gpuscale.testing.cluster.addresses import free_ports
-from gpuscale.testing.cluster.certificates import Authority
+from gpuscale_testing import SimulatedNode, aggregated_api, simulated_nodes, wait_until
+from gpuscale_testing.addresses import free_ports
+from gpuscale_testing.certificates import Authority
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

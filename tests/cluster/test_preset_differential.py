@@ -9,8 +9,8 @@ import pytest
 
 from gpuscale.rules.config import preset_text
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster import missing, wait_until
-from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api, prometheus_adapter
+from gpuscale_testing import missing, wait_until
+from gpuscale_testing.metrics_apis import gpuscale_metrics_api, prometheus_adapter
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 

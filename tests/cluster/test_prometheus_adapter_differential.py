@@ -23,8 +23,8 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster import KeyPair, missing, wait_until
-from gpuscale.testing.cluster.metrics_apis import (
+from gpuscale_testing import KeyPair, missing, wait_until
+from gpuscale_testing.metrics_apis import (
     MetricsApi,
     gpuscale_metrics_api,
     prometheus_adapter,

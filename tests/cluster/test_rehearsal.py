@@ -16,7 +16,7 @@ from gpuscale.cli.scenarios import find_setup
 from gpuscale.rehearse.comparison import NODES, REPLICAS, changes
 from gpuscale.rehearse.mark import LABEL
 from gpuscale.sim.simulate import simulate
-from gpuscale.testing.cluster import ControlPlane, Settings, local_address, wait_until
+from gpuscale_testing import ControlPlane, Settings, local_address, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import settled

@@ -11,14 +11,14 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.install.parts.resource_rules import resource_rules
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster import (
+from gpuscale_testing import (
     SimulatedNode,
     aggregated_api,
     missing,
     simulated_nodes,
     wait_until,
 )
-from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api, prometheus_adapter
+from gpuscale_testing.metrics_apis import gpuscale_metrics_api, prometheus_adapter
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.testing.cluster import ControlPlane, Settings, aggregated_api, wait_until
-from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
+from gpuscale_testing import ControlPlane, Settings, aggregated_api, wait_until
+from gpuscale_testing.metrics_apis import gpuscale_metrics_api
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fleet import EVEN, RULES, Fleet, Load, between, current_milli, expected_milli

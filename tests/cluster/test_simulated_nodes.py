@@ -8,7 +8,7 @@ import pytest
 from gpuscale.cluster.scheduling.fit import node_state, place
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.nodes import Taint
-from gpuscale.testing.cluster import Lifecycle, SimulatedNode, simulated_nodes, wait_until
+from gpuscale_testing import Lifecycle, SimulatedNode, simulated_nodes, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

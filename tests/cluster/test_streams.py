@@ -23,7 +23,7 @@ from gpuscale.install.render import manifest, render
 from gpuscale.install.values import Values
 from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import read_settings
-from gpuscale.testing.cluster.certificates import Authority
+from gpuscale_testing.certificates import Authority
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.testing.cluster import supervisor, wait_until
-from gpuscale.testing.cluster.component import Component
+from gpuscale_testing import supervisor, wait_until
+from gpuscale_testing.component import Component
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
@@ -88,7 +88,7 @@ def test_a_killed_starter_takes_the_program_and_the_folder_along(tmp_path):
     script = f"""
         import sys, time
         from pathlib import Path
-        from gpuscale.testing.cluster.component import Component
+        from gpuscale_testing.component import Component
         component = Component("sleep", ["sleep", "60"], Path({str(tmp_path / "plane")!r}), 5.0)
         print(component.pid, flush=True)
         time.sleep(60)

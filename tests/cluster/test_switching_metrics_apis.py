@@ -11,15 +11,15 @@ import pytest
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster import (
+from gpuscale_testing import (
     ControlPlane,
     SimulatedNode,
     missing,
     simulated_nodes,
     wait_until,
 )
-from gpuscale.testing.cluster.aggregation import NAMESPACE, serving_name
-from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api, prometheus_adapter
+from gpuscale_testing.aggregation import NAMESPACE, serving_name
+from gpuscale_testing.metrics_apis import gpuscale_metrics_api, prometheus_adapter
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 

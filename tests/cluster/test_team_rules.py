@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from gpuscale.testing import prometheus as prometheus_process
-from gpuscale.testing.cluster import wait_until
-from gpuscale.testing.cluster.metrics_apis import gpuscale_metrics_api
+from gpuscale_testing import wait_until
+from gpuscale_testing.metrics_apis import gpuscale_metrics_api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
-from gpuscale.testing.cluster import tools
-from gpuscale.testing.cluster.programs import building, toolset
+from gpuscale_testing import tools
+from gpuscale_testing.programs import building, toolset
 
 ETCD = toolset.tool_named("etcd")
 GO_THAT_BUILDS = """
@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there_is_told_with_the_command_that_builds_it(tmp
         toolset.find("etcd", {"GPUSCALE_TOOLS": str(tmp_path)})
     assert str(caught.value) == (
         f"etcd {version} is not there: looked in $KUBEBUILDER_ASSETS (not set) and {tmp_path}; "
-        "build once with `python -m gpuscale.testing.cluster.tools build`"
+        "build once with `python -m gpuscale_testing.tools build`"
     )
 
 
@@ -93,7 +93,7 @@ def test_several_programs_that_are_not_there_are_told_in_one_sentence(tmp_path):
     environment = {"GPUSCALE_TOOLS": str(tmp_path), "KUBEBUILDER_ASSETS": "/none"}
     assert toolset.missing(["etcd", "kube-apiserver"], environment) == (
         f"etcd {etcd}, kube-apiserver {apiserver} are not there: looked in $KUBEBUILDER_ASSETS (/none) "
-        f"and {tmp_path}; build once with `python -m gpuscale.testing.cluster.tools build`"
+        f"and {tmp_path}; build once with `python -m gpuscale_testing.tools build`"
     )
 
 

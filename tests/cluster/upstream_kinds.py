@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from gpuscale.core.errors import UpstreamError
-from gpuscale.testing.cluster import find_definitions, missing_definitions, wait_until
+from gpuscale_testing import find_definitions, missing_definitions, wait_until
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from gpuscale.sources.ruler import alertmanager
 from gpuscale.sources.ruler.alertmanager import AlertmanagerSender
 from gpuscale.sources.ruler.ruler import Ruler
 from gpuscale.sources.ruler.settings import AlertmanagerSettings, alerts_url
-from gpuscale.testing.cluster.certificates import Authority
+from gpuscale_testing.certificates import Authority
 
 RULES = """\
 groups:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpuscale.testing.cluster.addresses import free_ports
+from gpuscale_testing.addresses import free_ports
 
 
 def run(*arguments):

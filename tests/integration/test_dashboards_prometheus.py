@@ -34,9 +34,9 @@ from gpuscale.gpu.simulated import FIRST_PID, SimulatedReader
 from gpuscale.install.alerts.groups import AlertSettings, alert_groups
 from gpuscale.install.boards.catalogue import BoardSettings, board_settings, board_texts
 from gpuscale.install.values import Prometheus, Values, ValuesSpec
-from gpuscale.testing.cluster.addresses import free_ports
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml
 from gpuscale.testing.podresources import PodResources
+from gpuscale_testing.addresses import free_ports
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src", "tools/cluster")
+BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src")
 PASSED_ON = ("PIP_", "SSL_CERT_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 PIP_SETTINGS = Path.home() / ".config" / "pip" / "pip.conf"
 """Where this machine's package index may be named; pip alone gets it."""
@@ -43,11 +43,18 @@ def _install(venv):
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
+    environment = environment_of(venv)
+    _run([sys.executable, "-m", "venv", str(venv)], checkout, environment)
+    _run([str(venv / "bin" / "pip"), "install", "--quiet", "."], checkout, environment)
+
+
+def environment_of(venv):
+    """What a stranger's shell has, and where this machine's packages come from."""
     home = venv.parent / "home"
     home.mkdir(exist_ok=True)
     passed = {name: text for name, text in os.environ.items() if name.upper().startswith(PASSED_ON)}
     settings = {"PIP_CONFIG_FILE": str(PIP_SETTINGS)} if PIP_SETTINGS.exists() else {}
-    environment = {
+    return {
         **settings,
         "PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip"),
         **passed,
@@ -55,8 +62,6 @@ def _install(venv):
         "HOME": str(home),
         "LANG": "C.UTF-8",
     }
-    _run([sys.executable, "-m", "venv", str(venv)], checkout, environment)
-    _run([str(venv / "bin" / "pip"), "install", "--quiet", "."], checkout, environment)
 
 
 def _run(command, folder, environment):

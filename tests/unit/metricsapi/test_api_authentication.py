@@ -13,7 +13,7 @@ from gpuscale.metricsapi.security.authentication import (
 )
 from gpuscale.metricsapi.security.chains import CaBundle, Subject, UntrustedError
 from gpuscale.metricsapi.security.reviews import NOBODY, RequestHeaders, Trust, User
-from gpuscale.testing.cluster.addresses import wait_until
+from gpuscale_testing.addresses import wait_until
 
 ALL = "system:authenticated"
 

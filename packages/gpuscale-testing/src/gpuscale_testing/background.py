@@ -11,7 +11,7 @@ from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.kubelet import LifecycleOf, SimulatedKubelet
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.objects.pods import Lifecycle
-from gpuscale.testing.cluster.plane import ControlPlane
+from gpuscale_testing.plane import ControlPlane
 
 _TIMEOUT_S = 60.0
 MakeKubelet = Callable[[WritingClient, Lifecycle | LifecycleOf | None], SimulatedKubelet]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuscale.testing.cluster import supervisor
+from gpuscale_testing import supervisor
 
 _TAIL_LINES = 30
 

@@ -17,12 +17,12 @@ from typing import Any, Self
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.writing import WritingClient
-from gpuscale.testing.cluster import flags
-from gpuscale.testing.cluster.addresses import free_ports, is_listening, wait_until
-from gpuscale.testing.cluster.certificates import Authority, KeyPair, signing_key, write_kubeconfig
-from gpuscale.testing.cluster.component import Component
-from gpuscale.testing.cluster.flags import Files, Settings
-from gpuscale.testing.cluster.programs.toolset import find, missing
+from gpuscale_testing import flags
+from gpuscale_testing.addresses import free_ports, is_listening, wait_until
+from gpuscale_testing.certificates import Authority, KeyPair, signing_key, write_kubeconfig
+from gpuscale_testing.component import Component
+from gpuscale_testing.flags import Files, Settings
+from gpuscale_testing.programs.toolset import find, missing
 
 _START_TIMEOUT_S = 60.0
 _LOOK_S = 0.1

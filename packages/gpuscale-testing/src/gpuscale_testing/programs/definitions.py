@@ -1,6 +1,6 @@
 """Other projects' definitions that tests hold manifests against: CRDs and a JSON schema, as released.
 
-The releases stand in `tools/cluster/definitions.toml`. A set counts as there if the cache holds every file of
+The releases stand in `modules/definitions.toml`. A set counts as there if the cache holds every file of
 the pinned release; nothing of them is in the repository.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gpuscale.core.errors import NotFoundError, UnavailableError, UsageError
-from gpuscale.testing.cluster.programs.toolset import BUILD_COMMAND, cache_folder, modules_folder
+from gpuscale_testing.programs.toolset import BUILD_COMMAND, MODULES, cache_folder
 
 PINS = "definitions.toml"
 _FOLDER = "definitions"
@@ -42,7 +42,7 @@ def pinned_definitions() -> tuple[Definitions, ...]:
     Raises:
         NotFoundError: neither a checkout nor a wheel that carries the pins.
     """
-    path = modules_folder() / PINS
+    path = MODULES / PINS
     if not path.is_file():
         raise NotFoundError(f"{path} is not there, which names the definitions and their releases")
     pins = tomllib.loads(path.read_text())

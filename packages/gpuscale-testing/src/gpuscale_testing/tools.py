@@ -1,4 +1,4 @@
-"""Builds and finds what cluster tests need: `python -m gpuscale.testing.cluster.tools`.
+"""Builds and finds what cluster tests need: `python -m gpuscale_testing.tools`.
 
 That is the programs of a control plane, and other projects' definitions.
 
@@ -12,14 +12,14 @@ from typing import Annotated
 import typer
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.testing.cluster.programs import building, fetching, toolset
-from gpuscale.testing.cluster.programs.definitions import (
+from gpuscale_testing.programs import building, fetching, toolset
+from gpuscale_testing.programs.definitions import (
     Definitions,
     find_definitions,
     missing_definitions,
     pinned_definitions,
 )
-from gpuscale.testing.cluster.programs.toolset import TOOLS, Tool
+from gpuscale_testing.programs.toolset import TOOLS, Tool
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,7 +1,7 @@
-"""Moves the pinned Kubernetes version: `python tools/cluster/pin.py v1.36.3`.
+"""Moves the pinned Kubernetes version: `python packages/gpuscale-testing/pin.py v1.36.3`.
 
-Writes kubernetes/go.mod anew: k8s.io/kubernetes refers to its staging folders by replace lines, which hold
-only in its own checkout, so each is mapped to the release that it is published as (v1.N.P -> v0.N.P).
+Rewrites the go.mod of kubernetes. k8s.io/kubernetes refers to its staging folders by replace lines, which
+hold only in its own checkout, so each is mapped to the release that it is published as (v1.N.P -> v0.N.P).
 The other two modules have no such lines; change their require line and run `go mod tidy` there.
 """
 
@@ -15,7 +15,7 @@ PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 HEADER = """\
 // The Kubernetes programs of the cluster tests. `go install PKG@VERSION` refuses a module with replace lines,
 // so this module requires it and maps its staging folders to the releases that they are published as.
-// Written by ../pin.py.
+// Written by pin.py.
 """
 
 
@@ -46,12 +46,12 @@ def main(version: str) -> None:
     if not re.fullmatch(r"v1\.\d+\.\d+", version):
         raise SystemExit(f"found {version!r}, expected a Kubernetes version such as v1.36.3")
     upstream = upstream_module(version)
-    folder = Path(__file__).parent / "kubernetes"
+    folder = Path(__file__).parent / "src" / "gpuscale_testing" / "modules" / "kubernetes"
     (folder / "go.mod").write_text(module_text(version, upstream))
     subprocess.run(["go", "mod", "tidy"], cwd=folder, check=True)  # noqa: S607 - the user's own Go
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        raise SystemExit("usage: python tools/cluster/pin.py VERSION")
+        raise SystemExit("usage: python packages/gpuscale-testing/pin.py VERSION")
     main(sys.argv[1])

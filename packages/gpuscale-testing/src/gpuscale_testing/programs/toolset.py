@@ -1,6 +1,6 @@
 """Which programs a control plane is made of, in which versions, and where they are.
 
-The versions stand in one place: the `go.mod` files of `tools/cluster`. A program counts as there if
+The versions stand in one place: the `go.mod` files in `modules`. A program counts as there if
 `$KUBEBUILDER_ASSETS` holds it, or if the cache holds it in the pinned version.
 """
 
@@ -15,11 +15,11 @@ from gpuscale.core.errors import NotFoundError, UnavailableError, UsageError
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 CACHE_VARIABLE = "GPUSCALE_TOOLS"
-BUILD_COMMAND = "python -m gpuscale.testing.cluster.tools build"
+BUILD_COMMAND = "python -m gpuscale_testing.tools build"
 RECORD = "versions.json"
 
-_MODULES = "modules"
-"""Where a wheel carries the go.mod files; a checkout has them in tools/cluster."""
+MODULES = Path(__file__).parents[1] / "modules"
+"""The go.mod files, and the releases of definitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Tool:
 
     name: str
     folder: str
-    """Of its go.mod, below tools/cluster."""
+    """Of its go.mod, below `MODULES`."""
     module: str
     """The module whose version is the program's."""
     package: str
@@ -82,29 +82,13 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return (Path(caches) if caches else Path.home() / ".cache") / "gpuscale" / "tools"
 
 
-def modules_folder() -> Path:
-    """Return the folder of the go.mod files.
-
-    Raises:
-        NotFoundError: neither a checkout nor a wheel that carries them.
-    """
-    here = Path(__file__).resolve()
-    for folder in (here.parents[1] / _MODULES, here.parents[5] / "tools" / "cluster"):
-        if folder.is_dir():
-            return folder
-    raise NotFoundError(
-        f"the pinned versions are not here: no folder {here.parents[1] / _MODULES}, and this is no "
-        "checkout of gpuscale; use a checkout, or a wheel made by its build"
-    )
-
-
 def pinned_version(tool: Tool) -> str:
     """Return the version to build, such as `v1.36.3`.
 
     Raises:
         NotFoundError: no go.mod, or it does not name the module.
     """
-    path = modules_folder() / tool.folder / "go.mod"
+    path = MODULES / tool.folder / "go.mod"
     text = path.read_text() if path.is_file() else ""
     found = re.search(rf"^(?:require|\t) ?{re.escape(tool.module)} (v\S+)", text, re.MULTILINE)
     if found is None:

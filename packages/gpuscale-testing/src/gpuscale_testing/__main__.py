@@ -1,4 +1,4 @@
-"""A control plane with simulated GPU nodes to try things on: `python -m gpuscale.testing.cluster`."""
+"""A control plane with simulated GPU nodes to try things on: `python -m gpuscale_testing`."""
 
 import signal
 import sys
@@ -9,9 +9,9 @@ import typer
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.simulated.nodes import SimulatedNode
-from gpuscale.testing.cluster.background import simulated_nodes
-from gpuscale.testing.cluster.flags import Settings
-from gpuscale.testing.cluster.plane import ControlPlane
+from gpuscale_testing.background import simulated_nodes
+from gpuscale_testing.flags import Settings
+from gpuscale_testing.plane import ControlPlane
 
 
 def serve(
@@ -23,7 +23,7 @@ def serve(
 ) -> None:
     """Run a Kubernetes control plane with simulated GPU nodes until Ctrl-C.
 
-    Example: python -m gpuscale.testing.cluster --nodes 3 --gpus 4
+    Example: python -m gpuscale_testing --nodes 3 --gpus 4
     """
     typer.echo("starting the control plane, about 10 seconds", err=True)
     fleet = [SimulatedNode(f"gpu-{number}", gpus=gpus) for number in range(1, nodes + 1)]

@@ -1,6 +1,6 @@
 // The Kubernetes programs of the cluster tests. `go install PKG@VERSION` refuses a module with replace lines,
 // so this module requires it and maps its staging folders to the releases that they are published as.
-// Written by ../pin.py.
+// Written by pin.py.
 module gpuscale.dev/tools/kubernetes
 
 go 1.26.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuscale.kube import aggregation
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
-from gpuscale.testing.cluster.plane import ControlPlane
+from gpuscale_testing.plane import ControlPlane
 
 NAMESPACE = "default"
 

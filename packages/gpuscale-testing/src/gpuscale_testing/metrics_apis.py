@@ -13,11 +13,11 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.testing.cluster.addresses import free_ports, wait_until
-from gpuscale.testing.cluster.certificates import KeyPair
-from gpuscale.testing.cluster.component import Component
-from gpuscale.testing.cluster.plane import ControlPlane
-from gpuscale.testing.cluster.programs.toolset import find
+from gpuscale_testing.addresses import free_ports, wait_until
+from gpuscale_testing.certificates import KeyPair
+from gpuscale_testing.component import Component
+from gpuscale_testing.plane import ControlPlane
+from gpuscale_testing.programs.toolset import find
 
 _READY_S = 60.0
 _GRACE_S = 10.0

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuscale.core.errors import UpstreamError
-from gpuscale.testing.cluster.programs.building import Say, locked
-from gpuscale.testing.cluster.programs.definitions import PINS, Definitions, fetched, files
-from gpuscale.testing.cluster.programs.gocommand import find_go, go_environment, go_error
-from gpuscale.testing.cluster.programs.toolset import cache_folder
+from gpuscale_testing.programs.building import Say, locked
+from gpuscale_testing.programs.definitions import PINS, Definitions, fetched, files
+from gpuscale_testing.programs.gocommand import find_go, go_environment, go_error
+from gpuscale_testing.programs.toolset import cache_folder
 
 _LIMIT_S = 300.0
 MAX_FILE_BYTES = 8 * 1024 * 1024

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.testing.cluster.programs.gocommand import find_go, go_environment, go_error
-from gpuscale.testing.cluster.programs.toolset import (
+from gpuscale_testing.programs.gocommand import find_go, go_environment, go_error
+from gpuscale_testing.programs.toolset import (
+    MODULES,
     BuildRecord,
     Tool,
     built,
     cache_folder,
-    modules_folder,
     pinned_version,
     read_records,
     write_records,
@@ -132,7 +132,7 @@ def _run_go(command: Sequence[str], tool: Tool, tick: Callable[[], None]) -> Non
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(  # noqa: S603 - words of our own
             command,
-            cwd=modules_folder() / tool.folder,
+            cwd=MODULES / tool.folder,
             env=go_environment(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
