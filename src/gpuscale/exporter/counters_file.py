@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gpuscale.core.errors import GpuscaleError, NotFoundError
+from gpuscale.core.watched_files import stamps_of
 from gpuscale.exporter.families.own_metrics import ConfigStatus
-from gpuscale.exporter.watched import stamps_of
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, MAX_TEXT_BYTES, Counter, load_counters
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.core.watched_files import LastGood, Look
 
 _LOG = logging.getLogger(__name__)
 LOOK_S = 10.0
 """How often files are looked at, in the machine's seconds."""
 _MAX_SECRET_BYTES = 64 * 1024
-Stamp = tuple[tuple[int, int, int], ...]
 
 
 class SecretFile:
@@ -67,10 +67,8 @@ class TlsFiles:
     """
 
     def __init__(self, make: Callable[[], ssl.SSLContext], paths: Sequence[Path]) -> None:
-        self._make = make
         self._paths = paths
-        self._stamp = self._stamp_now()
-        self._context = make()
+        self._files = LastGood(paths, make, (OSError, ValueError, UsageError))
         self._looked_at: float | None = None
 
     def context(self) -> ssl.SSLContext:
@@ -78,31 +76,16 @@ class TlsFiles:
         if self._looked_at is None or now - self._looked_at >= LOOK_S:
             self._looked_at = now
             self._look()
-        return self._context
+        return self._files.value
 
     def _look(self) -> None:
-        stamp = self._stamp_now()
-        if stamp == self._stamp:
-            return
-        try:
-            self._context = self._make()
-        except (OSError, ValueError, UsageError) as error:
-            # The stamp stays the old one, so that a pair that is half renewed is looked at again.
-            _LOG.warning("the last good certificates are used: %s", error)
-            return
-        self._stamp = stamp
-        _LOG.info("%s: read again", ", ".join(map(str, self._paths)))
-
-    def _stamp_now(self) -> Stamp:
-        return tuple(_stamp(path) for path in self._paths)
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return status.st_mtime_ns, status.st_size, status.st_ino
+        match self._files.look():
+            case Look.FAILED:
+                _LOG.warning("the last good certificates are used: %s", self._files.fault)
+            case Look.LOADED:
+                _LOG.info("%s: read again", ", ".join(map(str, self._paths)))
+            case Look.UNCHANGED:
+                pass
 
 
 class Access:

@@ -5,8 +5,8 @@ import ssl
 from pathlib import Path
 
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.watched_files import LastGood, Look
 from gpuscale.exporter.http.web_config import CLIENT_AUTH_TYPES, TLS_VERSIONS, TlsConfig
-from gpuscale.exporter.watched import Stamps, stamps_of
 
 _log = logging.getLogger(__name__)
 
@@ -23,26 +23,32 @@ class ServerTls:
 
     def __init__(self, config: TlsConfig) -> None:
         self._config = config
-        self._stamps: Stamps = stamps_of(config.files)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = TLS_VERSIONS[config.min_version]
         self.context.maximum_version = TLS_VERSIONS[config.max_version]
         self.context.verify_mode = CLIENT_AUTH_TYPES[config.client_auth_type]
-        self._load(self.context)
+        self._files = LastGood(config.files, self._load_all, (ConfigError,))
+        self._logged = ""
 
     def follow_files(self) -> None:
         """Take over changed files; bad ones are logged, and what was good stays."""
-        now = stamps_of(self._config.files)
-        if now == self._stamps:
-            return
-        self._stamps = now
-        try:
-            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-            self._load(self.context)
-        except ConfigError as error:
-            _log.error("the certificates stay as they were: %s", error)
-        else:
-            _log.info("certificates loaded again")
+        match self._files.look():
+            case Look.LOADED:
+                _log.info("certificates loaded again")
+            case Look.FAILED if (fault := str(self._files.fault)) != self._logged:
+                _log.error("the certificates stay as they were: %s", fault)
+                self._logged = fault
+                return
+            case Look.FAILED:
+                return
+            case Look.UNCHANGED:
+                pass
+        self._logged = ""
+
+    def _load_all(self) -> None:
+        # A context that took half of the files can't be put back.
+        self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        self._load(self.context)
 
     def _load(self, context: ssl.SSLContext) -> None:
         config = self._config

@@ -20,6 +20,7 @@ from gpuscale.core.pki import (
     make_serving,
     write_private,
 )
+from gpuscale.core.watched_files import LastGood, Look
 from gpuscale.metricsapi.security.client_tls import ByName, TlsRules, server_context
 
 _LOG = logging.getLogger(__name__)
@@ -59,24 +60,30 @@ class ServingCertificate:
         clock: Clock,
         by_name: ByName | None = None,
     ) -> None:
-        self.fault: str | None = None
-        """Why the files as they are now can't be used; None where they can."""
         self._files = files
         self._rules = rules
         self._clock = clock
         self._by_name = by_name
         try:
-            self._content, self._context = self._load()
+            self._loaded = LastGood(
+                (files.certificate, files.key), self._load, (OSError, ValueError)
+            )
         except (OSError, ValueError) as error:
             raise UsageError(self._fault_text(error)) from error
 
     def context(self) -> SSL.Context:
-        return self._context
+        return self._loaded.value[1]
+
+    @property
+    def fault(self) -> str | None:
+        """Why the files as they are now can't be used; None where they can."""
+        error = self._loaded.fault
+        return None if error is None else self._fault_text(error)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the host names that the certificate is for, in lower case."""
-        return host_names(self._content.certificate)
+        return host_names(self._loaded.value[0].certificate)
 
     async def run(self) -> None:
         """Follow the files until cancelled."""
@@ -86,34 +93,22 @@ class ServingCertificate:
 
     def reload(self) -> None:
         """Take the files as they are now, if they changed and fit together."""
-        try:
-            if self._read() == self._content:
-                self.fault = None
-                return
-            self._content, self._context = self._load()
-        except (OSError, ValueError) as error:
-            self._note(self._fault_text(error))
-        else:
-            self.fault = None
+        fault, (pair, _) = self.fault, self._loaded.value
+        found = self._loaded.look()
+        if found is Look.FAILED and self.fault != fault:
+            _LOG.warning("the last good certificate stays: %s", self.fault)
+        if found is Look.LOADED and self._loaded.value[0] != pair:
             _LOG.info("new connections get the certificate now in %s", self._files.certificate)
 
     def _load(self) -> tuple[KeyPair, SSL.Context]:
-        content = self._read()
         files = self._files
+        content = KeyPair(files.certificate.read_bytes(), files.key.read_bytes())
         context = server_context(files.certificate, files.key, self._rules, self._by_name)
         return content, context
-
-    def _read(self) -> KeyPair:
-        return KeyPair(self._files.certificate.read_bytes(), self._files.key.read_bytes())
 
     def _fault_text(self, error: Exception) -> str:
         where = f"{self._files.certificate} and {self._files.key}"
         return f"{where}: found {error}, expected a PEM certificate and its key"
-
-    def _note(self, fault: str) -> None:
-        if fault != self.fault:
-            _LOG.warning("the last good certificate stays: %s", fault)
-        self.fault = fault
 
 
 class OwnCertificate:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UsageError
+from gpuscale.core.watched_files import LastGood, Look
 from gpuscale.metricsapi.security.chains import CaBundle
 from gpuscale.metricsapi.security.reviews import RequestHeaders, Trust, TrustConfigMap
 from gpuscale.metricsapi.settings import AuthSettings
@@ -21,24 +22,27 @@ class CaFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.fault: str | None = None
-        """Why the file as it is now does not count; None where it does."""
         self._path = path
         try:
-            self.pem = self._read()
+            self._file = LastGood((path,), self._read, (OSError, ValueError))
         except (OSError, ValueError) as error:
             raise UsageError(f"{path}: {error}") from error
 
+    @property
+    def pem(self) -> str:
+        return self._file.value
+
+    @property
+    def fault(self) -> str | None:
+        """Why the file as it is now does not count; None where it does."""
+        error = self._file.fault
+        return None if error is None else f"{self._path}: {error}"
+
     def look(self) -> None:
         """Take the file as it is now, if it holds CAs."""
-        try:
-            self.pem = self._read()
-        except (OSError, ValueError) as error:
-            if self.fault is None:
-                _LOG.warning("the last good CAs stay: %s: %s", self._path, error)
-            self.fault = f"{self._path}: {error}"
-        else:
-            self.fault = None
+        was_good = self._file.fault is None
+        if self._file.look() is Look.FAILED and was_good:
+            _LOG.warning("the last good CAs stay: %s", self.fault)
 
     def _read(self) -> str:
         pem = self._path.read_text(encoding="utf-8")
