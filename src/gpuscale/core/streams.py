@@ -1,7 +1,7 @@
 """Named random streams: one seed gives every part its own independent numbers.
 
 Adding a draw in one part leaves the numbers of all others as they were, so a change of the model does
-not reshuffle a whole run. This is the only module that touches `random`.
+not reshuffle a whole run. Nothing else of a run touches `random`.
 """
 
 import hashlib

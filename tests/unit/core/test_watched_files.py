@@ -31,7 +31,9 @@ def test_a_file_that_is_as_it_was_has_no_fault_any_more(tmp_path: Path) -> None:
     assert file.look() is Look.FAILED
     assert isinstance(file.fault, FileNotFoundError)
     away.rename(path)
-    assert (file.look(), file.fault) == (Look.UNCHANGED, None)
+    look = file.look()
+    assert look is Look.UNCHANGED
+    assert file.fault is None
 
 
 def test_the_first_load_raises_what_is_wrong(tmp_path: Path) -> None:

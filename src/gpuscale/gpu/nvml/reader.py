@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.gpu.fields import FIELDS
@@ -83,10 +84,11 @@ class NvmlReader:
         self._shared = self._new_shared(gpus=0)
         self._is_open = False
         self._failure = ""
-        self._retry_at_ms = 0
-        self._wait_ms = self._settings.reopen_first_ms
+        self._retry_at_ms = 0.0
+        self._waits = Backoff(self._settings.reopen_first_ms, self._settings.reopen_last_ms)
         self._counted_ms = 0
-        self._lost_wait_ms = self._settings.lost_reopen_ms
+        lost_ms = self._settings.lost_reopen_ms
+        self._lost_waits = Backoff(lost_ms, lost_ms * _LONGEST_LOST_REOPEN)
         self._lost_since_ms: int | None = None
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
@@ -154,10 +156,9 @@ class NvmlReader:
         if self._have_gpus_changed(now_ms):
             return True
         since_ms = self._lost_since_ms
-        if since_ms is None or now_ms - since_ms < self._lost_wait_ms:
+        if since_ms is None or now_ms - since_ms < self._lost_waits.wait:
             return False
-        longest_ms = self._settings.lost_reopen_ms * _LONGEST_LOST_REOPEN
-        self._lost_wait_ms = min(2 * self._lost_wait_ms, longest_ms)
+        self._lost_waits.advance()
         self._lost_since_ms = now_ms
         return True
 
@@ -192,7 +193,7 @@ class NvmlReader:
         except UnavailableError as failure:
             self._close_library()
             raise self._unavailable(failure, now_ms) from failure
-        self._wait_ms = self._settings.reopen_first_ms
+        self._waits.reset()
         self._note_gone(before, now_ms)
 
     def _count(self) -> int:
@@ -232,15 +233,14 @@ class NvmlReader:
 
     def _unavailable(self, failure: UnavailableError, now_ms: int) -> UnavailableError:
         self._failure = f"NVML can't be used: {failure}"
-        self._retry_at_ms = now_ms + self._wait_ms
-        self._wait_ms = min(2 * self._wait_ms, self._settings.reopen_last_ms)
+        self._retry_at_ms = now_ms + self._waits.advance()
         return UnavailableError(self._failure)
 
     def _note_lost(self, now_ms: int) -> None:
         """Note since when a GPU is lost, to reopen NVML for it."""
         if not any(slot.is_lost for slot in self._slots):
             self._lost_since_ms = None
-            self._lost_wait_ms = self._settings.lost_reopen_ms
+            self._lost_waits.reset()
         elif self._lost_since_ms is None:
             self._lost_since_ms = now_ms
 

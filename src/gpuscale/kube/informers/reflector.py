@@ -9,12 +9,12 @@ Source: kubernetes API concepts, "Efficient detection of changes"; client-go too
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.memory import give_memory_back
@@ -99,18 +99,16 @@ class Reflector(Generic[Item]):
 
     async def run(self) -> None:
         """Keep the copy up until cancelled."""
-        wait_s = self._settings.retry_s
+        waits = Backoff(self._settings.retry_s, self._settings.max_retry_s)
         while True:
             began_ms = self._clock.now_ms()
             failed = await self._follow_once()
             # A server that ends every watch at once is treated like one that fails.
             is_hasty = self._clock.now_ms() - began_ms < self._settings.retry_s * 1000
             if not failed and not is_hasty:
-                wait_s = self._settings.retry_s
+                waits.reset()
                 continue
-            # Not all at the same moment: what ended one watch has often ended all.
-            await self._pause(wait_s * random.uniform(0.5, 1.0))  # noqa: S311
-            wait_s = min(2 * wait_s, self._settings.max_retry_s)
+            await self._pause(waits.jittered())
 
     def hurry(self) -> bool:
         """Try again now rather than after the wait; return whether it does.

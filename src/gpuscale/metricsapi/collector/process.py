@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from gpuscale.core.backoff import Backoff
 from gpuscale.core.errors import UnavailableError
 from gpuscale.series.wanted import WantedNames
 from gpuscale.sources.feeds.messages import (
@@ -128,16 +129,15 @@ class CollectorProcess:
     async def run(self) -> None:
         """Keep a collector running until cancelled; then it is stopped."""
         now = asyncio.get_running_loop().time
-        wait_s = _FIRST_WAIT_S
+        waits = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
             began = now()
             reason = await self._run_once()
             await self._note(None, reason)
             if now() - began >= _STEADY_S:
-                wait_s = _FIRST_WAIT_S
+                waits.reset()
             _LOG.error("the collector process ended: %s; starting it again", reason)
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            await asyncio.sleep(waits.advance())
             self.restarts += 1
 
     async def _run_once(self) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
+from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.exposition.stream import MAX_LINE_BYTES, StreamError
@@ -123,7 +124,7 @@ class StreamFollower:
             limits=limits,
         )
         self._series = self._seat.series
-        self._wait_s = _FIRST_WAIT_S
+        self._waits = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         self._expiry: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
@@ -131,8 +132,7 @@ class StreamFollower:
         try:
             while True:
                 await self._follow_once()
-                await asyncio.sleep(self._wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-                self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+                await asyncio.sleep(self._waits.jittered())
         finally:
             self._keep()
             if self.ends_series and self._seat.feeder in {self, None}:
@@ -189,7 +189,7 @@ class StreamFollower:
         if not state.up:
             _LOG.info("following the stream of %s", state.instance)
         self._keep()
-        self._wait_s = _FIRST_WAIT_S
+        self._waits.reset()
         state.up, state.error, state.series = True, series.error, series.series
         state.unwanted, state.measured_ms = series.unwanted, series.measured_ms
         state.arrival_lag_s = (now_ms - series.measured_ms) / 1000

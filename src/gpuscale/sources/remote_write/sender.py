@@ -10,7 +10,6 @@ Source: the remote write specification 1.0; prometheus storage/remote (queue_man
 
 import asyncio
 import logging
-import random
 import time
 from array import array
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 from yarl import URL
 
+from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.series.remote_write.message import LabelEncoder, WriteMessage, pieces, value_rows
@@ -184,14 +184,13 @@ class RemoteWriter:
 
     async def _deliver(self, request: _Request) -> None:
         """Send a request until the receiver takes it, or refuses it for good."""
-        backoff_s = self.endpoint.min_backoff_s
+        waits = Backoff(self.endpoint.min_backoff_s, self.endpoint.max_backoff_s)
         attempt = 0
         try:
             while (pause_s := await self._attempt(request, attempt)) is not None:
                 self.state.retried += request.samples
                 attempt += 1
-                await asyncio.sleep(max(pause_s, backoff_s * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
-                backoff_s = min(2 * backoff_s, self.endpoint.max_backoff_s)
+                await asyncio.sleep(max(pause_s, waits.jittered()))
             self.state.pending -= request.samples
         finally:
             self._places.release()

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import logging
-import random
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal, Protocol
 
 import aiohttp
 from yarl import URL
 
+from gpuscale.core.backoff import Backoff
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.exposition.stream import StreamError
 from gpuscale.sources.feeds.sharing.settings import PATH
@@ -80,14 +80,14 @@ class PeerLink:
 
     async def run(self) -> None:
         """Follow until cancelled, or until the address turns out to be this replica's own."""
-        wait_s = _FIRST_WAIT_S
+        waits = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
             try:
                 async with asyncio.timeout(_ANSWER_S) as limit:
                     await self._follow(limit)
                 if self.state == "self":
                     return
-                wait_s = _FIRST_WAIT_S
+                waits.reset()
                 continue
             except TimeoutError:
                 reason = "no line in time"
@@ -95,11 +95,10 @@ class PeerLink:
                 reason = str(error) or type(error).__name__
             if self.state == "up" and self.error is None:
                 _LOG.warning("the replica at %s does not answer: %s", self.url, reason)
-                wait_s = _FIRST_WAIT_S
+                waits.reset()
             self.error = reason
             self._broke()
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            await asyncio.sleep(waits.jittered())
 
     def close(self) -> None:
         """Count the replica as down from now on; its address has left the list."""
