@@ -34,6 +34,13 @@ KEYS = (
     "samples",
     "taint",
 )
+# Of a signal's usual target, so that it makes sense in the signal's unit.
+METRICS = st.tuples(st.sampled_from(sorted(SIGNALS)), st.floats(0.5, 1.2)).map(
+    lambda drawn: {
+        "signal": drawn[0],
+        "target": round(SIGNALS[drawn[0]].target * drawn[1], 3),
+    }
+)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}[a-z0-9]", fullmatch=True)
 SCALES = st.fixed_dictionaries(
     {
@@ -44,11 +51,10 @@ SCALES = st.fixed_dictionaries(
                 "kind": st.sampled_from(("Deployment", "StatefulSet")),
             }
         ),
-        "signal": st.sampled_from(sorted(SIGNALS)),
-        "target": st.floats(0.001, 1).map(lambda number: round(number, 3)),
         "minReplicas": st.integers(1, 5),
         "maxReplicas": st.integers(5, 500),
         "autoscaler": st.sampled_from(("hpa", "keda")),
+        "metrics": st.lists(METRICS, min_size=1, max_size=3),
     }
 )
 POOLS = st.none() | st.fixed_dictionaries(

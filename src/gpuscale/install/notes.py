@@ -2,7 +2,8 @@
 
 from gpuscale.install.common import has_api_pods, image_reference
 from gpuscale.install.image import has_registry
-from gpuscale.install.values import Scale, Values
+from gpuscale.install.scale.scale import Scale
+from gpuscale.install.values import Values
 
 
 def notes(values: Values) -> list[str]:
@@ -65,7 +66,7 @@ def _sharing(values: Values) -> list[str]:
     if _replicas(values) == 1:
         return []
     found = []
-    if any(scale.signal == "gpu-utilization" for scale in values.spec.scale):
+    if any("gpu-utilization" in scale.signal_names for scale in values.spec.scale):
         found.append(
             "GPUs are shared by time-slicing: gpu-utilization has no pods then; signal gpu-share tells "
             "what each pod uses"

@@ -32,6 +32,11 @@ class Signal:
     is_alibabas: bool = False
     """Whether it has Alibaba's labels, and takes the node agent's style `ack`."""
 
+    @property
+    def is_sum(self) -> bool:
+        """Whether a pod's value adds up over its GPUs, without a bound."""
+        return self.aggregate == "sum" and self.divisor is None
+
 
 SIGNALS: dict[SignalName, Signal] = {
     "gpu-utilization": Signal("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL", "%", 60),

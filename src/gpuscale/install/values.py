@@ -19,7 +19,8 @@ from gpuscale.install.image import (
     checked_repository,
     checked_tag,
 )
-from gpuscale.install.signals import SIGNALS, SignalName
+from gpuscale.install.scale.metrics import MAX_TARGET
+from gpuscale.install.scale.scale import LABEL_PATTERN, Label, Scale, Subdomain
 from gpuscale.objects import nodes
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.providers import BUILT_IN, Pool, either
@@ -29,16 +30,7 @@ from gpuscale.sources.feeds.annotated_pods import exporters
 from gpuscale.sources.ruler.settings import alerts_url
 
 MetricSourceName = Literal["prometheus", "streams"]
-HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
 
-_LABEL = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
-_SUBDOMAIN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
-MAX_TARGET = 999_999
-"""Larger numbers are printed with an exponent by Helm."""
-
-Label = Annotated[str, Field(pattern=_LABEL, max_length=63)]
-Subdomain = Annotated[str, Field(pattern=_SUBDOMAIN, max_length=63)]
-"""Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""
 Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
 """A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""
 Repository = Annotated[
@@ -105,7 +97,7 @@ AlertmanagerUrl = Annotated[
 class Metadata(Model):
     """The installation's name: the first part of the names of all that is made."""
 
-    name: str = Field(default="gpuscale", pattern=_LABEL, max_length=32)
+    name: str = Field(default="gpuscale", pattern=LABEL_PATTERN, max_length=32)
 
 
 class Image(Model):
@@ -119,47 +111,6 @@ class Image(Model):
     """`Never`: every node has the image already, as with `kind load docker-image`."""
     pull_secret: Subdomain | None = None
     """Name of a Secret in the installation's namespace."""
-
-
-class Workload(Model):
-    """What is scaled."""
-
-    kind: Literal["Deployment", "StatefulSet"] = "Deployment"
-    name: Subdomain
-    namespace: Label = "default"
-
-
-class Scale(Model):
-    """One workload, its signal, and its limits."""
-
-    workload: Workload
-    signal: SignalName = "gpu-utilization"
-    target: float = Field(gt=0, le=MAX_TARGET, multiple_of=0.001)
-    """Per pod, in the signal's unit: percent, MiB, or a ratio from 0 to 1."""
-    min_replicas: int = Field(default=1, ge=1, le=10_000)
-    """At least one: without a pod there is no reading that could bring the first one back."""
-    max_replicas: int = Field(ge=1, le=10_000)
-    autoscaler: Literal["hpa", "keda"] = "hpa"
-    """`hpa`: a HorizontalPodAutoscaler on the metrics API; `keda`: a ScaledObject on Prometheus."""
-    metric: Literal["pods", "object"] = "pods"
-    """With `hpa`. `pods`: the mean of the pods; `object`: the recorded mean of the workload's GPUs."""
-    hpa_version: HpaVersion = "autoscaling/v2"
-    """The older two are for clusters before Kubernetes 1.23."""
-    scale_down_stabilization_seconds: int = Field(default=300, ge=0, le=3600)
-    """How long less has to be enough before pods go; the default is Kubernetes' own."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> "Scale":
-        if self.min_replicas > self.max_replicas:
-            text = f"found minReplicas {self.min_replicas} above maxReplicas {self.max_replicas}"
-            raise ValueError(f"{text}, expected minReplicas <= maxReplicas")
-        if self.metric == "object" and self.signal != "gpu-utilization":
-            text = f"found metric object with signal {self.signal}"
-            raise ValueError(f"{text}, expected signal gpu-utilization, whose mean is recorded")
-        if SIGNALS[self.signal].unit == "ratio" and self.target > 1:
-            text = f"found target {self.target:g} for {self.signal}, which is a ratio"
-            raise ValueError(f"{text}, expected at most 1")
-        return self
 
 
 class Agent(Model):
@@ -455,29 +406,31 @@ class ValuesSpec(Model):
         return faults
 
     def _faults_of(self, scale: Scale) -> list[str]:
-        signal = SIGNALS[scale.signal]
         faults = []
         if scale.autoscaler == "keda" and self.metrics_api.external:
             faults.append(
                 "autoscaler keda beside metricsApi.external, expected external: false, because KEDA "
                 "serves external.metrics.k8s.io"
             )
-        if scale.metric == "object" and not self.recording_rules:
-            faults.append("metric object without recordingRules, expected recordingRules: true")
-        if scale.metric == "object" and self.has_streams:
-            text = "metric object with metricsApi.source streams"
-            faults.append(f"{text}, expected metric: pods, because a Prometheus records the means")
+        if any(each.metric == "object" for each in scale.signal_metrics):
+            if not self.recording_rules:
+                text = "metric object without recordingRules"
+                faults.append(f"{text}, expected recordingRules: true")
+            if self.has_streams:
+                text = "metric object with metricsApi.source streams, expected metric: pods"
+                faults.append(f"{text}, because a Prometheus records the means")
         if scale.autoscaler == "keda" and self._has_no_prometheus():
             text = "autoscaler keda without a Prometheus"
             faults.append(f"{text}, expected alerts or dashboards to be on, or prometheus.url")
-        if self.agent.enabled and self.agent.attribution == "none":
+        if scale.signal_metrics and self.agent.enabled and self.agent.attribution == "none":
             faults.append("agent.attribution none, expected one that ties GPUs to pods")
-        wrong_style = "dcgm" if signal.is_alibabas else "ack"
-        if self.agent.enabled and self.agent.style == wrong_style:
-            text = f"signal {scale.signal} with agent.style {wrong_style}"
-            faults.append(f"{text}, expected another style, or both")
-        if self.agent.enabled and signal.of_processes and self.agent.attribution != "processes":
-            faults.append(f"signal {scale.signal}, expected agent.attribution: processes")
+        for name, signal in zip(scale.signal_names, scale.signals, strict=True):
+            wrong_style = "dcgm" if signal.is_alibabas else "ack"
+            if self.agent.enabled and self.agent.style == wrong_style:
+                text = f"signal {name} with agent.style {wrong_style}"
+                faults.append(f"{text}, expected another style, or both")
+            if self.agent.enabled and signal.of_processes and self.agent.attribution != "processes":
+                faults.append(f"signal {name}, expected agent.attribution: processes")
         return faults
 
     def _has_no_prometheus(self) -> bool:

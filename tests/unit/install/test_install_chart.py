@@ -85,6 +85,62 @@ ALERTING = {
     "alertmanagers": ["https://a:9093", "https://b:9093"],
 }
 RULE_WITH_BRACES = 'groups:\n- {name: g,rules: [{alert: A,expr: x, labels: {a: "{{ $value }}"}}]}\n'
+QUEUE = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "queue_length", "selector": {"matchLabels": {"queue": "bert"}}},
+        "target": {"type": "AverageValue", "averageValue": 30},
+    },
+}
+OF_SERVICE = {
+    "type": "Object",
+    "object": {
+        "metric": {
+            "name": "requests",
+            "selector": {"matchExpressions": [{"key": "v", "operator": "In", "values": ["a"]}]},
+        },
+        "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "web"},
+        "target": {"type": "Value", "value": "1k"},
+    },
+}
+OF_PODS = {
+    "type": "Pods",
+    "pods": {
+        "metric": {"name": "vllm_num_requests_waiting"},
+        "target": {"type": "AverageValue", "averageValue": "2500m"},
+    },
+}
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+}
+MEMORY_OF_ONE = {
+    "type": "ContainerResource",
+    "containerResource": {
+        "name": "memory",
+        "container": "model",
+        "target": {"type": "AverageValue", "averageValue": "12Gi"},
+    },
+}
+FAST_AND_SLOW = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 30},
+            {"type": "Percent", "value": 100, "periodSeconds": 60},
+        ],
+        "tolerance": "0.05",
+    },
+    "scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Disabled"},
+}
+BY_QUERY = {"query": 'sum(vllm:num_requests_waiting{model="bert \\"x\\""})', "target": 2.5}
+
+
+def by_metrics(*metrics, **changes):
+    return {"workload": {"name": "many"}, "maxReplicas": 8, "metrics": list(metrics), **changes}
+
+
 OPTIONS = {
     "provider": [{"provider": each} for each in ("aks", "eks", "ack", "gke", "generic")],
     "prometheus": [
@@ -165,6 +221,40 @@ OPTIONS = {
             [scale(signal="graphics-engine", target=0.7, autoscaler="keda")],
             [scale(signal="ack-memory-ratio", target=0.7, autoscaler="keda")],
             [scale(signal="gpu-share", workload={"kind": "StatefulSet", "name": "llm"})],
+            [by_metrics({"target": 60, "metric": "object"}, CPU, MEMORY_OF_ONE, OF_PODS)],
+            [
+                by_metrics(
+                    {"signal": "gpu-memory", "target": 12000},
+                    QUEUE,
+                    OF_SERVICE,
+                    minReplicas=0,
+                    behavior=FAST_AND_SLOW,
+                )
+            ],
+            [
+                by_metrics(
+                    {"target": 60, "metric": "object"},
+                    *(QUEUE, OF_SERVICE, OF_PODS, CPU, MEMORY_OF_ONE),
+                    hpaVersion="autoscaling/v2beta1",
+                )
+            ],
+            [
+                by_metrics(
+                    *(QUEUE, MEMORY_OF_ONE),
+                    hpaVersion="autoscaling/v2beta2",
+                    behavior={"scaleUp": {"selectPolicy": "Min"}},
+                    scaleDownStabilizationSeconds=60,
+                )
+            ],
+            [
+                by_metrics(
+                    *({"target": 60}, BY_QUERY, {**BY_QUERY, "targetType": "Value"}),
+                    *(CPU, MEMORY_OF_ONE),
+                    minReplicas=0,
+                    autoscaler="keda",
+                    behavior=FAST_AND_SLOW,
+                )
+            ],
         )
     ],
     "samples": [

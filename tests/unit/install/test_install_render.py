@@ -607,13 +607,14 @@ def test_all_versions_of_the_hpa_say_the_same(metric: str) -> None:
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_kedas_query_gives_one_element_and_its_metric_type_can_work(signal) -> None:
     agent = {"attribution": "processes", "style": "both"}
-    given = scale(autoscaler="keda", signal=signal, target=0.5)
+    target = SIGNALS[signal].target
+    given = scale(autoscaler="keda", signal=signal, target=target)
     found = one(rendered(values(scale=[given], agent=agent)), "ScaledObject")
     (trigger,) = found["spec"]["triggers"]
     # KEDA's default, AverageValue, never asks for more than ceil(100 / 50) = 2 pods for a mean of 100 %.
     assert trigger["metricType"] == "Value"
     assert trigger["metadata"]["ignoreNullValues"] == "false"
-    assert trigger["metadata"]["threshold"] == "0.5"
+    assert trigger["metadata"]["threshold"] == f"{target:g}"
     assert trigger["metadata"]["query"].startswith("avg(")
     parse_query(trigger["metadata"]["query"])
 

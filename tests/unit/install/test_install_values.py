@@ -45,7 +45,13 @@ SCALED = (
     [
         pytest.param(50, "minReplicas: 0", "", "expected at least 1", id="no pod no reading"),
         pytest.param(50, "minReplicas: 4", "", "minReplicas 4 above maxReplicas 3", id="limits"),
-        pytest.param(5, "signal: graphics-engine", "", "a ratio, expected at most 1", id="ratio"),
+        pytest.param(
+            5,
+            "signal: graphics-engine",
+            "",
+            "graphics-engine is a ratio, 0 to 1. Write 0.05",
+            id="ratio",
+        ),
         pytest.param(
             50, "metric: object, signal: gpu-memory", "", "whose mean is recorded", id="object"
         ),

@@ -96,6 +96,12 @@ def dotted(path: Path) -> str:
     return text
 
 
+def parts_of(field: str) -> Path:
+    """Return the path of a dotted field whose keys have no dots themselves."""
+    parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", field)
+    return tuple(int(index) if index else name for index, name in parts)
+
+
 def load_documents(text: str, source: str) -> tuple[Document, ...]:
     """Return the documents of a YAML text; empty ones are left out.
 

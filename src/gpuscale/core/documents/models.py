@@ -1,5 +1,6 @@
 """What our own files have in common: their API version, camelCase fields, durations."""
 
+from collections.abc import Iterable
 from typing import Annotated, TypeVar
 
 from pydantic import (
@@ -11,9 +12,10 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from gpuscale.core.documents.documents import Document, load_documents
-from gpuscale.core.documents.validation import validation_problems
+from gpuscale.core.documents.documents import Document, Path, load_documents
+from gpuscale.core.documents.validation import REFUSED, validation_problems
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.golang.durations import MAX_DURATION_MS, format_duration, parse_duration_ms
 
@@ -45,6 +47,24 @@ class Model(BaseModel):
 
 
 M = TypeVar("M", bound=Model)
+
+
+def refused(model: type[Model], faults: Iterable[tuple[Path, str]]) -> ValidationError:
+    """Return what a validator of a model raises for faults in fields of it.
+
+    Args:
+        model: the model.
+        faults: where each is, below the model and named as in the file, and its whole text.
+    """
+    return ValidationError.from_exception_data(
+        model.__name__,
+        [
+            InitErrorDetails(
+                type=PydanticCustomError(REFUSED, "{text}", {"text": text}), loc=path, input=None
+            )
+            for path, text in faults
+        ],
+    )
 
 
 def parse_file(model: type[M], text: str, source: str) -> tuple[M, Document]:

@@ -60,6 +60,8 @@ _LIMITS = {
 }
 """Where pydantic reports the limit, and the words before it."""
 _ABSENT = "this field is required"
+REFUSED = "refused"
+"""Type of an error whose text says all, what was found too."""
 
 
 def validation_problems(
@@ -98,6 +100,8 @@ def _problem(
         return document.problem(path, "no such field here", fix=_meant(str(path[-1]), known))
     if kind == "missing":
         return document.problem(path, _ABSENT)
+    if kind == REFUSED:
+        return document.problem(path, str(error["msg"]))
     if kind == "union_tag_not_found":
         return document.problem((*path, context["discriminator"].strip("'")), _ABSENT)
     value = _value(document, path)

@@ -10,8 +10,9 @@ from gpuscale import __version__
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.alerts.groups import alert_sources
 from gpuscale.install.boards.catalogue import board_sources
+from gpuscale.install.scale.scale import Scale, Workload
 from gpuscale.install.signals import SIGNALS, Signal
-from gpuscale.install.values import Scale, Values, ValuesSpec, Workload
+from gpuscale.install.values import Values, ValuesSpec
 from gpuscale.providers import BUILT_IN, Provider
 
 _DATA_NOTE = "# Made by `python -m gpuscale.install.chart`.\n"

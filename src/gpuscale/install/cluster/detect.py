@@ -7,7 +7,7 @@ from typing import Any, get_args
 from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, kind_named
 from gpuscale.install.cluster.ownership import owner
-from gpuscale.install.values import HpaVersion
+from gpuscale.install.scale.scale import HpaVersion
 from gpuscale.kube.client.writing import WritingClient
 from gpuscale.providers import Provider, every
 

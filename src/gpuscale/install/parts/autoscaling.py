@@ -2,9 +2,17 @@
 
 from gpuscale.install.common import Object, metadata
 from gpuscale.install.parts import prometheus
-from gpuscale.install.parts.rules import MEAN
+from gpuscale.install.scale.manifest import quantity, resource_trigger
+from gpuscale.install.scale.metrics import (
+    ContainerResourceMetric,
+    MetricEntry,
+    QueryMetric,
+    ResourceMetric,
+    SignalMetric,
+)
+from gpuscale.install.scale.scale import Scale
 from gpuscale.install.signals import SIGNALS, Signal, pod_labels
-from gpuscale.install.values import Scale, Values
+from gpuscale.install.values import Values
 
 PART = "autoscaler"
 KEDA = "keda.sh/v1alpha1"
@@ -18,7 +26,14 @@ def autoscaling_objects(values: Values) -> list[Object]:
 
 def autoscaler(values: Values, scale: Scale) -> Object:
     """Return what scales one workload."""
-    return _scaled_object(values, scale) if scale.autoscaler == "keda" else _hpa(values, scale)
+    if scale.autoscaler == "keda":
+        return _scaled_object(values, scale)
+    return {
+        "apiVersion": scale.hpa_version,
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": _metadata(values, scale),
+        "spec": scale.hpa_spec,
+    }
 
 
 def _metadata(values: Values, scale: Scale) -> Object:
@@ -26,94 +41,51 @@ def _metadata(values: Values, scale: Scale) -> Object:
     return metadata(values, PART, name=f"{workload.name}-gpu", namespace=workload.namespace)
 
 
-def quantity(number: float) -> str:
-    """Return a number as a quantity, with up to three decimals and no exponent."""
-    return f"{number:.3f}".rstrip("0").rstrip(".")
-
-
-def _hpa(values: Values, scale: Scale) -> Object:
-    reference = {"apiVersion": "apps/v1", "kind": scale.workload.kind, "name": scale.workload.name}
-    spec: Object = {
-        "scaleTargetRef": reference,
-        "minReplicas": scale.min_replicas,
-        "maxReplicas": scale.max_replicas,
-        "metrics": [_metric(scale, reference)],
-    }
-    if scale.hpa_version != "autoscaling/v2beta1":
-        spec["behavior"] = {"scaleDown": _stabilization(scale)}
-    return {
-        "apiVersion": scale.hpa_version,
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": _metadata(values, scale),
-        "spec": spec,
-    }
-
-
-def _metric(scale: Scale, reference: Object) -> Object:
-    target = quantity(scale.target)
-    if scale.metric == "object":
-        return _object_metric(scale, reference, target)
-    name = SIGNALS[scale.signal].metric
-    if scale.hpa_version == "autoscaling/v2beta1":
-        return {"type": "Pods", "pods": {"metricName": name, "targetAverageValue": target}}
-    average = {"type": "AverageValue", "averageValue": target}
-    return {"type": "Pods", "pods": {"metric": {"name": name}, "target": average}}
-
-
-def _object_metric(scale: Scale, reference: Object, target: str) -> Object:
-    if scale.hpa_version == "autoscaling/v2beta1":
-        old = {"metricName": MEAN, "target": reference, "targetValue": target}
-        return {"type": "Object", "object": old}
-    wanted = {
-        "metric": {"name": MEAN},
-        "describedObject": reference,
-        "target": {"type": "Value", "value": target},
-    }
-    return {"type": "Object", "object": wanted}
-
-
 def _scaled_object(values: Values, scale: Scale) -> Object:
-    trigger = {
-        "type": "prometheus",
-        # A mean does not grow with the pods. KEDA's default, AverageValue, divides it by the target and so
-        # asks for two pods at most for a mean in percent and a target of 50; Value multiplies by the pods.
-        "metricType": "Value",
-        "metadata": {
-            "serverAddress": prometheus.address(values),
-            "query": keda_query(values, scale),
-            "threshold": quantity(scale.target),
-            # An empty answer is "not known", not "no load", which would scale in.
-            "ignoreNullValues": "false",
-        },
-    }
     return {
         "apiVersion": KEDA,
         "kind": "ScaledObject",
         "metadata": _metadata(values, scale),
         "spec": {
-            "scaleTargetRef": {
-                "apiVersion": "apps/v1",
-                "kind": scale.workload.kind,
-                "name": scale.workload.name,
-            },
+            "scaleTargetRef": scale.target_reference,
             "minReplicaCount": scale.min_replicas,
             "maxReplicaCount": scale.max_replicas,
             "pollingInterval": 15,
-            "advanced": {
-                "horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": _stabilization(scale)}}
-            },
-            "triggers": [trigger],
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scale.whole_behavior}},
+            "triggers": [_trigger(values, scale, each) for each in scale.entries],
         },
     }
 
 
-def _stabilization(scale: Scale) -> Object:
-    return {"stabilizationWindowSeconds": scale.scale_down_stabilization_seconds}
+def _trigger(values: Values, scale: Scale, metric: MetricEntry) -> Object:
+    if isinstance(metric, ResourceMetric | ContainerResourceMetric):
+        return resource_trigger(metric)
+    if isinstance(metric, QueryMetric):
+        return _query_trigger(values, metric.query, metric.target, metric.target_type)
+    if not isinstance(metric, SignalMetric):
+        raise ValueError(f"found a metric of type {metric.type}, which KEDA has no trigger for")
+    # A mean does not grow with the pods. KEDA's default, AverageValue, divides it by the target and so
+    # asks for two pods at most for a mean in percent and a target of 50; Value multiplies by the pods.
+    query = keda_query(values, scale, SIGNALS[metric.signal])
+    return _query_trigger(values, query, metric.target, "Value")
 
 
-def keda_query(values: Values, scale: Scale) -> str:
+def _query_trigger(values: Values, query: str, target: float, kind: str) -> Object:
+    return {
+        "type": "prometheus",
+        "metricType": kind,
+        "metadata": {
+            "serverAddress": prometheus.address(values),
+            "query": query,
+            "threshold": quantity(target),
+            # An empty answer is "not known", not "no load", which would scale in.
+            "ignoreNullValues": "false",
+        },
+    }
+
+
+def keda_query(values: Values, scale: Scale, signal: Signal) -> str:
     """Return the PromQL of the mean over a workload's pods; one element, or none without readings."""
-    signal = SIGNALS[scale.signal]
     namespace, pod = pod_labels(signal, honor_labels=values.spec.prometheus.honor_labels)
     suffix = _POD_SUFFIX[scale.workload.kind]
     name = scale.workload.name.replace(".", "[.]")

@@ -4,6 +4,7 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.common import METRICS_API, Object
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE, resource_rules
 from gpuscale.install.parts.workloads import config_map
+from gpuscale.install.scale.manifest import MEAN
 from gpuscale.install.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.values import Values
 
@@ -17,7 +18,6 @@ _HASH = "[bcdfghjklmnpqrstvwxz2456789]"
 _OF_DEPLOYMENT = f"(.+)-{_HASH}{{1,10}}-{_HASH}{{5}}"
 _OF_STATEFUL_SET = "(.+)-[0-9]+"
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
-MEAN = "DCGM_FI_DEV_GPU_UTIL_AVG"
 _WORKLOADS = {"deployment": _OF_DEPLOYMENT, "statefulset": _OF_STATEFUL_SET}
 
 

@@ -1,0 +1,235 @@
+"""One workload that is scaled: on which metrics, between which limits, how fast, by whom."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from gpuscale.core.documents.documents import Document, Path, parts_of
+from gpuscale.core.documents.models import Model, refused
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.formats.units import UNITS, MetricUnit, unit_fault
+from gpuscale.install.scale.behavior import Behavior
+from gpuscale.install.scale.manifest import V2BETA1, Scaled, hpa_spec, quantity
+from gpuscale.install.scale.metrics import (
+    ContainerResourceMetric,
+    ExternalMetric,
+    MetricEntry,
+    ObjectMetric,
+    PodsMetric,
+    QueryMetric,
+    ResourceMetric,
+    SignalMetric,
+    Target,
+    as_written,
+)
+from gpuscale.install.signals import SIGNALS, Signal, SignalName
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.hpa import read_hpa
+
+HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
+DEFAULT_WINDOW_S = 300
+"""Kubernetes' own."""
+_KEDA_RESOURCES = ("cpu", "memory")
+
+LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=63)]
+Subdomain = Annotated[str, Field(pattern=SUBDOMAIN_PATTERN, max_length=63)]
+"""Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""
+
+
+class Workload(Model):
+    """What is scaled."""
+
+    kind: Literal["Deployment", "StatefulSet"] = "Deployment"
+    name: Subdomain
+    namespace: Label = "default"
+
+
+class Scale(Model):
+    """One workload, its metrics, and its limits."""
+
+    workload: Workload
+    signal: SignalName = "gpu-utilization"
+    """Short for one metric; `metrics` takes several."""
+    target: Target | None = None
+    """Per pod, in the signal's unit: percent, MiB, or a ratio from 0 to 1. Needed without `metrics`."""
+    metrics: tuple[MetricEntry, ...] = Field(default=(), max_length=16)
+    """In place of `signal` and `target`: several metrics; the one that asks for most replicas counts. Each is
+    a signal with its target, a metric as an HPA of `autoscaling/v2` has it, or a query of KEDA."""
+    min_replicas: int = Field(default=1, ge=0, le=10_000)
+    """0 takes a metric that is there without pods: an Object or External metric, or a query of KEDA."""
+    max_replicas: int = Field(ge=1, le=10_000)
+    autoscaler: Literal["hpa", "keda"] = "hpa"
+    """`hpa`: a HorizontalPodAutoscaler on the metrics API; `keda`: a ScaledObject on Prometheus."""
+    metric: Literal["pods", "object"] = "pods"
+    """With `hpa`. `pods`: the mean of the pods; `object`: the recorded mean of the workload's GPUs."""
+    hpa_version: HpaVersion = "autoscaling/v2"
+    """The older two are for clusters before Kubernetes 1.23."""
+    behavior: Behavior | None = None
+    """How fast it scales, as an HPA of `autoscaling/v2` has it."""
+    scale_down_stabilization_seconds: int = Field(default=DEFAULT_WINDOW_S, ge=0, le=3600)
+    """How long less has to be enough before pods go; the default is Kubernetes' own."""
+
+    @property
+    def entries(self) -> tuple[MetricEntry, ...]:
+        """The metrics, however they were given."""
+        if self.metrics:
+            return self.metrics
+        given = {"target": self.target or 1, "metric": self.metric}
+        return (SignalMetric(signal=self.signal, **given),)  # type: ignore[arg-type]
+
+    @property
+    def target_reference(self) -> dict[str, str]:
+        """The workload, as a HorizontalPodAutoscaler names it."""
+        return {"apiVersion": "apps/v1", "kind": self.workload.kind, "name": self.workload.name}
+
+    @property
+    def whole_behavior(self) -> dict[str, Any]:
+        """How fast it scales, with the time that less has to be enough."""
+        given = {} if self.behavior is None else as_written(self.behavior)
+        window = {"stabilizationWindowSeconds": self.scale_down_stabilization_seconds}
+        return {**given, "scaleDown": {**window, **given.get("scaleDown", {})}}
+
+    @property
+    def hpa_spec(self) -> dict[str, Any]:
+        """The spec of its HorizontalPodAutoscaler."""
+        scaled = Scaled(
+            target=self.target_reference,
+            min_replicas=self.min_replicas,
+            max_replicas=self.max_replicas,
+            metrics=[each for each in self.entries if not isinstance(each, QueryMetric)],
+            behavior=self.whole_behavior,
+        )
+        return hpa_spec(scaled, self.hpa_version)
+
+    @property
+    def signal_metrics(self) -> tuple[SignalMetric, ...]:
+        return tuple(each for each in self.entries if isinstance(each, SignalMetric))
+
+    @property
+    def signal_names(self) -> tuple[SignalName, ...]:
+        return tuple(dict.fromkeys(each.signal for each in self.signal_metrics))
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """The signals, each once."""
+        return tuple(SIGNALS[name] for name in self.signal_names)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_metrics(cls, data: Any) -> Any:  # noqa: ANN401 - whatever a file has
+        if isinstance(data, dict) and not data.get("metrics") and data.get("target") is None:
+            raise refused(cls, [(("target",), "this field is required, unless there are metrics")])
+        return data
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Scale":
+        faults = [*self._short_form(), *self._limits(), *self._units(), *self._older_version()]
+        if not faults:
+            faults = [*(self._keda() if self.autoscaler == "keda" else self._hpa())]
+        if faults:
+            raise refused(type(self), faults)
+        return self
+
+    def _short_form(self) -> Iterator[tuple[Path, str]]:
+        if self.metrics:
+            for name in ("signal", "target", "metric"):
+                # What is as by default may have been written out by a program.
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    yield (name,), f"found {name} beside metrics, expected it inside of metrics"
+        window = self.behavior and self.behavior.scale_down
+        is_twice = window and window.stabilization_window_seconds is not None
+        if is_twice and self.scale_down_stabilization_seconds != DEFAULT_WINDOW_S:
+            text = "found scaleDownStabilizationSeconds beside behavior.scaleDown."
+            path = ("scaleDownStabilizationSeconds",)
+            yield path, f"{text}stabilizationWindowSeconds, expected one of them"
+
+    def _limits(self) -> Iterator[tuple[Path, str]]:
+        if self.min_replicas > self.max_replicas:
+            text = f"found minReplicas {self.min_replicas} above maxReplicas {self.max_replicas}"
+            yield (), f"{text}, expected minReplicas <= maxReplicas"
+        wakes = ObjectMetric | ExternalMetric | QueryMetric
+        if self.min_replicas == 0 and not any(isinstance(each, wakes) for each in self.metrics):
+            text = (
+                "expected at least 1: without a pod there is no reading that could bring the first"
+            )
+            yield ("minReplicas",), f"found 0, {text} one back; 0 takes a metric of the load itself"
+
+    def _units(self) -> Iterator[tuple[Path, str]]:
+        for path, metric in self._placed_signals():
+            signal = SIGNALS[metric.signal]
+            if metric.metric == "object" and metric.signal != "gpu-utilization":
+                text = f"found metric object with signal {metric.signal}"
+                yield path, f"{text}, expected signal gpu-utilization, whose mean is recorded"
+            unit = MetricUnit(UNITS[signal.unit], is_sum=signal.is_sum)
+            fault = unit_fault(metric.signal, parse_quantity(quantity(metric.target)), unit)
+            if fault is not None:
+                yield (*path, "target"), f"{fault.what} {fault.fix(as_number=True)}"
+
+    def _placed_signals(self) -> Iterator[tuple[Path, SignalMetric]]:
+        for index, metric in enumerate(self.entries):
+            if isinstance(metric, SignalMetric):
+                yield (("metrics", index) if self.metrics else ()), metric
+
+    def _older_version(self) -> Iterator[tuple[Path, str]]:
+        if self.autoscaler == "keda" or self.behavior is None:
+            return
+        if self.hpa_version == V2BETA1:
+            text = "found behavior with hpaVersion autoscaling/v2beta1"
+            yield ("behavior",), f"{text}, expected autoscaling/v2, or none"
+        for key, rules in as_written(self.behavior).items():
+            if "tolerance" in rules and self.hpa_version == "autoscaling/v2beta2":
+                text = "found tolerance with hpaVersion autoscaling/v2beta2"
+                yield ("behavior", key, "tolerance"), f"{text}, expected autoscaling/v2, or none"
+
+    def _hpa(self) -> Iterator[tuple[Path, str]]:
+        """Return what the API server would refuse, in its words."""
+        for index, metric in enumerate(self.metrics):
+            if isinstance(metric, QueryMetric):
+                text = "found a query with autoscaler hpa, expected a metric of the metrics API"
+                yield ("metrics", index, "query"), f"{text}, or autoscaler: keda"
+        manifest = {
+            "apiVersion": self.hpa_version,
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "some", "namespace": "default"},
+            "spec": self.hpa_spec,
+        }
+        fields = Fields(Document("values", 0, manifest, {}), manifest)
+        read_hpa(fields)
+        for problem in fields.problems:
+            _, *path = parts_of(problem.field or "")
+            old = f" ({path[-1]} of {V2BETA1})" if self.hpa_version == V2BETA1 else ""
+            text = (
+                problem.expected
+                if problem.found is None
+                else f"found {problem.found}, expected {problem.expected}"
+            )
+            yield tuple(path), f"{text}{old}"
+
+    def _keda(self) -> Iterator[tuple[Path, str]]:
+        for index, metric in enumerate(self.metrics):
+            path = ("metrics", index)
+            if isinstance(metric, PodsMetric | ObjectMetric | ExternalMetric):
+                text = f"found a metric of type {metric.type} with autoscaler keda"
+                yield (*path, "type"), f"{text}, expected a query, a signal or autoscaler: hpa"
+            if isinstance(metric, ResourceMetric | ContainerResourceMetric):
+                yield from self._keda_resource(path, metric)
+
+    def _keda_resource(
+        self, path: Path, metric: ResourceMetric | ContainerResourceMetric
+    ) -> Iterator[tuple[Path, str]]:
+        source = metric.source
+        is_of_container = isinstance(metric, ContainerResourceMetric)
+        path = (*path, "containerResource" if is_of_container else "resource")
+        if source.name not in _KEDA_RESOURCES:
+            text = f"found resource {source.name} with autoscaler keda, expected"
+            yield (*path, "name"), f"{text} {' or '.join(_KEDA_RESOURCES)}"
+        target, key = source.target, "averageUtilization"
+        value: object = target.average_utilization
+        if target.type != "Utilization":
+            key, value = "averageValue", target.average_value
+        if target.type == "Value" or value is None:
+            text = f"found a target of type {target.type} without its value"
+            yield (*path, "target"), f"{text}, expected Utilization or AverageValue with {key}"
