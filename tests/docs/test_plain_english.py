@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from gpuscale.cli.registry import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BANNED = (r"told(?! apart)", "nobody's", "anew", "can't be had", "stands? for", "whoever")
 IN_CODE = {**dict.fromkeys(BANNED, 0), r"told(?! apart)": 2, "stands? for": 1}
 """The most that docstrings and comments of src may have. Lower a number when it falls; never raise one."""
