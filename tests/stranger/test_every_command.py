@@ -76,6 +76,11 @@ CASES = {
     "rehearse": [
         (["rehearse", "ack-bert", "--for", "1s", "--kubeconfig", "kubeconfig"], 1, CAN_NOT_LOOK),
         (["rehearse", "ack-bert"], 2, "found no kubeconfig"),
+        (
+            ["rehearse", "ack-bert-quick", "--speed=7", "--kubeconfig=kubeconfig"],
+            2,
+            "found 40 s, expected a multiple of the speed",
+        ),
     ],
     "lint": [(["lint", "hpa.yaml"], 0, "0 errors")],
     "decide": [(["decide", "why.yaml"], 0, "Goes from 1 to 2")],

@@ -66,7 +66,8 @@ class MetricsApiServer:
 
     Args:
         settings: from the command line.
-        clock: of all waits and times.
+        clock: of all waits and times, but for those of values.
+        value_clock: of the values, where that is another one: of queries, and between discoveries.
         drain_s: how long it still serves HTTPS after the order to stop, in the machine's seconds; None is
             the settings'.
         source: of the values; None is the Prometheus of the settings.
@@ -78,6 +79,7 @@ class MetricsApiServer:
         clock: Clock | None = None,
         drain_s: float | None = None,
         source: MetricSource | None = None,
+        value_clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self._source = source
@@ -88,7 +90,8 @@ class MetricsApiServer:
         self._lag = LoopLag()
         self._wall_clock = WallClock()
         self._clock = clock or self._wall_clock
-        self._metrics = ServerMetrics(self._clock)
+        self._value_clock = value_clock or self._clock
+        self._metrics = ServerMetrics(self._value_clock)
         self._tasks: list[Task] = []
         self._stopping = False
         self._mapper: ResourceMapper = KUBERNETES
@@ -176,7 +179,7 @@ class MetricsApiServer:
             lambda: self._provider.config.resource_rules,
             self._provider.ask,
             NoObjects() if self._copies is None else ClusterObjects(self._copies),
-            self._clock,
+            self._value_clock,
             self._provider.age_limit,
         )
         self._provider.team_faults = self._rules.faults_in
@@ -186,7 +189,7 @@ class MetricsApiServer:
         if (collector := self._collector) is not None:
             self._tasks.append(("new series", lambda: self._follow_new_series(collector)))
         if interval_s := self._settings.hop_lag_interval_s:
-            lag = HopLag(self._provider, timed, self._metrics, self._clock, interval_s)
+            lag = HopLag(self._provider, timed, self._metrics, self._value_clock, interval_s)
             self._tasks.append(("hop lag", lag.run))
         self._tasks.append(("rules", self._follow_rules))
         if cluster is not None:
@@ -238,7 +241,7 @@ class MetricsApiServer:
                 self._rules.config,
                 source,
                 NoObjects(),
-                self._clock,
+                self._value_clock,
                 settings.relist_interval_s,
                 settings.max_age_s,
                 self._mapper,
@@ -257,7 +260,7 @@ class MetricsApiServer:
             self._rules.config,
             source,
             objects,
-            self._clock,
+            self._value_clock,
             settings.relist_interval_s,
             settings.max_age_s,
             self._mapper,

@@ -19,15 +19,22 @@ class Actor:
         kubelet: of the site's nodes.
         site: whose orders they are.
         mark: of all that is made.
+        speed: of the rehearsal.
     """
 
     def __init__(
-        self, client: WritingClient, kubelet: SimulatedKubelet, site: RehearsalSite, mark: Mark
+        self,
+        client: WritingClient,
+        kubelet: SimulatedKubelet,
+        site: RehearsalSite,
+        mark: Mark,
+        speed: float = 1.0,
     ) -> None:
         self._client = client
         self._kubelet = kubelet
         self._site = site
         self._mark = mark
+        self._speed = speed
 
     async def create(self, manifest: JsonObject) -> None:
         """Create an object.
@@ -57,7 +64,8 @@ class Actor:
             case RemoveNode():
                 await self._kubelet.remove(order.name)
             case CreateJob():
-                await self.create(job_manifest(order.run, self._site.setup, self._mark))
+                setup = self._site.setup
+                await self.create(job_manifest(order.run, setup, self._mark, self._speed))
 
 
 def lifecycle_of(site: RehearsalSite, pod: JsonObject) -> Lifecycle:

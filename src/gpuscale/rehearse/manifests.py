@@ -10,6 +10,7 @@ from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.objects.hpa.manifest import hpa_manifest
 from gpuscale.objects.workloads import Service
 from gpuscale.rehearse.mark import LABEL, Mark
+from gpuscale.rehearse.speed import sped_up_hpa, sped_up_manifest
 from gpuscale.sim.control.cloud import CloudPool
 from gpuscale.sim.scenario.setup import JobSetup, Setup
 
@@ -44,12 +45,13 @@ def namespace_manifest(name: str, mark: Mark) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def workload_manifests(setup: Setup, mark: Mark) -> Iterator[JsonObject]:
+def workload_manifests(setup: Setup, mark: Mark, speed: float = 1.0) -> Iterator[JsonObject]:
     """Yield what is there before the scenario starts: its Services and Deployments, and the agents' Service.
 
     Args:
         setup: as placed in the rehearsal's namespaces.
         mark: the rehearsal's.
+        speed: what the times of controllers are divided by.
     """
     *own, agents = setup.services
     if agents.metadata.key not in {service.metadata.key for service in own}:
@@ -58,23 +60,23 @@ def workload_manifests(setup: Setup, mark: Mark) -> Iterator[JsonObject]:
         if manifest.get("kind") == "Service":
             yield _plain_service(_marked(manifest, mark))
         elif manifest.get("kind") == "Deployment":
-            yield _on_own_nodes(_marked(manifest, mark), mark)
+            yield sped_up_manifest(_on_own_nodes(_marked(manifest, mark), mark), speed)
 
 
-def hpa_manifests(setup: Setup, mark: Mark) -> Iterator[JsonObject]:
-    """Yield the HPAs, in the version that API servers take."""
+def hpa_manifests(setup: Setup, mark: Mark, speed: float = 1.0) -> Iterator[JsonObject]:
+    """Yield the HPAs, in the version that API servers take, with times divided by the speed."""
     for hpa in setup.hpas:
-        manifest = hpa_manifest(hpa)
+        manifest = hpa_manifest(sped_up_hpa(hpa, speed))
         _label(manifest["metadata"], mark)
         yield manifest
 
 
-def job_manifest(run: JobSetup, setup: Setup, mark: Mark) -> JsonObject:
-    """Return the Job of one submission."""
+def job_manifest(run: JobSetup, setup: Setup, mark: Mark, speed: float = 1.0) -> JsonObject:
+    """Return the Job of one submission, with times divided by the speed."""
     source = next(
         each for each in setup.manifests if each.get("kind") == "Job" and _key(each) == run.manifest
     )
-    manifest = _on_own_nodes(_marked(source, mark), mark)
+    manifest = sped_up_manifest(_on_own_nodes(_marked(source, mark), mark), speed)
     manifest["metadata"] |= {"name": run.job.metadata.name}
     return manifest
 

@@ -35,6 +35,7 @@ from gpuscale.rehearse.mirror import Mirror
 from gpuscale.rehearse.placing import namespaces, placed
 from gpuscale.rehearse.serving import MetricsApi, free_port, group_versions
 from gpuscale.rehearse.site import RehearsalSite
+from gpuscale.rehearse.speed import check_speed, check_sync_period, hpa_flags
 from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
 from gpuscale.sim.document.document import document
 from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms
@@ -80,6 +81,7 @@ class Rehearsal:
         target: the cluster.
         on_event: called with every event as plain data, as it happens.
         announce: gets the place of the rehearsal, before anything is created.
+        speed: seconds of the scenario per second.
     """
 
     def __init__(
@@ -88,13 +90,15 @@ class Rehearsal:
         target: Target,
         on_event: OnEvent,
         announce: Callable[[Announcement], None],
+        speed: float = 1.0,
     ) -> None:
         self._target = target
         self._announce = announce
         self._mark = Mark(rehearsal_id(setup.name, secrets.token_hex(3)), target.namespace)
         self._setup = placed(setup, self._mark)
         self._namespaces = tuple(sorted({*namespaces(self._setup), target.namespace}))
-        self._clock = WallClock()
+        self._clock = WallClock(speed)
+        self._machine_clock = WallClock()
         self._site = RehearsalSite(self._setup, self._clock.now_ms())
         self._is_over = False
 
@@ -112,8 +116,8 @@ class Rehearsal:
             limit_s: ends it after so many seconds of the scenario.
 
         Raises:
-            UsageError: the cluster may not be used, or the scenario names another replica policy than `hpa`;
-                nothing was created.
+            UsageError: the cluster may not be used, or the scenario names another replica policy than `hpa`,
+                and nothing was created; or the cluster's HPA controller does not keep up with the speed.
             UnavailableError: a part does not answer, or something could not be removed.
             UpstreamError: the API server refuses something.
         """
@@ -122,6 +126,7 @@ class Rehearsal:
                 "spec.replicaPolicy: found a policy of a plug-in, expected hpa: "
                 "a rehearsal's replicas are the cluster's own HPA controller's"
             )
+        check_speed(self._setup, self._clock.speed)
         async with WritingClient(self._target.cluster) as client:
             check_named(self._target, client.server)
             check_reachable(self._target, client.server)
@@ -172,9 +177,14 @@ class Rehearsal:
         session = await stack.enter_async_context(HttpSession())
         stack.push_async_callback(self._runner.agents.stop)
         kubelet = await stack.enter_async_context(
-            SimulatedKubelet(client, lambda pod: lifecycle_of(self._site, pod), self._mark.selector)
+            SimulatedKubelet(
+                client,
+                lambda pod: lifecycle_of(self._site, pod),
+                self._mark.selector,
+                self._clock,
+            )
         )
-        actor = Actor(client, kubelet, self._site, self._mark)
+        actor = Actor(client, kubelet, self._site, self._mark, self._clock.speed)
         api = MetricsApi(self._setup, self._target, self._mark, Path(folder), port)
         return _Stage(client, actor, session, api)
 
@@ -212,10 +222,13 @@ class Rehearsal:
             tasks = [group.create_task(self._follow(stage.client), name="following")]
             tasks.append(group.create_task(self._runner.keep_up(follow), name="engine"))
             await self._bring_up(stage)
-            for manifest in hpa_manifests(self._setup, self._mark):
+            for manifest in hpa_manifests(self._setup, self._mark, self._clock.speed):
                 await stage.actor.create(manifest)
             self._site.begin(self._clock.now_ms())
             tasks += [group.create_task(each, name="pace") for each in self._paces(stage)]
+            if self._setup.hpas and self._clock.speed != 1:
+                flags = hpa_flags(self._setup.pipeline, self._clock.speed)
+                tasks.append(group.create_task(check_sync_period(stage.api.audit_log, flags)))
             await self._clock.sleep(self._seconds_left(limit_s))
             self._runner.present.catch_up()
             for task in tasks:
@@ -225,7 +238,7 @@ class Rehearsal:
         """Return once the scenario can start: nodes and pods are there, and values are served."""
         self._site.cloud.start()
         await _wait_for(lambda: not self._site.orders, "nodes")
-        for manifest in workload_manifests(self._setup, self._mark):
+        for manifest in workload_manifests(self._setup, self._mark, self._clock.speed):
             await stage.actor.create(manifest)
         await _wait_for(self._site.is_up, "Deployments")
         await self._runner.agents.follow_nodes()
@@ -273,7 +286,7 @@ class Rehearsal:
             for hpa in self._setup.hpas
         }
         mirror, happenings = Mirror(self._site), Happenings(sizes)
-        following = Following(client, self._runner.present, mirror, happenings, self._clock)
+        following = Following(client, self._runner.present, mirror, happenings, self._machine_clock)
         await following.run(self._mark.selector, self._namespaces)
 
 

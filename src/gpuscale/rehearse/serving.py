@@ -72,6 +72,7 @@ class MetricsApi:
         self._mark = mark
         self._port = port
         self._bundle = folder / "ca.crt"
+        self.audit_log = folder / "audit.log"
         self._wanted = asyncio.Event()
         self._listening = asyncio.Event()
         rules = folder / "rules.yaml"
@@ -81,13 +82,17 @@ class MetricsApi:
     async def run(self, source: MetricSource, clock: Clock) -> None:
         """Serve these values from `register` on, until cancelled.
 
+        Args:
+            source: of the values.
+            clock: of the scenario.
+
         It discovers metrics as it starts and then only now and then, so there have to be some by then.
 
         Raises:
             UnavailableError: the port is taken, or the API server is not there.
         """
         await self._wanted.wait()
-        server = MetricsApiServer(self._settings, clock, drain_s=0.0, source=source)
+        server = MetricsApiServer(self._settings, drain_s=0.0, source=source, value_clock=clock)
         await server.run(asyncio.Event(), lambda _: self._listening.set())
 
     async def register(self, client: WritingClient) -> None:
@@ -140,6 +145,7 @@ class MetricsApi:
             "cert-dir": str(folder / "certificates"),
             "ca-bundle-file": str(self._bundle),
             "service-name": SERVICE,
+            "audit-log-path": str(self.audit_log),
             "service-namespace": self._mark.namespace,
             "metrics-relist-interval": format_duration(self._setup.pipeline.relist_interval),
         }

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,42 @@ def rescales(document):
 
 
 def test_the_promised_scenarios_ship() -> None:
-    assert shipped_names() == ["ack-bert", "ack-bert-v2beta1", "aks-mnist-jobs", "eks-vision"]
+    assert shipped_names() == [
+        *("ack-bert", "ack-bert-quick", "ack-bert-v2beta1"),
+        *("aks-mnist-jobs", "aks-mnist-jobs-quick", "eks-vision", "eks-vision-quick"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
+def test_a_quick_variant_differs_in_nothing_but_times_and_the_hpas_behavior(name: str) -> None:
+    whole, quick = find_setup(name), find_setup(f"{name}-quick")
+    assert [replace(hpa, behavior=None) for hpa in quick.hpas] == list(whole.hpas)
+    assert (quick.deployments, quick.services) == (whole.deployments, whole.services)
+    assert (quick.rules_text, quick.counters) == (whole.rules_text, whole.counters)
+    pools = [replace(pool, provisioning_ms=0) for pool in quick.pools]
+    assert pools == [replace(pool, provisioning_ms=0) for pool in whole.pools]
+    services = [(each.deployment, each.model, each.memory_mib) for each in quick.workloads]
+    assert services == [(each.deployment, each.model, each.memory_mib) for each in whole.workloads]
+
+
+@pytest.mark.parametrize("name", ["ack-bert-quick", "eks-vision-quick", "aks-mnist-jobs-quick"])
+def test_a_quick_variant_shows_everything_within_five_minutes(name: str) -> None:
+    setup, document = find_setup(name), run(name)
+    assert setup.duration_ms <= 5 * 60_000
+    changes = [(event["kind"], event["from"], event["to"]) for event in document["events"]]
+    ups = [after - before for kind, before, after in changes if kind == "SuccessfulRescale"]
+    assert [step > 0 for step in ups] == ([True, False] if setup.hpas else [])
+    assert any(kind == "TriggeredScaleUp" for kind, *_ in changes)
+    (pool,) = document["summary"]["nodePools"].values()
+    assert pool["maxNodes"] > pool["finalNodes"] == setup.pools[0].pool.min_nodes
+
+
+@pytest.mark.parametrize("name", ["ack-bert", "eks-vision"])
+def test_a_quick_variant_scales_to_the_counts_of_the_whole_one(name: str) -> None:
+    whole, quick = run(name)["summary"]["hpas"], run(f"{name}-quick")["summary"]["hpas"]
+    assert {hpa: found["maxReplicas"] for hpa, found in quick.items()} == {
+        hpa: found["maxReplicas"] for hpa, found in whole.items()
+    }
 
 
 @pytest.mark.parametrize("name", ["ack-bert", "ack-bert-v2beta1"])

@@ -20,6 +20,12 @@ def serve(
     hpa_sync_period: Annotated[
         float, typer.Option(min=0.1, help="Seconds between two looks at each HPA.")
     ] = 15.0,
+    speed: Annotated[
+        float,
+        typer.Option(
+            min=1.0, help="What the HPA controller's periods are divided by, for rehearse --speed."
+        ),
+    ] = 1.0,
 ) -> None:
     """Run a Kubernetes control plane with simulated GPU nodes until Ctrl-C.
 
@@ -28,7 +34,7 @@ def serve(
     typer.echo("starting the control plane, about 10 seconds", err=True)
     fleet = [SimulatedNode(f"gpu-{number}", gpus=gpus) for number in range(1, nodes + 1)]
     with (
-        ControlPlane(Settings(hpa_sync_period_s=hpa_sync_period)) as plane,
+        ControlPlane(Settings(hpa_sync_period_s=hpa_sync_period).sped_up(speed)) as plane,
         simulated_nodes(plane, *fleet),
     ):
         typer.echo(f"export KUBECONFIG={plane.admin}")

@@ -56,8 +56,21 @@ def rehearse(
     ] = None,
     for_: Annotated[
         str | None,
-        typer.Option("--for", metavar="DURATION", help="End before the scenario does."),
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="End before the scenario does, after so much of its time.",
+        ),
     ] = None,
+    speed: Annotated[
+        float,
+        typer.Option(
+            help="Seconds of scenario time per second; above 1 the HPA controller's flags have to be "
+            "divided by it.",
+            min=1.0,
+            max=100.0,
+        ),
+    ] = 1.0,
     clean: Annotated[
         bool, typer.Option("--clean", help="Only remove what a killed rehearsal left behind.")
     ] = False,
@@ -81,6 +94,8 @@ def rehearse(
     Example:  gpuscale rehearse ack-bert --kubeconfig cluster.yaml
 
     Example:  gpuscale rehearse ack-bert --context kind-test --for 10m
+
+    Example:  gpuscale rehearse ack-bert --kubeconfig cluster.yaml --speed 10
     """
     from gpuscale.rehearse.target import make_target
 
@@ -99,7 +114,9 @@ def rehearse(
     if scenario is None:
         names = ", ".join(shipped_names())
         raise typer.BadParameter(f"name a file or one of: {names}", param_hint="SCENARIO")
-    result = asyncio.run(_rehearse(find_setup(scenario), target, limit_seconds(for_), output))
+    result = asyncio.run(
+        _rehearse(find_setup(scenario), target, limit_seconds(for_), speed, output)
+    )
     _show(result, output)
 
 
@@ -117,7 +134,7 @@ async def _clean(target: "Target", output: Output) -> None:
 
 
 async def _rehearse(
-    setup: "Setup", target: "Target", limit_s: float | None, output: Output
+    setup: "Setup", target: "Target", limit_s: float | None, speed: float, output: Output
 ) -> dict[str, object]:
     from gpuscale.rehearse.rehearsal import Rehearsal
     from gpuscale.views.terminal import event_line
@@ -129,11 +146,19 @@ async def _rehearse(
             print(event_line(event), file=lines, flush=True)
 
     stop = stop_event()
-    rehearsal = Rehearsal(setup, target, tell, lambda found: _announce(found, setup, target, lines))
+
+    def announce(found: "Announcement") -> None:
+        _announce(found, setup, target, speed, lines)
+
+    rehearsal = Rehearsal(setup, target, tell, announce, speed)
     return await rehearsal.run(stop, limit_s)
 
 
-def _announce(found: "Announcement", setup: "Setup", target: "Target", lines: TextIO) -> None:
+def _announce(
+    found: "Announcement", setup: "Setup", target: "Target", speed: float, lines: TextIO
+) -> None:
+    from gpuscale.rehearse.speed import speed_lines
+
     print(f"gpuscale: rehearsal {found.id} on {found.server}", file=lines)
     print(setup.description, file=lines)
     print(f"\n  namespaces      {', '.join(found.namespaces)}", file=lines)
@@ -141,6 +166,8 @@ def _announce(found: "Announcement", setup: "Setup", target: "Target", lines: Te
         f"  look at it      kubectl{target.options} get hpa,pods -n {found.namespaces[0]}",
         file=lines,
     )
+    for name, text in speed_lines(setup, speed) if speed != 1 else ():
+        print(f"  {name:<14}  {text}", file=lines)
     print("  Ctrl-C ends it and removes everything\n", file=lines, flush=True)
 
 
