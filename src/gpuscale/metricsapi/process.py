@@ -26,7 +26,7 @@ from gpuscale.metricsapi.connections.http import without_server
 from gpuscale.metricsapi.connections.limits import LOOPBACK_LIMITS
 from gpuscale.metricsapi.connections.port import Port, shown
 from gpuscale.metricsapi.health import Check, remarked
-from gpuscale.metricsapi.protection import Protection, Task
+from gpuscale.metricsapi.protection import Protection, Task, open_shared_certificate
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.routes import SeesReasons, add_routes, everybody
 from gpuscale.metricsapi.rulebook.rule_book import RuleBook
@@ -195,7 +195,10 @@ class MetricsApiServer:
         if cluster is not None:
             self._tasks.append(("resources", lambda: self._follow_resources(cluster.objects)))
         if self._settings.serving.secure_port:
-            self._protection = Protection(self._settings, cluster, self._metrics, self._clock)
+            shared = await open_shared_certificate(self._settings, stack, self._clock)
+            self._protection = Protection(
+                self._settings, cluster, self._metrics, self._clock, shared
+            )
             stack.push_async_callback(self._protection.close)
             self._tasks += self._protection.tasks
 

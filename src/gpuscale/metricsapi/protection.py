@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.core.pki import names_of_service
 from gpuscale.exposition.families import Family
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
+from gpuscale.kube.client.writing import WritingClient
 from gpuscale.metricsapi.api_servers import ApiServers, kube_settings
 from gpuscale.metricsapi.health import Check, remarked
 from gpuscale.metricsapi.security.audit import AuditLog, audit_families
@@ -26,6 +28,7 @@ from gpuscale.metricsapi.security.serving_certificate import (
     ServingCertificate,
     given_in,
 )
+from gpuscale.metricsapi.security.shared_certificate import SecretCertificate
 from gpuscale.metricsapi.security.trust import TrustSources
 from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
 from gpuscale.metricsapi.telemetry.own_metrics import (
@@ -48,6 +51,7 @@ class Protection:
         cluster: the API servers that are asked; None where there is none.
         metrics: count what the guard refuses.
         clock: of all waits and times.
+        shared: the certificate that replicas share, opened; None where they don't.
     """
 
     def __init__(
@@ -56,10 +60,12 @@ class Protection:
         cluster: ApiServers | None,
         metrics: ServerMetrics,
         clock: Clock,
+        shared: SecretCertificate | None = None,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._shared = shared
         self.tasks: list[Task] = []
         """What has to run beside the server."""
         self._caches: dict[str, TokenReviewer | AccessReviewer] = {}
@@ -75,7 +81,8 @@ class Protection:
 
     def checks(self) -> list[Check]:
         """Return what the health endpoints report."""
-        faults = [self.certificate.fault, *self._named.faults()]
+        shared = None if self._shared is None else self._shared.fault
+        faults = [self.certificate.fault, shared, *self._named.faults()]
         return [
             remarked("authentication", self._trust.faults()),
             remarked("certificate", faults),
@@ -152,6 +159,9 @@ class Protection:
         rules = TlsRules(serving.tls_min_version, serving.ciphers)
         if serving.certificate is not None:
             files = CertificateFiles(*serving.certificate)
+        elif self._shared is not None:
+            files = self._shared.files
+            self.tasks.append(("certificate in a Secret", self._shared.run))
         else:
             folder = serving.certificate_folder
             files = given_in(folder) or self._own_certificate(serving)
@@ -175,6 +185,26 @@ class Protection:
         else:
             _LOG.info("its CA, for the caBundle of an APIService:\n%s", own.ca_bundle)
         return own.files
+
+
+async def open_shared_certificate(
+    settings: MetricsApiSettings, stack: AsyncExitStack, clock: Clock
+) -> SecretCertificate | None:
+    """Return the certificate that replicas share, once it can be served; None where they don't.
+
+    Raises:
+        UsageError: the folder can't be written to.
+        UnavailableError: there is no certificate in the Secret, and none can be put there.
+    """
+    serving = settings.serving
+    if serving.secret is None:
+        return None
+    client = WritingClient(kube_settings(settings, settings.kubeconfig))
+    stack.push_async_callback(client.close)
+    service = serving.service_name, _namespace(serving)
+    shared = SecretCertificate(client, serving.secret, service, serving.certificate_folder, clock)
+    await shared.open()
+    return shared
 
 
 def _namespace(serving: ServingSettings) -> str:

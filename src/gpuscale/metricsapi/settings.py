@@ -34,6 +34,8 @@ AUDIT_MB, AUDIT_BACKUPS = 100, 10
 _SOURCES = ("prometheus", "streams")
 _TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
 
+_LEAST_DAYS, _MOST_DAYS = 7, 3650
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
@@ -65,6 +67,18 @@ class NamedPair:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretSettings:
+    """The Secret that replicas share their certificate by."""
+
+    namespace: str
+    name: str
+    api_services: tuple[str, ...]
+    """Names of the APIServices whose `caBundle` follows."""
+    days: int
+    """Life of a certificate."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServingSettings:
     """Where and with what certificate to listen."""
 
@@ -76,6 +90,8 @@ class ServingSettings:
     certificate: tuple[Path, Path] | None
     """Certificate and key; None for those in the folder."""
     named_certificates: tuple[NamedPair, ...]
+    secret: SecretSettings | None
+    """None: the certificate is not in a Secret."""
     certificate_folder: Path
     ca_bundle_file: Path | None
     service_name: str
@@ -462,6 +478,7 @@ def _serving(flags: FlagReader) -> ServingSettings:
         named_certificates=flags.each(
             "tls-sni-cert-key", flags.every("tls-sni-cert-key"), _named_pair
         ),
+        secret=_secret(flags),
         certificate_folder=Path(flags.text("cert-dir")),
         ca_bundle_file=flags.path("ca-bundle-file"),
         service_name=flags.text("service-name"),
@@ -476,6 +493,23 @@ def _serving(flags: FlagReader) -> ServingSettings:
             per_address=max(1, flags.number("max-connections-per-address")),
         ),
     )
+
+
+def _secret(flags: FlagReader) -> SecretSettings | None:
+    api_services, days = flags.items("tls-secret-apiservices"), flags.number("tls-secret-days")
+    if not (text := flags.text("tls-secret")):
+        return None
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        flags.fault(f"--tls-secret: found {text!r}, expected NAMESPACE/NAME")
+    if flags.text("tls-cert-file"):
+        flags.fault("--tls-secret: found it with --tls-cert-file, expected one of them")
+    if not _LEAST_DAYS <= days <= _MOST_DAYS:
+        flags.fault(
+            f"--tls-secret-days: found {days}, expected {_LEAST_DAYS} to {_MOST_DAYS}: "
+            "a cluster may be without its metrics API for some days"
+        )
+    return SecretSettings(namespace, name, api_services, days)
 
 
 def _audit(flags: FlagReader) -> AuditSettings | None:

@@ -33,6 +33,22 @@ SERVING = (
     ),
     Flag("ca-bundle-file", "File to write the CA to, when it is made here.", is_ours=True),
     Flag(
+        "tls-secret",
+        "NAMESPACE/NAME of a Secret: replicas share the certificate in it, fill it and renew it in time.",
+        is_ours=True,
+    ),
+    flag_list(
+        "tls-secret-apiservices",
+        "APIServices of this Service whose caBundle follows the CAs in the Secret.",
+    ),
+    Flag(
+        "tls-secret-days",
+        "Life of a certificate in the Secret; it is renewed when two thirds of it have passed.",
+        "int",
+        default="90",
+        is_ours=True,
+    ),
+    Flag(
         "service-name",
         "Service in front of the server, for the names of a certificate that is made here.",
         default="gpuscale-metrics-api",

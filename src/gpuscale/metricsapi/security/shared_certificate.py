@@ -10,14 +10,13 @@ import base64
 import binascii
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.core.pki import KeyPair, write_private
+from gpuscale.core.pki import KeyPair, names_of_service, write_private
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.client.writing import CONFLICT, NOT_FOUND, WritingClient
 from gpuscale.metricsapi.security.rotation import SharedCertificate, is_good, next_step
@@ -27,6 +26,7 @@ from gpuscale.metricsapi.security.serving_certificate import (
     KEY_FILE,
     CertificateFiles,
 )
+from gpuscale.metricsapi.settings import SecretSettings
 
 SINCE = "gpuscale.dev/certificate-since"
 """Annotation of the Secret: when the latest step of a renewal was made."""
@@ -37,41 +37,38 @@ _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedCertificateSettings:
-    """Where the certificate is kept, what it is for, and who is to trust it."""
-
-    secret: str
-    """`NAMESPACE/NAME`."""
-    api_services: tuple[str, ...]
-    """Names of the APIServices whose `caBundle` follows."""
-    service: str
-    """`NAMESPACE/NAME` of the Service: an APIService of another one is left alone."""
-    names: tuple[str, ...]
-    """Host names and addresses of the certificate; the first is what the API server verifies."""
-    days: int
-
-
 class SecretCertificate:
     """The pair in the Secret, as files that `ServingCertificate` follows.
 
     Args:
         client: may get and update the Secret, and get and patch the APIServices.
-        settings: what is kept where.
+        secret: where the certificate is kept, and who is to trust it.
+        service: name of the Service, and its namespace; an APIService of another one is left alone.
         folder: for the files; those of an earlier start serve until the API server answers.
         clock: of waits and of the certificates.
     """
 
     def __init__(
-        self, client: WritingClient, settings: SharedCertificateSettings, folder: Path, clock: Clock
+        self,
+        client: WritingClient,
+        secret: SecretSettings,
+        service: tuple[str, str],
+        folder: Path,
+        clock: Clock,
     ) -> None:
         self.files = CertificateFiles(folder / CERTIFICATE_FILE, folder / KEY_FILE)
         self.fault: str | None = None
         """Why the Secret can't be read or written; the last good certificate stays."""
         self._client = client
-        self._settings = settings
+        self._secret = secret
+        self._service = {"name": service[0], "namespace": service[1]}
+        self._names = names_of_service(*service)
         self._folder = folder
         self._clock = clock
+
+    @property
+    def _where(self) -> str:
+        return f"{self._secret.namespace}/{self._secret.name}"
 
     async def open(self) -> None:
         """Return once there are files to serve with.
@@ -103,7 +100,7 @@ class SecretCertificate:
         try:
             await self._round()
         except (GpuscaleError, OSError) as error:
-            fault = f"Secret {self._settings.secret}: {error}"
+            fault = f"Secret {self._where}: {error}"
             if isinstance(error, ApiStatusError) and error.code == NOT_FOUND:
                 fault += "; it is made by the installation, empty"
             if fault != self.fault:
@@ -113,8 +110,7 @@ class SecretCertificate:
             self.fault = None
 
     async def _round(self) -> None:
-        namespace, name = self._settings.secret.split("/")
-        path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+        path = f"/api/v1/namespaces/{self._secret.namespace}/secrets/{self._secret.name}"
         secret = await self._client.get(path)
         stored = _stored(secret)
         is_published = bool(stored.bundle) and await self._publish(stored.bundle)
@@ -123,9 +119,9 @@ class SecretCertificate:
             stored = SharedCertificate(bundle=await self._trusted_now())
         changed = next_step(
             stored,
-            self._settings.names,
+            self._names,
             self._clock.now_ms(),
-            self._settings.days,
+            self._secret.days,
             is_published=is_published,
         )
         if changed is not None:
@@ -136,7 +132,7 @@ class SecretCertificate:
                     raise
                 _LOG.debug("another replica wrote the Secret first")
                 return
-            _LOG.info("certificate in Secret %s: %s", self._settings.secret, _what(stored, changed))
+            _LOG.info("certificate in Secret %s: %s", self._where, _what(stored, changed))
             await self._publish(changed.bundle)
             stored = changed
         self._write(stored)
@@ -145,7 +141,7 @@ class SecretCertificate:
         """Give the APIServices the bundle; return whether all of them had it before."""
         wanted = base64.b64encode(bundle).decode()
         had_it = True
-        for name in self._settings.api_services:
+        for name in self._secret.api_services:
             spec = await self._own_spec(name)
             if spec is not None and spec.get("caBundle") != wanted:
                 had_it = False
@@ -156,7 +152,7 @@ class SecretCertificate:
     async def _trusted_now(self) -> bytes:
         """Return the CAs in the APIServices, each once."""
         found: dict[bytes, None] = {}
-        for name in self._settings.api_services:
+        for name in self._secret.api_services:
             spec = await self._own_spec(name)
             if spec is not None and isinstance(bundle := spec.get("caBundle"), str):
                 found[_decoded(bundle)] = None
@@ -167,7 +163,7 @@ class SecretCertificate:
         found = await self._client.find(f"{_API_SERVICES}/{name}")
         spec: Mapping[str, Any] = (found or {}).get("spec") or {}
         service = spec.get("service") or {}
-        is_own = f"{service.get('namespace')}/{service.get('name')}" == self._settings.service
+        is_own = all(service.get(key) == text for key, text in self._service.items())
         return spec if is_own else None
 
     def _write(self, stored: SharedCertificate) -> None:
@@ -187,7 +183,7 @@ class SecretCertificate:
             pair = KeyPair(self.files.certificate.read_bytes(), self.files.key.read_bytes())
         except OSError:
             return False
-        return is_good(pair, self._settings.names[0], self._clock.now_ms())
+        return is_good(pair, self._names[0], self._clock.now_ms())
 
 
 def _stored(secret: Mapping[str, Any]) -> SharedCertificate:
