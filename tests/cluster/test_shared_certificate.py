@@ -65,7 +65,7 @@ def api_service(version, port):
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def namespace(plane):
     plane.kubectl("create", "namespace", NAMESPACE)
     yield

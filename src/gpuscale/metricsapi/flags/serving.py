@@ -37,9 +37,12 @@ SERVING = (
         "NAMESPACE/NAME of a Secret: replicas share the certificate in it, fill it and renew it in time.",
         is_ours=True,
     ),
-    flag_list(
+    Flag(
         "tls-secret-apiservices",
         "APIServices of this Service whose caBundle follows the CAs in the Secret.",
+        "list",
+        repeats=True,
+        is_ours=True,
     ),
     Flag(
         "tls-secret-days",

@@ -32,6 +32,7 @@ SINCE = "gpuscale.dev/certificate-since"
 """Annotation of the Secret: when the latest step of a renewal was made."""
 LOOK_EVERY_S = 10.0
 _RETRY_S = 1.0
+"""Also while an APIService is missing: an installation makes them last, and waits for them."""
 _START_TRIES = 30
 _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 _LOG = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class SecretCertificate:
         self._names = names_of_service(*service)
         self._folder = folder
         self._clock = clock
+        self._misses_services = False
 
     @property
     def _where(self) -> str:
@@ -93,7 +95,7 @@ class SecretCertificate:
     async def run(self) -> None:
         """Follow the Secret, and renew what is in it, until cancelled."""
         while True:
-            await self._clock.sleep(LOOK_EVERY_S)
+            await self._clock.sleep(_RETRY_S if self._misses_services else LOOK_EVERY_S)
             await self._look()
 
     async def _look(self) -> None:
@@ -140,7 +142,7 @@ class SecretCertificate:
     async def _publish(self, bundle: bytes) -> bool:
         """Give the APIServices the bundle; return whether all of them had it before."""
         wanted = base64.b64encode(bundle).decode()
-        had_it = True
+        had_it, self._misses_services = True, False
         for name in self._secret.api_services:
             spec = await self._own_spec(name)
             if spec is not None and spec.get("caBundle") != wanted:
@@ -161,6 +163,7 @@ class SecretCertificate:
     async def _own_spec(self, name: str) -> Mapping[str, Any] | None:
         """Return the spec of an APIService; None where it is not there, or of another Service."""
         found = await self._client.find(f"{_API_SERVICES}/{name}")
+        self._misses_services |= found is None
         spec: Mapping[str, Any] = (found or {}).get("spec") or {}
         service = spec.get("service") or {}
         is_own = all(service.get(key) == text for key, text in self._service.items())
