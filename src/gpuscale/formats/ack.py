@@ -191,7 +191,7 @@ def _gauge(name: str, help_: str, samples: Iterable[Sample]) -> Family:
 def _allocate_mode(attribution: Attribution, options: FamilyOptions) -> Family:
     most = max((len(set(owners)) for owners in attribution.by_gpu.values()), default=0)
     sample = Sample((("NodeName", options.node),), _mode(most).number)
-    help_ = "How the node's GPUs are handed out: 0 to nobody, 1 exclusively, 2 shared."
+    help_ = "How the node's GPUs are allocated: 0 not at all, 1 exclusively, 2 shared."
     return _gauge("ALLOCATE_MODE", help_, (sample,))
 
 

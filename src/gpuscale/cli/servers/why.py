@@ -33,8 +33,8 @@ def why(**given: Any) -> None:  # noqa: ANN401 - typer fills the signature that 
     """Follow a metric from the rules to its value, and name the first hop that gives nothing.
 
     A server is asked by way of the cluster's API server, found as kubectl finds it, or by its address
-    (--server, after kubectl port-forward). With --config or --prometheus-url nobody is asked: the rules are
-    followed from here. Exit code 0: there is a value; 1: there is none; 2: the input is wrong, or nothing
+    (--server, after kubectl port-forward). With --config or --prometheus-url no server is asked: the rules
+    are followed from here. Exit code 0: there is a value; 1: there is none; 2: the input is wrong, or nothing
     answers.
 
     Example:  gpuscale metrics-api why pods/ml/web-0 gpu_util

@@ -63,7 +63,7 @@ IGNORED_TARGET_FIELD = _CHECKS.add(
 GPU_RESOURCE_METRIC = _CHECKS.add(
     "gpu-resource-metric",
     Severity.ERROR,
-    "A Resource metric on GPUs, which nobody measures.",
+    "A Resource metric on GPUs, which Kubernetes does not measure.",
     "Use a Pods metric such as DCGM_FI_DEV_GPU_UTIL, with a rule that serves it.",
 )
 REMOVED_API_VERSION = _CHECKS.add(
@@ -230,7 +230,7 @@ def _resource_target(
     if spec.name.startswith(_GPU_GROUPS):
         yield GPU_RESOURCE_METRIC.found(
             metric.name,
-            f"Nobody measures {spec.name}: the resource metrics API has cpu and memory.",
+            f"No metrics API serves {spec.name} as a resource: the resource metrics API has cpu and memory.",
         )
     target = spec.target
     field = "averageUtilization" if target.average_utilization is not None else "averageValue"
