@@ -35,15 +35,150 @@ labels:
 {{/* The image of the node agent and of the metrics API. */}}
 {{- define "gpuscale.image" -}}
 {{- with .Values.spec.image -}}
-{{ .repository }}:{{ .tag }}
+{{ .repository }}:{{ .tag }}{{ with .digest }}@{{ . }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{- define "gpuscale.imagePullSecrets" -}}
-{{- with .Values.spec.image.pullSecret }}
-imagePullSecrets:
-- name: {{ . }}
+{{/* The service account of a part: include "gpuscale.serviceAccountName" (list . "node-agent" .Values.spec.agent) */}}
+{{- define "gpuscale.serviceAccountName" -}}
+{{- $root := first . -}}
+{{- (last .).serviceAccount.name | default (printf "%s-%s" $root.Values.metadata.name (index . 1)) -}}
 {{- end }}
+
+{{/* The object of that account, whose token no pod gets unasked. */}}
+{{- define "gpuscale.serviceAccount" -}}
+{{- $root := first . -}}
+{{- with (last .).serviceAccount }}
+{{- if .create }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "gpuscale.metadata" (list $root (index $ 1) (include "gpuscale.serviceAccountName" $)) | nindent 2 }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of a part's Service; a dict at the end has annotations of ours. */}}
+{{- define "gpuscale.serviceMetadata" -}}
+{{- $root := index . 0 -}}
+{{- $part := index . 1 -}}
+{{- $settings := index . 2 -}}
+name: {{ $root.Values.metadata.name }}-{{ $part }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- $own := include "gpuscale.labels" (list $root $part) | fromYaml }}
+  {{- merge $own $settings.service.labels | toYaml | nindent 2 }}
+{{- with mergeOverwrite (len . | eq 4 | ternary (last .) dict) $settings.service.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of a part's pods: include "gpuscale.podMetadata" (list . "node-agent" .Values.spec.agent) */}}
+{{- define "gpuscale.podMetadata" -}}
+{{- $settings := last . -}}
+{{- $own := include "gpuscale.labels" (list (index . 0) (index . 1)) | fromYaml -}}
+labels:
+  {{- merge $own $settings.podLabels | toYaml | nindent 2 }}
+{{- with $settings.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/*
+What settings say of a part's pods. Mappings are merged into what the part needs, lists replace it.
+Takes a dict: root, part, settings; affinity, spread (a list) and security, as the part has them.
+*/}}
+{{- define "gpuscale.podSettings" -}}
+{{- $root := .root }}
+{{- with .settings -}}
+serviceAccountName: {{ include "gpuscale.serviceAccountName" (list $root $.part .) }}
+{{- $pull := list }}
+{{- with $root.Values.spec.image.pullSecret }}
+{{- $pull = list (dict "name" .) }}
+{{- end }}
+{{- with concat $pull $root.Values.spec.imagePullSecrets .imagePullSecrets }}
+imagePullSecrets:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with kindIs "map" .affinity | ternary .affinity $.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with kindIs "slice" .topologySpreadConstraints | ternary .topologySpreadConstraints $.spread }}
+topologySpreadConstraints:
+{{- range . }}
+{{- $own := dict "labelSelector" (dict "matchLabels" (include "gpuscale.selectorLabels" (list $root $.part) | fromYaml)) }}
+- {{ hasKey . "labelSelector" | ternary . (merge . $own) | toYaml | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with mergeOverwrite ($.security | default dict) .podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with .dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" .hostNetwork) }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A container's resources and its securityContext, merged into ours: (list .Values.spec.agent $ours) */}}
+{{- define "gpuscale.containerSettings" -}}
+{{- with (first .).resources -}}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- mergeOverwrite (last .) (first .).securityContext | toYaml | nindent 2 }}
+{{- end }}
+
+{{/* Who may reach a part's port beside the installation's own pods; everyone, unless somebody is named. */}}
+{{- define "gpuscale.peers" -}}
+{{- $root := first . -}}
+{{- with (last .).networkPolicy.from -}}
+from:
+{{ toYaml . }}
+- podSelector:
+    matchLabels:
+      app.kubernetes.io/name: gpuscale
+      app.kubernetes.io/instance: {{ $root.Values.metadata.name | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The whole mebibytes of a quantity. */}}
+{{- define "gpuscale.mebibytes" -}}
+{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- if kindIs "string" . -}}
+{{- $factor := get $factors (regexFind "[A-Za-z]*$" .) -}}
+{{- div (mulf (float64 (regexFind "^[0-9.]+" .)) $factor | int64) 1048576 -}}
+{{- else -}}
+{{- div (int64 .) 1048576 -}}
+{{- end -}}
 {{- end }}
 
 {{/* A container's security context without any right that a process can do without; takes the user's id. */}}

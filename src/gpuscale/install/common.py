@@ -3,12 +3,15 @@
 from typing import Any
 
 from gpuscale.core.golang.durations import format_duration
+from gpuscale.install.pods import PodSettings
 from gpuscale.install.values import Image, Values
 
 Object = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain data."""
 NODE_AGENT = "node-agent"
 METRICS_API = "metrics-api"
+PROMETHEUS = "prometheus"
+DEVICE_PLUGIN = "device-plugin"
 
 INSTALL_LABEL = "gpuscale.dev/install"
 """On everything that an installation made; its value is the installation's name."""
@@ -68,12 +71,31 @@ def cluster_metadata(values: Values, part: str, *, name: str | None = None) -> O
 
 def image_reference(image: Image) -> str:
     """Return what a container names its image by."""
-    return f"{image.repository}:{image.tag}"
+    return f"{image.repository}:{image.tag}" + (f"@{image.digest}" if image.digest else "")
 
 
-def pull_secrets(image: Image) -> Object:
-    """Return the part of a pod's spec that says where images may be pulled from."""
-    return {"imagePullSecrets": [{"name": image.pull_secret}]} if image.pull_secret else {}
+def settings_of(values: Values, part: str) -> PodSettings:
+    """Return what the values say of a part's pods."""
+    spec = values.spec
+    parts: dict[str, PodSettings] = {
+        NODE_AGENT: spec.agent,
+        METRICS_API: spec.metrics_api,
+        PROMETHEUS: spec.prometheus,
+        DEVICE_PLUGIN: spec.device_plugin,
+    }
+    return parts[part]
+
+
+def account_name(values: Values, part: str) -> str:
+    """Return the name of a part's service account."""
+    return settings_of(values, part).service_account.name or part_name(values, part)
+
+
+def pull_secrets(values: Values, part: str) -> list[Object]:
+    """Return the Secrets that a part's images may be pulled with."""
+    spec = values.spec
+    ours = [{"name": spec.image.pull_secret}] if spec.image.pull_secret else []
+    return [*ours, *spec.image_pull_secrets, *settings_of(values, part).image_pull_secrets]
 
 
 def restrained(*, user: int | None = USER_ID) -> Object:
@@ -94,14 +116,22 @@ def http_probe(path: str, port: str, *, scheme: str = "HTTP", **more: int) -> Ob
     return {"httpGet": {"path": path, "port": port, "scheme": scheme}, **more}
 
 
-def service_account(values: Values, part: str) -> Object:
-    """Return a part's service account, whose token no pod gets that does not ask for it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": metadata(values, part),
-        "automountServiceAccountToken": False,
-    }
+def service_accounts(values: Values, part: str) -> list[Object]:
+    """Return a part's service account, whose token no pod gets unasked; none where there is one to use."""
+    wanted = settings_of(values, part).service_account
+    if not wanted.create:
+        return []
+    found = metadata(values, part, name=account_name(values, part))
+    if wanted.annotations:
+        found["annotations"] = dict(wanted.annotations)
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": found,
+            "automountServiceAccountToken": False,
+        }
+    ]
 
 
 def duration(milliseconds: int) -> str:

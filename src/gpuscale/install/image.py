@@ -35,6 +35,10 @@ def checked_tag(text: str) -> str:
     """
     if _TAG.fullmatch(text):
         return text
+    if text.startswith("sha256:"):
+        raise ValueError(
+            f"found {text!r}, expected a tag such as 0.1.0; this is a digest: digest: {text}"
+        )
     expected = (
         "expected a tag such as 0.1.0; a digest follows it, as in 0.1.0@sha256:<64 hex digits>"
     )

@@ -5,7 +5,7 @@ for each part. The same file is the values of the Helm chart. `gpuscale schema v
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
@@ -13,12 +13,23 @@ from pydantic import AfterValidator, Field, model_validator
 from gpuscale import __version__
 from gpuscale.core.documents.models import Model, PositiveDuration, parse_file
 from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.gpu.counters import load_counters
 from gpuscale.install.image import (
     REPOSITORY_PATTERN,
     TAG_PATTERN,
     checked_repository,
     checked_tag,
 )
+from gpuscale.install.pods import (
+    Object,
+    PodSettings,
+    Resources,
+    SecretName,
+    ServedPodSettings,
+    Toleration,
+)
+from gpuscale.install.prometheus_auth import KeyReference, PrometheusAuth, PrometheusUrl
 from gpuscale.install.scale.metrics import MAX_TARGET
 from gpuscale.install.scale.scale import LABEL_PATTERN, Label, Scale, Subdomain
 from gpuscale.objects import nodes
@@ -94,6 +105,38 @@ AlertmanagerUrl = Annotated[
 ]
 
 
+def _counters_csv(text: str) -> str:
+    try:
+        load_counters(text, "customMetrics")
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+CountersCsv = Annotated[str, Field(max_length=900_000), AfterValidator(_counters_csv)]
+
+_EVERY_TAINT: tuple[Object, ...] = ({"operator": "Exists"},)
+_AGENT_RESOURCES: Object = {
+    # A CPU limit would delay scrapes and save nothing.
+    "requests": {"cpu": "20m", "memory": "96Mi"},
+    "limits": {"memory": "256Mi"},
+}
+_API_RESOURCES: Object = {
+    "requests": {"cpu": "50m", "memory": "128Mi"},
+    "limits": {"memory": "1Gi"},
+}
+_PROMETHEUS_RESOURCES: Object = {
+    "requests": {"cpu": "50m", "memory": "256Mi"},
+    "limits": {"memory": "1Gi"},
+}
+_FIXED_MIB = 400
+"""Of the metrics API's memory limit, for all but the store: both processes, connections, 1 000 nodes."""
+_SERIES_PER_MIB = 320
+"""With 100 samples of 9 bytes each, a series of 1 000 bytes takes 58 % of it; the rest is for queries."""
+_LEAST_STORE_MIB = 48
+SAMPLES_PER_SERIES = 100
+
+
 class Metadata(Model):
     """The installation's name: the first part of the names of all that is made."""
 
@@ -107,14 +150,24 @@ class Image(Model):
     """Where nodes pull it from, such as `registry.example.com/gpuscale`; the default is in no registry."""
     tag: Tag = __version__
     """A digest may follow it: `0.1.0@sha256:...`."""
+    digest: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$")
+    """Pins the image: nodes pull this one, whatever the tag points to later."""
     pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
     """`Never`: every node has the image already, as with `kind load docker-image`."""
     pull_secret: Subdomain | None = None
     """Name of a Secret in the installation's namespace."""
 
+    @model_validator(mode="after")
+    def _has_one_digest(self) -> "Image":
+        if self.digest is not None and "@" in self.tag:
+            raise ValueError("found a digest in tag and in digest, expected it in digest alone")
+        return self
 
-class Agent(Model):
+
+class Agent(ServedPodSettings):
     """The node agent on each GPU node."""
+
+    strategy_type: ClassVar[str] = "apps_v1.DaemonSetUpdateStrategy"
 
     enabled: bool = True
     collect_interval: PositiveDuration = 1_000
@@ -131,9 +184,25 @@ class Agent(Model):
     """Where NVIDIA's runtime is not the nodes' default, as with the GPU Operator, K3s and RKE2: `nvidia`."""
     pod_resources_path: Word = "/var/lib/kubelet/pod-resources"
     """The kubelet's folder; distributions with a root folder of their own have another."""
+    custom_metrics: CountersCsv | None = None
+    """Text of a counters file (CSV), as dcgm-exporter has it: the fields to read; null: the built-in list."""
+    custom_metrics_config_map: KeyReference | None = None
+    """A ConfigMap of yours with such a text."""
+    resources: Resources = _AGENT_RESOURCES
+    """Requests and limits of the container; null in place of an amount removes it."""
+    tolerations: tuple[Toleration, ...] | None = _EVERY_TAINT
+    """Taints of nodes that the pods may run on: all, because readings are wanted of every GPU node."""
+    priority_class_name: str | None = Field(default="system-node-critical", max_length=253)
+    """Which pods give way when nodes are full."""
+
+    @model_validator(mode="after")
+    def _has_one_list(self) -> "Agent":
+        if self.custom_metrics is not None and self.custom_metrics_config_map is not None:
+            raise ValueError("found customMetrics and customMetricsConfigMap, expected one of them")
+        return self
 
 
-class MetricsApi(Model):
+class MetricsApi(ServedPodSettings):
     """The custom metrics API, which the HPA controller asks."""
 
     enabled: bool = True
@@ -183,6 +252,20 @@ class MetricsApi(Model):
     """Host on which a metrics API of yours runs instead of pods, to work on it beside a cluster."""
     port: int = Field(default=443, ge=1, le=65_535)
     """Of its Service."""
+    resources: Resources = _API_RESOURCES
+    """Requests and limits of the container. With `streams`, the memory limit also says how many series and
+    samples are kept."""
+    priority_class_name: str | None = Field(default="system-cluster-critical", max_length=253)
+    """Which pods give way when nodes are full."""
+
+    @property
+    def max_series(self) -> int | None:
+        """How many series the memory limit has room for; None without one."""
+        limit = self.resources.get("limits", {}).get("memory")
+        if limit is None:
+            return None
+        mebibytes = parse_quantity(limit).nano // (1_000_000_000 * 2**20)
+        return _SERIES_PER_MIB * max(0, mebibytes - _FIXED_MIB)
 
     def alertmanager_faults(self) -> list[str]:
         if not self.alertmanagers:
@@ -204,20 +287,25 @@ class MetricsApi(Model):
         return []
 
 
-class Prometheus(Model):
+class Prometheus(ServedPodSettings):
     """Where series are kept."""
 
     kind: Literal["own", "operator", "plain"] = "own"
     """`own`: a small one is installed; `operator`: the Prometheus Operator's, by ServiceMonitor and
     PrometheusRule; `plain`: another, which finds the agents by their Service's annotations."""
-    url: Word | None = None
+    url: PrometheusUrl | None = None
     """Its address as pods see it; needed unless it is `own`."""
+    auth: PrometheusAuth = PrometheusAuth()
+    """How the metrics API proves to it who it is; not for `own`."""
     release: Word | None = None
     """Value of the label `release` that an operator's Prometheus selects monitors and rules by."""
     honor_labels: bool = True
     """Whether scraped `pod` and `namespace` stay as they are; without, they arrive as `exported_pod`."""
     scrape_interval: PositiveDuration = 15_000
     image: Word = "quay.io/prometheus/prometheus:v3.5.0"
+    """Of the installation's own; a digest may follow the tag."""
+    resources: Resources = _PROMETHEUS_RESOURCES
+    """Of the installation's own, as are the fields about pods: requests and limits of the container."""
 
     @model_validator(mode="after")
     def _reachable(self) -> "Prometheus":
@@ -225,17 +313,26 @@ class Prometheus(Model):
             raise ValueError(f"found kind {self.kind} without url, expected where Prometheus is")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"found url {self.url!r}, expected http://... or https://...")
+        if self.kind == "own" and self.auth != PrometheusAuth():
+            raise ValueError("found auth with kind own, expected operator or plain, with a url")
         return self
 
 
-class DevicePlugin(Model):
+class DevicePlugin(PodSettings):
     """NVIDIA's device plugin, without which a node has no `nvidia.com/gpu`."""
 
     enabled: bool = False
+    strategy_type: ClassVar[str] = "apps_v1.DaemonSetUpdateStrategy"
     image: Word = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+    """A digest may follow the tag."""
     replicas: int = Field(default=1, ge=1, le=64)
     """Pods that take turns on one GPU; 1 is no sharing. Memory is not kept apart."""
     mig_strategy: Literal["none", "single", "mixed"] = "none"
+    """How MIG instances are offered: not at all, as `nvidia.com/gpu`, or under names of their own."""
+    tolerations: tuple[Toleration, ...] | None = _EVERY_TAINT
+    """Taints of nodes that the pods may run on: all, because without the plugin a node has no GPUs."""
+    priority_class_name: str | None = Field(default="system-node-critical", max_length=253)
+    """Which pods give way when nodes are full."""
 
 
 class Alerts(Model):
@@ -324,6 +421,8 @@ class ValuesSpec(Model):
     provider: ProviderField = default_provider()
     namespace: Label = "gpuscale"
     image: Image = Image()
+    image_pull_secrets: tuple[SecretName, ...] = ()
+    """Secrets with credentials for registries, as `- name: NAME`, for the pods of all parts."""
     scale: tuple[Scale, ...] = ()
     taint: Taint = Taint(key="nvidia.com/gpu", value="present")
     """Of the GPU nodes; node pools get it, and samples tolerate it."""
@@ -369,6 +468,12 @@ class ValuesSpec(Model):
         if self.has_streams and not self.agent.enabled:
             text = "found metricsApi.source streams with agent.enabled false"
             return [f"{text}, expected agent.enabled: true, because the streams are the agents'"]
+        if self.has_streams and self.metrics_api.max_series is not None:
+            least = _FIXED_MIB + _LEAST_STORE_MIB
+            if self.metrics_api.max_series < _SERIES_PER_MIB * _LEAST_STORE_MIB:
+                limit = self.metrics_api.resources["limits"]["memory"]
+                text = f"found metricsApi.resources.limits.memory {limit} with source streams"
+                return [f"{text}, expected at least {least}Mi, because samples are kept in memory"]
         if self.metrics_api.scrape_pods and self.metrics_api.source != "streams":
             text = "found metricsApi.scrapePods with metricsApi.source prometheus"
             return [f"{text}, expected source: streams, because a Prometheus scrapes by itself"]

@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from install_values import rendered, scale
@@ -74,10 +76,20 @@ def comparable(objects):
 
 
 def assert_same(found, wanted) -> None:
-    found, wanted = comparable(found), comparable(wanted)
-    assert sorted(map(str, found)) == sorted(map(str, wanted))
-    for name, each in wanted.items():
-        assert found[name] == each, name
+    assert list(differences(comparable(found), comparable(wanted))) == []
+
+
+def differences(found: Any, wanted: Any, path: str = "") -> Iterator[tuple[str, object, object]]:
+    """Yield the paths at which data differ, with what Helm has and what is wanted there."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in found.keys() | wanted.keys():
+            here, there = found.get(key, "absent"), wanted.get(key, "absent")
+            yield from differences(here, there, f"{path}.{key}")
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for index, (here, there) in enumerate(zip(found, wanted, strict=True)):
+            yield from differences(here, there, f"{path}[{index}]")
+    elif found != wanted:
+        yield path, found, wanted
 
 
 ALERTING = {
@@ -141,7 +153,97 @@ def by_metrics(*metrics, **changes):
     return {"workload": {"name": "many"}, "maxReplicas": 8, "metrics": list(metrics), **changes}
 
 
+OF_SECRET = {"name": "prom", "key": "k"}
+PODS = {
+    "resources": {"requests": {"cpu": 1, "nvidia.com/gpu": "1"}, "limits": {"memory": "1.5Gi"}},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]
+            }
+        }
+    },
+    "topologySpreadConstraints": [
+        {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    ],
+    "priorityClassName": "high",
+    "podAnnotations": {"sidecar.istio.io/inject": "false"},
+    "podLabels": {"azure.workload.identity/use": "true"},
+    "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}},
+    "imagePullSecrets": [{"name": "part"}],
+    "podSecurityContext": {"supplementalGroups": [4], "fsGroup": 1},
+    "securityContext": {"readOnlyRootFilesystem": False, "capabilities": {"add": ["SYS_PTRACE"]}},
+    "extraArgs": ["--log-format=json", "--x={{ not a template }}"],
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    "extraVolumes": [{"name": "more", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    "extraContainers": [{"name": "proxy", "image": "proxy:1", "args": ["--port=8005"]}],
+    "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+}
+WITH_SERVICE = {
+    **PODS,
+    "service": {"annotations": {"a.b/c": "1"}, "labels": {"team": "ml"}},
+    "networkPolicy": {
+        "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 8428}]}],
+    },
+}
+BARE = {
+    "resources": {"limits": {"memory": None}},
+    "tolerations": [],
+    "affinity": {},
+    "topologySpreadConstraints": [],
+    "priorityClassName": None,
+    "serviceAccount": {"create": False, "name": "mine"},
+    "hostNetwork": True,
+}
+AUTH = [
+    {},
+    {"prometheus": {"auth": {"authorization": {"credentials": OF_SECRET}}}},
+    {
+        "prometheus": {
+            "auth": {
+                "basicAuth": {"username": "12345", "password": OF_SECRET},
+                "headers": {"X-Scope-OrgID": "a|b", "Another": OF_SECRET},
+                "tlsConfig": {"ca": {"configMap": OF_SECRET}},
+            }
+        }
+    },
+    {
+        "prometheus": {
+            "auth": {
+                "basicAuth": {"username": OF_SECRET, "password": OF_SECRET},
+                "tlsConfig": {
+                    "ca": {"secret": OF_SECRET},
+                    "cert": {"secret": OF_SECRET},
+                    "keySecret": OF_SECRET,
+                },
+            }
+        }
+    },
+]
 OPTIONS = {
+    "auth": AUTH,
+    "agent": [
+        {},
+        {"agent": {**WITH_SERVICE, "updateStrategy": {"type": "OnDelete"}}},
+        {"agent": {**BARE, "customMetrics": "DCGM_FI_DEV_GPU_TEMP, gauge, Heat (in C).\n"}},
+        {"agent": {"customMetricsConfigMap": {"name": "counters", "key": "metrics"}}},
+    ],
+    "apiPods": [
+        {},
+        {"metricsApi": {**WITH_SERVICE, "updateStrategy": {"type": "Recreate"}}},
+        {"metricsApi": {**BARE, "dnsPolicy": "Default"}},
+        {"metricsApi": {"resources": {"limits": {"memory": "2500M"}}}},
+    ],
+    "prometheusPods": [
+        {},
+        {"prometheus": {**WITH_SERVICE, "updateStrategy": {"type": "Recreate"}}},
+        {"prometheus": BARE},
+    ],
+    "pluginPods": [{}, {"devicePlugin": PODS}, {"devicePlugin": {**BARE, "resources": {}}}],
     "provider": [{"provider": each} for each in ("aks", "eks", "ack", "gke", "generic")],
     "prometheus": [
         {"prometheus": {"kind": "own"}},
@@ -284,6 +386,10 @@ OPTIONS = {
     "image": [
         {},
         {"image": {"repository": "r.example.com/g", "tag": "1", "pullSecret": "s"}},
+        {
+            "image": {"digest": "sha256:" + "0123456789abcdef" * 4},
+            "imagePullSecrets": [{"name": "all"}],
+        },
     ],
 }
 

@@ -11,14 +11,17 @@ from gpuscale.install.common import (
     http_probe,
     image_reference,
     part_name,
-    pull_secrets,
     restrained,
-    service_account,
+    service_accounts,
 )
-from gpuscale.install.parts.workloads import service, workload
+from gpuscale.install.parts.pods import pod_spec
+from gpuscale.install.parts.workloads import config_map, service, workload
+from gpuscale.install.prometheus_auth import KeyReference
 from gpuscale.install.values import Values
 
 PORT = 9400
+_COUNTERS = "counters.csv"
+_FOLDER = "/etc/gpuscale/counters"
 _DRIVER = "/usr/local/nvidia"
 _SERVED_S = {"streams": 5, "prometheus": 30}
 """From an agent's readiness until its readings are served: a stream begins within a second or two, and a
@@ -29,19 +32,35 @@ def agent_objects(values: Values) -> list[Object]:
     """Return the node agent's objects; none where it is off."""
     if not values.spec.agent.enabled:
         return []
-    return [service_account(values, NODE_AGENT), _service(values), _daemon_set(values)]
+    return [
+        *service_accounts(values, NODE_AGENT),
+        *_counters(values),
+        _service(values),
+        _daemon_set(values),
+    ]
+
+
+def _counters(values: Values) -> list[Object]:
+    text = values.spec.agent.custom_metrics
+    return [] if text is None else [config_map(values, NODE_AGENT, {_COUNTERS: text})]
+
+
+def _counters_source(values: Values) -> KeyReference | None:
+    if values.spec.agent.custom_metrics is not None:
+        return KeyReference(name=part_name(values, NODE_AGENT), key=_COUNTERS)
+    return values.spec.agent.custom_metrics_config_map
 
 
 def _service(values: Values) -> Object:
-    found = service(values, NODE_AGENT, "metrics", PORT)
+    scraped = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(PORT),
+        "prometheus.io/path": "/metrics",
+    }
+    annotations = scraped if values.spec.prometheus.kind == "plain" else {}
+    found = service(values, NODE_AGENT, "metrics", PORT, annotations)
     # A readiness that is lost says that GPUs can't be read; the reasons are still worth a scrape.
     found["spec"]["publishNotReadyAddresses"] = True
-    if values.spec.prometheus.kind == "plain":
-        found["metadata"]["annotations"] = {
-            "prometheus.io/scrape": "true",
-            "prometheus.io/port": str(PORT),
-            "prometheus.io/path": "/metrics",
-        }
     return found
 
 
@@ -55,24 +74,21 @@ def _daemon_set(values: Values) -> Object:
 
 def _pod_spec(values: Values) -> Object:
     agent = values.spec.agent
-    spec: Object = {
-        "serviceAccountName": part_name(values, NODE_AGENT),
-        "automountServiceAccountToken": False,
-        **pull_secrets(values.spec.image),
-        "affinity": values.spec.provider.gpu_node_affinity(),
-        # Readings are wanted of every GPU node, whatever keeps other pods off it.
-        "tolerations": [{"operator": "Exists"}],
-        "priorityClassName": "system-node-critical",
-        "terminationGracePeriodSeconds": 10,
-        "containers": [_container(values)],
-        **_given("volumes", _volumes(values)),
-    }
+    more: Object = {"terminationGracePeriodSeconds": 10}
     if agent.runtime_class is not None:
-        spec["runtimeClassName"] = agent.runtime_class
+        more["runtimeClassName"] = agent.runtime_class
     if agent.attribution == "processes":
         # The driver reports only the processes of its own PID namespace.
-        spec["hostPID"] = True
-    return spec
+        more["hostPID"] = True
+    return pod_spec(
+        values,
+        NODE_AGENT,
+        _container(values),
+        needs_token=False,
+        volumes=_volumes(values),
+        affinity=values.spec.provider.gpu_node_affinity(),
+        **more,
+    )
 
 
 def _container(values: Values) -> Object:
@@ -90,15 +106,9 @@ def _container(values: Values) -> Object:
         "startupProbe": http_probe("/health", "metrics", periodSeconds=1, failureThreshold=60),
         "livenessProbe": http_probe("/health", "metrics", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": http_probe("/readyz", "metrics", periodSeconds=5, timeoutSeconds=5),
-        # A CPU limit would delay scrapes and save nothing.
-        "resources": {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": _security_context(values),
-        **_given("volumeMounts", _mounts(values)),
+        "volumeMounts": _mounts(values),
     }
-
-
-def _given(key: str, found: list[Object]) -> Object:
-    return {key: found} if found else {}
 
 
 def _arguments(values: Values) -> list[str]:
@@ -111,6 +121,7 @@ def _arguments(values: Values) -> list[str]:
         f"--collect-interval={duration(agent.collect_interval)}",
         f"--style={agent.style}",
         *tied,
+        *([f"--collectors={_FOLDER}/{_COUNTERS}"] if _counters_source(values) else ()),
     ]
 
 
@@ -146,6 +157,9 @@ def _volumes(values: Values) -> list[Object]:
     if agent.device_access == "host":
         folder = {"path": values.spec.provider.host_driver, "type": "Directory"}
         found.append({"name": "driver", "hostPath": folder})
+    if source := _counters_source(values):
+        items = [{"key": source.key, "path": _COUNTERS}]
+        found.append({"name": "counters", "configMap": {"name": source.name, "items": items}})
     return found
 
 
@@ -158,4 +172,6 @@ def _mounts(values: Values) -> list[Object]:
         found.append({"name": "pod-resources", "mountPath": path, "readOnly": True})
     if agent.device_access == "host":
         found.append({"name": "driver", "mountPath": _DRIVER, "readOnly": True})
+    if _counters_source(values):
+        found.append({"name": "counters", "mountPath": _FOLDER, "readOnly": True})
     return found

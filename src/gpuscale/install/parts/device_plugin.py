@@ -1,11 +1,12 @@
 """NVIDIA's device plugin, with several pods taking turns on a GPU where that is wanted."""
 
 from gpuscale.core.documents.documents import dump_documents
-from gpuscale.install.common import Object, part_name, service_account
+from gpuscale.install.common import DEVICE_PLUGIN, Object, part_name, service_accounts
+from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.workloads import config_map, workload
 from gpuscale.install.values import Values
 
-PART = "device-plugin"
+PART = DEVICE_PLUGIN
 _CONFIG = "config.yaml"
 
 
@@ -13,7 +14,7 @@ def device_plugin_objects(values: Values) -> list[Object]:
     """Return the device plugin's objects; none where it is off."""
     if not values.spec.device_plugin.enabled:
         return []
-    return [service_account(values, PART), _config_map(values), _daemon_set(values)]
+    return [*service_accounts(values, PART), _config_map(values), _daemon_set(values)]
 
 
 def plugin_config(values: Values) -> Object:
@@ -41,24 +42,24 @@ def _config_map(values: Values) -> Object:
 
 
 def _daemon_set(values: Values) -> Object:
-    spec: Object = {
-        "serviceAccountName": part_name(values, PART),
-        "automountServiceAccountToken": False,
-        "affinity": values.spec.provider.gpu_node_affinity(),
-        # A taint that it does not tolerate would leave the node without GPUs for ever.
-        "tolerations": [{"operator": "Exists"}],
-        "priorityClassName": "system-node-critical",
-        "containers": [_container(values)],
-        "volumes": [
+    more: Object = {}
+    if values.spec.agent.runtime_class is not None:
+        more["runtimeClassName"] = values.spec.agent.runtime_class
+    spec = pod_spec(
+        values,
+        PART,
+        _container(values),
+        needs_token=False,
+        affinity=values.spec.provider.gpu_node_affinity(),
+        volumes=[
             {"name": "config", "configMap": {"name": part_name(values, PART)}},
             {
                 "name": "device-plugins",
                 "hostPath": {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"},
             },
         ],
-    }
-    if values.spec.agent.runtime_class is not None:
-        spec["runtimeClassName"] = values.spec.agent.runtime_class
+        **more,
+    )
     rolling = {"type": "RollingUpdate"}
     return workload(values, "DaemonSet", PART, spec, updateStrategy=rolling)
 

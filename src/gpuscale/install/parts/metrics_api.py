@@ -9,11 +9,12 @@ from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.common import (
     METRICS_API,
     Object,
+    account_name,
     cluster_metadata,
     metadata,
     metrics_api_secret,
     part_name,
-    service_account,
+    service_accounts,
 )
 from gpuscale.install.parts.workloads import service
 from gpuscale.install.values import Values
@@ -41,7 +42,7 @@ def metrics_api_objects(values: Values, certificate: ServingCertificate | None) 
     if not api.enabled:
         return []
     return [
-        service_account(values, PART),
+        *service_accounts(values, PART),
         *_rights(values),
         *_certificate(values, certificate),
         _service(values),
@@ -163,7 +164,7 @@ def _auth_reader(values: Values) -> Object:
 def _subject(values: Values) -> Object:
     return {
         "kind": "ServiceAccount",
-        "name": part_name(values, PART),
+        "name": account_name(values, PART),
         "namespace": values.spec.namespace,
     }
 

@@ -14,15 +14,15 @@ from gpuscale.install.common import (
     metadata,
     metrics_api_secret,
     part_name,
-    pull_secrets,
     restrained,
     selector,
 )
-from gpuscale.install.parts import prometheus
+from gpuscale.install.parts import prometheus, prometheus_access
+from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
 from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RULE_FILE
 from gpuscale.install.parts.workloads import workload
-from gpuscale.install.values import Values
+from gpuscale.install.values import SAMPLES_PER_SERIES, Values
 
 PART = METRICS_API
 PORT = 6443
@@ -55,25 +55,22 @@ def _pod_spec(values: Values) -> Object:
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": selector(values, PART)},
     }
-    return {
-        "serviceAccountName": part_name(values, PART),
-        "automountServiceAccountToken": True,
-        **pull_secrets(values.spec.image),
-        "priorityClassName": "system-cluster-critical",
-        "topologySpreadConstraints": [apart],
-        "containers": [_container(values)],
-        "volumes": [
+    tls = {"secretName": metrics_api_secret(values), "defaultMode": 0o440}
+    return pod_spec(
+        values,
+        PART,
+        _container(values),
+        needs_token=True,
+        spread=[apart],
+        volumes=[
             {"name": "rules", "configMap": {"name": part_name(values, PART)}},
-            {
-                "name": "tls",
-                "secret": {"secretName": metrics_api_secret(values), "defaultMode": 0o440},
-            },
+            {"name": "tls", "secret": tls},
             *_store_volumes(values),
+            *prometheus_access.volumes(values),
         ],
-        "securityContext": {"fsGroup": USER_ID},
-    }
+        security={"fsGroup": USER_ID},
+    )
 
 
 def _container(values: Values) -> Object:
@@ -88,15 +85,15 @@ def _container(values: Values) -> Object:
         "startupProbe": _probe("/livez", periodSeconds=1, failureThreshold=60),
         "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": restrained(),
         "volumeMounts": [
             # Folders, so that changed rules and renewed certificates arrive without a restart.
             {"name": "rules", "mountPath": "/etc/gpuscale/rules", "readOnly": True},
             {"name": "tls", "mountPath": _TLS, "readOnly": True},
             *_store_mounts(values),
+            *prometheus_access.mounts(values),
         ],
-        **_store_environment(values),
+        "env": [*_store_environment(values), *prometheus_access.environment(values)],
     }
 
 
@@ -157,11 +154,10 @@ def _store_mounts(values: Values) -> list[Object]:
     ]
 
 
-def _store_environment(values: Values) -> Object:
+def _store_environment(values: Values) -> list[Object]:
     if not values.spec.has_streams:
-        return {}
-    name = {"fieldRef": {"fieldPath": "metadata.name"}}
-    return {"env": [{"name": "POD_NAME", "valueFrom": name}]}
+        return []
+    return [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
 
 
 def arguments(values: Values) -> list[str]:
@@ -185,18 +181,33 @@ def arguments(values: Values) -> list[str]:
 
 def _source_arguments(values: Values) -> list[str]:
     if not values.spec.has_streams:
-        return [f"--prometheus-url={prometheus.address(values)}"]
+        return [
+            f"--prometheus-url={prometheus.address(values)}",
+            *prometheus_access.arguments(values),
+        ]
     return [
         "--source=streams",
         f"--agent-service={values.spec.namespace}/{part_name(values, NODE_AGENT)}",
         f"--store-directory={_SAMPLES}",
         f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
+        *_store_bounds(values),
         f"--remote-write-config={_REMOTE_WRITE}",
         # Each replica sends all samples; the labels distinguish the copies.
         "--remote-write-label=replica=$(POD_NAME)",
         *_prometheus_rules(values),
         *_pod_scraping(values),
         *_sharing(values),
+    ]
+
+
+def _store_bounds(values: Values) -> list[str]:
+    """Return the bounds of the store for which the memory limit has room; the program's own without one."""
+    max_series = values.spec.metrics_api.max_series
+    if max_series is None:
+        return []
+    return [
+        f"--store-max-series={max_series}",
+        f"--store-max-samples={SAMPLES_PER_SERIES * max_series}",
     ]
 
 

@@ -10,8 +10,10 @@ from gpuscale.install.common import (
     metadata,
     part_name,
     selector,
+    settings_of,
 )
 from gpuscale.install.parts import agent, metrics_api_pods, prometheus
+from gpuscale.install.pods import NetworkSettings, ServedPodSettings
 from gpuscale.install.values import Values
 
 _DNS = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
@@ -93,6 +95,16 @@ def url_port(url: str) -> int:
     return parts.port or _SCHEME_PORTS[parts.scheme]
 
 
+def _peers(values: Values, settings: NetworkSettings) -> Object:
+    if not settings.from_:
+        return {}
+    ours = {
+        "app.kubernetes.io/name": "gpuscale",
+        "app.kubernetes.io/instance": values.metadata.name,
+    }
+    return {"from": [*settings.from_, {"podSelector": {"matchLabels": ours}}]}
+
+
 def _tcp(*ports: int) -> list[Object]:
     return [{"port": port, "protocol": "TCP"} for port in ports]
 
@@ -101,6 +113,9 @@ def _policy(
     values: Values, part: str, ingress: Sequence[Object], egress: Sequence[Object]
 ) -> Object:
     """Return a policy. By port only: API servers, kubelets and scrapers have no labels to select by."""
+    served = settings_of(values, part)
+    settings = served.network_policy if isinstance(served, ServedPodSettings) else NetworkSettings()
+    outwards = [*([{"ports": list(egress)}] if egress else ()), *settings.egress]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -108,8 +123,8 @@ def _policy(
         "spec": {
             "podSelector": {"matchLabels": selector(values, part)},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"ports": list(ingress)}],
+            "ingress": [{**_peers(values, settings), "ports": list(ingress)}],
             # With the type `Egress` and no rules, nothing may go out.
-            **({"egress": [{"ports": list(egress)}]} if egress else {}),
+            **({"egress": outwards} if outwards else {}),
         },
     }

@@ -2,8 +2,10 @@
 
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.common import (
+    PROMETHEUS,
     USER_ID,
     Object,
+    account_name,
     cluster_metadata,
     duration,
     has_api_pods,
@@ -12,13 +14,14 @@ from gpuscale.install.common import (
     metrics_api_secret,
     part_name,
     restrained,
-    service_account,
+    service_accounts,
 )
 from gpuscale.install.parts import scraping
+from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.workloads import config_map, service, workload
 from gpuscale.install.values import Values
 
-PART = "prometheus"
+PART = PROMETHEUS
 PORT = 9090
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -35,7 +38,7 @@ def prometheus_objects(values: Values) -> list[Object]:
     if not values.spec.has_own_prometheus:
         return []
     return [
-        service_account(values, PART),
+        *service_accounts(values, PART),
         *_rights(values),
         _configuration(values),
         service(values, PART, "http", PORT),
@@ -45,7 +48,8 @@ def prometheus_objects(values: Values) -> list[Object]:
 
 def _rights(values: Values) -> list[Object]:
     name = part_name(values, PART)
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": values.spec.namespace}
+    account = account_name(values, PART)
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": values.spec.namespace}
     return [
         {
             "apiVersion": f"{_RBAC}/v1",
@@ -96,13 +100,14 @@ def _configuration(values: Values) -> Object:
 
 
 def _deployment(values: Values) -> Object:
-    pod = {
-        "serviceAccountName": part_name(values, PART),
-        "automountServiceAccountToken": True,
-        "securityContext": {"fsGroup": USER_ID},
-        "containers": [_container(values)],
-        "volumes": _volumes(values),
-    }
+    pod = pod_spec(
+        values,
+        PART,
+        _container(values),
+        needs_token=True,
+        volumes=_volumes(values),
+        security={"fsGroup": USER_ID},
+    )
     return workload(values, "Deployment", PART, pod, replicas=1)
 
 
@@ -122,7 +127,6 @@ def _container(values: Values) -> Object:
         "startupProbe": http_probe("/-/ready", "http", periodSeconds=1, failureThreshold=120),
         "livenessProbe": http_probe("/-/healthy", "http", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": http_probe("/-/ready", "http", periodSeconds=5, timeoutSeconds=5),
-        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": restrained(),
         "volumeMounts": [
             {"name": "config", "mountPath": "/etc/prometheus/config", "readOnly": True},

@@ -1,9 +1,14 @@
 """The shapes that parts share: a ConfigMap, a Service, and what runs their pods."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
-from gpuscale.install.common import Object, labels, metadata, selector
+from gpuscale.install.common import Object, labels, metadata, selector, settings_of
+from gpuscale.install.pods import ServedPodSettings
 from gpuscale.install.values import Values
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+_STRATEGY = {"DaemonSet": "updateStrategy", "Deployment": "strategy"}
 
 
 def config_map(values: Values, part: str, data: Mapping[str, str]) -> Object:
@@ -16,12 +21,24 @@ def config_map(values: Values, part: str, data: Mapping[str, str]) -> Object:
     }
 
 
-def service(values: Values, part: str, port_name: str, port: int) -> Object:
+def service(
+    values: Values,
+    part: str,
+    port_name: str,
+    port: int,
+    annotations: Mapping[str, str] = MappingProxyType({}),
+) -> Object:
     """Return a Service in front of a part's pods, to their port of the same name."""
+    settings = settings_of(values, part)
+    found = metadata(values, part)
+    if isinstance(settings, ServedPodSettings):
+        found["labels"] = {**settings.service.labels, **found["labels"]}
+        if given := {**annotations, **settings.service.annotations}:
+            found["annotations"] = given
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(values, part),
+        "metadata": found,
         "spec": {
             "type": "ClusterIP",
             "selector": selector(values, part),
@@ -32,6 +49,12 @@ def service(values: Values, part: str, port_name: str, port: int) -> Object:
 
 def workload(values: Values, kind: str, part: str, pod: Object, **spec: object) -> Object:
     """Return what runs a part's pods, a Deployment or DaemonSet, with these further fields of its spec."""
+    settings = settings_of(values, part)
+    pod_metadata: Object = {"labels": {**settings.pod_labels, **labels(values, part)}}
+    if settings.pod_annotations:
+        pod_metadata["annotations"] = dict(settings.pod_annotations)
+    if settings.update_strategy is not None:
+        spec[_STRATEGY[kind]] = settings.update_strategy
     return {
         "apiVersion": "apps/v1",
         "kind": kind,
@@ -39,6 +62,6 @@ def workload(values: Values, kind: str, part: str, pod: Object, **spec: object) 
         "spec": {
             **spec,
             "selector": {"matchLabels": selector(values, part)},
-            "template": {"metadata": {"labels": labels(values, part)}, "spec": pod},
+            "template": {"metadata": pod_metadata, "spec": pod},
         },
     }
