@@ -32,7 +32,7 @@ HEAD = (
 
 async def rehearse(plane: ControlPlane, setup: Setup) -> dict[str, object]:
     """Return the document of a whole rehearsal."""
-    target = Target(KubeSettings("", plane.admin), "gpuscale-rehearsal")
+    target = Target(KubeSettings(plane.admin), "gpuscale-rehearsal")
     rehearsal = Rehearsal(setup, target, lambda _: None, lambda _: None)
     return await rehearsal.run(asyncio.Event(), LIMIT_S)
 

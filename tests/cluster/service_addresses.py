@@ -43,7 +43,7 @@ class ServiceAddresses:
         self._write_hosts()
 
     def _copy(self, client, path):
-        settings = KubeSettings(node_name="", retry_s=0.2, max_retry_s=2.0)
+        settings = KubeSettings(retry_s=0.2, max_retry_s=2.0)
         return Reflector(client, settings, path, {}, lambda it: it, WallClock(), self._changed.set)
 
     async def run(self) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload, detect
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.writing import WritingClient
 from gpuscale.providers.eks import EKS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -133,7 +133,7 @@ def stack(plane):
 
 def found(plane):
     async def look():
-        async with WritingClient(KubeSettings("", plane.admin)) as client:
+        async with KubeClient(KubeSettings(plane.admin)) as client:
             return await detect(client)
 
     return asyncio.run(look())

@@ -11,8 +11,8 @@ from gpuscale.core.errors import GpuscaleError, UsageError
 from gpuscale.install.cluster.rights import check_rights, needed_rights
 from gpuscale.install.render import render
 from gpuscale.install.values import Values
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.writing import WritingClient
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import everything, settled
@@ -96,7 +96,7 @@ async def test_a_single_missing_right_is_named_alone(plane, values_file):
     plane.apply(role)
     try:
         plane.kubectl("delete", "rolebinding", "gpuscale-installer", "--namespace=default")
-        client = WritingClient(KubeSettings(node_name="", kubeconfig=plane.kubeconfig("almost")))
+        client = KubeClient(KubeSettings(kubeconfig=plane.kubeconfig("almost")))
         rights = needed_rights(render(Values.model_validate({"spec": SPEC})))
         with pytest.raises(UsageError) as raised:
             await check_rights(client, rights, "hint")

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from gpuscale.attribution.pods.node_pods import NodeWatcher
+from gpuscale.attribution.settings import NodeSettings
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.objects.meta import OwnerReference
@@ -44,12 +45,12 @@ async def server():
 
 def settings(server, folder, **more):
     quick = {"timeout_s": 2.0, "retry_s": 0.02, "max_retry_s": 0.1, **more}
-    return KubeSettings("n1", server.kubeconfig(folder), **quick)
+    return KubeSettings(server.kubeconfig(folder), **quick)
 
 
 @contextlib.asynccontextmanager
-async def watching(settings):
-    watcher = NodeWatcher(settings, WallClock())
+async def watching(settings, pod_labels=()):
+    watcher = NodeWatcher(NodeSettings("n1", settings, pod_labels), WallClock())
     task = asyncio.create_task(watcher.run())
     try:
         yield watcher
@@ -173,8 +174,8 @@ async def test_server_that_ends_every_watch_is_not_hammered(server, tmp_path: Pa
         await until(lambda: watcher.view.has_pods)
         began = time.monotonic()
         await asyncio.sleep(0.5)
-    # Waits of 0.1, 0.2, 0.4 s and so on: the n-th is over after 0.1 * (2**n - 1) s.
-    waits = math.floor(math.log2((time.monotonic() - began) / 0.1 + 1))
+    # Waits of at least half of 0.1, 0.2, 0.4 s and so on: the n-th is over after 0.05 * (2**n - 1) s.
+    waits = math.floor(math.log2((time.monotonic() - began) / 0.05 + 1))
     assert len(watches(server, POD)) <= 2 + waits
 
 
@@ -216,14 +217,14 @@ async def test_line_beyond_the_bound_is_refused(server, tmp_path: Path) -> None:
 async def test_labels_are_kept_by_expression(server, tmp_path: Path) -> None:
     labels = {"app": "bert", "team": "nlp", "secret": "x"}
     await server.put(POD, fake.pod("bert-0", labels=labels))
-    async with watching(settings(server, tmp_path, pod_labels=("^app$", "team"))) as watcher:
+    async with watching(settings(server, tmp_path), ("^app$", "team")) as watcher:
         await until(lambda: names(watcher) == ["bert-0"])
         assert watcher.view.pods[0].labels == {"app": "bert", "team": "nlp"}
 
 
 def test_expression_that_is_not_re2_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a regular expression of RE2"):
-        NodeWatcher(KubeSettings("n1", tmp_path / "none", pod_labels=("(?=x)",)), WallClock())
+        NodeWatcher(NodeSettings("n1", KubeSettings(tmp_path / "none"), ("(?=x)",)), WallClock())
 
 
 async def test_owners_are_rolled_up(server, tmp_path: Path) -> None:
@@ -319,7 +320,7 @@ async def test_cluster_without_resource_slices_is_reported(server, tmp_path: Pat
 
 
 async def test_token_is_sent(server, tmp_path: Path) -> None:
-    async with KubeConnection(settings(server, tmp_path)) as connection:
+    async with KubeClient(settings(server, tmp_path)) as connection:
         await connection.get(NODE, {"limit": "1"})
     assert server.requests[0][2]["Authorization"] == "Bearer secret"
 
@@ -336,7 +337,7 @@ async def test_hanging_server_is_given_up_on_in_time(tmp_path: Path) -> None:
     server = await asyncio.start_server(hang, "127.0.0.1", 0)
     api = fake.FakeApiServer()
     api.port = server.sockets[0].getsockname()[1]
-    async with KubeConnection(settings(api, tmp_path, timeout_s=0.1)) as connection:
+    async with KubeClient(settings(api, tmp_path, timeout_s=0.1)) as connection:
         with pytest.raises(ApiUnreachableError) as caught:
             await connection.get(POD)
     await done.wait()
@@ -349,7 +350,7 @@ async def test_hanging_server_is_given_up_on_in_time(tmp_path: Path) -> None:
 def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "none"
     with pytest.raises(UsageError) as caught:
-        KubeConnection(KubeSettings("n1", path))
+        KubeClient(KubeSettings(path))
     assert str(caught.value) == (f"{path}: no usable kubeconfig: No such file or directory")
 
 
@@ -371,7 +372,7 @@ def test_kubeconfig_of_another_shape_is_reported(tmp_path: Path, text: str, reas
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
-        KubeConnection(KubeSettings("n1", path))
+        KubeClient(KubeSettings(path))
     assert str(caught.value) == f"{path}: no usable kubeconfig: {reason}"
 
 
@@ -379,12 +380,12 @@ def test_kubeconfig_that_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> Non
     path = tmp_path / "kubeconfig"
     path.write_text("clusters: [\n")
     with pytest.raises(ConfigError, match=f"{path}:2: "):
-        KubeConnection(KubeSettings("n1", path))
+        KubeClient(KubeSettings(path))
 
 
 def test_no_service_account_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        KubeConnection(KubeSettings("n1"))
+        KubeClient(KubeSettings())
     assert str(caught.value).endswith("run in a pod that has one, or name a kubeconfig")
 
 
@@ -394,7 +395,7 @@ async def test_kubeconfig_without_a_user_is_used_without_credentials(
     server.token = "x"
     path = server.kubeconfig(tmp_path)
     path.write_text(path.read_text().replace(', "user": "u"', ""))
-    async with KubeConnection(KubeSettings("n1", path)) as connection:
+    async with KubeClient(KubeSettings(path)) as connection:
         with pytest.raises(ApiStatusError) as caught:
             await connection.get(POD)
     assert caught.value.code == 401

@@ -17,7 +17,7 @@ from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
 from gpuscale.attribution.reasons import REASONS
 from gpuscale.attribution.resources import NodeGpuResources
 from gpuscale.attribution.service import NodeAttribution
-from gpuscale.attribution.settings import AttributionSettings, KubeletSettings
+from gpuscale.attribution.settings import AttributionSettings, KubeletSettings, NodeSettings
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UsageError
 from gpuscale.gpu.owners import Attribution, ContainerRef
@@ -105,7 +105,8 @@ class Site:
         kubernetes = None
         if api:
             config = self.api.kubeconfig(self.folder)
-            kubernetes = KubeSettings("n1", config, timeout_s=2, retry_s=0.02, max_retry_s=0.05)
+            server = KubeSettings(config, timeout_s=2, retry_s=0.02, max_retry_s=0.05)
+            kubernetes = NodeSettings("n1", server)
         settings = {
             "kubelet": KubeletSettings(self.kubelet.path, timeout_s=2.0),
             "proc_root": self.proc,
@@ -372,21 +373,20 @@ async def test_cancelled_run_lets_go_of_everything(site) -> None:
 
 
 def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
-    settings = AttributionSettings(kubernetes=KubeSettings("n1", tmp_path / "none"))
+    settings = AttributionSettings(kubernetes=NodeSettings("n1", KubeSettings(tmp_path / "none")))
     with pytest.raises(UsageError, match="no usable kubeconfig"):
         NodeAttribution(settings)
 
 
 @pytest.mark.parametrize(
     ("package", "kubernetes", "who"),
-    [("grpc", "None", "the kubelet"), ("lightkube", "KubeSettings('n1')", "the API server")],
+    [("grpc", "None", "the kubelet"), ("lightkube", "NodeSettings('n1')", "the API server")],
 )
 def test_missing_package_is_reported(package: str, kubernetes: str, who: str) -> None:
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "from gpuscale.attribution.service import NodeAttribution\n"
-        "from gpuscale.attribution.settings import AttributionSettings\n"
-        "from gpuscale.kube.client.settings import KubeSettings\n"
+        "from gpuscale.attribution.settings import AttributionSettings, NodeSettings\n"
         f"NodeAttribution(AttributionSettings(kubernetes={kubernetes}))\n"
     )
     run = subprocess.run(

@@ -17,7 +17,7 @@ from background import until
 from gpuscale.collector.metrics import feed_families
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.limits import ScrapeLimits
@@ -114,8 +114,8 @@ CLOCK = WallClock()
 async def running(settings, kubeconfig=None):
     kube = settings_of_kube = None
     if kubeconfig is not None:
-        settings_of_kube = KubeSettings(node_name="", kubeconfig=kubeconfig, retry_s=0.05)
-        kube = KubeConnection(settings_of_kube)
+        settings_of_kube = KubeSettings(kubeconfig=kubeconfig, retry_s=0.05)
+        kube = KubeClient(settings_of_kube)
     collector = FeedCollector(settings, CLOCK, kube, settings_of_kube)
     task = asyncio.create_task(collector.run())
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.credentials import CredentialError
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.client.settings import KubeSettings
@@ -79,7 +79,7 @@ class Cloud:
         }
         file = self._folder / "with-program"
         file.write_text(json.dumps(config))
-        return KubeConnection(KubeSettings("n1", file))
+        return KubeClient(KubeSettings(file))
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ async def test_whoever_acts_as_another_says_so(server, tmp_path: Path) -> None:
     config["users"][0]["user"] |= {"as": "jane", "as-groups": ["a", "b"], "as-uid": "7"}
     path = tmp_path / "as"
     path.write_text(json.dumps(config))
-    async with KubeConnection(KubeSettings("n1", path)) as connection:
+    async with KubeClient(KubeSettings(path)) as connection:
         headers = connection._client.headers
     assert headers["Impersonate-User"] == "jane"
     assert headers["Impersonate-Uid"] == "7"

@@ -23,12 +23,11 @@ from gpuscale.attribution.kubelet.kubelet import AllocationSource, KubeletFollow
 from gpuscale.attribution.processes.host_processes import HostProcesses
 from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.attribution.resources import gpu_resources
-from gpuscale.attribution.settings import AttributionSettings, KubeletSettings
+from gpuscale.attribution.settings import AttributionSettings, KubeletSettings, NodeSettings
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.gpu.owners import Attribution, ContainerRef, NodeGpuResources, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.records import DeviceKey, NodeView
 
 _log = logging.getLogger(__name__)
@@ -204,7 +203,7 @@ def _source(settings: KubeletSettings) -> AllocationSource:
     return PodResourcesClient(settings)
 
 
-def _watcher(settings: KubeSettings, clock: Clock) -> ViewSource:
+def _watcher(settings: NodeSettings, clock: Clock) -> ViewSource:
     try:
         from gpuscale.attribution.pods.node_pods import NodeWatcher
     except ImportError as error:

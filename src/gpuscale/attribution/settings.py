@@ -23,6 +23,17 @@ class KubeletSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """How to ask the API server about this node, and what of its pods is wanted."""
+
+    name: str
+    """Only this node's pods are asked for."""
+    server: KubeSettings = field(default_factory=KubeSettings)
+    pod_labels: tuple[str, ...] = ()
+    """RE2 expressions that a label's key has to match somewhere to be kept; none are kept when empty."""
+
+
+@dataclass(frozen=True, slots=True)
 class AttributionSettings:
     """How the owners of a node's GPUs are looked for."""
 
@@ -36,5 +47,5 @@ class AttributionSettings:
     """Where the host's processes are seen; `/host/proc` when that is mounted."""
     own_proc_root: Path = Path("/proc")
     """Where our own processes are seen; it shows whether the driver reports us those of the host."""
-    kubernetes: KubeSettings | None = None
+    kubernetes: NodeSettings | None = None
     """How to ask the API server for UIDs, labels and owners; None does without."""

@@ -17,7 +17,7 @@ from gpuscale.collector.peers import add_peer_route, peer_families, peer_remark
 from gpuscale.collector.view import collector_view
 from gpuscale.core.clock import WallClock
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.rules.groups import RuleGroups
 from gpuscale.series.wanted import EVERYTHING, WantedNames, wanted_by
@@ -67,7 +67,7 @@ class CollectorServer:
         async with AsyncExitStack() as stack:
             kube = None
             if settings.kube is not None:
-                kube = KubeConnection(settings.kube)
+                kube = KubeClient(settings.kube)
                 stack.push_async_callback(kube.close)
             feeds = FeedCollector(settings.feeds, self._clock, kube, settings.kube)
             await feeds.open()

@@ -8,7 +8,7 @@ from gpuscale.doctor.direct import PODS, at_once, fetch, missing_right, pod_path
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.parts import agent
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.objects.fields import Fields
 
 _PATH = "/metrics"
@@ -22,7 +22,7 @@ class AgentReader:
         urls: of agents that are asked directly, by node.
     """
 
-    def __init__(self, connection: KubeConnection, urls: Mapping[str, str]) -> None:
+    def __init__(self, connection: KubeClient, urls: Mapping[str, str]) -> None:
         self._connection = connection
         self._urls = urls
 

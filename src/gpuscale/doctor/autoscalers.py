@@ -13,7 +13,7 @@ from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
 from gpuscale.doctor.direct import at_once
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
-from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.why.page import PARAMETER
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
@@ -53,7 +53,7 @@ class HpaReader:
         namespace: whose HPAs are read; None for all.
     """
 
-    def __init__(self, client: ApiClient, custom: str, namespace: str | None) -> None:
+    def __init__(self, client: KubeClient, custom: str, namespace: str | None) -> None:
         self._client = client
         self._custom = custom
         self._namespace = namespace
@@ -109,7 +109,7 @@ class HpaReader:
 
 
 async def controller_may_read(
-    client: ApiClient, spec: MetricSpec, namespace: str
+    client: KubeClient, spec: MetricSpec, namespace: str
 ) -> tuple[bool | None, str]:
     """Return whether the HPA controller may read a metric, and the API server's reason.
 

@@ -7,8 +7,8 @@ from gpuscale.doctor.checks import JUDGES
 from gpuscale.doctor.facts import gpu_nodes
 from gpuscale.doctor.judges import HOPS, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
+from gpuscale.kube.client.client import CONFLICT, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.client.writing import CONFLICT, WritingClient
 
 
 def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> ChainReport:
@@ -34,7 +34,7 @@ def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]
     return tuple(found.values())
 
 
-async def repair(client: WritingClient, finding: ClusterFinding) -> None:
+async def repair(client: KubeClient, finding: ClusterFinding) -> None:
     """Apply the fix of a finding.
 
     Raises:
@@ -45,7 +45,7 @@ async def repair(client: WritingClient, finding: ClusterFinding) -> None:
         await _apply(client, change)
 
 
-async def _apply(client: WritingClient, change: Change) -> None:
+async def _apply(client: KubeClient, change: Change) -> None:
     if not change.creates:
         await client.patch(change.path, change.body)
         return

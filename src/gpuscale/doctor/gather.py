@@ -14,8 +14,7 @@ from gpuscale.doctor.agents import AgentReader
 from gpuscale.doctor.autoscalers import HpaReader, custom_path
 from gpuscale.doctor.prometheus import PrometheusReader
 from gpuscale.doctor.snapshot import Look, Snapshot
-from gpuscale.kube.client.api import ApiClient
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
@@ -97,7 +96,7 @@ class Gatherer:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: KubeClient,
         clock: Clock,
         settings: GatherSettings,
         report: Callable[[str], None] = lambda _: None,

@@ -12,7 +12,7 @@ from gpuscale.doctor.checks.prometheus import service_in
 from gpuscale.doctor.direct import SERVICES, fetch, missing_right, service_path
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 
 _PATH = "/api/v1/query"
 _TARGETS = "up"
@@ -28,7 +28,7 @@ class PrometheusReader:
         url: where it is asked directly; None uses the address of the metrics server.
     """
 
-    def __init__(self, connection: KubeConnection, url: str | None) -> None:
+    def __init__(self, connection: KubeClient, url: str | None) -> None:
         self._connection = connection
         self._url = url
 

@@ -222,11 +222,10 @@ def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
     if pods is None:
         return None
     from gpuscale.attribution.service import NodeAttribution
-    from gpuscale.attribution.settings import AttributionSettings, KubeletSettings
-    from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.attribution.settings import AttributionSettings, KubeletSettings, NodeSettings
 
     node = settings.options.node
-    kubernetes = KubeSettings(node, pod_labels=pods.label_patterns)
+    kubernetes = NodeSettings(node, pod_labels=pods.label_patterns)
     return NodeAttribution(
         AttributionSettings(
             kubelet=KubeletSettings(pods.socket, resource_names=pods.resource_names),

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuscale.kube.client.api import ApiClient, MetadataClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.metricsapi.settings import MetricsApiSettings
@@ -20,9 +20,9 @@ _MAX_RETRY_S = 5.0
 class ApiServers:
     """A connection for each purpose; they may be one server."""
 
-    objects: ApiClient
-    tokens: ApiClient
-    access: ApiClient
+    objects: KubeClient
+    tokens: KubeClient
+    access: KubeClient
 
 
 def connect(settings: MetricsApiSettings, stack: AsyncExitStack) -> ApiServers | None:
@@ -36,10 +36,10 @@ def connect(settings: MetricsApiSettings, stack: AsyncExitStack) -> ApiServers |
     if is_alone and not settings.serving.secure_port:
         _LOG.warning("there is no API server: single objects can be asked for, * can't")
         return None
-    made = (MetadataClient, ApiClient, ApiClient)
     clients = []
-    for make, path in zip(made, paths, strict=True):
-        client = make(kube_settings(settings, path))
+    for number, path in enumerate(paths):
+        # Of the objects, only names and labels matter.
+        client = KubeClient(kube_settings(settings, path), metadata_only=number == 0)
         stack.push_async_callback(client.close)
         clients.append(client)
     return ApiServers(*clients)
@@ -50,7 +50,6 @@ def kube_settings(settings: MetricsApiSettings, path: Path | None) -> KubeSettin
     # A watch begins again, and so proves itself, before what it keeps up is too old.
     watch_s = min(_WATCH_S, 0.75 * settings.max_object_age_s)
     return KubeSettings(
-        node_name="",
         kubeconfig=path,
         context=settings.context,
         watch_s=max(1, round(watch_s)),

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpuscale.core.errors import GpuscaleError, UpstreamError
-from gpuscale.kube.client.api import AGGREGATED_DISCOVERY
-from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.client import AGGREGATED_DISCOVERY, JsonObject, KubeClient
 from gpuscale.kube.informers.directory import Collection, ObjectCopies
 from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
@@ -123,7 +122,7 @@ def _collection(resource: ResourceType) -> Collection:
     return Collection(resource.group, resource.version, resource.plural)
 
 
-async def read_mapper(connection: KubeConnection) -> ResourceMapper:
+async def read_mapper(connection: KubeClient) -> ResourceMapper:
     """Return the resources of the cluster, in the API server's order of preference.
 
     Raises:
@@ -203,7 +202,7 @@ def _add(
 
 
 async def _read_piecemeal(
-    connection: KubeConnection, root: str, body: JsonObject
+    connection: KubeClient, root: str, body: JsonObject
 ) -> list[ResourceType]:
     found: dict[tuple[str, str], ResourceType] = {}
     for group, version in _group_versions(body):

@@ -15,7 +15,7 @@ from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.exposition.families import Family
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.informers.directory import CopyState, ObjectCopies
 from gpuscale.metricsapi.api_servers import ApiServers, connect, kube_settings
@@ -215,7 +215,7 @@ class MetricsApiServer:
             _LOG.warning("there is no API server: no rules are read from ConfigMaps")
         elif settings.config_maps and cluster is not None:
             kube = kube_settings(self._settings, self._settings.kubeconfig)
-            client = ApiClient(kube)
+            client = KubeClient(kube)
             stack.push_async_callback(client.close)
             teams = TeamRules(
                 client,
@@ -385,7 +385,7 @@ class MetricsApiServer:
                     await self._collector.want(wanted_by_rules(config))
                 await self._provider.replace_config(config, self._rules.mapper)
 
-    async def _follow_resources(self, client: ApiClient) -> None:
+    async def _follow_resources(self, client: KubeClient) -> None:
         while True:
             await self._clock.sleep(self._settings.discovery_interval_s)
             try:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.client.api import (
+from gpuscale.kube.client.beside import (
     Credentials,
     kubeconfig_credentials,
     service_account_credentials,

@@ -11,8 +11,8 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.core.pki import names_of_service
 from gpuscale.exposition.families import Family
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
-from gpuscale.kube.client.writing import WritingClient
 from gpuscale.metricsapi.api_servers import ApiServers, kube_settings
 from gpuscale.metricsapi.health import Check, remarked
 from gpuscale.metricsapi.security.audit import AuditLog, audit_families
@@ -199,7 +199,7 @@ async def open_shared_certificate(
     serving = settings.serving
     if serving.secret is None:
         return None
-    client = WritingClient(kube_settings(settings, settings.kubeconfig))
+    client = KubeClient(kube_settings(settings, settings.kubeconfig))
     stack.push_async_callback(client.close)
     service = serving.service_name, _namespace(serving)
     shared = SecretCertificate(client, serving.secret, service, serving.certificate_folder, clock)

@@ -8,8 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 from gpuscale.core.errors import NotFoundError
-from gpuscale.kube.client.api import AGGREGATED_DISCOVERY, ApiClient
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import AGGREGATED_DISCOVERY, JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, CUSTOM_VERSIONS
@@ -41,7 +40,7 @@ class Discovery:
         client: to the API server.
     """
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._documents: dict[str, asyncio.Future[JsonObject]] = {}
 

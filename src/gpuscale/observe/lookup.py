@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from gpuscale.core.errors import NotFoundError, UnavailableError
 from gpuscale.core.words import closest
-from gpuscale.kube.client.api import ApiClient
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
 
@@ -39,7 +38,7 @@ def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> Un
 
 
 async def list_all(
-    client: ApiClient, path: str, params: Mapping[str, str] | None = None
+    client: KubeClient, path: str, params: Mapping[str, str] | None = None
 ) -> list[JsonObject]:
     """Return the items of a list, page by page.
 
@@ -58,7 +57,7 @@ async def list_all(
             return items
 
 
-async def find_hpas(client: ApiClient, namespace: str | None) -> list[JsonObject]:
+async def find_hpas(client: KubeClient, namespace: str | None) -> list[JsonObject]:
     """Return all HPAs of a namespace, or of the cluster for None.
 
     Raises:
@@ -75,7 +74,7 @@ async def find_hpas(client: ApiClient, namespace: str | None) -> list[JsonObject
     return items
 
 
-async def find_hpa(client: ApiClient, namespace: str, name: str) -> JsonObject:
+async def find_hpa(client: KubeClient, namespace: str, name: str) -> JsonObject:
     """Return one HPA.
 
     Raises:
@@ -93,7 +92,7 @@ async def find_hpa(client: ApiClient, namespace: str, name: str) -> JsonObject:
     raise NotFoundError(f"hpa/{name}: not found in namespace {namespace}{hint}")
 
 
-async def _hint(client: ApiClient, namespace: str, name: str) -> str:
+async def _hint(client: KubeClient, namespace: str, name: str) -> str:
     """Return where an HPA of this name is, or one of a name like it; what can't be listed gives no hint."""
     try:
         here = [name_of(body) for body in await list_all(client, _path(namespace))]

@@ -13,7 +13,7 @@ from gpuscale.doctor.autoscalers import controller_may_read, metric_attributes
 from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT
 from gpuscale.hpa.conditions import SCALING_ACTIVE
 from gpuscale.hpa.queries import is_namespace, metric_path
-from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
@@ -48,7 +48,7 @@ class MetricReader:
         discovery: of the same API server.
     """
 
-    def __init__(self, client: ApiClient, discovery: Discovery) -> None:
+    def __init__(self, client: KubeClient, discovery: Discovery) -> None:
         self._client = client
         self._discovery = discovery
 

@@ -10,8 +10,7 @@ from gpuscale.doctor.direct import at_once
 from gpuscale.hpa.conditions import SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_DISABLED
 from gpuscale.hpa.decide import needs_metrics
 from gpuscale.hpa.types import Condition, ControllerSettings, HpaState, Scale
-from gpuscale.kube.client.api import ApiClient
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import CrossVersionObjectReference, HorizontalPodAutoscaler
@@ -38,7 +37,7 @@ class Observer:
         clock: that ages count back from.
     """
 
-    def __init__(self, client: ApiClient, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._discovery = Discovery(client)

@@ -8,8 +8,7 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.words import printable
 from gpuscale.doctor.direct import at_once
-from gpuscale.kube.client.api import ApiClient
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.observe.document import Sight, document_text
 from gpuscale.observe.lookup import find_hpa, find_hpas
@@ -51,7 +50,7 @@ async def read_hpas(
         UsageError: there is no usable kubeconfig.
         ConfigError: the kubeconfig is no YAML.
     """
-    async with ApiClient(settings) as client:
+    async with KubeClient(settings) as client:
         try:
             await client.check_ready()
         except GpuscaleError as error:
@@ -68,7 +67,7 @@ async def read_hpas(
 
 
 async def _named(
-    client: ApiClient, observer: Observer, namespace: str, name: str
+    client: KubeClient, observer: Observer, namespace: str, name: str
 ) -> Seen | GpuscaleError:
     try:
         body = await find_hpa(client, namespace, name)

@@ -1,7 +1,6 @@
 """What the machines ask for, done on an API server, and how its pods live on them."""
 
-from gpuscale.kube.client.connection import JsonObject
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.objects.pods import Lifecycle
 from gpuscale.rehearse.manifests import job_manifest, path_of, simulated_node
@@ -24,7 +23,7 @@ class Actor:
 
     def __init__(
         self,
-        client: WritingClient,
+        client: KubeClient,
         kubelet: SimulatedKubelet,
         site: RehearsalSite,
         mark: Mark,

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiUnreachableError
-from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.simulated.nodes import LEASES
 from gpuscale.rehearse.manifests import PATHS
 
@@ -36,7 +35,7 @@ class Cleaner:
         clock: of the waits.
     """
 
-    def __init__(self, client: WritingClient, selector: str, clock: Clock | None = None) -> None:
+    def __init__(self, client: KubeClient, selector: str, clock: Clock | None = None) -> None:
         self._client = client
         self._selectors = {"labelSelector": selector}
         self._clock = clock or WallClock()

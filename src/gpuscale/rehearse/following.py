@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.core.clock import Clock
-from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.local.present import Present
 from gpuscale.rehearse.happenings import Happenings
 from gpuscale.rehearse.mirror import Mirror
 
-_SETTINGS = KubeSettings(node_name="", retry_s=0.5, max_retry_s=5.0)
+_SETTINGS = KubeSettings(retry_s=0.5, max_retry_s=5.0)
 _PODS = "/api/v1/pods"
 _DEPLOYMENTS = "/apis/apps/v1/deployments"
 _HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -33,7 +33,7 @@ class Following:
 
     def __init__(
         self,
-        connection: KubeConnection,
+        connection: KubeClient,
         present: Present,
         mirror: Mirror,
         happenings: Happenings,

@@ -7,7 +7,7 @@ them, and a count before and after for what changes one.
 import re
 from collections.abc import Mapping
 
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.sim.events import Event
 

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.objects.hpa.manifest import hpa_manifest
 from gpuscale.objects.workloads import Service

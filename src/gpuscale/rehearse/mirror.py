@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.documents.documents import Document
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.kube.reading import read_controller
 from gpuscale.objects.fields import Fields

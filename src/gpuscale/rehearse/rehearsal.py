@@ -17,7 +17,7 @@ from typing import Any
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.hpa.policy import HpaPolicy
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.local.present import every
 from gpuscale.local.runner import OnEvent, Runner
@@ -67,7 +67,7 @@ async def clean(target: Target) -> tuple[str, ...]:
         UnavailableError: something is still there after a while, or the API server is not.
         UpstreamError: it refuses.
     """
-    async with WritingClient(target.cluster) as client:
+    async with KubeClient(target.cluster) as client:
         check_named(target, client.server)
         await client.check_ready()
         return await Cleaner(client, any_rehearsal()).remove()
@@ -127,7 +127,7 @@ class Rehearsal:
                 "a rehearsal's replicas are the cluster's own HPA controller's"
             )
         check_speed(self._setup, self._clock.speed)
-        async with WritingClient(self._target.cluster) as client:
+        async with KubeClient(self._target.cluster) as client:
             check_named(self._target, client.server)
             check_reachable(self._target, client.server)
             await client.check_ready()
@@ -156,7 +156,7 @@ class Rehearsal:
 
     async def _within(
         self,
-        client: WritingClient,
+        client: KubeClient,
         port: int,
         cleaner: Cleaner,
         stop: asyncio.Event,
@@ -172,7 +172,7 @@ class Rehearsal:
                 raise
             raise _first(known) from None
 
-    async def _open(self, client: WritingClient, port: int, stack: AsyncExitStack) -> "_Stage":
+    async def _open(self, client: KubeClient, port: int, stack: AsyncExitStack) -> "_Stage":
         folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
         session = await stack.enter_async_context(HttpSession())
         stack.push_async_callback(self._runner.agents.stop)
@@ -278,7 +278,7 @@ class Rehearsal:
     async def _record(self) -> None:
         self._runner.record(self._site.figures)
 
-    async def _follow(self, client: WritingClient) -> None:
+    async def _follow(self, client: KubeClient) -> None:
         sizes = {
             hpa.metadata.key: self._site.cluster.deployments[
                 f"{hpa.metadata.namespace}/{hpa.target.name}"
@@ -294,7 +294,7 @@ class Rehearsal:
 class _Stage:
     """What a rehearsal acts through."""
 
-    client: WritingClient
+    client: KubeClient
     actor: Actor
     session: HttpSession
     api: MetricsApi

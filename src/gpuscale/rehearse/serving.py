@@ -10,9 +10,8 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.kubeconfig import merged_kubeconfig
-from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import MetricsApiSettings, read_settings
@@ -95,7 +94,7 @@ class MetricsApi:
         server = MetricsApiServer(self._settings, drain_s=0.0, source=source, value_clock=clock)
         await server.run(asyncio.Event(), lambda _: self._listening.set())
 
-    async def register(self, client: WritingClient) -> None:
+    async def register(self, client: KubeClient) -> None:
         """Have the API server serve it, and return once that finds it available.
 
         Raises:
@@ -118,7 +117,7 @@ class MetricsApi:
         for version in versions:
             await self._wait_until_available(client, api_service_name(version))
 
-    async def _wait_until_available(self, client: WritingClient, name: str) -> None:
+    async def _wait_until_available(self, client: KubeClient, name: str) -> None:
         said = "nothing yet"
         for _ in range(round(_AVAILABLE_S / _LOOK_S)):
             found = await client.get(f"{PATHS['APIService']}/{name}")

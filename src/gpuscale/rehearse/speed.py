@@ -16,7 +16,7 @@ from statistics import median
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.core.golang.durations import format_duration
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import Behavior, HorizontalPodAutoscaler, ScalingRules
 from gpuscale.sim.scenario.model import Pipeline

@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.aggregation import api_service_name
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.writing import WritingClient
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.rehearse.manifests import PATHS
 from gpuscale.rehearse.mark import LABEL
@@ -113,7 +112,7 @@ def check_reachable(target: Target, server: str) -> None:
 
 
 async def check_free(
-    client: WritingClient, namespaces: Iterable[str], group_versions: Iterable[str]
+    client: KubeClient, namespaces: Iterable[str], group_versions: Iterable[str]
 ) -> None:
     """Return if nothing is where the rehearsal's own objects go.
 

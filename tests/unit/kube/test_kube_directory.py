@@ -16,7 +16,7 @@ from gpuscale.kube.informers.directory import Collection, ObjectCopies, ObjectsU
 from gpuscale.objects.selectors import parse_selector
 
 PODS = Collection("", "v1", "pods")
-SETTINGS = KubeSettings(node_name="", retry_s=0.01, max_retry_s=0.02)
+SETTINGS = KubeSettings(retry_s=0.01, max_retry_s=0.02)
 ALL = parse_selector("")
 
 
@@ -135,7 +135,7 @@ async def test_objects_without_a_namespace_are_found_without_one() -> None:
 async def test_a_copy_that_is_not_kept_up_counts_for_a_while_then_not_until_it_is(fault) -> None:
     connection = Connection(item("a"))
     # The wait between two tries is far longer than the test: it is the question that makes it try.
-    settings = KubeSettings(node_name="", retry_s=0.01, max_retry_s=600.0)
+    settings = KubeSettings(retry_s=0.01, max_retry_s=600.0)
     async with running(connection, settings=settings, max_age_s=0.5) as copies:
         await copies.ready(PODS)
         connection.fault = fault

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpuscale.kube.client.api import metadata_list
+from gpuscale.kube.client.metadata import metadata_list
 
 POD = {
     "metadata": {

@@ -105,16 +105,16 @@ def test_kubectl_merges_them_the_same_way(tmp_path: Path, order: tuple[int, ...]
 
 def test_a_cluster_is_named_by_server_context_and_namespace(tmp_path: Path) -> None:
     first, second = files(tmp_path)
-    found = cluster_name(KubeSettings("", first, None, (second,)))
+    found = cluster_name(KubeSettings(first, None, (second,)))
     assert (found.server, found.context, found.namespace) == ("https://why", "why", "ns-why")
     assert str(found) == "https://why, context why"
-    assert cluster_name(KubeSettings("", first, "same", (second,))).server == "https://first"
+    assert cluster_name(KubeSettings(first, "same", (second,))).server == "https://first"
 
 
 def test_a_context_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     first, second = files(tmp_path)
     with pytest.raises(UsageError) as caught:
-        cluster_name(KubeSettings("", first, "sane", (second,)))
+        cluster_name(KubeSettings(first, "sane", (second,)))
     assert str(caught.value) == (
         f"{first}:{second}: no usable kubeconfig: found no context 'sane', "
         "expected one of: same, ex, why; did you mean same?"

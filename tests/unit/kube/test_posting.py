@@ -10,7 +10,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
 
@@ -52,7 +52,7 @@ def client(server, tmp_path, timeout_s=5.0, **user):
     }
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
-    return ApiClient(KubeSettings(node_name="", kubeconfig=path, timeout_s=timeout_s))
+    return KubeClient(KubeSettings(kubeconfig=path, timeout_s=timeout_s))
 
 
 async def test_a_token_goes_along_on_the_plain_way(server, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ REMOTE = "https://192.0.2.1:6443"
 
 
 def target(context=None, namespace="ns", address=None, *, named=True, yes=False):
-    cluster = KubeSettings("", FILE, context)
+    cluster = KubeSettings(FILE, context)
     return make_target(cluster, namespace, address, is_named=named, is_confirmed=yes)
 
 

@@ -12,7 +12,7 @@ import pytest
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.exposition.stream import StreamReader
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.metricsapi.settings import read_settings
 from gpuscale.series.matchers import Matcher, MatchOp
@@ -306,8 +306,8 @@ async def test_no_more_replicas_are_followed_than_the_bound(
     config.write_text(
         json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"})
     )
-    settings = KubeSettings(node_name="", kubeconfig=config)
-    async with KubeConnection(settings) as kube:
+    settings = KubeSettings(kubeconfig=config)
+    async with KubeClient(settings) as kube:
         service = peer_service("team/metrics")
         watch = PeerWatch(service, kube, settings, WallClock(), lambda: None)
         assert watch.urls() == ()

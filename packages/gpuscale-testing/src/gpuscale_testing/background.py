@@ -7,14 +7,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.simulated.kubelet import LifecycleOf, SimulatedKubelet
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.objects.pods import Lifecycle
 from gpuscale_testing.plane import ControlPlane
 
 _TIMEOUT_S = 60.0
-MakeKubelet = Callable[[WritingClient, Lifecycle | LifecycleOf | None], SimulatedKubelet]
+MakeKubelet = Callable[[KubeClient, Lifecycle | LifecycleOf | None], SimulatedKubelet]
 
 
 class BackgroundKubelet:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.writing import WritingClient
 from gpuscale_testing import flags
 from gpuscale_testing.addresses import free_ports, is_listening, wait_until
 from gpuscale_testing.certificates import Authority, KeyPair, signing_key, write_kubeconfig
@@ -251,9 +251,9 @@ class ControlPlane:
             pair.certificate.with_suffix(".kubeconfig"), self.url, self.ca, pair
         )
 
-    def client(self) -> WritingClient:
+    def client(self) -> KubeClient:
         """Return a client of the admin, for what acts on the cluster from a coroutine; close it."""
-        return WritingClient(KubeSettings(node_name="", kubeconfig=self.admin))
+        return KubeClient(KubeSettings(kubeconfig=self.admin))
 
     def ssl_context(self, user: KeyPair | None = None) -> ssl.SSLContext:
         """Return a context for HTTPS to the API server as this user; None is the admin."""

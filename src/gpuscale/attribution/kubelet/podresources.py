@@ -10,7 +10,6 @@ Source: kubernetes/kubelet pkg/apis/podresources/v1 (GA in 1.28; claims since 1.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 import grpc
@@ -59,12 +58,7 @@ class PodResourcesClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def allocations(self) -> NodeAllocations:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from gpuscale.attribution.pods.owners import OwnerResolver
+from gpuscale.attribution.settings import NodeSettings
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.regex import compile_re2
-from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.reading import read_node_record, read_pod_record, read_slice_devices
@@ -37,9 +37,9 @@ class NodeWatcher:
         ValueError: an expression for labels is not RE2.
     """
 
-    def __init__(self, settings: KubeSettings, clock: Clock) -> None:
+    def __init__(self, settings: NodeSettings, clock: Clock) -> None:
         self._keeps = tuple(compile_re2(each) for each in settings.pod_labels)
-        self._connection = connection = KubeConnection(settings)
+        self._connection = connection = KubeClient(settings.server)
         self._settings = settings
         self._clock = clock
         self._resolver = OwnerResolver(connection)
@@ -47,8 +47,8 @@ class NodeWatcher:
         self._wants_claims = asyncio.Event()
         self._owners: dict[str, OwnerReference] = {}
         self._dra_error: GpuscaleError | None = None
-        on_node = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
-        this_node = {"fieldSelector": f"metadata.name={settings.node_name}"}
+        on_node = {"fieldSelector": f"spec.nodeName={settings.name}"}
+        this_node = {"fieldSelector": f"metadata.name={settings.name}"}
         self._pods = self._reflector("/api/v1/pods", on_node, self._read_pod)
         self._node = self._reflector("/api/v1/nodes", this_node, read_node_record)
         self._slices: Reflector[dict[DeviceKey, str]] | None = None
@@ -78,7 +78,13 @@ class NodeWatcher:
         self, path: str, params: Mapping[str, str], read: Callable[[JsonObject], Item | None]
     ) -> Reflector[Item]:
         return Reflector(
-            self._connection, self._settings, path, params, read, self._clock, self._changed.set
+            self._connection,
+            self._settings.server,
+            path,
+            params,
+            read,
+            self._clock,
+            self._changed.set,
         )
 
     def _read_pod(self, body: JsonObject) -> PodRecord:
@@ -118,7 +124,7 @@ class NodeWatcher:
     async def _follow_slices(self) -> None:
         await self._wants_claims.wait()
         path = await self._slices_path()
-        on_node = {"fieldSelector": f"spec.nodeName={self._settings.node_name}"}
+        on_node = {"fieldSelector": f"spec.nodeName={self._settings.name}"}
         self._slices = self._reflector(path, on_node, read_slice_devices)
         await self._slices.run()
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from gpuscale.kube.client.connection import METADATA_ONLY, KubeConnection
+from gpuscale.kube.client.client import METADATA_ONLY, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.informers.records import Controller, PodRecord
 from gpuscale.kube.reading import read_controller
@@ -26,7 +26,7 @@ class OwnerResolver:
         connection: to the API server.
     """
 
-    def __init__(self, connection: KubeConnection) -> None:
+    def __init__(self, connection: KubeClient) -> None:
         self._connection = connection
         self._above: dict[str, OwnerReference] = {}
         self._is_refused = False

@@ -134,12 +134,12 @@ async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Chai
     from gpuscale.doctor.diagnose import diagnose
     from gpuscale.doctor.gather import Gatherer
     from gpuscale.doctor.judges import ClusterJudge
-    from gpuscale.kube.client.api import ApiClient
+    from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.kubeconfig import cluster_name
 
     judges = with_plugins(JUDGES, ClusterJudge)
     with working(f"looking at cluster {cluster_name(cluster)}") as report:
-        async with ApiClient(cluster) as client:
+        async with KubeClient(cluster) as client:
             snapshot = await Gatherer(client, WallClock(), settings, report).snapshot()
     return diagnose(snapshot, judges)
 
@@ -172,9 +172,9 @@ def _repaired(
 
 async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
     from gpuscale.doctor.diagnose import repair
-    from gpuscale.kube.client.writing import WritingClient
+    from gpuscale.kube.client.client import KubeClient
 
-    async with WritingClient(cluster) as client:
+    async with KubeClient(cluster) as client:
         await repair(client, finding)
 
 

@@ -34,7 +34,7 @@ from gpuscale.providers import either
 if TYPE_CHECKING:
     from gpuscale.install.cluster.detect import Detected
     from gpuscale.install.propose import Answers
-    from gpuscale.kube.client.writing import WritingClient
+    from gpuscale.kube.client.client import KubeClient
 
 T = TypeVar("T")
 
@@ -280,8 +280,8 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
         CouldNotLookError, UsageError: it was asked for, and can't be reached or read.
     """
     from gpuscale.install.cluster.detect import Detected
+    from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.kubeconfig import cluster_name
-    from gpuscale.kube.client.writing import WritingClient
 
     is_named = look or kubeconfig is not None or context is not None
     if look is False:
@@ -295,7 +295,7 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
             raise
         return Detected()
     try:
-        client = open_client if is_named else WritingClient
+        client = open_client if is_named else KubeClient
         if not is_named:
             cluster = replace(cluster, timeout_s=_GLANCE_S)
         print(f"gpuscale: looking at cluster {cluster_name(cluster)}", file=sys.stderr)
@@ -308,7 +308,7 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
         return Detected()
 
 
-async def _detected(client: "WritingClient") -> "Detected":
+async def _detected(client: "KubeClient") -> "Detected":
     from gpuscale.install.cluster.detect import detect
 
     async with client:

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from gpuscale.install.cluster.apply import ApplySettings, Change
     from gpuscale.install.common import Object
     from gpuscale.install.values import Values
+    from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.kube.client.writing import WritingClient
 
 T = TypeVar("T")
+_TRIES = 6
+"""Of a read without an answer, a second apart: a cluster that changes is busy."""
 
 Changes = Annotated[Output, typer.Option("--output", "-o", help="How the changes are printed.")]
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="For each thing that takes time.")]
@@ -187,7 +189,7 @@ async def _install(
         return await Installer(client, WallClock(), _tell, settings).install(name, objects)
 
 
-async def _fitted(values: "Values", client: "WritingClient") -> "Values":
+async def _fitted(values: "Values", client: "KubeClient") -> "Values":
     from gpuscale.install.cluster.detect import detect
     from gpuscale.install.fit import fit
 
@@ -206,15 +208,15 @@ async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list
         return await Remover(client, WallClock(), _tell, wait_s).remove(name)
 
 
-def open_client(cluster: "KubeSettings") -> "WritingClient":
+def open_client(cluster: "KubeSettings") -> "KubeClient":
     """Return a client of a cluster, which is patient with one that is busy.
 
     Raises:
         UsageError: there is no usable kubeconfig.
     """
-    from gpuscale.install.cluster.client import PatientClient
+    from gpuscale.kube.client.client import KubeClient
 
-    return PatientClient(cluster)
+    return KubeClient(cluster, tries=_TRIES)
 
 
 def _run(work: Coroutine[object, object, T]) -> T:

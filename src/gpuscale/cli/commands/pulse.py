@@ -63,10 +63,10 @@ async def _pulse(
     from gpuscale.core.clock import WallClock
     from gpuscale.doctor.gather import Gatherer
     from gpuscale.doctor.pulse.watch import PulseWatch, choose
-    from gpuscale.kube.client.api import ApiClient
+    from gpuscale.kube.client.client import KubeClient
 
     clock = WallClock()
-    async with ApiClient(server) as client:
+    async with KubeClient(server) as client:
         snapshot = await Gatherer(client, clock, around).snapshot()
         look = choose(snapshot, settings.hpa)
         watch = PulseWatch(client, clock, snapshot, look, around.agent_urls)

@@ -85,7 +85,7 @@ def cluster_settings(kubeconfig: Path | None, context: str | None) -> "KubeSetti
 
     files = find_kubeconfigs(kubeconfig, os.environ)
     first = files[0] if files else None
-    return KubeSettings("", first, context, more_kubeconfigs=files[1:], timeout_s=TIMEOUT_S)
+    return KubeSettings(first, context, more_kubeconfigs=files[1:], timeout_s=TIMEOUT_S)
 
 
 def context_namespace(settings: "KubeSettings") -> str:

@@ -21,7 +21,7 @@ from gpuscale.doctor.pulse.load import Load
 from gpuscale.doctor.pulse.report import fix_for
 from gpuscale.doctor.snapshot import AgentLook, HpaLook, Look, Snapshot
 from gpuscale.hpa.queries import metric_path, scale_path
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
 
@@ -95,7 +95,7 @@ class PulseWatch:
 
     def __init__(
         self,
-        connection: KubeConnection,
+        connection: KubeClient,
         clock: Clock,
         snapshot: Snapshot,
         look: HpaLook,

@@ -22,8 +22,8 @@ from gpuscale.install.cluster.ownership import creatable, essence, replaced, wit
 from gpuscale.install.cluster.plan import Plan, Step, make_plan
 from gpuscale.install.cluster.waiting import Tell, Waiter
 from gpuscale.install.common import Object
+from gpuscale.kube.client.client import CONFLICT, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.client.writing import CONFLICT, WritingClient
 
 _FIELD, _KEYS, _VALUE = "f:", "k:", "v:"
 
@@ -115,7 +115,7 @@ class Installer:
     """
 
     def __init__(
-        self, client: WritingClient, clock: Clock, tell: Tell, settings: ApplySettings
+        self, client: KubeClient, clock: Clock, tell: Tell, settings: ApplySettings
     ) -> None:
         self._client = client
         self._tell = tell
@@ -268,7 +268,7 @@ class Installer:
         await waiter.until(f"{step.reference} to be gone", left)
 
 
-async def put_back(client: WritingClient, before: Mapping[str, Any]) -> None:
+async def put_back(client: KubeClient, before: Mapping[str, Any]) -> None:
     """Write an object as it was, whatever it is now.
 
     Raises:
@@ -284,7 +284,7 @@ async def put_back(client: WritingClient, before: Mapping[str, Any]) -> None:
     await client.replace(path, body)
 
 
-async def take_away(client: WritingClient, body: Mapping[str, Any]) -> Outcome:
+async def take_away(client: KubeClient, body: Mapping[str, Any]) -> Outcome:
     """Remove an object, or put back what it had replaced.
 
     Raises:

@@ -8,12 +8,12 @@ from gpuscale.install.cluster.kinds import kind_named
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.common import metrics_api_secret
 from gpuscale.install.values import Values
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.client import KubeClient
 
 _SECRETS = kind_named("Secret")
 
 
-async def certificate_for(client: WritingClient, values: Values, now_ms: int) -> ServingCertificate:
+async def certificate_for(client: KubeClient, values: Values, now_ms: int) -> ServingCertificate:
     """Return the certificate in the cluster where it can go on serving, else a new one.
 
     Raises:

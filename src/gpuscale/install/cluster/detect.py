@@ -8,7 +8,7 @@ from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, kind_named
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.scale.scale import HpaVersion
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.providers import Provider, every
 
 TEAM_RULES = "gpuscale.dev/rules=true"
@@ -63,7 +63,7 @@ class Detected:
     workloads: tuple[FoundWorkload, ...] = ()
 
 
-async def detect(client: WritingClient) -> Detected:
+async def detect(client: KubeClient) -> Detected:
     """Return what the cluster has.
 
     Raises:
@@ -91,7 +91,7 @@ async def detect(client: WritingClient) -> Detected:
 
 
 async def _items(
-    client: WritingClient, path: str, selector: str | None = None
+    client: KubeClient, path: str, selector: str | None = None
 ) -> Sequence[Mapping[str, Any]]:
     listed = await client.get(path, {"labelSelector": selector} if selector else None)
     items: Sequence[Mapping[str, Any]] = listed.get("items") or []
@@ -109,13 +109,13 @@ def _provider(nodes: Sequence[Mapping[str, Any]]) -> Provider | None:
     return None
 
 
-async def _hpa_version(client: WritingClient) -> HpaVersion | None:
+async def _hpa_version(client: KubeClient) -> HpaVersion | None:
     group = await client.find("/apis/autoscaling") or {}
     served = {each["groupVersion"] for each in group.get("versions", [])}
     return next((each for each in get_args(HpaVersion) if each in served), None)
 
 
-async def _prometheus(client: WritingClient) -> FoundPrometheus | None:
+async def _prometheus(client: KubeClient) -> FoundPrometheus | None:
     path = "/apis/monitoring.coreos.com/v1/prometheuses"
     if await client.find(path) is not None:
         for body in await _items(client, path):
@@ -152,7 +152,7 @@ def _first(bodies: Sequence[Mapping[str, Any]], *names: str) -> str | None:
     return None
 
 
-async def _runtime_class(client: WritingClient) -> str | None:
+async def _runtime_class(client: KubeClient) -> str | None:
     found = await client.find("/apis/node.k8s.io/v1/runtimeclasses/nvidia")
     return None if found is None else "nvidia"
 
@@ -167,7 +167,7 @@ def _server(services: Mapping[str, Mapping[str, Any]], group: str) -> str | None
     return None
 
 
-async def _workloads(client: WritingClient) -> tuple[FoundWorkload, ...]:
+async def _workloads(client: KubeClient) -> tuple[FoundWorkload, ...]:
     found = []
     for kind, path in (
         ("Deployment", _DEPLOYMENTS.everywhere),

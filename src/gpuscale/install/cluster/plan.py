@@ -17,8 +17,8 @@ from gpuscale.install.cluster.kinds import (
 )
 from gpuscale.install.cluster.ownership import described, owner
 from gpuscale.install.common import INSTALL_LABEL, Object
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.client.writing import WritingClient
 
 _NEEDS = {
     "monitoring.coreos.com/v1": "the Prometheus Operator; without it, set prometheus.kind to own or plain",
@@ -56,7 +56,7 @@ class Plan:
 
 
 async def make_plan(
-    client: WritingClient, name: str, objects: Sequence[Object], *, replaces: bool
+    client: KubeClient, name: str, objects: Sequence[Object], *, replaces: bool
 ) -> Plan:
     """Return the plan for an installation's objects.
 
@@ -84,7 +84,7 @@ async def make_plan(
     return Plan(tuple(steps), kept, tuple(await _surplus(client, name, objects)))
 
 
-async def served_kinds(client: WritingClient, kinds: Sequence[Kind]) -> set[Kind]:
+async def served_kinds(client: KubeClient, kinds: Sequence[Kind]) -> set[Kind]:
     """Return the kinds that the cluster has."""
     bases = {kind.base for kind in kinds}
     versions = {base: await client.find(base) for base in bases}
@@ -96,7 +96,7 @@ def _has(version: Mapping[str, Any] | None, kind: Kind) -> bool:
     return any(each.get("name") == kind.plural for each in resources)
 
 
-async def _missing_kinds(client: WritingClient, objects: Sequence[Object]) -> list[str]:
+async def _missing_kinds(client: KubeClient, objects: Sequence[Object]) -> list[str]:
     wanted = tuple(dict.fromkeys(kind_of(body) for body in objects))
     there = await served_kinds(client, wanted)
     return [
@@ -134,7 +134,7 @@ def _is_job(step: Step) -> bool:
     return reference(step.body).kind == "Job"
 
 
-async def _tried(client: WritingClient, step: Step) -> Step:
+async def _tried(client: KubeClient, step: Step) -> Step:
     """Return a step with what the server says can't be changed; of our kinds, Jobs have such fields."""
     if not _is_job(step) or step.before is None:
         return step
@@ -147,7 +147,7 @@ async def _tried(client: WritingClient, step: Step) -> Step:
 
 
 async def _missing_namespaces(
-    client: WritingClient, steps: Sequence[Step], kept: Sequence[Reference]
+    client: KubeClient, steps: Sequence[Step], kept: Sequence[Reference]
 ) -> list[str]:
     made = {step.reference.name for step in steps if step.body["kind"] == "Namespace"}
     there = made | {each.name for each in kept}
@@ -160,13 +160,13 @@ async def _missing_namespaces(
 
 
 async def _surplus(
-    client: WritingClient, name: str, objects: Sequence[Object]
+    client: KubeClient, name: str, objects: Sequence[Object]
 ) -> list[Mapping[str, Any]]:
     wanted = {reference(body) for body in objects}
     return [body for body in await objects_of(client, name) if reference(body) not in wanted]
 
 
-async def objects_of(client: WritingClient, name: str) -> list[dict[str, Any]]:
+async def objects_of(client: KubeClient, name: str) -> list[dict[str, Any]]:
     """Return all objects of an installation, in the order in which they were applied.
 
     Secrets are listed only beside service accounts of the installation: a right to list all Secrets of a

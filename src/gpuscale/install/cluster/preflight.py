@@ -8,8 +8,8 @@ from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, Reference, kind
 from gpuscale.install.common import Object, image_reference
 from gpuscale.install.notes import image_note
 from gpuscale.install.values import Values
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.client.writing import WritingClient
 
 _WORKLOADS = {"Deployment": kind_named("Deployment"), "StatefulSet": STATEFUL_SETS}
 _IMPLIED = "docker.io/library/"
@@ -17,7 +17,7 @@ _IMPLIED = "docker.io/library/"
 _OTHERS_SHOWN = 3
 
 
-async def image_fault(client: WritingClient, values: Values) -> str | None:
+async def image_fault(client: KubeClient, values: Values) -> str | None:
     """Return why no node could start the installation's image; None where one could.
 
     An image without a registry may still be on the nodes, where `kind load docker-image` puts it. A kubelet
@@ -41,7 +41,7 @@ async def image_fault(client: WritingClient, values: Values) -> str | None:
 
 
 async def missing_targets(
-    client: WritingClient, values: Values, objects: Sequence[Object]
+    client: KubeClient, values: Values, objects: Sequence[Object]
 ) -> list[str]:
     """Return a sentence for each workload that is to be scaled and is not there, with what may be meant.
 
@@ -71,7 +71,7 @@ async def missing_targets(
     return [_missing(each, there) for each in missing]
 
 
-async def _workloads(client: WritingClient) -> list[Reference]:
+async def _workloads(client: KubeClient) -> list[Reference]:
     found = []
     for name, kind in _WORKLOADS.items():
         listed = await client.get(kind.everywhere)

@@ -13,7 +13,7 @@ from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.cluster.plan import objects_of, served_kinds
 from gpuscale.install.cluster.waiting import Tell, Waiter
 from gpuscale.install.common import INSTALL_LABEL
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.client import KubeClient
 
 _FIRST = ("APIService", "ScaledObject", "HorizontalPodAutoscaler")
 _OF_EVERY_NAMESPACE = {"kube-root-ca.crt", "default"}
@@ -30,9 +30,7 @@ class Remover:
         wait_s: until what is left is an error.
     """
 
-    def __init__(
-        self, client: WritingClient, clock: Clock, tell: Tell, wait_s: float = 120.0
-    ) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, tell: Tell, wait_s: float = 120.0) -> None:
         self._client = client
         self._tell = tell
         self._waiter = Waiter(client, clock, tell, wait_s)

@@ -16,7 +16,7 @@ from typing import Any
 from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.kinds import KINDS, NODES, PODS, SECRETS, STATEFUL_SETS, Kind, kind_of
 from gpuscale.install.common import Object
-from gpuscale.kube.client.writing import WritingClient
+from gpuscale.kube.client.client import KubeClient
 
 RBAC = "rbac.authorization.k8s.io"
 _REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -100,7 +100,7 @@ def _granted(body: Object, namespace: str) -> Iterable[Right]:
         yield Right(place, RBAC, resource, "bind", role["name"])
 
 
-async def check_rights(client: WritingClient, rights: Sequence[Right], hint: str) -> None:
+async def check_rights(client: KubeClient, rights: Sequence[Right], hint: str) -> None:
     """Ask the API server about every right.
 
     Args:

@@ -8,8 +8,8 @@ from gpuscale.core.errors import UnavailableError
 from gpuscale.install.cluster.kinds import path_of, reference
 from gpuscale.install.cluster.pod_faults import PodFault, creation_faults, pod_faults
 from gpuscale.install.common import Object
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.client.writing import WritingClient
 
 _LOOK_S = 0.5
 _FIRST_S, _REPEAT_S = 2.0, 10.0
@@ -27,7 +27,7 @@ class Waiter:
         limit_s: until it is an error, for each wait.
     """
 
-    def __init__(self, client: WritingClient, clock: Clock, tell: Tell, limit_s: float) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, tell: Tell, limit_s: float) -> None:
         self._client = client
         self._clock = clock
         self._tell = tell

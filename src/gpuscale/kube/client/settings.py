@@ -1,4 +1,4 @@
-"""How the API server is reached, and what is wanted of it."""
+"""How the API server is reached."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,10 +6,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class KubeSettings:
-    """How to reach the API server, and what of this node's pods is wanted."""
+    """How to reach the API server."""
 
-    node_name: str
-    """Only this node's pods are asked for."""
     kubeconfig: Path | None = None
     """None is the pod's service account."""
     context: str | None = None
@@ -29,5 +27,3 @@ class KubeSettings:
     """Of one page of a list."""
     page_size: int = 500
     """Objects of one page of a list."""
-    pod_labels: tuple[str, ...] = ()
-    """RE2 expressions that a label's key has to match somewhere to be kept; none are kept when empty."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
@@ -85,7 +85,7 @@ class ObjectCopies:
 
     def __init__(
         self,
-        connection: KubeConnection,
+        connection: KubeClient,
         settings: KubeSettings,
         clock: Clock,
         first_list_wait_s: float = 10.0,
@@ -183,7 +183,7 @@ class _Copy:
 
     def __init__(
         self,
-        connection: KubeConnection,
+        connection: KubeClient,
         settings: KubeSettings,
         collection: Collection,
         clock: Clock,

@@ -14,10 +14,9 @@ from typing import Self
 
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.writing import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, WritingClient
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.simulated.nodes import (
     LEASES,
@@ -51,7 +50,7 @@ class SimulatedKubelet:
 
     def __init__(
         self,
-        client: WritingClient,
+        client: KubeClient,
         lifecycle: Lifecycle | LifecycleOf | None = None,
         pods: str = "",
         clock: Clock | None = None,
@@ -61,7 +60,7 @@ class SimulatedKubelet:
             lifecycle if callable(lifecycle) else lambda _: lifecycle or Lifecycle()
         )
         self._clock = clock or WallClock()
-        settings = KubeSettings(node_name="", retry_s=_RETRY_S, max_retry_s=_MAX_RETRY_S)
+        settings = KubeSettings(retry_s=_RETRY_S, max_retry_s=_MAX_RETRY_S)
         params: Mapping[str, str] = {"labelSelector": pods} if pods else {}
         self._pods: Reflector[JsonObject] = Reflector(
             client, settings, "/api/v1/pods", params, lambda pod: pod, WallClock(), self._look

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuscale.kube.client.connection import JsonObject as Json
+from gpuscale.kube.client.client import JsonObject as Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,10 @@ async def ask_cluster(cluster: KubeSettings, path: str) -> Document:
         ApiStatusError, ApiUnreachableError: it does not let us, or does not answer.
         UpstreamError: what serves the metrics there can't say why.
     """
-    from gpuscale.kube.client.connection import KubeConnection
+    from gpuscale.kube.client.client import KubeClient
 
     plain, _, query = path.partition("?")
-    async with KubeConnection(cluster) as connection:
+    async with KubeClient(cluster) as connection:
         await connection.check_ready()
         answer = await connection.get(plain, dict(URL(f"?{query}").query))
     return _checked(answer)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import ConfigError, GpuscaleError, Problem
-from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.json_values import mapping_of, text_of
@@ -56,7 +56,7 @@ class TeamRules:
 
     def __init__(
         self,
-        connection: KubeConnection,
+        connection: KubeClient,
         settings: KubeSettings,
         selector: str,
         namespace_labels: Sequence[str],

@@ -19,8 +19,7 @@ from typing import Generic, TypeVar
 from gpuscale.core.byte_cache import ByteCache, deep_bytes
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.kube.client.api import ApiClient
-from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
@@ -232,7 +231,7 @@ class TokenReviewer:
         ttl_s: for how long an answer holds.
     """
 
-    def __init__(self, client: ApiClient, clock: Clock, ttl_s: float = 10.0) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, ttl_s: float = 10.0) -> None:
         self._client = client
         self._cache: Remembered[bytes, User | Decision] = Remembered(
             lambda _: ttl_s, clock, "token reviews"
@@ -292,7 +291,7 @@ class AccessReviewer:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: KubeClient,
         clock: Clock,
         allowed_ttl_s: float = 10.0,
         denied_ttl_s: float = 10.0,
@@ -409,7 +408,7 @@ class _Latest:
 class TrustConfigMap:
     """The trust that the API server publishes for aggregated servers, kept up to date by `run`."""
 
-    def __init__(self, connection: KubeConnection, settings: KubeSettings, clock: Clock) -> None:
+    def __init__(self, connection: KubeClient, settings: KubeSettings, clock: Clock) -> None:
         self.tried = asyncio.Event()
         """Set once it was looked for, found or not."""
         self._latest = _Latest()

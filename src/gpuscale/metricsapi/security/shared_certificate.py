@@ -18,7 +18,6 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.core.pki import KeyPair, names_of_service, write_private
 from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.client.writing import CONFLICT, NOT_FOUND, WritingClient
 from gpuscale.metricsapi.security.rotation import SharedCertificate, is_good, next_step
 from gpuscale.metricsapi.security.serving_certificate import (
     CA_FILE,
@@ -51,7 +50,7 @@ class SecretCertificate:
 
     def __init__(
         self,
-        client: WritingClient,
+        client: KubeClient,
         secret: SecretSettings,
         service: tuple[str, str],
         folder: Path,

@@ -17,7 +17,7 @@ from itertools import islice
 from yarl import URL
 
 from gpuscale.core.errors import UsageError
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.sources.feeds.targets import (
     Target,

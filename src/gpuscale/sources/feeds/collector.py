@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from gpuscale.core.clock import Clock
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
 from gpuscale.series.storage.store import SeriesStore
@@ -49,7 +49,7 @@ class FeedCollector:
         self,
         settings: FeedSettings,
         clock: Clock,
-        kube: KubeConnection | None = None,
+        kube: KubeClient | None = None,
         kube_settings: KubeSettings | None = None,
     ) -> None:
         self.store = SeriesStore(settings.retention_ms, settings.max_series, settings.max_samples)
@@ -85,7 +85,7 @@ class FeedCollector:
         )
         """With other replicas; None where this one follows all agents."""
         if kube is not None:
-            self._watch(kube, kube_settings or KubeSettings(node_name=""))
+            self._watch(kube, kube_settings or KubeSettings())
 
     def states(self) -> tuple[FeedState, ...]:
         """Return how each target does, sorted."""
@@ -213,7 +213,7 @@ class FeedCollector:
             wanted=self.wanted,
         )
 
-    def _watch(self, kube: KubeConnection, kube_settings: KubeSettings) -> None:
+    def _watch(self, kube: KubeClient, kube_settings: KubeSettings) -> None:
         agents, exporters = self._settings.agents, self._settings.exporters
         self._watches["endpointslices"] = Reflector(
             kube,

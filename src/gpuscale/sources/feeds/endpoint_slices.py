@@ -9,7 +9,7 @@ Source: kubernetes API, discovery.k8s.io/v1 EndpointSlice.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpuscale.kube.client.connection import JsonObject
+from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
 from gpuscale.sources.feeds.targets import Target, agent_target, port_number
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.core.clock import Clock
-from gpuscale.kube.client.connection import JsonObject, KubeConnection
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
@@ -78,7 +78,7 @@ class PeerWatch:
     def __init__(
         self,
         service: PeerService,
-        kube: KubeConnection,
+        kube: KubeClient,
         settings: KubeSettings,
         clock: Clock,
         changed: Callable[[], None],

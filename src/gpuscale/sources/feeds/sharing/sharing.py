@@ -14,7 +14,7 @@ from functools import partial
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.exposition.stream import StreamLine
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.wanted import SeriesFilter
@@ -56,7 +56,7 @@ class Sharing:
         wanted: SeriesFilter,
         make_seat: Callable[[Target], Seat],
         changed: Callable[[], None],
-        kube: KubeConnection | None = None,
+        kube: KubeClient | None = None,
         kube_settings: KubeSettings | None = None,
     ) -> None:
         self.own = uuid.uuid4().hex
@@ -78,7 +78,7 @@ class Sharing:
             else PeerWatch(
                 settings.service,
                 kube,
-                kube_settings or KubeSettings(node_name=""),
+                kube_settings or KubeSettings(),
                 clock,
                 self._listed,
             )

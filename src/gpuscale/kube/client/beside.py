@@ -1,0 +1,62 @@
+"""Credentials for servers beside the API server, such as a Prometheus: a pod's own, or a kubeconfig's."""
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lightkube.config.client_adapter import verify_cluster
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
+from gpuscale.core.errors import UsageError
+from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The CAs a client trusts and its own credentials, for servers beside the API server."""
+
+    tls: ssl.SSLContext = field(repr=False)
+    """Trust, and a client certificate where there is one."""
+    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    """Comes before `token`."""
+
+
+def service_account_credentials() -> Credentials:
+    """Return what a pod has by its service account.
+
+    Raises:
+        UsageError: this is no pod, or it has none.
+    """
+    try:
+        tls = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no service account in {SERVICE_ACCOUNT}: {error}") from error
+    return Credentials(tls, token_file=SERVICE_ACCOUNT / "token")
+
+
+def kubeconfig_credentials(path: Path) -> Credentials:
+    """Return the credentials of a kubeconfig's current context; its server is not looked at.
+
+    Raises:
+        UsageError: not a kubeconfig, or one whose credentials come from a program.
+    """
+    try:
+        config = _current(path)
+        user = config.user or User()
+        tls = verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
+        token_file = config.abs_file(user.token_file) if user.token_file else None
+    except (LightkubeConfigError, OSError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path}: no usable kubeconfig: {error}") from error
+    return Credentials(tls, user.token, Path(token_file) if token_file else None)
+
+
+def _current(path: Path) -> SingleConfig:
+    config = KubeConfig.from_file(path).get()
+    if config is None:
+        raise LightkubeConfigError("it names no context")
+    if config.user is not None and (config.user.exec or config.user.auth_provider):
+        raise LightkubeConfigError("credentials from a program are not supported here")
+    return config

@@ -1,0 +1,354 @@
+"""The API server: where it is, who we are, and JSON back; a verb for each thing that is asked of it.
+
+Listing and watching are done on the HTTP client directly: they need bookmarks, bounds on sizes and times, and
+objects of versions that no model knows yet. What only some programs ask for is imported when it is asked for,
+since a node agent stays on every GPU node.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlencode
+
+import httpx2
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
+from gpuscale.core.clock import WallClock
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, read_refusal
+from gpuscale.kube.client.kubeconfig import read_kubeconfig
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client.transport import make_client, reason_of
+
+if TYPE_CHECKING:
+    from gpuscale.kube.client.posting import Poster
+
+_FAILED_CHECK = re.compile(r"^\[-\](\S+)", re.MULTILINE)
+JsonObject = dict[str, Any]
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+AGGREGATED_DISCOVERY = ",".join(
+    [
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        "application/json",
+    ]
+)
+"""Accept header for discovery in one answer, or in pieces from servers that don't have it so."""
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+"""Server-side apply; JSON is YAML."""
+NOT_FOUND = 404
+CONFLICT = 409
+_RETRY_CODES = frozenset({408, 429, 500, 502, 503, 504})
+_UNAUTHORIZED = 401
+_SERVER_ERROR = 500
+_READY_S = 10.0
+_TRY_AGAIN_S = 1.0
+_CHUNK_BYTES = 65_536
+OUTSIDE_FAULTS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
+
+
+def failed_checks(body: str) -> tuple[str, ...]:
+    """Return the checks that failed, of an answer of `/readyz?verbose`."""
+    return tuple(_FAILED_CHECK.findall(body))
+
+
+class KubeClient:
+    """The API server. Use it in `async with`, or `close` it.
+
+    Args:
+        settings: how it is reached.
+        metadata_only: whether names, namespaces and labels are all that is read of objects. A server that
+            can't leave out the rest sends whole objects, which hold the same.
+        tries: of a `get` without an answer; a cluster that changes is busy.
+
+    Raises:
+        UsageError: there is no usable kubeconfig or service account.
+        ConfigError: the kubeconfig is no YAML.
+    """
+
+    def __init__(
+        self, settings: KubeSettings, *, metadata_only: bool = False, tries: int = 1
+    ) -> None:
+        self._settings = settings
+        self._metadata_only = metadata_only
+        self._tries = tries
+        self._poster: Poster | None = None
+        self._is_poster_made = False
+        self._access = access = read_kubeconfig(settings)
+        self.server = access.config.cluster.server
+        """Address, for messages."""
+        self._context = access.config.context_name if settings.kubeconfig is not None else ""
+        self._client = make_client(access, settings.timeout_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        if self._poster is not None:
+            await self._poster.close()
+        await self._client.aclose()
+
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
+    ) -> JsonObject:
+        """Return the object at a path.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        for _ in range(self._tries - 1):
+            try:
+                return await self._get(path, params or {}, accept)
+            except ApiUnreachableError:
+                await WallClock().sleep(_TRY_AGAIN_S)
+        return await self._get(path, params or {}, accept)
+
+    async def find(self, path: str) -> JsonObject | None:
+        """Return the object at a path; None where there is none. Errors as `get`."""
+        try:
+            return await self.get(path)
+        except ApiStatusError as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+
+    async def text(self, path: str) -> str:
+        """Return what is at a path, such as what a pod answers by way of the API server.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        async with self._answer(path, {}, "text/plain, */*", self._settings.timeout_s) as answer:
+            return (await self._body(path, answer)).decode(errors="replace")
+
+    async def check_ready(self) -> None:
+        """Return if the API server can serve: without its etcd it answers some requests, and hangs on others.
+
+        One that does not let us ask counts as ready; what follows will show.
+
+        Raises:
+            ApiUnreachableError: no answer within a few seconds, or it says that it is not ready.
+            ApiStatusError: it does not accept the credentials.
+        """
+        timeout = httpx2.Timeout(min(_READY_S, self._settings.timeout_s))
+        with self._outside_faults(f"{self._who()} gave no answer within {timeout.read:g} s"):
+            answer = await self._client.get("/readyz?verbose", timeout=timeout)
+        if answer.status_code == _UNAUTHORIZED:
+            raise self._refusal("/readyz", answer.status_code, answer.content)
+        if answer.status_code >= _SERVER_ERROR:
+            failed = ", ".join(failed_checks(answer.text)) or f"it answers {answer.status_code}"
+            raise ApiUnreachableError(f"{self._who()} is not ready to serve: {failed}")
+
+    @asynccontextmanager
+    async def watch(
+        self, path: str, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[JsonObject]]:
+        """Hold a watch open; what it yields are its events, until the server ends it.
+
+        Raises:
+            ApiUnreachableError: no answer, it broke off, or the server did not end it when asked to.
+            ApiStatusError: refused.
+        """
+        query = {**params, "watch": "1", "timeoutSeconds": str(self._settings.watch_s)}
+        most_s = self._settings.watch_s + self._settings.timeout_s
+        async with self._answer(path, query, "application/json", most_s) as answer:
+            yield (self._object(path, line) async for line in self._lines(path, answer))
+
+    async def ask(self, path: str, question: JsonObject) -> JsonObject:
+        """Return the object that the server makes of a posted one.
+
+        Tried twice, because the server may have closed a connection that was kept open.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        if not self._is_poster_made:
+            self._is_poster_made = True
+            from gpuscale.kube.client.posting import poster_of
+
+            settings = self._settings
+            self._poster = poster_of(
+                self._access, self._client.auth, settings.timeout_s, settings.max_body_bytes
+            )
+        if self._poster is not None:
+            try:
+                found = await self._poster.post(path, json.dumps(question).encode())
+            except TimeoutError as error:
+                raise self.unreachable(error) from error
+            if found is not None:
+                return self._object(path, found)
+        try:
+            return await self._send("POST", path, question)
+        except ApiUnreachableError:
+            return await self._send("POST", path, question)
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+        """Return the object that was made of `body` in the collection at `path`.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused; code 409 where it exists already.
+        """
+        return await self._send("POST", path, body)
+
+    async def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE) -> JsonObject:
+        """Return the object at `path` as it is with the patch, of content type `kind`, applied.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused; code 404 where there is no such object.
+        """
+        return await self._send("PATCH", path, body, kind)
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+        """Return the object at `path` as `body` says it is, and nothing of what it was.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused; code 409 where it is not in the `resourceVersion` of `body` any more.
+        """
+        return await self._send("PUT", path, body)
+
+    async def delete(
+        self,
+        path: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        selectors: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Delete an object, or those of a collection that selectors find; return whether there was any.
+
+        Args:
+            path: of the object or the collection.
+            options: DeleteOptions, such as `gracePeriodSeconds`.
+            selectors: `labelSelector` and `fieldSelector`; for collections.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused, for another reason than that there is no such object.
+        """
+        query = f"?{urlencode(selectors)}" if selectors else ""
+        try:
+            await self._send("DELETE", path + query, options or {})
+        except ApiStatusError as error:
+            if error.code == NOT_FOUND:
+                return False
+            raise
+        return True
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, params: Mapping[str, str], accept: str, most_s: float
+    ) -> AsyncIterator[httpx2.Response]:
+        if self._metadata_only:
+            accept = f"{METADATA_ONLY if 'watch' in params else _METADATA_LIST},{accept}"
+        timeout = httpx2.Timeout(self._settings.timeout_s, read=most_s)
+        stream = self._client.stream(
+            "GET", path, params=dict(params), headers={"Accept": accept}, timeout=timeout
+        )
+        in_time = f"{self._who()} gave no answer to {path} in time"
+        with self._outside_faults(in_time):
+            async with asyncio.timeout(most_s), stream as answer:
+                if answer.status_code != httpx2.codes.OK:
+                    raise self._refusal(path, answer.status_code, await self._body(path, answer))
+                yield answer
+
+    @contextmanager
+    def _outside_faults(self, timed_out: str = "") -> Iterator[None]:
+        """Raise what goes wrong outside as ApiUnreachableError, after a timeout with these words."""
+        try:
+            yield
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            raise (
+                ApiUnreachableError(timed_out) if timed_out else self.unreachable(error)
+            ) from error
+        except LightkubeConfigError as error:
+            raise ApiUnreachableError(f"{self._who()}: {error}") from error
+        except OUTSIDE_FAULTS as error:
+            raise self.unreachable(error) from error
+
+    async def _get(self, path: str, params: Mapping[str, str], accept: str) -> JsonObject:
+        async with self._answer(path, params, accept, self._settings.timeout_s) as answer:
+            return self._object(path, await self._body(path, answer))
+
+    async def _send(
+        self, method: str, path: str, body: Mapping[str, Any], kind: str = "application/json"
+    ) -> JsonObject:
+        """Return the object that the server answers to one with a body of content type `kind`."""
+        headers = {"Accept": "application/json", "Content-Type": kind}
+        content = json.dumps(body).encode()
+        stream = self._client.stream(method, path, content=content, headers=headers)
+        with self._outside_faults():
+            async with stream as answer:
+                received = await self._body(path, answer)
+                if not answer.is_success:
+                    raise self._refusal(path, answer.status_code, received)
+                return self._object(path, received)
+
+    async def _body(self, path: str, answer: httpx2.Response) -> bytes:
+        body = bytearray()
+        async for chunk in answer.aiter_bytes(_CHUNK_BYTES):
+            body += chunk
+            self._check_size(path, len(body), self._settings.max_body_bytes)
+        return bytes(body)
+
+    async def _lines(self, path: str, answer: httpx2.Response) -> AsyncIterator[bytes]:
+        rest = b""
+        async for chunk in answer.aiter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield line
+            self._check_size(path, len(rest), self._settings.max_line_bytes)
+
+    def _check_size(self, path: str, size: int, most: int) -> None:
+        if size > most:
+            raise ApiUnreachableError(f"{self._who()} answered {path} with more than {most} bytes")
+
+    def _object(self, path: str, body: bytes) -> JsonObject:
+        if self._metadata_only:
+            from gpuscale.kube.client.metadata import metadata_list
+
+            if (listed := metadata_list(body)) is not None:
+                return listed
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ApiUnreachableError(f"{self._who()} answered {path} with no JSON object")
+        return found
+
+    def _refusal(self, path: str, code: int, body: bytes) -> Exception:
+        refusal = read_refusal(body)
+        text = f"{self._who()} answered {path} with {code}: {refusal.message}"
+        if code in _RETRY_CODES:
+            return ApiUnreachableError(text, code, refusal.said)
+        if code == _UNAUTHORIZED:
+            whose = f"context {self._context}" if self._context else "this pod's service account"
+            text = (
+                f"{self._who()} does not accept the credentials of {whose} ({code}: {refusal.message}); "
+                "they may have expired: log in again, as for kubectl"
+            )
+        elif '"system:anonymous"' in refusal.message:
+            text += "; no credentials were sent, since the kubeconfig's context has none"
+        return ApiStatusError(code, text, refusal.immutable_fields, refusal.said)
+
+    def unreachable(self, error: Exception) -> ApiUnreachableError:
+        """Return what to raise where a request got no answer."""
+        return ApiUnreachableError(f"{self._who()} can't be reached: {reason_of(error)}")
+
+    def _who(self) -> str:
+        return f"the API server at {self.server}"

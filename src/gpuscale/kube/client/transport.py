@@ -1,0 +1,134 @@
+"""The HTTP client of a kubeconfig's context: its trust, credentials and proxy, and why a connection failed.
+
+lightkube reads kubeconfig files and service accounts, and gives their TLS and credentials.
+"""
+
+import base64
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from lightkube.config.client_adapter import user_auth, verify_cluster
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
+from gpuscale.core.errors import UsageError
+from gpuscale.kube.client.credentials import ProgramAuth
+from gpuscale.kube.client.kubeconfig import Access
+from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+
+_CA_FILE = "certificate-authority"
+_NOTICE_DEAD_PEERS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (
+            ("TCP_KEEPIDLE", 15),
+            ("TCP_KEEPINTVL", 5),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", 30_000),
+        )
+        if hasattr(socket, name)
+    ),
+)
+"""Half a minute after the other side has gone without a word, a watch ends."""
+
+
+def make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
+    """Return the HTTP client of a context: its trust, its credentials, its proxy.
+
+    Raises:
+        UsageError: certificates, proxy or credentials can't be used.
+    """
+    config = access.config
+    user = config.user or User()
+    try:
+        tls = verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
+        program = mapping_of(access.user.get("exec"))
+        # A token of the file's own comes before a program, as for kubectl.
+        if program and not (user.token or user.token_file):
+            auth: httpx2.Auth | None = ProgramAuth(program, _info_for_programs(access.cluster), tls)
+        else:
+            auth = user_auth(user)
+        client = httpx2.AsyncClient(
+            base_url=config.cluster.server,
+            transport=httpx2.AsyncHTTPTransport(
+                verify=tls, trust_env=False, socket_options=_NOTICE_DEAD_PEERS
+            ),
+            verify=tls,
+            auth=auth,
+            timeout=httpx2.Timeout(timeout_s),
+            trust_env=False,
+            proxy=text_of(access.cluster.get("proxy-url")) or None,
+            headers=_impersonation(access.user),
+        )
+    except (LightkubeConfigError, OSError, ValueError, ImportError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UsageError(
+            f"{config.fname or 'the service account'}: no usable kubeconfig: {reason}"
+        ) from error
+    if server_name := text_of(access.cluster.get("tls-server-name")):
+
+        async def name_server(request: httpx2.Request) -> None:
+            request.extensions["sni_hostname"] = server_name
+
+        client.event_hooks = {"request": [name_server]}
+    return client
+
+
+def _info_for_programs(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cluster's section for a program that gives credentials; files become data."""
+    info = {key: value for key, value in cluster.items() if key not in {_CA_FILE, "extensions"}}
+    if path := text_of(cluster.get(_CA_FILE)):
+        info[f"{_CA_FILE}-data"] = base64.b64encode(Path(path).read_bytes()).decode()
+    extensions = cluster.get("extensions")
+    for each in extensions if isinstance(extensions, list) else ():
+        if mapping_of(each).get("name") == "client.authentication.k8s.io/exec":
+            info["config"] = mapping_of(each).get("extension")
+    return info
+
+
+def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers of a user that acts as another one."""
+    headers = [("Impersonate-User", text_of(user.get("as")))]
+    headers += [("Impersonate-Uid", text_of(user.get("as-uid")))]
+    headers += [("Impersonate-Group", group) for group in texts_of(user.get("as-groups"))]
+    for key, values in mapping_of(user.get("as-user-extra")).items():
+        headers += [(f"Impersonate-Extra-{key}", value) for value in texts_of(values)]
+    return [(name, value) for name, value in headers if value]
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a connection failed; HTTP clients hide it behind errors of their own."""
+    for each in _chain(error):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return (
+                f"its certificate is not trusted: {each.verify_message}; the kubeconfig's "
+                "certificate-authority-data is another cluster's, or a proxy is in between"
+            )
+        if isinstance(each, socket.gaierror):
+            return f"its name is not known here: {each.strerror}"
+        if isinstance(each, ConnectionRefusedError):
+            return "connection refused; nothing listens there"
+    first = next(
+        (each for each in _chain(error) if isinstance(each, OSError) and each.strerror), None
+    )
+    return (first.strerror if first is not None else None) or str(error) or type(error).__name__
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it came of."""
+    seen: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.append(each)
+        yield each
+        if isinstance(each, BaseExceptionGroup):
+            waiting.extend(each.exceptions)
+        waiting.extend(other for other in (each.__cause__, each.__context__) if other is not None)
