@@ -26,7 +26,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-class Look(Enum):
+class FileLook(Enum):
     """What a look at files found."""
 
     UNCHANGED = auto()
@@ -57,17 +57,17 @@ class LastGood(Generic[_Value]):
         self._stamps = stamps_of(self._paths)
         self.value = load()
 
-    def look(self) -> Look:
+    def look(self) -> FileLook:
         """Take the files as they are now, if they changed and can be used."""
         now = stamps_of(self._paths)
         if now == self._stamps:
             self.fault = None
-            return Look.UNCHANGED
+            return FileLook.UNCHANGED
         try:
             self.value = self._load()
         except self._errors as error:
             # The stamps stay the old ones, so that a pair that is half renewed is looked at again.
             self.fault = error
-            return Look.FAILED
+            return FileLook.FAILED
         self._stamps, self.fault = now, None
-        return Look.LOADED
+        return FileLook.LOADED

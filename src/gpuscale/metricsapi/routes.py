@@ -6,10 +6,8 @@ would be read as the client's own preferred type.
 Source: custom-metrics-apiserver v1.30.0; k8s.io/apiserver v0.30.0 (responsewriters, healthz).
 """
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
@@ -90,22 +88,6 @@ def add_routes(
     for endpoint in ENDPOINTS:
         app.router.add_get(f"/{endpoint}", api.health)
         app.router.add_get(f"/{endpoint}/{{check}}", api.one_check)
-
-
-def make_app(provider: MetricsProvider) -> web.Application:
-    """Return an application that serves the provider and discovers for as long as it runs."""
-    app = web.Application()
-    add_routes(app, provider)
-
-    async def discover(_: web.Application) -> AsyncIterator[None]:
-        task = asyncio.create_task(provider.run(), name="metrics discovery")
-        yield
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    app.cleanup_ctx.append(discover)
-    return app
 
 
 class _Api:

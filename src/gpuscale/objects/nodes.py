@@ -55,18 +55,3 @@ def read_taint(fields: "Fields") -> Taint:
     if effect and effect not in EFFECTS:
         fields.note(("effect",), f"one of {', '.join(EFFECTS)}", found=repr(effect))
     return Taint(fields.text("key", required=True), fields.text("value"), effect)
-
-
-def parse_taint(text: str) -> Taint:
-    """Return the taint that a command line writes as `key=value:Effect` or `key:Effect`.
-
-    Raises:
-        ValueError: another form, or an unknown effect.
-    """
-    name, _, effect = text.rpartition(":")
-    key, _, value = name.partition("=")
-    if not key or effect not in EFFECTS:
-        raise ValueError(
-            f"found taint {text!r}, expected KEY=VALUE:EFFECT with EFFECT one of {', '.join(EFFECTS)}"
-        )
-    return Taint(key, value, effect)

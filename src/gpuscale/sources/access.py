@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.core.watched_files import LastGood, Look
+from gpuscale.core.watched_files import FileLook, LastGood
 
 _LOG = logging.getLogger(__name__)
 LOOK_S = 10.0
@@ -80,11 +80,11 @@ class TlsFiles:
 
     def _look(self) -> None:
         match self._files.look():
-            case Look.FAILED:
+            case FileLook.FAILED:
                 _LOG.warning("the last good certificates are used: %s", self._files.fault)
-            case Look.LOADED:
+            case FileLook.LOADED:
                 _LOG.info("%s: read again", ", ".join(map(str, self._paths)))
-            case Look.UNCHANGED:
+            case FileLook.UNCHANGED:
                 pass
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.watched_files import LastGood, Look, stamps_of
+from gpuscale.core.watched_files import FileLook, LastGood, stamps_of
 
 
 def number(path: Path) -> LastGood[int]:
@@ -14,13 +14,13 @@ def test_a_bad_file_leaves_the_last_good_value_and_is_looked_at_again(tmp_path: 
     path = tmp_path / "number"
     path.write_text("1")
     file = number(path)
-    assert (file.look(), file.value, file.fault) == (Look.UNCHANGED, 1, None)
+    assert (file.look(), file.value, file.fault) == (FileLook.UNCHANGED, 1, None)
     path.write_text("twelve")
     for _ in range(2):
-        assert (file.look(), file.value) == (Look.FAILED, 1)
+        assert (file.look(), file.value) == (FileLook.FAILED, 1)
         assert str(file.fault) == "invalid literal for int() with base 10: 'twelve'"
     path.write_text("222")
-    assert (file.look(), file.value, file.fault) == (Look.LOADED, 222, None)
+    assert (file.look(), file.value, file.fault) == (FileLook.LOADED, 222, None)
 
 
 def test_a_file_that_is_as_it_was_has_no_fault_any_more(tmp_path: Path) -> None:
@@ -28,11 +28,11 @@ def test_a_file_that_is_as_it_was_has_no_fault_any_more(tmp_path: Path) -> None:
     path.write_text("1")
     file = number(path)
     path.rename(away)
-    assert file.look() is Look.FAILED
+    assert file.look() is FileLook.FAILED
     assert isinstance(file.fault, FileNotFoundError)
     away.rename(path)
     look = file.look()
-    assert look is Look.UNCHANGED
+    assert look is FileLook.UNCHANGED
     assert file.fault is None
 
 
@@ -51,4 +51,4 @@ def test_a_link_that_is_turned_is_a_change_though_times_and_sizes_are_alike(tmp_
     turned.symlink_to("new")
     turned.rename(link)
     assert stamps_of([link]) != before
-    assert (file.look(), file.value) == (Look.LOADED, 2)
+    assert (file.look(), file.value) == (FileLook.LOADED, 2)

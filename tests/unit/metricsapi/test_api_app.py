@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes, make_app
+from gpuscale.metricsapi.routes import add_routes
 from gpuscale.rules.config import AdapterConfig, load_rules
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.embedded import EmbeddedSource
@@ -373,12 +373,3 @@ async def test_failing_discovery_is_told_and_does_not_fail_the_check() -> None:
         "    text: no route to host\n"
         "readyz check passed\n"
     )
-
-
-async def test_an_app_of_its_own_discovers_while_it_runs() -> None:
-    served = provider()
-    async with TestClient(TestServer(make_app(served))) as client:
-        body = await get(client, CUSTOM)
-        while not body["resources"]:
-            body = await get(client, CUSTOM)
-    assert "pods/gpu_util" in [resource["name"] for resource in body["resources"]]

@@ -2,7 +2,6 @@ import pytest
 
 from gpuscale.core.errors import ConfigError
 from gpuscale.objects.manifests import load_manifests, read_stored_hpa
-from gpuscale.objects.nodes import Taint, parse_taint
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -77,13 +76,6 @@ def test_a_document_without_kind_says_what_is_missing() -> None:
 
 def test_a_list_is_no_manifest() -> None:
     assert problems("- 1\n") == ["m.yaml:1: found a list, expected a mapping"]
-
-
-def test_taints_read_as_the_command_line_writes_them() -> None:
-    assert parse_taint("sku=gpu:NoSchedule") == Taint("sku", "gpu", "NoSchedule")
-    assert parse_taint("gpu:NoExecute") == Taint("gpu", "", "NoExecute")
-    with pytest.raises(ValueError, match="found taint 'sku=gpu', expected KEY=VALUE:EFFECT"):
-        parse_taint("sku=gpu")
 
 
 def test_an_hpa_that_an_older_api_server_took_is_read() -> None:

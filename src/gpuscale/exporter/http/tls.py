@@ -5,7 +5,7 @@ import ssl
 from pathlib import Path
 
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.core.watched_files import LastGood, Look
+from gpuscale.core.watched_files import FileLook, LastGood
 from gpuscale.exporter.http.web_config import CLIENT_AUTH_TYPES, TLS_VERSIONS, TlsConfig
 
 _log = logging.getLogger(__name__)
@@ -33,15 +33,15 @@ class ServerTls:
     def follow_files(self) -> None:
         """Take over changed files; bad ones are logged, and what was good stays."""
         match self._files.look():
-            case Look.LOADED:
+            case FileLook.LOADED:
                 _log.info("certificates loaded again")
-            case Look.FAILED if (fault := str(self._files.fault)) != self._logged:
+            case FileLook.FAILED if (fault := str(self._files.fault)) != self._logged:
                 _log.error("the certificates stay as they were: %s", fault)
                 self._logged = fault
                 return
-            case Look.FAILED:
+            case FileLook.FAILED:
                 return
-            case Look.UNCHANGED:
+            case FileLook.UNCHANGED:
                 pass
         self._logged = ""
 

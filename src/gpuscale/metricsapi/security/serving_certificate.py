@@ -20,7 +20,7 @@ from gpuscale.core.pki import (
     make_serving,
     write_private,
 )
-from gpuscale.core.watched_files import LastGood, Look
+from gpuscale.core.watched_files import FileLook, LastGood
 from gpuscale.metricsapi.security.client_tls import ByName, TlsRules, server_context
 
 _LOG = logging.getLogger(__name__)
@@ -95,9 +95,9 @@ class ServingCertificate:
         """Take the files as they are now, if they changed and fit together."""
         fault, (pair, _) = self.fault, self._loaded.value
         found = self._loaded.look()
-        if found is Look.FAILED and self.fault != fault:
+        if found is FileLook.FAILED and self.fault != fault:
             _LOG.warning("the last good certificate stays: %s", self.fault)
-        if found is Look.LOADED and self._loaded.value[0] != pair:
+        if found is FileLook.LOADED and self._loaded.value[0] != pair:
             _LOG.info("new connections get the certificate now in %s", self._files.certificate)
 
     def _load(self) -> tuple[KeyPair, SSL.Context]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UsageError
-from gpuscale.core.watched_files import LastGood, Look
+from gpuscale.core.watched_files import FileLook, LastGood
 from gpuscale.metricsapi.security.chains import CaBundle
 from gpuscale.metricsapi.security.reviews import RequestHeaders, Trust, TrustConfigMap
 from gpuscale.metricsapi.settings import AuthSettings
@@ -41,7 +41,7 @@ class CaFile:
     def look(self) -> None:
         """Take the file as it is now, if it holds CAs."""
         was_good = self._file.fault is None
-        if self._file.look() is Look.FAILED and was_good:
+        if self._file.look() is FileLook.FAILED and was_good:
             _LOG.warning("the last good CAs stay: %s", self.fault)
 
     def _read(self) -> str:

@@ -6,7 +6,7 @@ Source: prometheus model/relabel/relabel.go.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from gpuscale.core.regex import Pattern, compile_re2
 from gpuscale.series.promql.functions.relabel import MAX_VALUE_CHARS, expand
@@ -24,7 +24,6 @@ Action = Literal[
     "lowercase",
     "uppercase",
 ]
-ACTIONS: tuple[str, ...] = get_args(Action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ import random
 import resource
 import struct
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from gpuscale.core.clock import ManualClock
 from gpuscale.series.saved.records import HEADER_BYTES, SegmentHeader
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Tail
@@ -23,15 +23,8 @@ START_MS = 1_700_000_000_000
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8DEADBEEF0001))[0]
 
 
-@dataclass
-class Clock:
-    now: int = START_MS
-
-    def now_ms(self):
-        return self.now
-
-    async def sleep(self, seconds) -> None:
-        raise NotImplementedError
+def clock_at_start() -> ManualClock:
+    return ManualClock(START_MS)
 
 
 def store_of(retention_ms=900_000, **bounds):
@@ -96,13 +89,13 @@ async def restored(directory, clock, store=None, **settings):
 
 
 async def test_what_was_saved_comes_back_bit_by_bit(tmp_path: Path) -> None:
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     refs = fill(store)
     for number, value in enumerate((math.nan, OTHER_NAN, math.inf, -0.0, 5e-324)):
         store.append_ref(refs[number], START_MS + 1, value, START_MS + 1)
     store.mark_stale(refs[0], START_MS + 2)
     await saved(store, tmp_path, clock)
-    clock.now += 5_000
+    clock.advance(5)
     again, saver = await restored(tmp_path, clock)
     assert content(again) == content(store)
     assert saver.state.restored_samples == 5 * 4 + 5 + 1
@@ -112,14 +105,14 @@ async def test_what_was_saved_comes_back_bit_by_bit(tmp_path: Path) -> None:
 
 
 async def test_new_samples_go_on_where_the_saved_ones_end(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = clock_at_start()
     expected = []
     for _ in range(3):
         store, saver = await restored(tmp_path, clock)
         for _ in range(3):
-            clock.now += 1_000
-            store.append({"__name__": "x"}, clock.now, clock.now / 7)
-            expected.append((clock.now, struct.pack("<d", clock.now / 7)))
+            clock.advance(1)
+            store.append({"__name__": "x"}, clock.now_ms(), clock.now_ms() / 7)
+            expected.append((clock.now_ms(), struct.pack("<d", clock.now_ms() / 7)))
             assert await saver.save()
         await saver.close()
     store, _ = await restored(tmp_path, clock)
@@ -128,13 +121,13 @@ async def test_new_samples_go_on_where_the_saved_ones_end(tmp_path: Path) -> Non
 
 
 async def test_every_cut_of_a_file_gives_a_beginning_of_what_it_held(tmp_path: Path) -> None:
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     saver = saver_of(store, tmp_path / "whole", clock)
     await saver.open()
     for step in range(3):
-        clock.now += 1_000
-        fill(store, clock.now, series=2, times=1)
-        store.append({"__name__": f"series_{step}"}, clock.now, step)
+        clock.advance(1)
+        fill(store, clock.now_ms(), series=2, times=1)
+        store.append({"__name__": f"series_{step}"}, clock.now_ms(), step)
         assert await saver.save()
     await saver.close()
     whole = content(store)
@@ -150,12 +143,12 @@ async def test_every_cut_of_a_file_gives_a_beginning_of_what_it_held(tmp_path: P
 
 
 async def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     saver = saver_of(store, tmp_path / "whole", clock)
     await saver.open()
     for _ in range(2):
-        clock.now += 1_000
-        fill(store, clock.now, series=3, times=1)
+        clock.advance(1)
+        fill(store, clock.now_ms(), series=3, times=1)
         assert await saver.save()
     await saver.close()
     whole = content(store)
@@ -230,7 +223,7 @@ def _too_large(path) -> None:
 async def test_what_is_no_segment_is_put_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, make, reason: str
 ) -> None:
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     fill(store)
     await saved(store, tmp_path, clock)
     make(tmp_path / "00000000.samples")
@@ -247,7 +240,7 @@ async def test_what_is_no_segment_is_put_aside(
 async def test_other_files_are_left_alone(tmp_path: Path) -> None:
     for name in ("notes.txt", "1.samples", "x.samples"):
         (tmp_path / name).write_text("mine")
-    _, saver = await restored(tmp_path, Clock())
+    _, saver = await restored(tmp_path, clock_at_start())
     await saver.close()
     assert all((tmp_path / name).read_text() == "mine" for name in ("notes.txt", "1.samples"))
 
@@ -256,7 +249,7 @@ async def test_two_processes_never_share_a_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saver_module, "_HOLD_WAIT_S", 0.001)
-    clock = Clock()
+    clock = clock_at_start()
     _, first = await restored(tmp_path, clock)
     other_store, other = await restored(tmp_path, clock)
     assert other.state.fault == f"{tmp_path}: another process uses it"
@@ -274,7 +267,7 @@ async def test_two_processes_never_share_a_directory(
 async def test_a_directory_that_is_none_is_reported_and_tried_again(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text("a file")
-    clock = Clock()
+    clock = clock_at_start()
     store, saver = await restored(path, clock)
     assert saver.state.fault == f"{path}: File exists"
     fill(store)
@@ -298,17 +291,17 @@ def files_of_at_most(size):
 
 
 async def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = clock_at_start()
     store, saver = await restored(tmp_path, clock)
-    fill(store, clock.now)
+    fill(store, clock.now_ms())
     assert await saver.save()
-    clock.now += 1_000
-    fill(store, clock.now, series=500, times=1)
+    clock.advance(1)
+    fill(store, clock.now_ms(), series=500, times=1)
     with files_of_at_most(1_000):
         assert not await saver.save()
         assert saver.state.fault == f"{tmp_path}: File too large"
-        clock.now += 1_000
-        fill(store, clock.now, series=500, times=1)
+        clock.advance(1)
+        fill(store, clock.now_ms(), series=500, times=1)
         assert not await saver.save()
     assert await saver.save()
     assert (saver.state.fault, saver.state.faults) == (None, 2)
@@ -319,15 +312,15 @@ async def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path: Path) -> 
 
 async def test_the_files_stay_within_their_bound(tmp_path: Path) -> None:
     bound = 1024 * 1024
-    clock = Clock()
+    clock = clock_at_start()
     store, saver = await restored(tmp_path, clock, max_bytes=bound)
     refs = [store.ref({"__name__": "noise", "i": str(i)}) for i in range(100)]
     noise = random.Random(7)
     largest = 0
     for _ in range(40):  # 3.2 MB of values that can't be compressed
         for _ in range(100):
-            clock.now += 50
-            store.append_many(refs, [noise.random() for _ in refs], clock.now)
+            clock.advance(0.05)
+            store.append_many(refs, [noise.random() for _ in refs], clock.now_ms())
         assert await saver.save()
         on_disk = sum(path.stat().st_size for path in tmp_path.glob("*.samples"))
         assert saver.state.disk_bytes == on_disk
@@ -341,12 +334,12 @@ async def test_the_files_stay_within_their_bound(tmp_path: Path) -> None:
 
 
 async def test_files_older_than_the_retention_go(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = clock_at_start()
     store, saver = await restored(tmp_path, clock, store_of(retention_ms=60_000))
     for _ in range(20):
-        clock.now += 10_000
+        clock.advance(10)
         saver._begun_s -= 10.0
-        store.append({"__name__": "x"}, clock.now, 1.0)
+        store.append({"__name__": "x"}, clock.now_ms(), 1.0)
         assert await saver.save()
     # A segment holds 15 s or a little more: those of the last minute, and the one that began before it.
     assert 4 <= saver.state.segments <= 6
@@ -358,51 +351,51 @@ async def test_files_older_than_the_retention_go(tmp_path: Path) -> None:
 async def test_a_clock_that_was_set_between_two_runs(
     tmp_path: Path, jump_ms: int, reason: str
 ) -> None:
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     fill(store)
     await saved(store, tmp_path, clock)
-    clock.now += jump_ms
+    clock.advance(jump_ms / 1000)
     again, saver = await restored(tmp_path, clock)
     assert content(again) == {}
     assert saver.state.lost_samples[reason] == 20
     # The new run goes on by the clock as it is now.
-    assert again.append({"__name__": "gpu_util", "gpu": "0"}, clock.now, 1.0)
+    assert again.append({"__name__": "gpu_util", "gpu": "0"}, clock.now_ms(), 1.0)
     assert await saver.save()
 
 
 async def test_series_that_do_not_come_back_end(tmp_path: Path) -> None:
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     fast = [store.ref({"__name__": "fast", "i": str(i)}) for i in range(2)]
     slow = store.ref({"__name__": "slow"})
     for step in range(5):
         store.append_many(fast, [1, 2], START_MS + 1_000 * step)
     for step in range(2):
         store.append_ref(slow, START_MS - 30_000 + 30_000 * step, 3, START_MS + 4_000)
-    clock.now = START_MS + 4_000
+    clock.advance(4)
     await saved(store, tmp_path, clock)
-    clock.now += 20_000
+    clock.advance(20)
     again, saver = await restored(tmp_path, clock)
     assert saver._returning is not None
     back = again.ref(fast[0].labels)
-    again.append_ref(back, clock.now, 5)
-    clock.now += 14_999
+    again.append_ref(back, clock.now_ms(), 5)
+    clock.advance(14.999)
     await saver._end_missing()
     assert saver.state.ended == 0
-    clock.now += 1
+    clock.advance(0.001)
     await saver._end_missing()
     # Fast ones had a sample a second: they are waited for 15 s, the least; the slow one for three pauses.
     assert [again.ref(ref.labels).is_stale() for ref in (*fast, slow)] == [False, True, False]
-    clock.now += 74_999
+    clock.advance(74.999)
     await saver._end_missing()
     assert not again.ref(slow.labels).is_stale()
-    clock.now += 1
+    clock.advance(0.001)
     await saver._end_missing()
     assert again.ref(slow.labels).is_stale()
     assert (saver.state.ended, saver._returning) == (2, None)
 
 
 async def test_labels_of_hostile_size_are_left_out(tmp_path: Path) -> None:
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     store.append({"__name__": "small", "x": "\U0001f600" * 10_000}, START_MS, 1.0)
     store.append({"__name__": "large", "x": "y" * 70_000}, START_MS, 1.0)
     await saved(store, tmp_path, clock)
@@ -413,7 +406,7 @@ async def test_labels_of_hostile_size_are_left_out(tmp_path: Path) -> None:
 async def test_without_cramjam_zlib_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpuscale.series.storage import compression
 
-    store, clock = store_of(), Clock()
+    store, clock = store_of(), clock_at_start()
     fill(store)
     with monkeypatch.context() as patch:
         patch.setattr(compression, "_has_cramjam", lambda: False)

@@ -15,7 +15,6 @@ MAX_WIDTH = 1000
 _VERB = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?P<precision>\.\d*)?(?P<verb>.?)", re.DOTALL
 )
-_SIGNED = " +"
 
 
 def go_sprintf(text: str, arguments: Sequence[Value]) -> str:

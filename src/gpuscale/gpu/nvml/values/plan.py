@@ -37,8 +37,6 @@ SPLIT_FIELDS = UTILIZATION_FIELDS | {
     field for row in ROWS if not row.is_on_split for field in row.values
 }
 """Those that nothing has while its GPU is split."""
-LABEL_FIELDS = frozenset(field for row in ROWS if row.pace == "once" for field in row.values)
-"""What stays the same while a GPU is open, and is reported for its instances as well."""
 
 _PACES: Sequence[Pace] = ("read", "counters", "limits")
 _SHIFTS = 8

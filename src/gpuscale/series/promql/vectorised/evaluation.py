@@ -37,7 +37,7 @@ from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.index import Selector
 
 
-class Shared:
+class QueryState:
     """What all parts of one evaluation share."""
 
     def __init__(self, samples: QuerySamples, query: PlannedQuery) -> None:
@@ -56,7 +56,7 @@ class Evaluation:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: QueryState,
         steps: Ints,
         selections: Mapping[Selector, Selection],
         first_step: int = 0,

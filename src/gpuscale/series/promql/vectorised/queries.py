@@ -16,7 +16,7 @@ from gpuscale.series.promql.budget import Check
 from gpuscale.series.promql.rows import PlannedQuery
 from gpuscale.series.promql.tree import ValueType, value_type
 from gpuscale.series.promql.vectorised.blocks import Ints
-from gpuscale.series.promql.vectorised.evaluation import Evaluation, Shared
+from gpuscale.series.promql.vectorised.evaluation import Evaluation, QueryState
 from gpuscale.series.promql.vectorised.samples import (
     SLICE_CELLS,
     QuerySamples,
@@ -39,7 +39,7 @@ def instant(samples: QuerySamples, query: PlannedQuery) -> Value:
         RowWiseError: the row-wise evaluation has to answer.
     """
     root = query.root
-    shared = Shared(samples, query)
+    shared = QueryState(samples, query)
     with np.errstate(all="ignore"):
         evaluation = Evaluation(shared, shared.steps, samples.selections)
         if value_type(root) is ValueType.SCALAR:
@@ -72,7 +72,7 @@ def range_query(samples: QuerySamples, query: PlannedQuery) -> Matrix:
 
 
 def _matrix_of(samples: QuerySamples, query: PlannedQuery) -> Matrix:
-    shared, root, check = Shared(samples, query), query.root, query.check
+    shared, root, check = QueryState(samples, query), query.root, query.check
     while isinstance(root, tree.Call) and root.function in {"sort", "sort_desc"}:
         # A matrix has an order of its own.
         root = root.arguments[0]
