@@ -17,6 +17,7 @@ from typing import Any
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.core.pki import KeyPair, names_of_service, write_private
+from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.security.rotation import SharedCertificate, is_good, next_step
 from gpuscale.metricsapi.security.serving_certificate import (
