@@ -141,6 +141,7 @@ class Metadata(Model):
     """The installation's name: the first part of the names of all that is made."""
 
     name: str = Field(default="gpuscale", pattern=LABEL_PATTERN, max_length=32)
+    """The first part of the names of all that is made."""
 
 
 class Image(Model):
@@ -170,6 +171,7 @@ class Agent(ServedPodSettings):
     strategy_type: ClassVar[str] = "apps_v1.DaemonSetUpdateStrategy"
 
     enabled: bool = True
+    """Whether it is installed."""
     collect_interval: PositiveDuration = 1_000
     """How often GPUs are read; it costs less than 1 % of a core."""
     style: Literal["dcgm", "ack", "both"] = "dcgm"
@@ -206,7 +208,9 @@ class MetricsApi(ServedPodSettings):
     """The custom metrics API, which the HPA controller asks."""
 
     enabled: bool = True
+    """Whether it is installed."""
     replicas: int = Field(default=2, ge=1, le=10)
+    """Servers that answer; with two, a node can fail."""
     source: MetricSourceName = "prometheus"
     """Where values come from. `prometheus`: queries; `streams`: the node agents themselves, as soon as
     they read them, and without a Prometheus."""
@@ -302,6 +306,7 @@ class Prometheus(ServedPodSettings):
     honor_labels: bool = True
     """Whether scraped `pod` and `namespace` stay as they are; without, they arrive as `exported_pod`."""
     scrape_interval: PositiveDuration = 15_000
+    """From one scrape of an agent to the next."""
     image: Word = "quay.io/prometheus/prometheus:v3.5.0"
     """Of the installation's own; a digest may follow the tag."""
     resources: Resources = _PROMETHEUS_RESOURCES
@@ -322,6 +327,7 @@ class DevicePlugin(PodSettings):
     """NVIDIA's device plugin, without which a node has no `nvidia.com/gpu`."""
 
     enabled: bool = False
+    """Whether it is installed. Managed clusters and the GPU Operator bring one."""
     strategy_type: ClassVar[str] = "apps_v1.DaemonSetUpdateStrategy"
     image: Word = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
     """A digest may follow the tag."""
@@ -339,6 +345,7 @@ class Alerts(Model):
     """Alert rules, beside the recording rules."""
 
     enabled: bool = True
+    """Whether Prometheus gets the alert rules."""
     idle: PositiveDuration = 1_800_000
     """How long a GPU may do nothing for the pod that has it."""
     node_start: PositiveDuration = 900_000
@@ -351,6 +358,7 @@ class Dashboards(Model):
     """Grafana's dashboards, as ConfigMaps that its sidecar loads."""
 
     enabled: bool = True
+    """Whether the ConfigMaps are made."""
     namespace: Label | None = None
     """Where Grafana looks for them; absent: the installation's."""
     label: str = Field(default="grafana_dashboard", pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$")
@@ -360,12 +368,14 @@ class Dashboards(Model):
     gpu_hour_price: float = Field(default=2.5, ge=0, le=MAX_TARGET)
     """What a GPU costs per hour; the dashboard's own variable can be changed there."""
     currency: Literal["USD", "EUR", "GBP", "JPY", "KRW", "CNY", "INR"] = "USD"
+    """Of gpuHourPrice."""
 
 
 class Samples(Model):
     """Workloads to try it with."""
 
     namespace: Label = "default"
+    """Where they are made; it has to be there."""
     bert: bool = False
     """Intent detection by BERT, a Deployment and a Service."""
     vision_image: Word | None = None
@@ -378,8 +388,11 @@ class Taint(Model):
     """What keeps other pods off GPU nodes."""
 
     key: Word
+    """Key of the taint."""
     value: Word
+    """Value of the taint."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+    """What it does to pods that do not tolerate it."""
 
 
 class NodePool(Model):
@@ -388,8 +401,11 @@ class NodePool(Model):
     name: str = Field(default="gpu", pattern=r"^[a-z][a-z0-9]*$", max_length=12)
     """AKS allows 12 lower-case letters and digits."""
     autoscaler: Literal["cluster-autoscaler", "karpenter"] = "cluster-autoscaler"
+    """What adds and removes the nodes."""
     cluster: Word
+    """Name of the cluster, as the provider knows it."""
     region: Word
+    """Region of the cluster, or its location."""
     resource_group: Word | None = None
     """Of AKS."""
     zone: Word | None = None
@@ -397,13 +413,17 @@ class NodePool(Model):
     networks: tuple[Word, ...] = ()
     """Ids of the VSwitches of ACK."""
     instance_type: Word
+    """Type of the machines, as the provider names it."""
     gpu: Word
     """The accelerator's name as the provider spells it, such as nvidia-l4."""
     gpus: int = Field(default=1, ge=1, le=16)
     """Per node."""
     min_nodes: int = Field(default=0, ge=0, le=1000)
+    """Nodes that stay without load."""
     max_nodes: int = Field(default=8, ge=1, le=1000)
+    """Nodes at most."""
     spot: bool = False
+    """Whether nodes may be taken back by the provider, at a lower price."""
     disk_gib: int = Field(default=200, ge=30, le=4096)
     """GPU images have gigabytes."""
 
@@ -419,7 +439,9 @@ class ValuesSpec(Model):
     """All that an installation is made from."""
 
     provider: ProviderField = default_provider()
+    """Which cloud runs the cluster: labels, taints and drivers of its GPU nodes."""
     namespace: Label = "gpuscale"
+    """Where the installation is; Helm takes its own --namespace instead."""
     image: Image = Image()
     image_pull_secrets: tuple[SecretName, ...] = ()
     """Secrets with credentials for registries, as `- name: NAME`, for the pods of all parts."""
@@ -435,6 +457,7 @@ class ValuesSpec(Model):
     alerts: Alerts = Alerts()
     dashboards: Dashboards = Dashboards()
     network_policies: bool = True
+    """Whether each part gets a NetworkPolicy."""
     samples: Samples = Samples()
     node_pool: NodePool | None = None
 
@@ -580,7 +603,9 @@ class Values(Model):
     """A values file."""
 
     api_version: Literal["gpuscale.dev/v1alpha1"] = "gpuscale.dev/v1alpha1"
+    """Of the file."""
     kind: Literal["Values"] = "Values"
+    """Of the file."""
     metadata: Metadata = Metadata()
     spec: ValuesSpec
 

@@ -15,6 +15,7 @@ import pytest
 from install_values import rendered, scale
 from pydantic import ValidationError
 
+from gpuscale.core.documents.described import described_schema, fields_without_description
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.install.chart.chart import chart_files
 from gpuscale.install.values import Values
@@ -35,6 +36,17 @@ def test_what_the_chart_has_of_the_code_is_fresh() -> None:
     found = (path for path in (CHART / "files").rglob("*") if path.is_file())
     files = {path.relative_to(CHART).as_posix() for path in found}
     assert files <= set(made), "nothing makes these files"
+
+
+def test_every_field_says_what_it_is_for() -> None:
+    assert fields_without_description(described_schema(Values)) == []
+
+
+def test_the_charts_values_are_all_defaults() -> None:
+    (document,) = load_documents((CHART / "values.yaml").read_text(), "values.yaml")
+    defaults = Values.model_validate({"spec": {}})
+    assert document.data == defaults.model_dump(mode="json", by_alias=True)
+    assert Values.model_validate(document.data) == defaults
 
 
 def template(spec, folder):

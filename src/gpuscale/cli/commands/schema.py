@@ -27,6 +27,7 @@ def schema(
 
     Example:  gpuscale schema values > values.schema.json
     """
+    from gpuscale.core.documents.described import described_schema
     from gpuscale.core.documents.models import Model
 
     model: type[Model]
@@ -34,7 +35,7 @@ def schema(
         from gpuscale.install.values import Values as model
     else:
         from gpuscale.sim.scenario.model import Scenario as model
-    described = model.model_json_schema()
+    described = described_schema(model)
     if output is Output.YAML:
         print_document(described, output)
     else:

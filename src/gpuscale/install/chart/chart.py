@@ -7,12 +7,14 @@ import json
 from typing import Any
 
 from gpuscale import __version__
+from gpuscale.core.documents.described import described_schema
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.alerts.groups import alert_sources
 from gpuscale.install.boards.catalogue import board_sources
+from gpuscale.install.chart.reference import values_reference
 from gpuscale.install.scale.scale import Scale, Workload
 from gpuscale.install.signals import SIGNALS, Signal
-from gpuscale.install.values import Values, ValuesSpec
+from gpuscale.install.values import Values
 from gpuscale.providers import BUILT_IN, Provider
 
 _DATA_NOTE = "# Made by `python -m gpuscale.install.chart`.\n"
@@ -22,7 +24,7 @@ def chart_files() -> dict[str, str]:
     """Return the files of the chart that are copied or made from the package, by their names."""
     return {
         "Chart.yaml": dump_documents([_chart()]),
-        "values.yaml": _VALUES_NOTE + dump_documents([_default_values()]),
+        "values.yaml": _VALUES_NOTE + values_reference(described_schema(Values)),
         "values.schema.json": json.dumps(_schema(), indent=2, sort_keys=True) + "\n",
         "files/providers.yaml": _data({each.name: _provider(each) for each in BUILT_IN}),
         "files/signals.yaml": _data([_signal(name, each) for name, each in SIGNALS.items()]),
@@ -67,10 +69,11 @@ def _chart() -> dict[str, object]:
     }
 
 
-_VALUES_NOTE = (
-    "# The values file of gpuscale with every default; `gpuscale init` writes one for a cluster.\n"
-    "# What each field is for: gpuscale schema values\n"
-)
+_VALUES_NOTE = """\
+# Every field of gpuscale's values file with its default; `gpuscale init` writes one for a cluster.
+# Mappings are merged into these, lists replace them, null removes.
+# Made by `python -m gpuscale.install.chart`.
+"""
 
 
 def _scale_defaults() -> dict[str, object]:
@@ -83,7 +86,7 @@ def _scale_defaults() -> dict[str, object]:
 
 def _schema() -> Any:  # noqa: ANN401 - a JSON schema
     """Return the schema of the values file; durations are texts here, which Helm passes through."""
-    return _with_texts_for_durations(Values.model_json_schema())
+    return _with_texts_for_durations(described_schema(Values))
 
 
 def _with_texts_for_durations(schema: Any) -> Any:  # noqa: ANN401 - JSON of any shape
@@ -95,7 +98,3 @@ def _with_texts_for_durations(schema: Any) -> Any:  # noqa: ANN401 - JSON of any
         rest = {key: value for key, value in schema.items() if key != "anyOf"}
         return {**rest, "type": "string"}
     return {key: _with_texts_for_durations(value) for key, value in schema.items()}
-
-
-def _default_values() -> dict[str, object]:
-    return Values(spec=ValuesSpec()).model_dump(mode="json", by_alias=True)

@@ -10,8 +10,11 @@ class Policy(Model):
     """How much the count may change within a period."""
 
     type: Literal["Pods", "Percent"]
+    """Whether value counts pods or is a percentage of them."""
     value: int
+    """Replicas that may come or go within a period."""
     period_seconds: int
+    """Length of the period."""
 
 
 class ScalingRules(Model):

@@ -42,6 +42,7 @@ class SignalMetric(Model):
     """A signal of gpuscale, by its name."""
 
     signal: SignalName = "gpu-utilization"
+    """What is measured of the GPUs of each pod."""
     target: Target
     """Per pod, in the signal's unit: percent, MiB, or a ratio from 0 to 1."""
     metric: Literal["pods", "object"] = "pods"
@@ -52,7 +53,9 @@ class QueryMetric(Model):
     """With `keda`: a PromQL query of one row, such as the length of a queue."""
 
     query: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_query)]
+    """PromQL with one number as its answer."""
     target: Target
+    """What the answer is held against."""
     target_type: Literal["AverageValue", "Value"] = "AverageValue"
     """`AverageValue`: as many pods as value / target; `Value`: as many as now, times value / target."""
 
@@ -61,14 +64,18 @@ class MatchExpression(Model):
     """One condition on a label."""
 
     key: str
+    """Name of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """How its value is compared."""
     values: tuple[str, ...] = ()
+    """Of which it is one or none, with In and NotIn."""
 
 
 class MetricSelector(Model):
     """Which series of a metric count."""
 
     match_labels: dict[str, str] = {}
+    """Labels and their values."""
     match_expressions: tuple[MatchExpression, ...] = ()
 
 
@@ -76,6 +83,7 @@ class MetricIdentifier(Model):
     """A metric of the metrics API."""
 
     name: str
+    """What the metrics API calls the metric."""
     selector: MetricSelector | None = None
 
 
@@ -83,8 +91,11 @@ class MetricTarget(Model):
     """What a metric should be."""
 
     type: Literal["Utilization", "Value", "AverageValue"]
+    """How the value is compared."""
     value: Quantity | None = None
+    """With type Value."""
     average_value: Quantity | None = None
+    """For each pod, with type AverageValue."""
     average_utilization: int | None = None
     """Percent of the request."""
 
@@ -93,8 +104,11 @@ class DescribedObject(Model):
     """An object in the workload's namespace."""
 
     api_version: str | None = None
+    """Group and version of the object."""
     kind: str
+    """Kind of the object."""
     name: str
+    """Name of the object."""
 
 
 class PodsSource(Model):
@@ -123,6 +137,7 @@ class ResourceSource(Model):
     """CPU or memory of each pod."""
 
     name: str
+    """cpu or memory."""
     target: MetricTarget
 
 
@@ -130,7 +145,9 @@ class ContainerResourceSource(Model):
     """CPU or memory of one container of each pod."""
 
     name: str
+    """cpu or memory."""
     container: str
+    """Name of the container."""
     target: MetricTarget
 
 
@@ -138,6 +155,7 @@ class PodsMetric(Model):
     """A Pods metric, as an HPA has it."""
 
     type: Literal["Pods"]
+    """Kind of the metric."""
     pods: PodsSource
 
 
@@ -145,6 +163,7 @@ class ObjectMetric(Model):
     """An Object metric, as an HPA has it."""
 
     type: Literal["Object"]
+    """Kind of the metric."""
     object: ObjectSource
 
 
@@ -152,6 +171,7 @@ class ExternalMetric(Model):
     """An External metric, as an HPA has it."""
 
     type: Literal["External"]
+    """Kind of the metric."""
     external: ExternalSource
 
 
@@ -159,6 +179,7 @@ class ResourceMetric(Model):
     """A Resource metric, as an HPA has it."""
 
     type: Literal["Resource"]
+    """Kind of the metric."""
     resource: ResourceSource
 
     @property
@@ -170,6 +191,7 @@ class ContainerResourceMetric(Model):
     """A ContainerResource metric, as an HPA has it."""
 
     type: Literal["ContainerResource"]
+    """Kind of the metric."""
     container_resource: ContainerResourceSource
 
     @property

@@ -43,8 +43,11 @@ class Workload(Model):
     """What is scaled."""
 
     kind: Literal["Deployment", "StatefulSet"] = "Deployment"
+    """Its kind."""
     name: Subdomain
+    """Its name."""
     namespace: Label = "default"
+    """Its namespace."""
 
 
 class Scale(Model):
@@ -61,6 +64,7 @@ class Scale(Model):
     min_replicas: int = Field(default=1, ge=0, le=10_000)
     """0 takes a metric that is there without pods: an Object or External metric, or a query of KEDA."""
     max_replicas: int = Field(ge=1, le=10_000)
+    """Replicas at most."""
     autoscaler: Literal["hpa", "keda"] = "hpa"
     """`hpa`: a HorizontalPodAutoscaler on the metrics API; `keda`: a ScaledObject on Prometheus."""
     metric: Literal["pods", "object"] = "pods"
