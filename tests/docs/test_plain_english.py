@@ -21,6 +21,14 @@ IN_CODE = {**dict.fromkeys(BANNED, 0), r"told(?! apart)": 2, "stands? for": 1}
 """The most that docstrings and comments of src may have. Lower a number when it falls; never raise one."""
 
 
+INSTALLED = sorted(
+    path
+    for suffix in ("yaml", "json")
+    for path in (ROOT / "src/gpuscale/install").rglob(f"*.{suffix}")
+)
+"""Alert rules and dashboards."""
+
+
 def count(phrase, text):
     return len(re.findall(rf"\b{phrase}\b", " ".join(text.split()), re.IGNORECASE))
 
@@ -63,6 +71,12 @@ def test_pages_avoid_the_phrases(page) -> None:
         lines = [line for line in lines if not line.startswith("|")]
     text = "\n".join(lines)
     assert {phrase: count(phrase, text) for phrase in BANNED} == dict.fromkeys(BANNED, 0)
+
+
+@pytest.mark.parametrize("file", INSTALLED, ids=lambda file: file.name)
+def test_alerts_and_dashboards_avoid_the_phrases(file) -> None:
+    text = file.read_text()
+    assert [phrase for phrase in (*BANNED, "nobody") if count(phrase, text)] == []
 
 
 def test_help_avoids_the_phrases() -> None:
