@@ -37,7 +37,7 @@ class InPrometheus:
 
     name = "prometheus"
 
-    def __init__(self, fleet, load, folder):
+    def __init__(self, fleet, load, folder) -> None:
         self._fleet = fleet
         self._folder = folder
         self._load = load
@@ -69,18 +69,18 @@ class InPrometheus:
     def pid(self):
         return self._prometheus.pid
 
-    def show(self, load):
+    def show(self, load) -> None:
         """Give all pods the values of this load, and end the series of those that are gone."""
         with self._lock:
             before, self._load = self._load, load
             self._write(before.replicas)
 
-    def _scrape(self):
+    def _scrape(self) -> None:
         while not self._stop.wait(SCRAPE_S):
             with self._lock:
                 self._write(self._load.replicas)
 
-    def _write(self, replicas):
+    def _write(self, replicas) -> None:
         now_ms, load = int(time.time() * 1000), self._load
         self._prometheus.write(
             (
@@ -109,7 +109,7 @@ class InAgents:
     """Of no Prometheus: nobody asks there."""
     pid = None
 
-    def __init__(self, fleet, load, folder):
+    def __init__(self, fleet, load, folder) -> None:
         self._fleet = fleet
         self._loads = [load] * fleet.nodes
         """What each agent has said last."""
@@ -123,7 +123,7 @@ class InAgents:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         started, ended = Future(), Future()
 
-        def run():
+        def run() -> None:
             try:
                 asyncio.run(self._serve(started))
             except BaseException as error:  # noqa: BLE001 - handed on to who waits
@@ -145,11 +145,11 @@ class InAgents:
         hosts = map(self._loaded.address, range(self._fleet.nodes))
         return ("--source=streams", *(f"--agent={host}:{self._port}" for host in hosts))
 
-    def show(self, load):
+    def show(self, load) -> None:
         """Have each agent say with its next line what this load is."""
         self._load = load
 
-    async def _serve(self, started):
+    async def _serve(self, started) -> None:
         count, stop = self._fleet.nodes, asyncio.Event()
         agents = self._loaded.Agents(self, count, 1.0)
         hosts = [self._loaded.address(number) for number in range(count)]

@@ -155,7 +155,7 @@ def hpa(name):
 class RealLoop(Stacked):
     """All parts, running, for as long as the `with` lasts."""
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         self.parts = {}
         """Processes of our own by name; those of the control plane belong to `plane`."""
@@ -163,10 +163,10 @@ class RealLoop(Stacked):
         self.available_s = None
         """From the start of the metrics API's process until its APIServices were seen to be available."""
 
-    def kill(self, name):
+    def kill(self, name) -> None:
         self.parts[name].kill() if name in self.parts else self.plane.kill(name)
 
-    def restart(self, name):
+    def restart(self, name) -> None:
         self.parts[name].restart() if name in self.parts else self.plane.restart(name)
 
     def logs(self):
@@ -209,7 +209,7 @@ class RealLoop(Stacked):
             for sample in family.samples
         }
 
-    def _start(self, stack):
+    def _start(self, stack) -> None:
         self.plane = stack.enter_context(ControlPlane(Settings(hpa_sync_period_s=1.0)))
         self._admin = self.plane.client_certificate("admin", ["system:masters"])
         nodes = [SimulatedNode(name, gpus=GPUS) for name in BUSY_PERCENT]
@@ -222,13 +222,13 @@ class RealLoop(Stacked):
         self._start_metrics_api(stack, f"http://127.0.0.1:{prometheus_port}")
         self._start_workloads()
 
-    def _run(self, stack, name, *command):
+    def _run(self, stack, name, *command) -> None:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         self.parts[name] = Component(name, [str(word) for word in command], folder, 2.0)
         stack.callback(self.parts[name].end_stop)
 
-    def _start_agent(self, stack, node, port):
+    def _start_agent(self, stack, node, port) -> None:
         share = BUSY_PERCENT[node] / 100
         simulated = SimulatedReader(
             node,
@@ -253,7 +253,7 @@ class RealLoop(Stacked):
             *("--collect-interval=500ms", f"--address=127.0.0.1:{port}"),
         )
 
-    def _start_prometheus(self, stack, agent_ports, port):
+    def _start_prometheus(self, stack, agent_ports, port) -> None:
         configuration = self.folder / "prometheus.json"
         configuration.write_text(prometheus_configuration(agent_ports))
         self._run(
@@ -276,7 +276,7 @@ class RealLoop(Stacked):
 
         wait_until(is_ready, "Prometheus to be ready", LIMIT_S)
 
-    def _start_metrics_api(self, stack, prometheus_url):
+    def _start_metrics_api(self, stack, prometheus_url) -> None:
         rules = self.folder / "rules.yaml"
         rules.write_text(RULES)
         bundle = self.folder / "ca.crt"
@@ -299,7 +299,7 @@ class RealLoop(Stacked):
         )
         self.available_s = available.at - started
 
-    def _start_workloads(self):
+    def _start_workloads(self) -> None:
         for name in REPLICAS:
             self.plane.kubectl("create", "namespace", name)
         for name, replicas in REPLICAS.items():
@@ -360,7 +360,7 @@ class Seen:
 class Watch(Watching):
     """Looks at the HPAs, their Deployments and values."""
 
-    def __init__(self, plane):
+    def __init__(self, plane) -> None:
         super().__init__(plane, self._sight)
 
     def _sight(self, connection):

@@ -45,7 +45,7 @@ GRACE_S = 10.0
 class Node:
     """What a node has beside its objects: a file system, GPUs, a driver, and who has which GPU."""
 
-    def __init__(self, name, gpus, folder):
+    def __init__(self, name, gpus, folder) -> None:
         self.root = folder / name
         self.gpus = [f"GPU-{name}-{number}" for number in range(gpus)]
         socket = self.root / KUBELET_SOCKET
@@ -60,7 +60,7 @@ class Node:
         given = sorted(self.resources.allocated.items())
         return [gpu for _, gpus in given for gpu in gpus]
 
-    def give(self, pod):
+    def give(self, pod) -> None:
         """Give a pod the GPUs that its containers ask for."""
         free = [gpu for gpu in self.gpus if gpu not in self.used]
         for container in pod["spec"]["containers"]:
@@ -69,7 +69,7 @@ class Node:
                 key = pod["metadata"]["namespace"], pod["metadata"]["name"]
                 self.resources.allocate(*key, *free[:wanted], container=container["name"])
 
-    def work(self, gpus):
+    def work(self, gpus) -> None:
         """Keep these GPUs busy for the next two seconds, and no others."""
         (self.load / "next").write_text(" ".join(gpus))
         (self.load / "next").replace(self.load / "busy")
@@ -87,7 +87,7 @@ class RunningKubelet(SimulatedKubelet):
         images: the program of each image, by its repository.
     """
 
-    def __init__(self, client, times, plane, nodes, folder, images):
+    def __init__(self, client, times, plane, nodes, folder, images) -> None:
         super().__init__(client, times)
         self._nodes = nodes
         self._folder = folder
@@ -110,7 +110,7 @@ class RunningKubelet(SimulatedKubelet):
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(self, kind, error, trace):
+    async def __aexit__(self, kind, error, trace) -> None:
         self._proxy.cancel()
         await super().__aexit__(kind, error, trace)
         for component in self.containers.values():
@@ -122,7 +122,7 @@ class RunningKubelet(SimulatedKubelet):
     def logs(self):
         return "\n".join(f"--- {name}\n{each.log_tail()}" for name, each in self.containers.items())
 
-    async def _lead(self, pod, host):
+    async def _lead(self, pod, host) -> None:
         node = self._nodes.get(pod["spec"]["nodeName"])
         labels = pod["metadata"].get("labels", {})
         is_ours = labels.get("app.kubernetes.io/name") == "gpuscale"
@@ -135,7 +135,7 @@ class RunningKubelet(SimulatedKubelet):
         node.give(pod)
         await super()._lead(pod, host)
 
-    async def _end(self, pod):
+    async def _end(self, pod) -> None:
         metadata = pod["metadata"]
         prefix = f"{metadata['name']}/"
         for name in [name for name in self.containers if name.startswith(prefix)]:
@@ -144,7 +144,7 @@ class RunningKubelet(SimulatedKubelet):
         node.resources.free(metadata["namespace"], metadata["name"])
         await super()._end(pod)
 
-    async def _run(self, pod, host, node):
+    async def _run(self, pod, host, node) -> None:
         placed = Placed(_address(10, 64, next(self._numbers)), host, _now())
         await self._write(pod, creating(pod, placed, _now()))
         folders = await self._made_volumes(pod, node)
@@ -172,12 +172,12 @@ class RunningKubelet(SimulatedKubelet):
             except (MissingVolumeError, GpuscaleError):
                 await asyncio.sleep(SYNC_S)
 
-    async def _keep_volumes(self, pod, node):
+    async def _keep_volumes(self, pod, node) -> None:
         while True:
             await asyncio.sleep(SYNC_S)
             await self._made_volumes(pod, node)
 
-    async def _see_end(self, component):
+    async def _see_end(self, component) -> None:
         """Notice a container that ends by itself."""
         while component.exit_code is None:  # noqa: ASYNC110 - nobody tells of a process's end
             await asyncio.sleep(0.2)
@@ -237,7 +237,7 @@ class RunningKubelet(SimulatedKubelet):
 
     # Probes
 
-    async def _probe(self, pod, placed):
+    async def _probe(self, pod, placed) -> None:
         """Write when a pod is ready, as its containers' probes say."""
         connector = aiohttp.TCPConnector(ssl=_unverified(), force_close=True)
         async with aiohttp.ClientSession(connector=connector) as session:
@@ -263,7 +263,7 @@ def _unverified():
     return context
 
 
-async def _until_well(session, container, kind, address):
+async def _until_well(session, container, kind, address) -> None:
     while True:
         if await _is_well(session, container, kind, address):
             return

@@ -22,7 +22,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def wait_for_text(process, said, text, times, limit_s):
+def wait_for_text(process, said, text, times, limit_s) -> None:
     """Return once what a process has said so far holds a text so often.
 
     Args:
@@ -52,7 +52,7 @@ class Terminal:
         output: a file descriptor for standard output; None is the terminal.
     """
 
-    def __init__(self, *command, output=None):
+    def __init__(self, *command, output=None) -> None:
         self._ours, theirs = pty.openpty()
         self._process = subprocess.Popen(
             [sys.executable, "-c", _OWN_TERMINAL, *map(str, command)],
@@ -70,7 +70,7 @@ class Terminal:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(30)
@@ -83,14 +83,14 @@ class Terminal:
         """Everything that stood on the terminal so far."""
         return bytes(self._shown).decode(errors="replace").replace("\r\n", "\n")
 
-    def wait_for(self, text, times=1):
+    def wait_for(self, text, times=1) -> None:
         """Return once the terminal has shown a text so often."""
         wait_for_text(self._process, lambda: self.shown, text, times, LIMIT_S)
 
-    def type(self, keys):
+    def type(self, keys) -> None:
         os.write(self._ours, keys.encode())
 
-    def hang_up(self):
+    def hang_up(self) -> None:
         """Close the terminal, as a connection that breaks off does."""
         self._is_closed.set()
         self._reader.join(30)
@@ -106,7 +106,7 @@ class Terminal:
         self._reader.join(30)
         return code, self.shown
 
-    def _read(self):
+    def _read(self) -> None:
         while not self._is_closed.is_set():
             ready, _, _ = select.select([self._ours], [], [], 0.5)
             if not ready:

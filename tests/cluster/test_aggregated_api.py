@@ -18,7 +18,7 @@ RESOURCES = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": GROU
 
 
 class Demo(BaseHTTPRequestHandler):
-    def do_GET(self):
+    def do_GET(self) -> None:
         is_ours = self.path.startswith(f"/apis/{GROUP_VERSION}")
         body = json.dumps({**RESOURCES, "resources": []} if is_ours else {}).encode()
         self.send_response(200 if is_ours else 404)
@@ -27,7 +27,7 @@ class Demo(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_):
+    def log_message(self, *_) -> None:
         pass
 
 
@@ -48,14 +48,14 @@ def port(plane):
 
 def test_any_certificate_is_taken_without_a_bundle_and_the_group_goes_with_the_registration(
     plane, port
-):
+) -> None:
     with aggregated_api(plane, [GROUP_VERSION], port):
         told = json.loads(plane.kubectl("get", "--raw", f"/apis/{GROUP_VERSION}"))
     assert told["groupVersion"] == GROUP_VERSION
     wait_until(lambda: GROUP_VERSION not in plane.kubectl("api-versions"), "the group to be gone")
 
 
-def test_a_certificate_for_another_name_is_refused_with_a_bundle(plane, port):
+def test_a_certificate_for_another_name_is_refused_with_a_bundle(plane, port) -> None:
     with (
         pytest.raises(UpstreamError, match="timed out waiting for the condition"),
         aggregated_api(plane, [GROUP_VERSION], port, ca_bundle=plane.ca, timeout_s=2),
@@ -63,7 +63,7 @@ def test_a_certificate_for_another_name_is_refused_with_a_bundle(plane, port):
         pass
 
 
-def test_a_server_that_is_not_there_never_becomes_available(plane):
+def test_a_server_that_is_not_there_never_becomes_available(plane) -> None:
     (unused,) = free_ports(1)
     with (
         pytest.raises(UpstreamError, match="timed out waiting for the condition"),

@@ -39,7 +39,9 @@ def openssl(*arguments: str) -> str:
     ).stdout.strip()
 
 
-def test_a_client_certificate_carries_user_and_groups_and_is_signed_by_its_authority(tmp_path):
+def test_a_client_certificate_carries_user_and_groups_and_is_signed_by_its_authority(
+    tmp_path: Path,
+) -> None:
     authority = Authority(tmp_path, "ca")
     pair = authority.client("ann/admin+1", ["ml", "ops"])
     certificate = str(pair.certificate)
@@ -50,13 +52,15 @@ def test_a_client_certificate_carries_user_and_groups_and_is_signed_by_its_autho
     assert openssl("verify", *usage, certificate) == f"{certificate}: OK"
 
 
-def test_a_serving_certificate_holds_for_names_and_addresses(tmp_path):
+def test_a_serving_certificate_holds_for_names_and_addresses(tmp_path: Path) -> None:
     pair = Authority(tmp_path, "ca").server("api", ["api.default.svc", "127.0.0.1"])
     names = openssl("x509", "-in", str(pair.certificate), "-noout", "-ext", "subjectAltName")
     assert names.splitlines()[1].strip() == "DNS:api.default.svc, IP Address:127.0.0.1"
 
 
-def test_a_missing_openssl_is_told_with_the_package_to_install(tmp_path, monkeypatch):
+def test_a_missing_openssl_is_told_with_the_package_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError) as caught:
         Authority(tmp_path, "ca")
@@ -66,7 +70,7 @@ def test_a_missing_openssl_is_told_with_the_package_to_install(tmp_path, monkeyp
     )
 
 
-def test_a_kubeconfig_stands_on_its_own_and_is_for_its_owner_alone(tmp_path):
+def test_a_kubeconfig_stands_on_its_own_and_is_for_its_owner_alone(tmp_path: Path) -> None:
     for name in ("ca", "ann.pem", "ann.key"):
         (tmp_path / name).write_text(name)
     pair = KeyPair(tmp_path / "ann.pem", tmp_path / "ann.key")
@@ -81,7 +85,7 @@ def test_a_kubeconfig_stands_on_its_own_and_is_for_its_owner_alone(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_settings_become_flags_and_further_flags_come_last():
+def test_settings_become_flags_and_further_flags_come_last() -> None:
     settings = Settings(
         hpa_sync_period_s=0.5,
         hpa_downscale_stabilization_s=0,
@@ -98,7 +102,7 @@ def test_settings_become_flags_and_further_flags_come_last():
     assert scheduler_flags(FILES, Settings())[-1] == "--secure-port=0"
 
 
-def test_a_node_offers_its_gpus_and_carries_labels_and_taints():
+def test_a_node_offers_its_gpus_and_carries_labels_and_taints() -> None:
     node = SimulatedNode("n", gpus=4, labels={"pool": "h200"}, taints=(Taint("gpu", "yes"),))
     written = node_object(node)
     assert written["metadata"]["labels"]["pool"] == "h200"
@@ -108,7 +112,7 @@ def test_a_node_offers_its_gpus_and_carries_labels_and_taints():
     assert [(c["type"], c["status"]) for c in status["conditions"]] == [("Ready", "True")]
 
 
-def test_a_node_without_gpus_has_no_such_resource():
+def test_a_node_without_gpus_has_no_such_resource() -> None:
     assert "nvidia.com/gpu" not in SimulatedNode("n", gpus=0).capacity
 
 
@@ -125,7 +129,7 @@ def test_a_node_without_gpus_has_no_such_resource():
         pytest.param(succeeded(POD, PLACED, NOW), "Succeeded", "False", "terminated", id="done"),
     ],
 )
-def test_a_pods_status_is_that_of_its_stage(patch, phase, ready, state):
+def test_a_pods_status_is_that_of_its_stage(patch, phase: str, ready: str, state: str) -> None:
     status = patch["status"]
     conditions = {each["type"]: each["status"] for each in status["conditions"]}
     assert (status["phase"], conditions["Ready"], conditions["ContainersReady"]) == (
@@ -137,7 +141,7 @@ def test_a_pods_status_is_that_of_its_stage(patch, phase, ready, state):
     assert (status["podIP"], status["startTime"]) == ("10.64.0.1", "2026-01-01T00:00:00Z")
 
 
-def test_an_aggregated_api_is_a_service_to_localhost_and_an_api_service_per_version():
+def test_an_aggregated_api_is_a_service_to_localhost_and_an_api_service_per_version() -> None:
     versions = ["custom.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2"]
     server = AggregatedServer("gpuscale", "ml", 6443, ca_bundle=b"pem", labels={"of": "me"})
     service, *registered = aggregation_objects(versions, server)
@@ -153,13 +157,13 @@ def test_an_aggregated_api_is_a_service_to_localhost_and_an_api_service_per_vers
     assert "insecureSkipTLSVerify" not in spec
 
 
-def test_without_a_bundle_any_certificate_is_taken():
+def test_without_a_bundle_any_certificate_is_taken() -> None:
     server = AggregatedServer("s", "default", 1)
     _, registered = aggregation_objects(["external.metrics.k8s.io/v1beta1"], server)
     assert registered["spec"]["insecureSkipTLSVerify"] is True
 
 
-def test_an_aggregated_api_on_another_machine_is_reached_through_an_endpoint():
+def test_an_aggregated_api_on_another_machine_is_reached_through_an_endpoint() -> None:
     server = AggregatedServer("s", "ml", 6443, address="192.0.2.7")
     service, endpoints, slice_, _ = aggregation_objects(["external.metrics.k8s.io/v1beta1"], server)
     assert service["spec"] == {"ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}
@@ -171,7 +175,7 @@ def test_an_aggregated_api_on_another_machine_is_reached_through_an_endpoint():
     assert slice_["endpoints"][0]["addresses"] == ["192.0.2.7"]
 
 
-def test_a_local_address_is_this_machines_and_not_loopback():
+def test_a_local_address_is_this_machines_and_not_loopback() -> None:
     with local_address() as address, socket.create_server((address, 0)) as server:
         socket.create_connection(server.getsockname(), timeout=10).close()
         found = ip_address(address)
@@ -180,13 +184,13 @@ def test_a_local_address_is_this_machines_and_not_loopback():
             pass
 
 
-def test_free_ports_differ_and_nobody_listens_on_them():
+def test_free_ports_differ_and_nobody_listens_on_them() -> None:
     ports = free_ports(3)
     assert len(set(ports)) == 3
     assert not any(is_listening(port) for port in ports)
 
 
-def test_waiting_says_what_did_not_come_and_what_was_found():
+def test_waiting_says_what_did_not_come_and_what_was_found() -> None:
     with pytest.raises(UnavailableError) as caught:
         wait_until(list, "a pod", timeout_s=0.0, every_s=0.001)
     assert str(caught.value) == "waited 0 s for a pod; last found []"

@@ -44,13 +44,13 @@ def processes_naming(folder: Path) -> set[str]:
     return found
 
 
-def test_the_versions_are_those_of_the_tools(plane):
+def test_the_versions_are_those_of_the_tools(plane) -> None:
     version = plane.kubectl("version")
     assert "Server Version: v1.36." in version
     plane.check()
 
 
-def test_a_named_user_has_the_name_and_groups_of_the_certificate(plane):
+def test_a_named_user_has_the_name_and_groups_of_the_certificate(plane) -> None:
     kubeconfig = plane.kubeconfig("ann", ["ml/platform", "viewers"])
     told = plane.kubectl("auth", "whoami", "-o", "json", kubeconfig=kubeconfig)
     assert '"username": "ann"' in told
@@ -58,7 +58,7 @@ def test_a_named_user_has_the_name_and_groups_of_the_certificate(plane):
     assert '"viewers"' in told
 
 
-def test_a_user_without_a_role_is_refused_in_the_api_servers_words(plane):
+def test_a_user_without_a_role_is_refused_in_the_api_servers_words(plane) -> None:
     kubeconfig = plane.kubeconfig("ann", ["viewers"])
     with pytest.raises(UpstreamError) as caught:
         plane.kubectl("get", "nodes", kubeconfig=kubeconfig)
@@ -68,12 +68,12 @@ def test_a_user_without_a_role_is_refused_in_the_api_servers_words(plane):
     )
 
 
-def test_waiting_for_what_does_not_come_ends_with_kubectls_words(plane):
+def test_waiting_for_what_does_not_come_ends_with_kubectls_words(plane) -> None:
     with pytest.raises(UpstreamError, match="timed out waiting for the condition"):
         plane.wait("namespace/default", "jsonpath={.status.phase}=Gone", timeout_s=0.5)
 
 
-async def test_nothing_stays_behind_a_control_plane_that_ended_and_feature_gates_reach_it():
+async def test_nothing_stays_behind_a_control_plane_that_ended_and_feature_gates_reach_it() -> None:
     gates = Settings(feature_gates={"HPAScaleToZero": True})
     async with ControlPlane(gates) as plane:
         folder = plane.folder
@@ -92,7 +92,7 @@ async def test_nothing_stays_behind_a_control_plane_that_ended_and_feature_gates
 
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
-def test_a_program_that_was_killed_comes_back_with_what_it_knew(plane, program):
+def test_a_program_that_was_killed_comes_back_with_what_it_knew(plane, program) -> None:
     plane.kubectl("create", "configmap", f"before-{program}")
     plane.kill(program)
     with pytest.raises(UnavailableError, match=f"{program} ended with exit code 137"):
@@ -112,7 +112,7 @@ def test_a_program_that_was_killed_comes_back_with_what_it_knew(plane, program):
     "how",
     [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGINT, id="interrupted")],
 )
-def test_nothing_stays_behind_a_process_that_ends_early(how):
+def test_nothing_stays_behind_a_process_that_ends_early(how) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", START_AND_WAIT],
         stdout=subprocess.PIPE,
@@ -128,7 +128,7 @@ def test_nothing_stays_behind_a_process_that_ends_early(how):
     wait_until(lambda: not folder.exists(), "the folder to be removed", 10.0)
 
 
-def test_a_program_that_does_not_start_is_named_with_the_end_of_its_log(tmp_path):
+def test_a_program_that_does_not_start_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
     settings = Settings(extra_flags={"kube-apiserver": ["--no-such-flag"]})
     with pytest.raises(UnavailableError) as caught:
         ControlPlane(settings, tmp_path).start()

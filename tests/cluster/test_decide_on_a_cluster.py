@@ -227,7 +227,7 @@ def world(plane):
         yield metrics
 
 
-def make_trainer(plane):
+def make_trainer(plane) -> None:
     """Make a custom resource with a scale, and a pod that its selector finds."""
     meta = {"name": "trainer", "namespace": NAMESPACE}
     pod = {"containers": [{"name": "model", "image": "none"}]}
@@ -242,7 +242,7 @@ def make_trainer(plane):
     plane.wait("pod/trainer", "condition=Ready", "-n", NAMESPACE)
 
 
-def measure(plane, metrics):
+def measure(plane, metrics) -> None:
     """Give every pod 23 % of a GPU and 90 thousandths of a CPU, and the queues their lengths."""
     for pod in plane.get("pods", "-n", NAMESPACE)["items"]:
         name = pod["metadata"]["name"]
@@ -284,7 +284,7 @@ def answers(plane) -> dict[str, dict]:
 class FirstStatuses:
     """The first status of each HPA, by its name, as a watch brings them."""
 
-    def __init__(self, plane):
+    def __init__(self, plane) -> None:
         command = ["kubectl", f"--kubeconfig={plane.admin}", "get", "hpa", "-n", NAMESPACE]
         self._process = subprocess.Popen(
             [*command, "-w", "-o", "json"], stdout=subprocess.PIPE, text=True
@@ -296,13 +296,13 @@ class FirstStatuses:
         self._thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         self._process.terminate()
         self._thread.join(10)
         self._process.stdout.close()
         self._process.wait(10)
 
-    def _read(self):
+    def _read(self) -> None:
         lines = []
         for line in self._process.stdout:
             lines.append(line)
@@ -317,7 +317,7 @@ def conditions(body) -> dict[str, tuple[str, str, str]]:
     return {c["type"]: (c["status"], c["reason"], c["message"]) for c in body["conditions"]}
 
 
-def test_the_first_status_that_the_controller_writes_is_the_answer(plane, world):
+def test_the_first_status_that_the_controller_writes_is_the_answer(plane, world) -> None:
     plane.kill(MANAGER)
     plane.apply(listed(hpa(name, case) for name, case in CASES.items()))
     with FirstStatuses(plane) as statuses:
@@ -334,7 +334,7 @@ def test_the_first_status_that_the_controller_writes_is_the_answer(plane, world)
             assert not any(proposals), name
 
 
-def test_once_settled_the_answers_are_the_statuses(plane, world):
+def test_once_settled_the_answers_are_the_statuses(plane, world) -> None:
     twins = (hpa(name, Case(pods_metric(), target=(DEPLOYMENT, "twin"))) for name in TWINS)
     plane.apply(listed(twins))
     world.put("jobs_waiting", 2.0, namespace=NAMESPACE, team="vision", queue="a")
@@ -386,7 +386,7 @@ def in_order(words):
     return status, reason, head, bracket, sorted(keys.rstrip("]").split())
 
 
-def test_a_saved_document_is_answered_the_same(plane, world, tmp_path):
+def test_a_saved_document_is_answered_the_same(plane, world, tmp_path: Path) -> None:
     file = tmp_path / "why.yaml"
     live = decided(plane, "hpa/cpu", "-n", NAMESPACE, "-o", "json", "--save", str(file))
     assert live.stderr == f"gpuscale: wrote {file}\n"
@@ -398,7 +398,7 @@ def test_a_saved_document_is_answered_the_same(plane, world, tmp_path):
     assert plane.url in first
 
 
-def test_without_a_role_it_says_which_one_is_missing(plane, world):
+def test_without_a_role_it_says_which_one_is_missing(plane, world) -> None:
     stranger = plane.kubeconfig("stranger")
     command = [sys.executable, "-m", "gpuscale.cli.main", "decide", f"--kubeconfig={stranger}"]
     refused = subprocess.run(
@@ -412,7 +412,7 @@ def test_without_a_role_it_says_which_one_is_missing(plane, world):
     )
 
 
-def test_the_role_of_the_docs_is_enough(plane, world):
+def test_the_role_of_the_docs_is_enough(plane, world) -> None:
     page = (Path(__file__).parents[2] / "docs" / "decide.md").read_text()
     role = page.partition("```yaml title=role.yaml\n")[2].partition("```")[0]
     plane.apply(role)
@@ -434,7 +434,7 @@ def test_the_role_of_the_docs_is_enough(plane, world):
 DOWN = ("pods", "object-value", "external", "cpu", "custom-resource")
 
 
-def test_apis_that_are_down_fail_in_the_controllers_words(plane, world):
+def test_apis_that_are_down_fail_in_the_controllers_words(plane, world) -> None:
     for group_version in (*GROUP_VERSIONS, USAGE_GROUP_VERSION):
         group, version = group_version.split("/")
         patch = json.dumps({"spec": {"service": {"name": "gone"}}})
@@ -447,7 +447,7 @@ def test_apis_that_are_down_fail_in_the_controllers_words(plane, world):
     assert "is currently unable to handle the request" in own["cpu"]
 
 
-def test_what_the_controller_may_not_read_fails_in_its_words(plane, world):
+def test_what_the_controller_may_not_read_fails_in_its_words(plane, world) -> None:
     for group_version in (*GROUP_VERSIONS, USAGE_GROUP_VERSION):
         group, version = group_version.split("/")
         patch = json.dumps({"spec": {"service": {"name": "gpuscale"}}})

@@ -21,20 +21,20 @@ CONTENT = {"crd/a.yaml": "a", "crd/b.yaml": "b", "main.go": "package main"}
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv(toolset.CACHE_VARIABLE, str(folder))
     return folder
 
 
 @pytest.fixture
-def go(tmp_path, monkeypatch):
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Put a script in the place of Go, which gives an answer or says something and fails."""
     path = tmp_path / "bin" / "go"
     path.parent.mkdir()
     monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
 
-    def put(answer, said=""):
+    def put(answer, said="") -> None:
         (tmp_path / "answer").write_text(json.dumps(answer) if answer else "")
         code = 1 if said or "Error" in answer else 0
         path.write_text(
@@ -46,7 +46,7 @@ def go(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def release(tmp_path):
+def release(tmp_path: Path):
     """Return what Go answers about a release that has these files."""
 
     def make(content=CONTENT, **more):
@@ -69,7 +69,7 @@ def fetch():
     return said
 
 
-def test_the_files_are_kept_and_the_next_time_there_is_nothing_to_do(cache, go, release):
+def test_the_files_are_kept_and_the_next_time_there_is_nothing_to_do(cache, go, release) -> None:
     go(release())
     assert fetch() == ["fetching definitions of keda v2.0.0 (1 of 1)"]
     assert fetched_files(cache) == {"a.yaml": "a", "b.yaml": "b"}
@@ -77,7 +77,7 @@ def test_the_files_are_kept_and_the_next_time_there_is_nothing_to_do(cache, go, 
     assert fetch() == ["definitions of keda v2.0.0 are there"]
 
 
-def test_a_cache_without_one_of_the_files_is_completed(cache, go, release):
+def test_a_cache_without_one_of_the_files_is_completed(cache, go, release) -> None:
     folder = definitions.definitions_folder(KEDA, cache)
     folder.mkdir(parents=True)
     (folder / "a.yaml").write_text("a")
@@ -87,19 +87,19 @@ def test_a_cache_without_one_of_the_files_is_completed(cache, go, release):
     assert definitions.fetched(KEDA, cache)
 
 
-def test_another_release_in_the_cache_does_not_count(cache, go, release):
+def test_another_release_in_the_cache_does_not_count(cache, go, release) -> None:
     go(release())
     fetch()
     assert not definitions.fetched(dataclasses.replace(KEDA, version="v2.0.1"), cache)
 
 
-def test_a_module_for_a_newer_go_serves_as_well(cache, go, release):
+def test_a_module_for_a_newer_go_serves_as_well(cache, go, release) -> None:
     go(release(Error="requires go >= 9.9"))
     fetch()
     assert definitions.fetched(KEDA, cache)
 
 
-def test_a_release_that_is_not_the_pinned_one_is_refused(cache, go, release):
+def test_a_release_that_is_not_the_pinned_one_is_refused(cache, go, release) -> None:
     go(release(Sum="h1:other="))
     with pytest.raises(UpstreamError) as caught:
         fetch()
@@ -111,7 +111,7 @@ def test_a_release_that_is_not_the_pinned_one_is_refused(cache, go, release):
     assert fetched_files(cache) == {}
 
 
-def test_a_release_without_one_of_the_files_is_reported(cache, go, release):
+def test_a_release_without_one_of_the_files_is_reported(cache, go, release) -> None:
     go(release({"crd/a.yaml": "a"}))
     with pytest.raises(
         UpstreamError, match=r"found no file .*/v2@v2.0.0/crd/b.yaml in keda v2.0.0"
@@ -120,7 +120,9 @@ def test_a_release_without_one_of_the_files_is_reported(cache, go, release):
     assert not definitions.fetched(KEDA, cache)
 
 
-def test_a_file_too_large_for_a_definition_is_refused(cache, go, release, monkeypatch):
+def test_a_file_too_large_for_a_definition_is_refused(
+    cache, go, release, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetching, "MAX_FILE_BYTES", 0)
     go(release())
     with pytest.raises(UpstreamError, match=r"found 1 bytes in .*a.yaml, expected at most 0"):
@@ -155,14 +157,18 @@ def test_a_file_too_large_for_a_definition_is_refused(cache, go, release, monkey
         ),
     ],
 )
-def test_a_proxy_that_gives_nothing_is_reported(cache, go, answer, said, kind, told):
+def test_a_proxy_that_gives_nothing_is_reported(
+    cache, go, answer, said: str, kind, told: str
+) -> None:
     go(answer, said)
     with pytest.raises(kind) as caught:
         fetch()
     assert str(caught.value) == told
 
 
-def test_without_go_the_message_says_what_to_install(cache, tmp_path, monkeypatch):
+def test_without_go_the_message_says_what_to_install(
+    cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError) as caught:
         fetch()
@@ -172,7 +178,7 @@ def test_without_go_the_message_says_what_to_install(cache, tmp_path, monkeypatc
     )
 
 
-def test_every_pin_has_a_release_a_checksum_and_files_of_its_own():
+def test_every_pin_has_a_release_a_checksum_and_files_of_its_own() -> None:
     for each in definitions.pinned_definitions():
         assert each.version.startswith("v")
         assert each.sum.startswith("h1:")
@@ -180,14 +186,14 @@ def test_every_pin_has_a_release_a_checksum_and_files_of_its_own():
         assert len(set(definitions.files(each, Path("/c")).values())) == len(each.paths)
 
 
-def test_the_page_names_the_pinned_releases():
+def test_the_page_names_the_pinned_releases() -> None:
     page = (Path(__file__).parents[2] / "docs" / "testing-on-a-cluster.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \|", page, re.MULTILINE)
     pinned = definitions.pinned_definitions()
     assert rows == [(each.name, re.match(r"v(\d+\.\d+)", each.version)[1]) for each in pinned]
 
 
-def test_what_is_missing_is_told_with_the_command_that_gets_it(tmp_path):
+def test_what_is_missing_is_told_with_the_command_that_gets_it(tmp_path: Path) -> None:
     environment = {toolset.CACHE_VARIABLE: str(tmp_path)}
     keda = definitions.definitions_named("keda").label
     eksctl = definitions.definitions_named("eksctl").label
@@ -200,6 +206,6 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it(tmp_path):
         definitions.find_definitions("keda", environment)
 
 
-def test_a_name_that_is_not_known_is_reported():
+def test_a_name_that_is_not_known_is_reported() -> None:
     with pytest.raises(UsageError, match="found the definitions 'istio', expected one of prom"):
         definitions.definitions_named("istio")

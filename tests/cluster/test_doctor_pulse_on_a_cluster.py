@@ -51,7 +51,7 @@ def agent_pod(node):
 class LoadedLoop(real_loop.RealLoop):
     """The loop, whose GPUs are at the HPA's target, 40 %, and one of them busier under load."""
 
-    def _start_agent(self, stack, node, port):
+    def _start_agent(self, stack, node, port) -> None:
         gpus = [f"GPU-{node}-{number}" for number in range(real_loop.GPUS)]
         socket = self.folder / f"{node}.sock"
         self.kubelets[node] = stack.enter_context(PodResources(socket, gpus)), gpus
@@ -67,7 +67,7 @@ class LoadedLoop(real_loop.RealLoop):
         )
         self.plane.apply(json.dumps(agent_pod(node)))
 
-    def work(self):
+    def work(self) -> None:
         """Keep the GPU of one pod busy for the next two seconds."""
         kubelet, _ = self.kubelets["gpu-a"]
         (gpu, *_) = next(gpus for key, gpus in sorted(kubelet.allocated.items()) if key[0] == NAME)
@@ -76,7 +76,7 @@ class LoadedLoop(real_loop.RealLoop):
         else:
             self.busy.write_text(gpu)
 
-    def settle(self):
+    def settle(self) -> None:
         """Return once every pod has a GPU at 40 %, and the HPA wants no more.
 
         New pods get their GPUs after the load has gone: with all values there, the HPA would scale again.
@@ -113,7 +113,7 @@ class LoadedLoop(real_loop.RealLoop):
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory):
+def loop(tmp_path_factory: pytest.TempPathFactory):
     with LoadedLoop(tmp_path_factory.mktemp("pulse")) as running:
         running.plane.apply(ROLE.read_text())
         running.plane.kubectl(
@@ -125,14 +125,14 @@ def loop(tmp_path_factory):
         yield running
 
 
-def test_several_hpas_are_named_to_choose_from(loop):
+def test_several_hpas_are_named_to_choose_from(loop) -> None:
     done = loop.run("--pulse-wait")
     assert done.returncode == 2
     for name in real_loop.REPLICAS:
         assert f"{name}/{name}" in done.stderr
 
 
-def test_load_that_does_not_arrive_is_stuck_at_the_gpu(loop):
+def test_load_that_does_not_arrive_is_stuck_at_the_gpu(loop) -> None:
     loop.settle()
     with endpoint(503, lambda: None) as url:
         done = loop.run(f"--pulse-hpa={NAME}/{NAME}", f"--pulse-url={url}", "--pulse-for=5")
@@ -141,12 +141,12 @@ def test_load_that_does_not_arrive_is_stuck_at_the_gpu(loop):
     assert "-l app=by-pods" in done.stdout
 
 
-def test_load_becomes_a_ready_pod_and_every_hop_has_its_time(loop):
+def test_load_becomes_a_ready_pod_and_every_hop_has_its_time(loop) -> None:
     loop.settle()
     before = {pod["metadata"]["uid"] for pod in loop.plane.get("pods", "-n", NAME)["items"]}
     asked = []
 
-    def work():
+    def work() -> None:
         asked.append(1)
         loop.work()
 
@@ -166,7 +166,7 @@ def test_load_becomes_a_ready_pod_and_every_hop_has_its_time(loop):
     assert {pod["metadata"]["uid"] for pod in pods} > before
 
 
-def test_load_of_somebody_else_is_watched(loop):
+def test_load_of_somebody_else_is_watched(loop) -> None:
     loop.settle()
     command = loop.command(f"--pulse-hpa={NAME}/{NAME}", "--pulse-wait", "--pulse-for=120")
     with subprocess.Popen(
@@ -188,7 +188,7 @@ def test_load_of_somebody_else_is_watched(loop):
     assert rows[6:] == ["all hops moved"]
 
 
-def test_pods_that_a_quota_refuses_are_stuck_at_their_creation(loop):
+def test_pods_that_a_quota_refuses_are_stuck_at_their_creation(loop) -> None:
     """The last one: its controller only tries again after ever longer times."""
     loop.settle()
     loop.plane.kubectl("create", "quota", "few", "--hard=pods=1", f"-n={NAME}")

@@ -77,7 +77,7 @@ AGENT, API, PROMETHEUS = (
 class Installed(Stacked):
     """A cluster with gpuscale installed, and its pods' programs."""
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         self.programs = {}
 
@@ -146,7 +146,7 @@ class Installed(Stacked):
             self.plane.kubectl("patch", thing, NAMESPACE, "--type=json", "-p", json.dumps(back))
             self._rolled_out(thing)
 
-    def _rolled_out(self, thing):
+    def _rolled_out(self, thing) -> None:
         if not thing.startswith("service/"):
             self.plane.kubectl("rollout", "status", thing, NAMESPACE, f"--timeout={LIMIT_S:g}s")
 
@@ -169,7 +169,7 @@ class Installed(Stacked):
         finally:
             self.programs[name].end_stop()
 
-    def wait_until_up(self, name):
+    def wait_until_up(self, name) -> None:
         """Return once a program answers."""
         port, path = {
             "agent": (AGENT_PORT, "/readyz"),
@@ -186,7 +186,7 @@ class Installed(Stacked):
 
         wait_until(look, f"{name} to answer", LIMIT_S)
 
-    def _start(self, stack):
+    def _start(self, stack) -> None:
         self.address = stack.enter_context(local_address())
         routing = {"kube-apiserver": ["--enable-aggregator-routing=true"]}
         settings = Settings(hpa_sync_period_s=1.0, extra_flags=routing)
@@ -213,13 +213,13 @@ class Installed(Stacked):
         self.plane.apply(ROLE.read_text())
         self.bind("reader", "gpuscale-doctor")
 
-    def bind(self, user, role):
+    def bind(self, user, role) -> None:
         self.plane.kubectl(
             *("create", "clusterrolebinding", f"{user}-{role}"),
             *(f"--clusterrole={role}", f"--user={user}"),
         )
 
-    def _start_agent(self, stack):
+    def _start_agent(self, stack) -> None:
         socket = self.folder / "kubelet.sock"
         kubelet = stack.enter_context(PodResources(socket, GPUS))
         (pod,) = self.plane.get("pods", "-l", "app=web")["items"]
@@ -233,7 +233,7 @@ class Installed(Stacked):
         stack.enter_context(self._running("agent", *command))
         self.wait_until_up("agent")
 
-    def _start_prometheus(self, stack):
+    def _start_prometheus(self, stack) -> None:
         configuration = self.folder / "prometheus.yml"
         job = {
             "job_name": "gpuscale-node-agent",
@@ -250,7 +250,7 @@ class Installed(Stacked):
         stack.enter_context(self._running("prometheus", *self.prometheus_command))
         self.wait_until_up("prometheus")
 
-    def _start_api(self, stack, certificate):
+    def _start_api(self, stack, certificate) -> None:
         rules = self.plane.get("configmap/gpuscale-metrics-api", NAMESPACE)["data"]
         files = {
             "rules.yaml": rules["rules.yaml"],
@@ -279,7 +279,7 @@ def _at(body, path):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(tmp_path_factory: pytest.TempPathFactory):
     with Installed(tmp_path_factory.mktemp("installed")) as running:
         yield running
 
@@ -287,7 +287,7 @@ def cluster(tmp_path_factory):
 # Healthy, and in one trouble after another
 
 
-def test_a_kubeconfig_is_all_that_it_takes(cluster):
+def test_a_kubeconfig_is_all_that_it_takes(cluster) -> None:
     seen = cluster.healthy()["seen"]
     assert (seen["nodes"], seen["agents"], seen["HPAs"], seen["metrics"]) == (1, 1, 1, 1)
 
@@ -296,7 +296,7 @@ def text_of(finding):
     return f"{finding['fix']} {finding['command']}"
 
 
-def test_an_agent_that_crashed_while_its_pod_is_ready(cluster):
+def test_an_agent_that_crashed_while_its_pod_is_ready(cluster) -> None:
     with cluster.killed("agent"):
         finding = cluster.named("agent-unreachable", "connection refused")
         down = cluster.named("target-down")
@@ -313,7 +313,7 @@ def container_port(port):
     return {"op": "replace", "path": path, "value": port}
 
 
-def test_an_agent_whose_pod_names_a_port_at_which_nobody_listens(cluster):
+def test_an_agent_whose_pod_names_a_port_at_which_nobody_listens(cluster) -> None:
     with cluster.patched(AGENT, container_port(9401)):
         finding = cluster.named("agent-unreachable", f"{cluster.address}:9401")
     assert "listens at port 9401" in finding["fix"]
@@ -321,14 +321,14 @@ def test_an_agent_whose_pod_names_a_port_at_which_nobody_listens(cluster):
     cluster.healthy()
 
 
-def test_an_agent_whose_pod_names_the_port_of_something_else(cluster):
+def test_an_agent_whose_pod_names_the_port_of_something_else(cluster) -> None:
     with cluster.patched(AGENT, container_port(PROMETHEUS_PORT)):
         finding = cluster.named("no-gpu-util", f"port {PROMETHEUS_PORT} serves go_")
     assert "where the agent listens" in finding["fix"]
     cluster.healthy()
 
 
-def test_without_the_rights_to_proxy_each_fix_gives_one(cluster):
+def test_without_the_rights_to_proxy_each_fix_gives_one(cluster) -> None:
     plane = cluster.plane
     role = plane.get("clusterrole/gpuscale-doctor")
     role["metadata"] = {"name": "watcher"}
@@ -350,7 +350,7 @@ def test_without_the_rights_to_proxy_each_fix_gives_one(cluster):
     cluster.healthy("watcher")
 
 
-def test_a_prometheus_that_crashed(cluster):
+def test_a_prometheus_that_crashed(cluster) -> None:
     with cluster.killed("prometheus"):
         finding = cluster.named("prometheus-unreachable", "connection refused")
     assert f"{cluster.address}:{PROMETHEUS_PORT}" in finding["evidence"]
@@ -360,7 +360,7 @@ def test_a_prometheus_that_crashed(cluster):
     cluster.healthy()
 
 
-def test_a_prometheus_whose_service_leads_nowhere(cluster):
+def test_a_prometheus_whose_service_leads_nowhere(cluster) -> None:
     nobody = {"op": "replace", "path": "/spec/selector", "value": {"app": "nobody"}}
     with cluster.patched("service/gpuscale-prometheus", nobody):
         finding = cluster.named("prometheus-unreachable", "no endpoints available for service")
@@ -381,7 +381,7 @@ def with_tls(cluster):
 
 
 @pytest.mark.parametrize("kind", [under_a_prefix, with_tls])
-def test_a_prometheus_is_asked_where_the_metrics_api_is_reported(cluster, kind):
+def test_a_prometheus_is_asked_where_the_metrics_api_is_reported(cluster, kind) -> None:
     url, flags = kind(cluster)
     path = "/spec/template/spec/containers/0/args"
     arguments = _at(cluster.plane.get(API, NAMESPACE), path)

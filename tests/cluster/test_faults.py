@@ -89,7 +89,7 @@ FAULTS = [
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory):
+def loop(tmp_path_factory: pytest.TempPathFactory):
     if shutil.which("prometheus") is None:
         missing = "prometheus is not installed; get it with: apt-get install prometheus"
         pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
@@ -126,12 +126,12 @@ def true_values(loop):
     return {name: str(REAL.BUSY_PERCENT[node]) for name, node in nodes.items()}
 
 
-def wait_for_looks(loop, count):
+def wait_for_looks(loop, count) -> None:
     """Return once the HPA controller was answered so often since the metrics API began."""
     wait_until(lambda: loop.asked_by_hpas() >= count, "more looks of the HPA controller", LIMIT_S)
 
 
-def test_kubectl_shows_what_the_gpus_do_for_every_kind_of_metric(loop):
+def test_kubectl_shows_what_the_gpus_do_for_every_kind_of_metric(loop) -> None:
     # Half of each Deployment's GPUs are 41 % busy, and half 43 %: 42 % on average.
     rows = loop.plane.kubectl("get", "hpa", "-A", "--no-headers").splitlines()
     found = {}
@@ -145,7 +145,7 @@ def test_kubectl_shows_what_the_gpus_do_for_every_kind_of_metric(loop):
     }
 
 
-def test_every_pod_has_its_own_gpus_value_in_both_versions(loop):
+def test_every_pod_has_its_own_gpus_value_in_both_versions(loop) -> None:
     for version in ("v1beta1", "v1beta2"):
         path = REAL.VALUES.replace("v1beta1", version)
         items = json.loads(loop.plane.kubectl("get", "--raw", path))["items"]
@@ -156,7 +156,7 @@ def test_every_pod_has_its_own_gpus_value_in_both_versions(loop):
     assert item["value"] == str(2 * 41 + 2 * 43)
 
 
-def test_the_server_tells_how_late_its_values_come(loop):
+def test_the_server_tells_how_late_its_values_come(loop) -> None:
     def hops():
         return {
             dict(labels)["hop"]: seconds
@@ -173,7 +173,7 @@ def test_the_server_tells_how_late_its_values_come(loop):
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
-def test_a_crash_changes_no_count_and_all_comes_back_by_itself(loop, results, fault):
+def test_a_crash_changes_no_count_and_all_comes_back_by_itself(loop, results, fault) -> None:
     values = true_values(loop)
     before = wait_for_good(loop, time.monotonic())
 
@@ -238,7 +238,7 @@ def _unreachable_s(seen):
     return at[-1] - at[0] if at else 0.0
 
 
-def test_after_all_of_it_the_loop_scales_to_the_right_count_by_the_old_version_too(loop):
+def test_after_all_of_it_the_loop_scales_to_the_right_count_by_the_old_version_too(loop) -> None:
     loop.plane.kubectl("delete", "apiservice", "v1beta2.custom.metrics.k8s.io")
     wait_until(
         lambda: "custom.metrics.k8s.io/v1beta2" not in loop.plane.kubectl("api-versions"),

@@ -34,7 +34,7 @@ def equipped(plane):
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_the_api_server_takes_what_a_guide_installs(text, equipped, tmp_path):
+def test_the_api_server_takes_what_a_guide_installs(text, equipped, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(text)
     done = subprocess.run(

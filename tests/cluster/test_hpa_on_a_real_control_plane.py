@@ -236,7 +236,7 @@ def agree(real: Outcome, own: Outcome) -> None:
     assert (real.average_milli, real.value_milli) == (own.average_milli, own.value_milli)
 
 
-def test_the_guides_hpa_goes_from_one_to_two_at_23_of_20(plane, metrics, workload):
+def test_the_guides_hpa_goes_from_one_to_two_at_23_of_20(plane, metrics, workload) -> None:
     (first,) = pod_names(plane, workload)
     labels = {"NamespaceName": "default", "NodeName": "h200"}
     metrics.put(SM_UTIL, 23.0, PodName=first, **labels)
@@ -255,7 +255,9 @@ def test_the_guides_hpa_goes_from_one_to_two_at_23_of_20(plane, metrics, workloa
     assert (HPA_USER, "front-proxy-client", f"{path}?{query}") in metrics.seen
 
 
-def test_the_guides_commands_show_the_metric_through_the_control_plane(plane, metrics, workload):
+def test_the_guides_commands_show_the_metric_through_the_control_plane(
+    plane, metrics, workload
+) -> None:
     (name,) = pod_names(plane, workload)
     metrics.put(SM_UTIL, 23.0, PodName=name, NamespaceName="default", NodeName="h200")
     for version in ("v1beta1", "v1beta2"):
@@ -278,8 +280,8 @@ def test_the_guides_commands_show_the_metric_through_the_control_plane(plane, me
     ],
 )
 def test_other_metrics_lead_to_the_same_decision(
-    plane, metrics, workload, metric, replicas, observation
-):
+    plane, metrics, workload, metric, replicas: int, observation
+) -> None:
     metrics.put("queue_length", 27.0, namespace="default", service="front")
     metrics.put("jobs_waiting", 25.0, namespace="default", team="vision", queue="a")
     metrics.put("jobs_waiting", 20.0, namespace="default", team="vision", queue="b")
@@ -289,7 +291,9 @@ def test_other_metrics_lead_to_the_same_decision(
     agree(theirs(plane, workload, replicas), ours(manifest, replicas, lambda _: observation))
 
 
-def test_a_metric_that_is_not_served_stops_scaling_with_the_same_words(plane, metrics, workload):
+def test_a_metric_that_is_not_served_stops_scaling_with_the_same_words(
+    plane, metrics, workload
+) -> None:
     manifest = hpa(workload, UNKNOWN)
     error = FetchError("the server could not find the metric not_measured for pods")
     own = ours(manifest, 1, lambda _: error)

@@ -97,7 +97,7 @@ def faults(said):
 class Command:
     """The command with its values, on one cluster."""
 
-    def __init__(self, plane, folder):
+    def __init__(self, plane, folder) -> None:
         self._plane = plane
         self._folder = folder
 
@@ -122,7 +122,7 @@ class Command:
 
 
 @pytest.fixture
-def command(plane, tmp_path):
+def command(plane, tmp_path: Path):
     running = Command(plane, tmp_path)
     yield running
     running.run("uninstall")
@@ -135,7 +135,7 @@ def nodes(plane):
         yield
 
 
-def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, command):
+def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, command) -> None:
     before = settled(plane)
     quiet = {"metricsApi": {"enabled": False}}
     lines = command.install(values(**quiet, devicePlugin={"enabled": True, "replicas": 2}))
@@ -150,7 +150,9 @@ def test_a_cluster_is_as_it_was_after_install_and_uninstall(plane, nodes, comman
     assert printed == ["installation: gpuscale", "changes: []"]
 
 
-def test_a_second_run_changes_nothing_and_changed_values_change_only_that(plane, nodes, command):
+def test_a_second_run_changes_nothing_and_changed_values_change_only_that(
+    plane, nodes, command
+) -> None:
     text = values(metricsApi={"enabled": False}, samples={"bert": True})
     made = len(command.install(text)) - 1
     assert command.install(text) == [f"{made} unchanged"]
@@ -173,7 +175,7 @@ def test_a_second_run_changes_nothing_and_changed_values_change_only_that(plane,
     )
 
 
-def test_a_dry_run_makes_nothing(plane, command):
+def test_a_dry_run_makes_nothing(plane, command) -> None:
     before = settled(plane)
     lines = command.install(values(), "--dry-run", "server")
     assert lines[-1].endswith(" created")
@@ -186,7 +188,7 @@ def test_a_dry_run_makes_nothing(plane, command):
     assert everything(plane) == before
 
 
-def test_what_fails_is_taken_back_as_a_whole(plane, nodes, command):
+def test_what_fails_is_taken_back_as_a_whole(plane, nodes, command) -> None:
     before = settled(plane)
     lines = command.install(values(metricsApi=NOWHERE), "--timeout", "3s", code=1)
     assert "waited 3 s for APIService v1beta1.custom.metrics.k8s.io" in "\n".join(lines)
@@ -194,7 +196,7 @@ def test_what_fails_is_taken_back_as_a_whole(plane, nodes, command):
     wait_until_as_before(plane, before)
 
 
-def test_a_failed_upgrade_leaves_what_was_there(plane, nodes, command):
+def test_a_failed_upgrade_leaves_what_was_there(plane, nodes, command) -> None:
     text = values(metricsApi={"enabled": False})
     command.install(text)
     before = settled(plane)
@@ -205,7 +207,7 @@ def test_a_failed_upgrade_leaves_what_was_there(plane, nodes, command):
     assert command.install(text)[-1].endswith(" unchanged")
 
 
-def test_an_interrupted_run_takes_back_what_it_did(plane, nodes, command):
+def test_an_interrupted_run_takes_back_what_it_did(plane, nodes, command) -> None:
     before = settled(plane)
     process = command.start("install", text=values(metricsApi=NOWHERE))
     wait_until(lambda: _api_service(plane) is not None, "the APIService to be there")
@@ -223,7 +225,9 @@ def _api_service(plane):
         return None
 
 
-def test_what_is_missing_or_somebody_elses_is_told_before_anything_is_changed(plane, command):
+def test_what_is_missing_or_somebody_elses_is_told_before_anything_is_changed(
+    plane, command
+) -> None:
     before = settled(plane)
     prometheus = {"kind": "operator", "url": "http://p:9090"}
     lines = command.install(values(prometheus=prometheus), code=2)
@@ -238,7 +242,7 @@ def test_what_is_missing_or_somebody_elses_is_told_before_anything_is_changed(pl
     assert everything(plane) == before
 
 
-def test_a_namespace_of_others_stays_with_what_is_in_it(plane, nodes, command):
+def test_a_namespace_of_others_stays_with_what_is_in_it(plane, nodes, command) -> None:
     plane.kubectl("create", "namespace", "gpuscale")
     plane.kubectl("create", "configmap", "theirs", "--namespace=gpuscale")
     lines = command.install(values(metricsApi={"enabled": False}))
@@ -248,7 +252,7 @@ def test_a_namespace_of_others_stays_with_what_is_in_it(plane, nodes, command):
     plane.kubectl("delete", "namespace", "gpuscale")
 
 
-def test_our_namespace_stays_too_while_others_use_it(plane, nodes, command):
+def test_our_namespace_stays_too_while_others_use_it(plane, nodes, command) -> None:
     command.install(values(metricsApi={"enabled": False}))
     plane.kubectl("create", "configmap", "theirs", "--namespace=gpuscale")
     lines = command.run("uninstall")
@@ -295,7 +299,9 @@ def both(process):
     return out.splitlines(), err.splitlines()
 
 
-def test_a_job_that_can_not_be_changed_is_made_anew_and_that_is_reported(plane, nodes, command):
+def test_a_job_that_can_not_be_changed_is_made_anew_and_that_is_reported(
+    plane, nodes, command
+) -> None:
     made = len(command.install(training(2))) - 1
     wait_until(lambda: len(pods_of_job(plane)) == 2, "the Job's pods")
     first = job(plane)
@@ -313,7 +319,7 @@ def test_a_job_that_can_not_be_changed_is_made_anew_and_that_is_reported(plane, 
     assert job(plane) == second
 
 
-def test_a_job_is_as_it_was_when_it_can_not_be_made_anew(plane, nodes, command):
+def test_a_job_is_as_it_was_when_it_can_not_be_made_anew(plane, nodes, command) -> None:
     command.install(training(2))
     wait_until(lambda: len(pods_of_job(plane)) == 2, "the Job's pods")
     _, first = job(plane)
@@ -336,7 +342,7 @@ def _finalizers(names):
     return json.dumps({"metadata": {"finalizers": names}})
 
 
-def test_a_job_of_others_is_never_removed(plane, nodes, command):
+def test_a_job_of_others_is_never_removed(plane, nodes, command) -> None:
     plane.apply(FOREIGN_JOB)
     before = settled(plane)
     try:
@@ -394,7 +400,7 @@ def served_by(plane, name=FOREIGN):
     return spec["service"]["name"], spec.get("insecureSkipTLSVerify", False)
 
 
-def test_metrics_servers_api_is_not_taken_unasked(plane, command):
+def test_metrics_servers_api_is_not_taken_unasked(plane, command) -> None:
     plane.apply(METRICS_SERVER)
     try:
         api = {"resource": True, "replicas": 1}
@@ -437,7 +443,9 @@ def metrics_server(plane, url, folder):
         yield
 
 
-def test_metrics_servers_api_is_taken_when_asked_and_given_back(plane, nodes, command, tmp_path):
+def test_metrics_servers_api_is_taken_when_asked_and_given_back(
+    plane, nodes, command, tmp_path: Path
+) -> None:
     plane.apply(WORKLOAD)
     plane.apply(VIEWER)
     wait_until(lambda: _running(plane, "app=vision-api"), "the workload to run", 60)
@@ -499,7 +507,7 @@ def _running(plane, selector):
     return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running"]
 
 
-def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_path):
+def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     plane.apply(WORKLOAD)
     plane.apply(ADAPTER.format(port=port))

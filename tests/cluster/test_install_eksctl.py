@@ -46,7 +46,7 @@ def complaints(eksctl, config):
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=str)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_eksctl_takes_every_node_group(eksctl, options, plugin):
+def test_eksctl_takes_every_node_group(eksctl, options, plugin) -> None:
     assert complaints(eksctl, cluster_config(options, plugin)) == []
 
 
@@ -58,7 +58,7 @@ def test_eksctl_takes_every_node_group(eksctl, options, plugin):
         pytest.param("amiFamily", "Ubuntu", "'Ubuntu' is not one of", id="not offered"),
     ],
 )
-def test_what_eksctl_does_not_know_is_refused(eksctl, field, value, told):
+def test_what_eksctl_does_not_know_is_refused(eksctl, field: str, value, told: str) -> None:
     config = cluster_config(OPTIONS[0], PLUGINS[0])
     config["managedNodeGroups"][0][field] = value
     assert [told in each for each in complaints(eksctl, config)] == [True]

@@ -34,7 +34,7 @@ def values(**spec):
 
 
 @pytest.fixture
-def helm(plane, tmp_path):
+def helm(plane, tmp_path: Path):
     def run(*arguments, text=None, code=0):
         command = [HELM, f"--kubeconfig={plane.admin}", "--namespace=gpuscale", *arguments]
         if text is not None:
@@ -55,7 +55,7 @@ def gpuscale(plane, name, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
 
-def test_the_chart_installs_upgrades_and_goes(plane, helm, tmp_path):
+def test_the_chart_installs_upgrades_and_goes(plane, helm, tmp_path: Path) -> None:
     notes = helm("install", "gpu", "--create-namespace", text=values())
     assert "kubectl get hpa -A" in notes
     assert "names no registry" not in notes

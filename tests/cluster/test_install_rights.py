@@ -34,7 +34,7 @@ SPEC = {
 
 
 @pytest.fixture
-def values_file(tmp_path):
+def values_file(tmp_path: Path):
     path = tmp_path / "values.yaml"
     path.write_text(json.dumps({"spec": SPEC}))
     return path
@@ -48,7 +48,7 @@ def run(*arguments, code=0):
     return done.stderr if code else done.stdout
 
 
-def test_all_missing_rights_are_named_at_once_and_nothing_is_changed(plane, values_file):
+def test_all_missing_rights_are_named_at_once_and_nothing_is_changed(plane, values_file) -> None:
     before = settled(plane)
     kubeconfig = plane.kubeconfig("stranger")
     said = run("install", values_file, f"--kubeconfig={kubeconfig}", "--yes", code=2)
@@ -67,7 +67,7 @@ def test_all_missing_rights_are_named_at_once_and_nothing_is_changed(plane, valu
     assert everything(plane) == before
 
 
-def test_the_least_role_installs_changes_and_uninstalls(plane, values_file):
+def test_the_least_role_installs_changes_and_uninstalls(plane, values_file) -> None:
     role = run("render", values_file, "--installer", "User:deployer")
     kubeconfig = f"--kubeconfig={plane.kubeconfig('deployer')}"
     plane.apply(role)
@@ -91,7 +91,7 @@ def test_the_least_role_installs_changes_and_uninstalls(plane, values_file):
         plane.kubectl("delete", "-f", "-", stdin=role)
 
 
-async def test_a_single_missing_right_is_named_alone(plane, values_file):
+async def test_a_single_missing_right_is_named_alone(plane, values_file) -> None:
     role = run("render", values_file, "--installer", "User:almost")
     plane.apply(role)
     try:

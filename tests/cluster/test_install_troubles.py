@@ -56,7 +56,7 @@ spec:
 class StuckKubelet(SimulatedKubelet):
     """Kubelets whose containers of the installation never run."""
 
-    async def _lead(self, pod, host):
+    async def _lead(self, pod, host) -> None:
         part = pod["metadata"].get("labels", {}).get("app.kubernetes.io/component")
         (container,) = pod["spec"]["containers"]
         common = {"name": container["name"], "image": container["image"], "imageID": ""}
@@ -65,7 +65,7 @@ class StuckKubelet(SimulatedKubelet):
 
 
 @pytest.fixture
-def install(plane, tmp_path):
+def install(plane, tmp_path: Path):
     """Run the command on these values; what an installation left behind is removed at the end."""
 
     def run(spec, *arguments, code):
@@ -92,7 +92,9 @@ def warnings(install, **spec):
     return [line for line in err if "warning" in line]
 
 
-def test_an_image_that_no_node_could_pull_is_refused_before_the_first_object(plane, install):
+def test_an_image_that_no_node_could_pull_is_refused_before_the_first_object(
+    plane, install
+) -> None:
     before = settled(plane)
     for repository in ("gpuscale", "localhost/gpuscale"):
         spec = {**STREAMS, "image": {"repository": repository, "tag": "1"}}
@@ -105,7 +107,7 @@ def test_an_image_that_no_node_could_pull_is_refused_before_the_first_object(pla
     assert everything(plane) == before
 
 
-def test_an_image_that_nodes_have_needs_no_registry(plane, install):
+def test_an_image_that_nodes_have_needs_no_registry(plane, install) -> None:
     spec = {**AGENT_ONLY, "image": {"tag": "1"}}
     with simulated_nodes(plane, SimulatedNode("node", gpus=1)):
         install(spec, "--dry-run=server", code=2)
@@ -118,7 +120,7 @@ def test_an_image_that_nodes_have_needs_no_registry(plane, install):
     install(never, "--dry-run=server", code=0)
 
 
-def test_what_is_not_there_to_be_scaled_is_named_with_what_may_be_meant(plane, install):
+def test_what_is_not_there_to_be_scaled_is_named_with_what_may_be_meant(plane, install) -> None:
     plane.kubectl("create", "namespace", "ml")
     for name, namespace in (("vision-apis", "default"), ("vision-api", "ml"), ("llm", "default")):
         plane.apply(WORKLOAD.format(name=name, namespace=namespace))
@@ -133,12 +135,12 @@ def test_what_is_not_there_to_be_scaled_is_named_with_what_may_be_meant(plane, i
     plane.kubectl("delete", "namespace", "ml")
 
 
-def test_a_sample_of_the_installation_is_there_soon_enough(plane, install):
+def test_a_sample_of_the_installation_is_there_soon_enough(plane, install) -> None:
     scale = {"workload": {"name": "bert-intent-detection"}, "target": 60, "maxReplicas": 4}
     assert warnings(install, scale=[scale], samples={"bert": True}) == []
 
 
-def test_the_schedulers_words_are_quoted_once_and_end_the_wait(plane, install):
+def test_the_schedulers_words_are_quoted_once_and_end_the_wait(plane, install) -> None:
     before = settled(plane)
     _, err = install(STREAMS, "--timeout=6s", code=1)
     # kubernetes pkg/scheduler/schedule_one.go: ErrNoNodesAvailable
@@ -155,7 +157,7 @@ def test_the_schedulers_words_are_quoted_once_and_end_the_wait(plane, install):
     wait_until_as_before(plane, before)
 
 
-def test_the_kubelets_words_are_quoted(plane, install):
+def test_the_kubelets_words_are_quoted(plane, install) -> None:
     labels = {"nvidia.com/gpu.present": "true"}
     with simulated_nodes(plane, SimulatedNode("gpu", gpus=1, labels=labels), kubelet=StuckKubelet):
         _, err = install(STREAMS, "--timeout=6s", code=1)
@@ -172,7 +174,7 @@ def test_the_kubelets_words_are_quoted(plane, install):
         command(plane, "uninstall", code=0)
 
 
-def test_a_quota_that_is_exceeded_is_quoted(plane, install):
+def test_a_quota_that_is_exceeded_is_quoted(plane, install) -> None:
     plane.kubectl("create", "namespace", "gpuscale")
     plane.kubectl("create", "quota", "none", "--hard=pods=0", "--namespace=gpuscale")
     labels = {"nvidia.com/gpu.present": "true"}

@@ -178,7 +178,7 @@ spec:
 class Prometheus:
     """A series store behind the Prometheus API, in a thread; it repeats its values every half second."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.values = {}
         self.port = 0
         self._stop = threading.Event()
@@ -189,11 +189,11 @@ class Prometheus:
         wait_until(lambda: self.port, "the Prometheus API to listen")
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         self._stop.set()
         self._thread.join(10)
 
-    async def _serve(self):
+    async def _serve(self) -> None:
         store, clock = SeriesStore(), WallClock()
         app = web.Application()
         add_routes(app, store, clock)
@@ -207,14 +207,14 @@ class Prometheus:
             await asyncio.sleep(0.5)
         await runner.cleanup()
 
-    def set(self, name, value, **labels):
+    def set(self, name, value, **labels) -> None:
         self.values[(("__name__", name), *labels.items())] = value
 
 
 class Server:
     """The command as a process; it can be killed and started again."""
 
-    def __init__(self, plane, prometheus, folder, *more):
+    def __init__(self, plane, prometheus, folder, *more) -> None:
         (self.port,) = free_ports(1)
         self.bundle = folder / "ca.crt"
         (folder / "rules.yaml").write_text(RULES)
@@ -240,7 +240,7 @@ class Server:
         ]
         self.start()
 
-    def start(self):
+    def start(self) -> None:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         wait_until(self._listens, "the metrics API to listen")
@@ -261,7 +261,7 @@ def prometheus():
 
 
 @pytest.fixture(scope="module")
-def server(plane, prometheus, tmp_path_factory):
+def server(plane, prometheus, tmp_path_factory: pytest.TempPathFactory):
     plane.apply(RIGHTS)
     plane.apply(KIND)
     plane.wait("crd/trainings.gpuscale.dev", "condition=Established")
@@ -302,7 +302,7 @@ def refusal(plane, path, user):
     return str(caught.value)
 
 
-def test_values_come_through_the_aggregation_layer(plane, prometheus, server, workload):
+def test_values_come_through_the_aggregation_layer(plane, prometheus, server, workload) -> None:
     (pod,) = pods(plane)
     prometheus.set("gpu_util", 12.5, namespace="default", pod=pod)
     prometheus.set("queue_depth", 45.0, queue="a")
@@ -325,7 +325,7 @@ STARS = {
 }
 
 
-def test_a_star_stands_for_objects_of_any_kind(plane, prometheus, server, workload):
+def test_a_star_stands_for_objects_of_any_kind(plane, prometheus, server, workload) -> None:
     plane.apply(OBJECTS)
     for name in ("resnet", "whisper", "gone"):
         prometheus.set("throughput", 7.0, namespace="default", training=name)
@@ -354,7 +354,9 @@ def _try(ask):
         return None
 
 
-def test_a_user_without_rights_is_refused_and_one_with_a_right_gets_only_that(plane, server):
+def test_a_user_without_rights_is_refused_and_one_with_a_right_gets_only_that(
+    plane, server
+) -> None:
     assert "gpu_util" in refusal(plane, VALUES, "stranger")
     assert values(plane, kubeconfig=plane.kubeconfig("reader"))
     refusal(plane, VALUES.replace("gpu_util", "other"), "reader")
@@ -370,7 +372,7 @@ def why(plane, whose, user):
     )
 
 
-def test_who_may_read_a_metric_may_ask_why_and_nobody_else(plane, server, workload):
+def test_who_may_read_a_metric_may_ask_why_and_nobody_else(plane, server, workload) -> None:
     (pod,) = pods(plane)
     result = why(plane, f"pods/default/{pod}", "reader")
     assert (result.returncode, result.stderr) == (0, "")
@@ -424,7 +426,7 @@ def through_the_api_server(plane):
 
 def test_the_api_server_is_known_by_its_certificate_and_its_name_for_a_request_is_kept(
     plane, server
-):
+) -> None:
     path = "/apis/custom.metrics.k8s.io/v1beta2?a=b"
     root = plane.client_certificate("root", ["system:masters"])
     with answered(*through_the_api_server(plane), root, path) as response:
@@ -446,14 +448,14 @@ def test_the_api_server_is_known_by_its_certificate_and_its_name_for_a_request_i
     assert int(counted[1]) >= 1
 
 
-def test_spoofed_headers_get_nothing_without_a_certificate(server):
+def test_spoofed_headers_get_nothing_without_a_certificate(server) -> None:
     code, answer = ask(*directly(server), **SPOOFED)
     assert (code, answer["kind"], answer["reason"]) == (403, "Status", "Forbidden")
     assert 'User "system:anonymous" cannot get' in answer["message"]
 
 
 @pytest.mark.parametrize("way", ["directly", "through"])
-def test_spoofed_headers_get_a_user_no_more_than_its_own_rights(plane, server, way):
+def test_spoofed_headers_get_a_user_no_more_than_its_own_rights(plane, server, way: str) -> None:
     to = directly(server) if way == "directly" else through_the_api_server(plane)
     code, answer = ask(*to, plane.client_certificate("stranger"), **SPOOFED)
     assert (code, answer["reason"]) == (403, "Forbidden")
@@ -461,7 +463,9 @@ def test_spoofed_headers_get_a_user_no_more_than_its_own_rights(plane, server, w
     assert ask(*to, plane.client_certificate("reader"), **SPOOFED)[0] == 200
 
 
-def test_a_certificate_of_another_ca_is_no_front_proxy_and_no_user(plane, server, tmp_path):
+def test_a_certificate_of_another_ca_is_no_front_proxy_and_no_user(
+    plane, server, tmp_path: Path
+) -> None:
     others = Authority(tmp_path, "others")
     for name in ("front-proxy-client", "reader"):
         code, answer = ask(*directly(server), others.client(name), **SPOOFED)
@@ -473,7 +477,7 @@ def test_a_certificate_of_another_ca_is_no_front_proxy_and_no_user(plane, server
     assert 'User "front-proxy-client" cannot get' in answer["message"]
 
 
-def test_tokens_count_as_long_as_they_are_good(plane, server):
+def test_tokens_count_as_long_as_they_are_good(plane, server) -> None:
     plane.kubectl("create", "serviceaccount", "scraper")
     rights = ["--role=one-metric", "--serviceaccount=default:scraper"]
     plane.kubectl("create", "rolebinding", "scraper", *rights)
@@ -492,7 +496,9 @@ def test_tokens_count_as_long_as_they_are_good(plane, server):
 
 
 @pytest.mark.prometheus
-def test_the_installations_prometheus_may_scrape_it_and_nobody_else(plane, server, tmp_path):
+def test_the_installations_prometheus_may_scrape_it_and_nobody_else(
+    plane, server, tmp_path: Path
+) -> None:
     """A real Prometheus with the rendered job, its rights and its CA; targets are named instead of found."""
     objects = prometheus_objects(Values(spec=ValuesSpec(namespace="default")))
     wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
@@ -564,7 +570,9 @@ def _base64(data):
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def test_the_controller_scales_and_an_outage_changes_nothing(plane, prometheus, server, workload):
+def test_the_controller_scales_and_an_outage_changes_nothing(
+    plane, prometheus, server, workload
+) -> None:
     (pod,) = pods(plane)
     prometheus.set("gpu_util", 23.0, namespace="default", pod=pod)
     plane.apply(HPA)
@@ -587,8 +595,8 @@ def test_the_controller_scales_and_an_outage_changes_nothing(plane, prometheus, 
 
 
 def test_objects_of_a_silent_api_server_are_withheld_and_served_again_at_once(
-    plane, prometheus, tmp_path
-):
+    plane, prometheus, tmp_path: Path
+) -> None:
     plane.apply(RIGHTS)
     plane.apply(KIND)
     plane.wait("crd/trainings.gpuscale.dev", "condition=Established")

@@ -4,6 +4,7 @@
 import json
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
@@ -72,7 +73,7 @@ def pod(name):
 
 
 @pytest.fixture
-def servers(plane, tmp_path):
+def servers(plane, tmp_path: Path):
     if reason := missing(["prometheus-adapter"]):
         pytest.skip(reason)
     rules = tmp_path / "rules.yaml"
@@ -104,7 +105,7 @@ def ask(api, user, path):
     )
 
 
-def test_both_answer_the_same(plane, servers):
+def test_both_answer_the_same(plane, servers) -> None:
     admin = plane.client_certificate("admin", ["system:masters"])
     for server in servers:
         wait_until(lambda each=server: ask(each, admin, CUSTOM)[1], "discovery", 60)

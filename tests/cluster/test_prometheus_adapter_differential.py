@@ -606,7 +606,7 @@ def pods() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def prometheus_url(tmp_path_factory) -> Iterator[str]:
+def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a Prometheus that holds all series."""
     folder = tmp_path_factory.mktemp("prometheus")
     with prometheus_process.serve(samples(), folder) as running:
@@ -614,7 +614,14 @@ def prometheus_url(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_both_answer_the_same(plane, objects, users, prometheus_url, tmp_path, case):
+def test_both_answer_the_same(
+    plane,
+    objects: None,
+    users: dict[str, KeyPair | None],
+    prometheus_url: str,
+    tmp_path: Path,
+    case,
+) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(case.rules)
     given = (plane, prometheus_url, rules, tmp_path)
@@ -694,12 +701,12 @@ def judge(case: Case, told: list[tuple[Request, Answer, Answer]]) -> None:
     assert not gone, f"listed, but there is no such difference any more: {gone}"
 
 
-def test_there_are_enough_requests():
+def test_there_are_enough_requests() -> None:
     distinct = {(case.name, request) for case in CASES for request in case.requests}
     assert len(distinct) >= 500
 
 
-def test_every_difference_is_in_the_docs():
+def test_every_difference_is_in_the_docs() -> None:
     rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| ")]
     listed = {each.row for case in CASES for each in case.differences}
     missing_rows = [

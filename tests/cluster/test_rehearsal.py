@@ -57,7 +57,7 @@ class Watched:
 class Process:
     """One run of the command; it is killed where a test ends before it."""
 
-    def __init__(self, plane, *arguments):
+    def __init__(self, plane, *arguments) -> None:
         command = [*COMMAND, f"--kubeconfig={plane.admin}", *map(str, arguments)]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -69,7 +69,7 @@ class Process:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         if self.is_running:
             self._process.kill()
         self._process.wait(30)
@@ -77,7 +77,7 @@ class Process:
         self._process.stdout.close()
         self._process.stderr.close()
 
-    def _read(self):
+    def _read(self) -> None:
         self._lines.extend(iter(self._process.stderr.readline, ""))
 
     @property
@@ -88,11 +88,11 @@ class Process:
     def said(self):
         return "".join(tuple(self._lines))
 
-    def wait_for(self, text, times=1):
+    def wait_for(self, text, times=1) -> None:
         """Return once standard error holds a text so often."""
         wait_for_text(self._process, lambda: self.said, text, times, LAST_S)
 
-    def signal(self, number):
+    def signal(self, number) -> None:
         self._process.send_signal(number)
 
     def end(self):
@@ -110,7 +110,7 @@ def run(plane, *arguments):
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory):
+def plane(tmp_path_factory: pytest.TempPathFactory):
     settings = Settings(
         hpa_sync_period_s=SYNC_PERIOD_S, hpa_downscale_stabilization_s=STABILIZATION_S
     )
@@ -158,7 +158,7 @@ def rehearse(plane, scenario):
         return json.loads(output), watched
 
 
-def watch(plane, process, watched):
+def watch(plane, process, watched) -> None:
     pause = threading.Event()
     while process.is_running:
         table = plane.kubectl("get", "hpa", "-n", NAMESPACE, "--no-headers", "--ignore-not-found")
@@ -194,7 +194,7 @@ def faults_of_the_controllers(plane):
     return [line for line in lines if "metrics" in line]
 
 
-def test_the_guides_deployment_goes_from_one_to_two_pods_and_back(plane, rehearsed):
+def test_the_guides_deployment_goes_from_one_to_two_pods_and_back(plane, rehearsed) -> None:
     document, watched = rehearsed("ack-bert")
     # ceil(1 x 23 / 20) = 2; without load 0 / 20 asks for none, and one is the least.
     assert counts(document, REPLICAS) == [(1, 2), (2, 1)]
@@ -208,7 +208,7 @@ def test_the_guides_deployment_goes_from_one_to_two_pods_and_back(plane, rehears
     assert not faults_of_the_controllers(plane)
 
 
-def test_a_services_object_metric_scales_out_step_by_step(plane, rehearsed):
+def test_a_services_object_metric_scales_out_step_by_step(plane, rehearsed) -> None:
     document, watched = rehearsed("eks-vision")
     # 18 x 0.06 / 3 GPUs = 36 %, 1.2 times the target: ceil(2 x 1.2) and ceil(3 x 1.2), of which one waits.
     assert counts(document, REPLICAS) == [(2, 3), (3, 4), (4, 2)]
@@ -218,7 +218,7 @@ def test_a_services_object_metric_scales_out_step_by_step(plane, rehearsed):
     assert not faults_of_the_controllers(plane)
 
 
-def test_twenty_jobs_complete_on_a_pool_that_grows_to_three_nodes_and_returns(rehearsed):
+def test_twenty_jobs_complete_on_a_pool_that_grows_to_three_nodes_and_returns(rehearsed) -> None:
     document, _ = rehearsed("aks-mnist-jobs")
     summary = document["summary"]
     assert (summary["submittedJobs"], summary["completedJobs"]) == (20, 20)
@@ -227,7 +227,9 @@ def test_twenty_jobs_complete_on_a_pool_that_grows_to_three_nodes_and_returns(re
 
 
 @pytest.mark.parametrize("scenario", ["ack-bert", "eks-vision"])
-def test_virtual_time_and_the_real_controller_change_replicas_alike(rehearsed, scenario):
+def test_virtual_time_and_the_real_controller_change_replicas_alike(
+    rehearsed, scenario: str
+) -> None:
     virtual = changes(simulated(scenario), REPLICAS)
     real = changes(rehearsed(scenario)[0], REPLICAS)
     assert [each.what for each in real] == [each.what for each in virtual]
@@ -237,14 +239,16 @@ def test_virtual_time_and_the_real_controller_change_replicas_alike(rehearsed, s
 
 
 @pytest.mark.parametrize("scenario", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
-def test_virtual_time_and_the_real_scheduler_change_node_pools_alike(rehearsed, scenario):
+def test_virtual_time_and_the_real_scheduler_change_node_pools_alike(
+    rehearsed, scenario: str
+) -> None:
     # Times are not held: the scheduler tries a pod that failed again after 1 s, 2 s, 4 s, at most 10 s.
     virtual = changes(simulated(scenario), NODES)
     real = changes(rehearsed(scenario)[0], NODES)
     assert [each.what for each in real] == [each.what for each in virtual]
 
 
-def test_both_documents_have_the_same_form(rehearsed):
+def test_both_documents_have_the_same_form(rehearsed) -> None:
     real, virtual = rehearsed("ack-bert")[0], simulated("ack-bert")
     assert real.keys() == virtual.keys()
     assert real["summary"].keys() == virtual["summary"].keys()
@@ -255,7 +259,7 @@ def test_both_documents_have_the_same_form(rehearsed):
         assert served == pytest.approx(55.5 * 4.6)  # from 6 s to 61.5 s
 
 
-def test_after_whole_rehearsals_nothing_is_left(plane, before, rehearsed):
+def test_after_whole_rehearsals_nothing_is_left(plane, before, rehearsed) -> None:
     rehearsed("eks-vision")
     assert everything(plane) == before
 
@@ -274,7 +278,9 @@ def shown(plane, namespace):
     return [line.split()[2] for line in plane.kubectl("get", "hpa", *arguments).splitlines()]
 
 
-def test_several_hpas_show_what_the_gpus_did_and_nothing_of_others_is_touched(plane, before):
+def test_several_hpas_show_what_the_gpus_did_and_nothing_of_others_is_touched(
+    plane, before
+) -> None:
     plane.apply(FOREIGN)
 
     with Process(plane, "--output=json", SCENARIOS / "mixed.yaml") as process:
@@ -293,7 +299,7 @@ def test_several_hpas_show_what_the_gpus_did_and_nothing_of_others_is_touched(pl
     assert everything(plane) == before
 
 
-def test_what_a_killed_rehearsal_leaves_is_refused_and_then_removed(plane, before):
+def test_what_a_killed_rehearsal_leaves_is_refused_and_then_removed(plane, before) -> None:
     scenario = SCENARIOS / "eks-vision.yaml"
     with Process(plane, "--output=json", scenario) as process:
         process.wait_for("LoadChanged")
@@ -336,7 +342,7 @@ spec:
         ),
     ],
 )
-def test_what_belongs_to_others_is_refused_and_kept(plane, manifest, expected):
+def test_what_belongs_to_others_is_refused_and_kept(plane, manifest, expected: str) -> None:
     plane.apply(manifest)
     there = everything(plane)
     code, _, said = run(plane, SCENARIOS / "eks-vision.yaml")
@@ -355,7 +361,7 @@ ADVERTISED = Settings(
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory):
+def elsewhere(tmp_path_factory: pytest.TempPathFactory):
     """A control plane that reaches this machine at an address of its own, as one in a container does."""
     with (
         local_address() as address,
@@ -364,7 +370,9 @@ def elsewhere(tmp_path_factory):
         yield running, address
 
 
-def test_an_api_server_elsewhere_reaches_the_metrics_api_at_the_advertised_address(elsewhere):
+def test_an_api_server_elsewhere_reaches_the_metrics_api_at_the_advertised_address(
+    elsewhere,
+) -> None:
     plane, address = elsewhere
     before = settled(plane, everything)
     arguments = ("--output=json", f"--advertise-address={address}", SCENARIOS / "mixed.yaml")
@@ -395,7 +403,7 @@ def endpoints(plane):
     }
 
 
-def test_an_address_of_another_machine_is_refused_before_anything_is_made(plane, before):
+def test_an_address_of_another_machine_is_refused_before_anything_is_made(plane, before) -> None:
     address = "--advertise-address=198.51.100.7"
     code, output, said = run(plane, address, SCENARIOS / "mixed.yaml")
     assert (code, output) == (2, ""), said

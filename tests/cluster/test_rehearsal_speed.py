@@ -21,7 +21,7 @@ BUSY_S = 1.0
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory):
+def plane(tmp_path_factory: pytest.TempPathFactory):
     settings = Settings().sped_up(SPEED)
     with ControlPlane(settings, tmp_path_factory.mktemp("plane")) as running:
         yield running
@@ -35,7 +35,7 @@ def rehearse(plane, *arguments):
 
 
 @pytest.mark.parametrize("name", ["ack-bert-quick", "eks-vision-quick", "aks-mnist-jobs-quick"])
-def test_a_sped_up_rehearsal_has_the_changes_of_the_simulation(plane, name):
+def test_a_sped_up_rehearsal_has_the_changes_of_the_simulation(plane, name: str) -> None:
     done = rehearse(plane, name, f"--speed={SPEED}", "--output=json")
     assert done.returncode == 0, done.stderr
     real, virtual = json.loads(done.stdout), simulate(find_setup(name))
@@ -54,7 +54,7 @@ def test_a_sped_up_rehearsal_has_the_changes_of_the_simulation(plane, name):
         assert -SYNC_PERIOD_S <= late_s <= SYNC_PERIOD_S + SPEED * BUSY_S
 
 
-def test_a_controller_that_does_not_keep_up_is_refused_and_nothing_is_left(plane):
+def test_a_controller_that_does_not_keep_up_is_refused_and_nothing_is_left(plane) -> None:
     done = rehearse(plane, "ack-bert-quick", "--speed=2")  # 7.5 s, where it looks every 1.5 s
     assert done.returncode == 2, done.stderr
     assert "expected one every 7.5 s" in done.stderr
@@ -63,7 +63,7 @@ def test_a_controller_that_does_not_keep_up_is_refused_and_nothing_is_left(plane
     assert rehearse(plane, "--clean").stdout == "nothing to remove\n"
 
 
-def test_a_speed_that_the_scenario_refuses_makes_nothing(plane):
+def test_a_speed_that_the_scenario_refuses_makes_nothing(plane) -> None:
     done = rehearse(plane, "ack-bert-quick", "--speed=7")
     assert (done.returncode, done.stdout) == (2, "")
     assert "scaleDown.stabilizationWindowSeconds: found 40 s" in done.stderr

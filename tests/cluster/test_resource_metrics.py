@@ -3,6 +3,7 @@
 import json
 import time
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -123,7 +124,7 @@ def _sample(name, at_s, value, labels):
 
 
 @pytest.fixture(scope="module")
-def world(plane, tmp_path_factory):
+def world(plane, tmp_path_factory: pytest.TempPathFactory):
     """A workload, its series in a Prometheus, and the server behind the control plane."""
     folder = tmp_path_factory.mktemp("usage")
     rules = folder / "rules.yaml"
@@ -208,7 +209,7 @@ REQUESTS = (
 )
 
 
-def test_it_answers_what_prometheus_adapter_answers(plane, world):
+def test_it_answers_what_prometheus_adapter_answers(plane, world) -> None:
     if reason := missing(["prometheus-adapter"]):
         pytest.skip(reason)
     admin = plane.client_certificate("admin", ["system:masters"])
@@ -232,7 +233,9 @@ def _usage(given):
     return pytest.approx(cpu.milli_value(), abs=1), float(memory) / MIB
 
 
-def test_the_rules_of_an_installation_serve_what_cadvisor_tells(plane, world, tmp_path):
+def test_the_rules_of_an_installation_serve_what_cadvisor_tells(
+    plane, world, tmp_path: Path
+) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(dump_documents([resource_rules("operator")]))
     admin = plane.client_certificate("admin", ["system:masters"])
@@ -247,7 +250,7 @@ def test_the_rules_of_an_installation_serve_what_cadvisor_tells(plane, world, tm
     assert _usage(node["usage"]) == (2500, 3072)
 
 
-def test_kubectl_top_shows_pods_containers_and_nodes(plane, registered):
+def test_kubectl_top_shows_pods_containers_and_nodes(plane, registered) -> None:
     def top(*arguments):
         return plane.kubectl("top", *arguments, "--no-headers").split()
 
@@ -261,7 +264,7 @@ def test_kubectl_top_shows_pods_containers_and_nodes(plane, registered):
     assert (name, cpu, memory) == (NODE, "2500m", "3072Mi")
 
 
-def test_kubectl_get_shows_a_table(plane, registered):
+def test_kubectl_get_shows_a_table(plane, registered) -> None:
     text = plane.kubectl("get", "podmetrics", "-n", NAMESPACE)
     assert [line.split() for line in text.splitlines()] == [
         ["NAME", "CPU", "MEMORY", "WINDOW"],
@@ -269,7 +272,7 @@ def test_kubectl_get_shows_a_table(plane, registered):
     ]
 
 
-def test_the_controller_scales_on_resource_and_container_resource(plane, registered):
+def test_the_controller_scales_on_resource_and_container_resource(plane, registered) -> None:
     resource = (
         "{type: Resource, resource: {name: cpu, target: {type: AverageValue, averageValue: 700m}}}"
     )
@@ -289,7 +292,7 @@ def test_the_controller_scales_on_resource_and_container_resource(plane, registe
     assert conditions["ScalingActive"] == "ValidMetricFound"
 
 
-def test_permissions_are_those_of_the_group(plane, registered):
+def test_permissions_are_those_of_the_group(plane, registered) -> None:
     stranger = plane.client_certificate("usage-stranger")
     status, body = _ask(registered.ours, stranger, PODS)
     assert (status, body["reason"]) == (403, "Forbidden")

@@ -75,7 +75,7 @@ says of 500 nodes, which have more GPUs there."""
 
 
 @pytest.fixture(scope="module")
-def audit_log(tmp_path_factory):
+def audit_log(tmp_path_factory: pytest.TempPathFactory):
     return tmp_path_factory.mktemp("audit") / "audit.log"
 
 
@@ -129,18 +129,18 @@ class Seen:
 class Watch(Watching):
     """Looks at all HPAs and the ways to the metrics API, and notes what must not be."""
 
-    def __init__(self, plane, api, fleet, load):
+    def __init__(self, plane, api, fleet, load) -> None:
         super().__init__(plane, self._sight, every_s=0.5)
         self._api = api
         self._fleet = fleet
         self.settle(load)
 
-    def begin(self, load):
+    def begin(self, load) -> None:
         """Let values follow from one load to the next."""
         before, self._load = self._load, load
         self._right = {app: between(app, before, load) for app in self._fleet.apps}
 
-    def settle(self, load):
+    def settle(self, load) -> None:
         """Take no other value than that of this load for right."""
         self._load = load
         self._right = {app: (expected_milli(app, load),) * 2 for app in self._fleet.apps}
@@ -180,7 +180,7 @@ class Watch(Watching):
             faults.append(f"{type(error).__name__}: {error}")
         return Seen(at, values, tuple(faults))
 
-    def _look_at_hpas(self, connection, values, faults):
+    def _look_at_hpas(self, connection, values, faults) -> None:
         _, found = ask(connection, "/apis/autoscaling/v2/horizontalpodautoscalers")
         for item in found["items"]:
             app = int(item["metadata"]["name"].removeprefix("app-"))
@@ -199,7 +199,7 @@ class Watch(Watching):
                 faults.append(f"app {app}: found {milli}, expected {low} to {high}")
             values[app] = milli
 
-    def _look_at_ways(self, connection, faults):
+    def _look_at_ways(self, connection, faults) -> None:
         _, services = ask(connection, "/apis/apiregistration.k8s.io/v1/apiservices")
         for item in services["items"]:
             name = item["metadata"]["name"]
@@ -214,8 +214,8 @@ class Watch(Watching):
 
 @pytest.mark.parametrize("source", [InPrometheus, InAgents], ids=lambda each: each.name)
 def test_every_hpa_shows_the_right_value_all_the_time(
-    plane, fleet, audit_log, results, tmp_path, source
-):
+    plane, fleet, audit_log, results, tmp_path: Path, source
+) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
     first = Load(base=10)

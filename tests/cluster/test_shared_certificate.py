@@ -90,13 +90,13 @@ def bundles(plane):
 class Asking:
     """Asks the metrics API through the API server, again and again, and keeps what failed."""
 
-    def __init__(self, plane):
+    def __init__(self, plane) -> None:
         self.failures = []
         self.answers = 0
         self._plane = plane
         self._ends = threading.Event()
 
-    def run(self):
+    def run(self) -> None:
         while not self._ends.is_set():
             try:
                 self._plane.kubectl("get", "--raw", "/apis/custom.metrics.k8s.io/v1beta2")
@@ -116,7 +116,7 @@ class Asking:
             thread.join()
 
 
-def test_it_is_renewed_while_the_api_is_asked(plane, namespace, tmp_path):
+def test_it_is_renewed_while_the_api_is_asked(plane, namespace, tmp_path: Path) -> None:
     name = "serving"
     plane.apply(json.dumps(secret_body(name)))
     rules = tmp_path / "rules.yaml"
@@ -175,7 +175,7 @@ def test_it_is_renewed_while_the_api_is_asked(plane, namespace, tmp_path):
         assert len(x509.load_pem_x509_certificates(finished["ca.crt"])) == 1
 
 
-def _begin(plane, name, first):
+def _begin(plane, name, first) -> None:
     """Write what a replica writes when two thirds of the life have passed, as if six minutes ago."""
     now_ms = WallClock().now_ms()
     ca = make_ca(now_ms)
@@ -190,7 +190,7 @@ def _begin(plane, name, first):
     _patch(plane, name, body)
 
 
-def _set_since(plane, name, age):
+def _set_since(plane, name, age) -> None:
     _patch(plane, name, {"metadata": {"annotations": {SINCE: _ago(age)}}})
 
 
@@ -198,7 +198,7 @@ def _ago(age):
     return (datetime.now(UTC) - age).isoformat(timespec="seconds")
 
 
-def _patch(plane, name, body):
+def _patch(plane, name, body) -> None:
     where = ("secret", name, f"--namespace={NAMESPACE}")
     plane.kubectl("patch", *where, "--type=merge", "--patch", json.dumps(body))
 
@@ -209,7 +209,7 @@ def certificate(client, name, folder):
     )
 
 
-async def test_replicas_that_start_together_agree(plane, namespace, tmp_path):
+async def test_replicas_that_start_together_agree(plane, namespace, tmp_path: Path) -> None:
     name = "together"
     plane.apply(json.dumps(secret_body(name)))
     client = plane.client()
@@ -222,8 +222,8 @@ async def test_replicas_that_start_together_agree(plane, namespace, tmp_path):
 
 
 async def test_without_the_secret_an_earlier_certificate_serves_and_a_new_one_does_not(
-    plane, namespace, tmp_path, monkeypatch
-):
+    plane, namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpuscale.metricsapi.security.shared_certificate._START_TRIES", 2)
     client = plane.client()
     with pytest.raises(UnavailableError, match=r"404: secrets \"gone\" not found"):

@@ -54,7 +54,7 @@ def delete(plane, kind: str, name: str, pods: str) -> None:
     wait_until(lambda: not plane.get("pods", "-l", pods)["items"], f"the pods of {name} to be gone")
 
 
-def test_gpu_pods_are_placed_by_the_real_scheduler_and_become_ready(plane):
+def test_gpu_pods_are_placed_by_the_real_scheduler_and_become_ready(plane) -> None:
     nodes = SimulatedNode("gpu-a", gpus=2), SimulatedNode("gpu-b", gpus=1)
     with simulated_nodes(plane, *nodes):
         plane.apply(deployment("three", replicas=3))
@@ -65,7 +65,7 @@ def test_gpu_pods_are_placed_by_the_real_scheduler_and_become_ready(plane):
     assert placed == ["gpu-a", "gpu-a", "gpu-b"]
 
 
-def test_a_deployment_is_scaled_up_and_down(plane):
+def test_a_deployment_is_scaled_up_and_down(plane) -> None:
     with simulated_nodes(plane, SimulatedNode("gpu-a", gpus=4)):
         plane.apply(deployment("scaled", replicas=1))
         scale(plane, "scaled", 3)
@@ -79,7 +79,7 @@ def scale(plane, name: str, replicas: int) -> None:
     wait_until(lambda: len(places(plane, f"app={name}")) == replicas, f"exactly {replicas} pods")
 
 
-def test_a_pod_takes_the_time_it_is_told_to_take(plane):
+def test_a_pod_takes_the_time_it_is_told_to_take(plane) -> None:
     slowly = Lifecycle(image_pull_ms=1_000, startup_ms=2_000, run_ms=3_000)
     with simulated_nodes(plane, SimulatedNode("slow", gpus=1), lifecycle=slowly):
         plane.apply(pod("job", gpus=1, restartPolicy="Never"))
@@ -92,7 +92,7 @@ def test_a_pod_takes_the_time_it_is_told_to_take(plane):
     assert state["terminated"]["reason"] == "Completed"
 
 
-def test_a_pod_whose_image_is_pulled_is_pending_with_its_container_being_created(plane):
+def test_a_pod_whose_image_is_pulled_is_pending_with_its_container_being_created(plane) -> None:
     waits = "jsonpath={.status.containerStatuses[0].state.waiting.reason}=ContainerCreating"
     pulling = Lifecycle(image_pull_ms=600_000)
     with simulated_nodes(plane, SimulatedNode("slow", gpus=1), lifecycle=pulling):
@@ -109,7 +109,7 @@ def ready(plane, name: str) -> str:
     return next(each["status"] for each in conditions if each["type"] == "Ready")
 
 
-def test_a_pod_that_waits_goes_to_a_node_that_comes_later(plane):
+def test_a_pod_that_waits_goes_to_a_node_that_comes_later(plane) -> None:
     with simulated_nodes(plane, SimulatedNode("small", gpus=1)) as kubelet:
         plane.apply(pod("large", gpus=8))
         message = failed_scheduling(plane, "large")
@@ -121,7 +121,7 @@ def test_a_pod_that_waits_goes_to_a_node_that_comes_later(plane):
     assert placed == "big"
 
 
-def test_a_node_that_is_taken_away_is_gone_and_its_pods_are_made_anew(plane):
+def test_a_node_that_is_taken_away_is_gone_and_its_pods_are_made_anew(plane) -> None:
     with simulated_nodes(plane, SimulatedNode("spot", gpus=1)) as kubelet:
         plane.apply(deployment("moved", replicas=1))
         plane.wait("deployment/moved", "condition=Available")
@@ -175,7 +175,7 @@ GPU_TAINT = (Taint("nvidia.com/gpu", "present"),)
         ),
     ],
 )
-def test_our_scheduling_message_is_the_real_schedulers(plane, nodes, spec):
+def test_our_scheduling_message_is_the_real_schedulers(plane, nodes, spec) -> None:
     manifest = pod("unplaced", gpus=4, **spec)
     with simulated_nodes(plane, *nodes):
         states = [node_state(node, ()) for node in real_nodes(plane)]

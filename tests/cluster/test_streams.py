@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -73,7 +74,7 @@ socket.getaddrinfo = here
 
 
 @pytest.fixture
-def names_lead_here(monkeypatch, tmp_path):
+def names_lead_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Have the collector, which is a process of its own, look names up another way."""
     (tmp_path / "sitecustomize.py").write_text(NAMES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
@@ -179,7 +180,7 @@ def pod_of(name, annotations=None):
     return json.dumps(body)
 
 
-async def annotated_pod(plane, name, port):
+async def annotated_pod(plane, name, port) -> None:
     """Make a pod that is to be scraped at a port of this machine."""
     annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)}
     await asyncio.to_thread(plane.apply, pod_of(name, annotations))
@@ -197,7 +198,7 @@ async def values(url, metric):
     return {item["describedObject"]["name"]: item["value"] for item in items}
 
 
-async def until(ask, expected, limit_s=60):
+async def until(ask, expected, limit_s=60) -> None:
     found = None
     try:
         async with asyncio.timeout(limit_s):
@@ -210,11 +211,13 @@ async def until(ask, expected, limit_s=60):
         pytest.fail(f"found {found}, expected {expected}")
 
 
-async def test_values_come_from_agents_that_the_cluster_names(plane, names_lead_here, tmp_path):
-    async def apply(text):
+async def test_values_come_from_agents_that_the_cluster_names(
+    plane, names_lead_here, tmp_path: Path
+) -> None:
+    async def apply(text) -> None:
         await asyncio.to_thread(plane.apply, text)
 
-    async def kubectl(*arguments):
+    async def kubectl(*arguments) -> None:
         await asyncio.to_thread(plane.kubectl, *arguments)
 
     await apply(RIGHTS)
@@ -285,7 +288,9 @@ def installed(folder):
     return manifest(rights), flags, rules["data"]["rules.yaml"]
 
 
-async def test_an_installations_rights_flags_and_rules_are_enough(plane, names_lead_here, tmp_path):
+async def test_an_installations_rights_flags_and_rules_are_enough(
+    plane, names_lead_here, tmp_path: Path
+) -> None:
     rights, flags, rules = installed(tmp_path)
     team = {
         "apiVersion": "v1",

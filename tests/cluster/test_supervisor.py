@@ -31,18 +31,18 @@ def child_of(pid: int) -> int:
 
 
 @pytest.fixture
-def sleeping(tmp_path):
+def sleeping(tmp_path: Path):
     component = Component("sleep", ["sleep", "60"], tmp_path / "plane", grace_s=5.0)
     yield component
     component.end_stop()
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path):
+def _folder(tmp_path: Path) -> None:
     (tmp_path / "plane").mkdir()
 
 
-def test_stopping_ends_the_program_and_keeps_the_folder(sleeping, tmp_path):
+def test_stopping_ends_the_program_and_keeps_the_folder(sleeping, tmp_path: Path) -> None:
     program = child_of(sleeping.pid)
     sleeping.end_stop()
     assert not is_running(program)
@@ -50,14 +50,16 @@ def test_stopping_ends_the_program_and_keeps_the_folder(sleeping, tmp_path):
     assert (tmp_path / "plane").is_dir()
 
 
-def test_a_program_that_does_not_mind_sigterm_is_killed_after_the_grace_period(tmp_path):
+def test_a_program_that_does_not_mind_sigterm_is_killed_after_the_grace_period(
+    tmp_path: Path,
+) -> None:
     component = Component("stubborn", ["bash", "-c", STUBBORN], tmp_path / "plane", grace_s=0.1)
     wait_until(lambda: "ready" in component.log_tail(), "the trap to be set", every_s=0.01)
     component.end_stop()
     assert component.exit_code == 128 + signal.SIGKILL
 
 
-def test_a_program_is_killed_without_a_word_and_started_again(tmp_path):
+def test_a_program_is_killed_without_a_word_and_started_again(tmp_path: Path) -> None:
     script = "trap 'echo goodbye; exit' TERM; echo ready; while :; do sleep 0.05; done"
     component = Component("polite", ["bash", "-c", script], tmp_path / "plane", grace_s=5.0)
     wait_until(lambda: component.log_tail() == "ready\n", "the trap to be set", every_s=0.01)
@@ -75,7 +77,7 @@ def test_a_program_is_killed_without_a_word_and_started_again(tmp_path):
     assert component.log_tail() == "ready\nready\ngoodbye\nready\ngoodbye\n"
 
 
-def test_the_exit_code_and_the_output_are_the_programs(tmp_path):
+def test_the_exit_code_and_the_output_are_the_programs(tmp_path: Path) -> None:
     command = ["bash", "-c", "echo out; echo err >&2; exit 3"]
     component = Component("short", command, tmp_path / "plane", grace_s=1.0)
     wait_until(lambda: component.exit_code is not None, "the program to end", every_s=0.01)
@@ -84,7 +86,7 @@ def test_the_exit_code_and_the_output_are_the_programs(tmp_path):
     assert component.log_tail() == "out\nerr\n"
 
 
-def test_a_killed_starter_takes_the_program_and_the_folder_along(tmp_path):
+def test_a_killed_starter_takes_the_program_and_the_folder_along(tmp_path: Path) -> None:
     script = f"""
         import sys, time
         from pathlib import Path
@@ -104,20 +106,20 @@ def test_a_killed_starter_takes_the_program_and_the_folder_along(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
-def test_a_killed_supervisor_takes_the_program_along(sleeping):
+def test_a_killed_supervisor_takes_the_program_along(sleeping) -> None:
     program = child_of(sleeping.pid)
     os.kill(sleeping.pid, signal.SIGKILL)
     wait_until(lambda: not is_running(program), "the program to end", 5.0, every_s=0.01)
 
 
-def test_an_interrupt_from_the_terminal_leaves_the_program_to_its_starter(sleeping):
+def test_an_interrupt_from_the_terminal_leaves_the_program_to_its_starter(sleeping) -> None:
     program = child_of(sleeping.pid)
     os.kill(sleeping.pid, signal.SIGINT)
     assert is_running(program)
     assert os.getsid(sleeping.pid) != os.getsid(0)
 
 
-def test_the_supervisor_needs_the_standard_library_alone():
+def test_the_supervisor_needs_the_standard_library_alone() -> None:
     lines = Path(supervisor.__file__).read_text().splitlines()
     imported = {
         line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))

@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -67,11 +68,11 @@ class Watcher:
         self._thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         self._stop.set()
         self._thread.join(60)
 
-    def _run(self):
+    def _run(self) -> None:
         while not self._stop.is_set():
             try:
                 items = json.loads(self.plane.kubectl("get", "--raw", VALUES))["items"]
@@ -87,7 +88,7 @@ class Watcher:
                 self.faults.append(str(error))
             self.looks += 1
 
-    def looks_on(self, seconds=4):
+    def looks_on(self, seconds=4) -> None:
         """Return after so many seconds, in which the HPA controller, too, has looked several times."""
         before = self.looks
         time.sleep(seconds)
@@ -110,14 +111,14 @@ def replicas(plane):
     return plane.get("statefulset", "moved")["status"].get("readyReplicas")
 
 
-def point_at(plane, api, service, ca_bundle=None):
+def point_at(plane, api, service, ca_bundle=None) -> None:
     trust = None if ca_bundle is None else ca_bundle.read_bytes()
     server = AggregatedServer(service, NAMESPACE, api.port, ca_bundle=trust)
     items = aggregation_objects(GROUP_VERSIONS, server)
     plane.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
 
-def test_the_apis_move_to_gpuscale_and_back_without_an_outage(plane, tmp_path):
+def test_the_apis_move_to_gpuscale_and_back_without_an_outage(plane, tmp_path: Path) -> None:
     if reason := missing(["prometheus-adapter"]):
         pytest.skip(reason)
     rules = tmp_path / "rules.yaml"
@@ -159,7 +160,7 @@ def test_the_apis_move_to_gpuscale_and_back_without_an_outage(plane, tmp_path):
         assert (average(plane), replicas(plane)) == ("20", 3)
 
 
-def remove(plane):
+def remove(plane) -> None:
     for kind, name in (
         *(
             ("hpa", "moved"),

@@ -57,7 +57,7 @@ def samples():
 
 
 @pytest.fixture(scope="module")
-def world(plane, tmp_path_factory):
+def world(plane, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("teams")
     rules = folder / "rules.d"
     rules.mkdir()
@@ -93,12 +93,12 @@ def value(world, namespace, metric):
     return [each["value"] for each in json.loads(text)["items"]]
 
 
-def becomes(world, namespace, metric, expected):
+def becomes(world, namespace, metric, expected) -> None:
     what = f"{metric} in {namespace} to be {expected}"
     wait_until(lambda: value(world, namespace, metric) == expected, what, 60)
 
 
-def test_a_team_gets_its_own_and_nothing_of_others(plane, world):
+def test_a_team_gets_its_own_and_nothing_of_others(plane, world) -> None:
     becomes(world, "rules-a", "load", ["1"])
     plane.apply(config_map("rules-a", "gpu", GREEDY))
     # The sum over the whole cluster is 102, of the team's own namespace 1.
@@ -108,7 +108,9 @@ def test_a_team_gets_its_own_and_nothing_of_others(plane, world):
     assert (status, "pods/everything" in text) == (200, True)
 
 
-def test_in_its_namespace_a_teams_rule_comes_first_and_goes_with_its_config_map(plane, world):
+def test_in_its_namespace_a_teams_rule_comes_first_and_goes_with_its_config_map(
+    plane, world
+) -> None:
     plane.apply(config_map("rules-b", "own", OWN))
     becomes(world, "rules-b", "load", ["1k"])
     assert value(world, "rules-a", "load") == ["1"]
@@ -116,7 +118,7 @@ def test_in_its_namespace_a_teams_rule_comes_first_and_goes_with_its_config_map(
     becomes(world, "rules-b", "load", ["100"])
 
 
-def test_a_bad_config_map_keeps_its_last_good_version_and_is_reported(plane, world):
+def test_a_bad_config_map_keeps_its_last_good_version_and_is_reported(plane, world) -> None:
     plane.apply(config_map("rules-a", "kept", OWN))
     becomes(world, "rules-a", "load", ["10"])
     plane.apply(config_map("rules-a", "kept", OWN.replace("<<.Series>>", "<<.Nothing>>")))
@@ -131,7 +133,7 @@ def test_a_bad_config_map_keeps_its_last_good_version_and_is_reported(plane, wor
     assert f'{name}{{source="configmap rules-b/own"}} 1\n' in metrics
 
 
-def test_changes_of_rules_fail_no_request(plane, world):
+def test_changes_of_rules_fail_no_request(plane, world) -> None:
     (file,) = Path(world.rules).iterdir()
     factors, failed, number = set(), [], 0
     deadline = time.monotonic() + 150

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,10 +32,10 @@ def program(path, script: str):
 
 
 @pytest.fixture
-def go(tmp_path, monkeypatch):
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Put a script in the place of Go; the test says what it does."""
 
-    def put(script: str):
+    def put(script: str) -> None:
         program(tmp_path / "bin" / "go", script)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
@@ -43,14 +44,14 @@ def go(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv(toolset.CACHE_VARIABLE, str(folder))
     monkeypatch.delenv(toolset.ASSETS_VARIABLE, raising=False)
     return folder
 
 
-def test_the_versions_are_those_of_the_go_modules():
+def test_the_versions_are_those_of_the_go_modules() -> None:
     versions = {tool.name: toolset.pinned_version(tool) for tool in toolset.TOOLS}
     kubernetes = {versions[name] for name in toolset.CONTROL_PLANE if name != "etcd"}
     assert len(kubernetes) == 1
@@ -66,17 +67,19 @@ def test_the_versions_are_those_of_the_go_modules():
         pytest.param({"XDG_CACHE_HOME": "/c"}, "/c/gpuscale/tools", id="user's cache"),
     ],
 )
-def test_the_cache_is_where_the_environment_says(environment, folder):
+def test_the_cache_is_where_the_environment_says(environment, folder: str) -> None:
     assert str(toolset.cache_folder(environment)) == folder
 
 
-def test_a_program_of_kubebuilder_assets_comes_before_the_cache(tmp_path):
+def test_a_program_of_kubebuilder_assets_comes_before_the_cache(tmp_path: Path) -> None:
     etcd = program(tmp_path / "assets" / "etcd", "true")
     environment = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "GPUSCALE_TOOLS": str(tmp_path)}
     assert toolset.find("etcd", environment) == etcd
 
 
-def test_a_program_that_is_not_there_is_told_with_the_command_that_builds_it(tmp_path):
+def test_a_program_that_is_not_there_is_told_with_the_command_that_builds_it(
+    tmp_path: Path,
+) -> None:
     version = toolset.pinned_version(ETCD)
     with pytest.raises(UnavailableError) as caught:
         toolset.find("etcd", {"GPUSCALE_TOOLS": str(tmp_path)})
@@ -86,7 +89,7 @@ def test_a_program_that_is_not_there_is_told_with_the_command_that_builds_it(tmp
     )
 
 
-def test_several_programs_that_are_not_there_are_told_in_one_sentence(tmp_path):
+def test_several_programs_that_are_not_there_are_told_in_one_sentence(tmp_path: Path) -> None:
     etcd, apiserver = (
         toolset.pinned_version(toolset.tool_named(n)) for n in toolset.CONTROL_PLANE[:2]
     )
@@ -97,21 +100,23 @@ def test_several_programs_that_are_not_there_are_told_in_one_sentence(tmp_path):
     )
 
 
-def test_another_version_in_the_cache_does_not_count(tmp_path):
+def test_another_version_in_the_cache_does_not_count(tmp_path: Path) -> None:
     program(tmp_path / "etcd", "true")
     toolset.write_records(tmp_path, {"etcd": toolset.BuildRecord("v3.0.0", "go1.26", 1, 1.0)})
     assert not toolset.built(ETCD, tmp_path)
 
 
 @given(st.binary(max_size=200) | st.text('[]{}":,etcdversion01 ').map(str.encode))
-def test_records_that_cannot_be_read_count_as_none(tmp_path_factory, content):
+def test_records_that_cannot_be_read_count_as_none(tmp_path_factory, content) -> None:
     folder = tmp_path_factory.getbasetemp() / "records"
     folder.mkdir(exist_ok=True)
     (folder / toolset.RECORD).write_bytes(content)
     assert isinstance(toolset.read_records(folder), dict)
 
 
-def test_a_build_leaves_the_program_and_its_record_and_the_next_one_has_nothing_to_do(cache, go):
+def test_a_build_leaves_the_program_and_its_record_and_the_next_one_has_nothing_to_do(
+    cache, go
+) -> None:
     go(GO_THAT_BUILDS)
     said: list[str] = []
     building.build([ETCD], said.append)
@@ -150,7 +155,7 @@ def test_a_build_leaves_the_program_and_its_record_and_the_next_one_has_nothing_
         ),
     ],
 )
-def test_a_failed_build_says_why_and_leaves_nothing(cache, go, words, kind, told):
+def test_a_failed_build_says_why_and_leaves_nothing(cache, go, words: str, kind, told: str) -> None:
     go(f'echo "{words}" >&2; exit 1')
     with pytest.raises(kind) as caught:
         building.build([ETCD], lambda _: None)
@@ -158,7 +163,9 @@ def test_a_failed_build_says_why_and_leaves_nothing(cache, go, words, kind, told
     assert [path.name for path in cache.iterdir()] == [".lock"]
 
 
-def test_without_go_the_message_says_what_to_install(cache, tmp_path, monkeypatch):
+def test_without_go_the_message_says_what_to_install(
+    cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError) as caught:
         building.build([ETCD], lambda _: None)
@@ -168,14 +175,14 @@ def test_without_go_the_message_says_what_to_install(cache, tmp_path, monkeypatc
     )
 
 
-def test_a_small_disk_is_told_before_the_build(cache, go, monkeypatch):
+def test_a_small_disk_is_told_before_the_build(cache, go, monkeypatch: pytest.MonkeyPatch) -> None:
     go("exit 1")
     monkeypatch.setattr(building, "NEEDED_FREE_BYTES", 1 << 60)
     with pytest.raises(UnavailableError, match=r"GiB free at .*, expected at least 1073741824 GiB"):
         building.build([ETCD], lambda _: None)
 
 
-def test_a_second_build_waits_for_the_first(cache, go, tmp_path):
+def test_a_second_build_waits_for_the_first(cache, go, tmp_path: Path) -> None:
     go(f"until [ -e {tmp_path}/go-on ]; do sleep 0.01; done\n{GO_THAT_BUILDS}")
     first, second = [], []
     waiting = threading.Event()
@@ -214,8 +221,13 @@ def test_a_second_build_waits_for_the_first(cache, go, tmp_path):
     ],
 )
 def test_the_command_line_ends_with_the_code_of_its_answer(
-    cache, monkeypatch, capsys, arguments, code, told
-):
+    cache,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    told: str,
+) -> None:
     monkeypatch.setattr("sys.argv", ["tools", *arguments])
     with pytest.raises(SystemExit) as caught:
         tools.main()

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc"
 """Clusters that are down, half up, or let nobody in: what the commands say, to the letter, and how soon."""
 
 import json
@@ -24,7 +25,7 @@ LIMIT_S = 100
 
 
 @pytest.fixture
-def said(plane, tmp_path):
+def said(plane, tmp_path: Path):
     """Return what each command says with a kubeconfig: exit code, and its last line."""
     (tmp_path / "values.yaml").write_text(VALUES)
     commands = {
@@ -71,7 +72,7 @@ def all_say(line, *, asked=2, done=1):
     return questions | dict.fromkeys(("install", "uninstall", "rehearse"), (done, line))
 
 
-def test_an_expired_login(plane, said, tmp_path):
+def test_an_expired_login(plane, said, tmp_path: Path) -> None:
     line = (
         "SERVER does not accept the credentials of context admin (401: Unauthorized); "
         "they may have expired: log in again, as for kubectl"
@@ -79,14 +80,14 @@ def test_an_expired_login(plane, said, tmp_path):
     assert said(as_user(plane, tmp_path, {"token": "expired"})) == all_say(line)
 
 
-def test_no_login_at_all(plane, said, tmp_path):
+def test_no_login_at_all(plane, said, tmp_path: Path) -> None:
     end = "; no credentials were sent, since the kubeconfig's context has none"
     answers = said(as_user(plane, tmp_path, {}))
     assert all(line.endswith(end) for _, line in answers.values())
     assert [code for code, _ in answers.values()] == [2, 2, 2, 1, 1]
 
 
-def test_a_login_program_that_fails(plane, said, tmp_path):
+def test_a_login_program_that_fails(plane, said, tmp_path: Path) -> None:
     program = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "sh",
@@ -100,7 +101,7 @@ def test_a_login_program_that_fails(plane, said, tmp_path):
     assert said(as_user(plane, tmp_path, {"exec": program})) == all_say(line, done=2)
 
 
-def test_a_login_program_that_works(plane, said, tmp_path):
+def test_a_login_program_that_works(plane, said, tmp_path: Path) -> None:
     """The same way in as a cloud's: a token of the API server's own, from a program."""
     token = plane.kubectl("create", "token", "default", "-n", "default")
     answer = {
@@ -118,7 +119,7 @@ def test_a_login_program_that_works(plane, said, tmp_path):
     assert 'User "system:serviceaccount:default:default" cannot list resource "nodes"' in line
 
 
-def test_a_user_who_may_nothing(plane, said):
+def test_a_user_who_may_nothing(plane, said) -> None:
     forbidden = 'is forbidden: User "nobody" cannot {} at the cluster scope'
     answers = said(plane.kubeconfig("nobody"))
     assert [code for code, _ in answers.values()] == [2, 2, 2, 1, 1]
@@ -131,7 +132,7 @@ def test_a_user_who_may_nothing(plane, said):
     assert all('User "nobody" cannot' in line for _, line in answers.values())
 
 
-def test_another_clusters_certificate(plane, said, tmp_path):
+def test_another_clusters_certificate(plane, said, tmp_path: Path) -> None:
     """The public CAs of this machine did not sign it."""
     config = yaml.safe_load(plane.admin.read_text())
     cluster = config["clusters"][0]["cluster"]
@@ -146,7 +147,7 @@ def test_another_clusters_certificate(plane, said, tmp_path):
     assert said(path) == all_say(line)
 
 
-def test_a_cluster_that_is_half_up(plane, said):
+def test_a_cluster_that_is_half_up(plane, said) -> None:
     """Its API server answers discovery without etcd, and hangs on the rest."""
     plane.kill("etcd")
     try:
@@ -157,7 +158,7 @@ def test_a_cluster_that_is_half_up(plane, said):
         plane.restart("kube-apiserver")
 
 
-def test_a_cluster_that_hangs(plane, said):
+def test_a_cluster_that_hangs(plane, said) -> None:
     supervisor = next(pid for pid in plane.pids if "kube-apiserver" in command_line(pid))
     (program,) = children(supervisor)
     os.kill(program, signal.SIGSTOP)
@@ -167,7 +168,7 @@ def test_a_cluster_that_hangs(plane, said):
         os.kill(program, signal.SIGCONT)
 
 
-def test_a_cluster_that_is_down(plane, said):
+def test_a_cluster_that_is_down(plane, said) -> None:
     plane.kill("kube-apiserver")
     try:
         line = "SERVER can't be reached: connection refused; nothing listens there"

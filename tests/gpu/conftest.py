@@ -164,7 +164,7 @@ class Load:
 
 
 @pytest.fixture
-def load(torch_there):
+def load(torch_there: None):
     """Start loads; they end with the test. One is calibrated after the other, each on a free GPU."""
     with contextlib.ExitStack() as stack:
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -40,7 +41,7 @@ groups:
 class Sending:
     """Rules over a store, evaluated by hand, and what sends their alerts."""
 
-    def __init__(self, sender):
+    def __init__(self, sender) -> None:
         self.sender = sender
         self.store = SeriesStore()
         # An end in an Alertmanager's future would not be one yet.
@@ -53,7 +54,7 @@ class Sending:
             notify=sender.notify,
         )
 
-    async def measure(self, value, seconds=0, gpus=1):
+    async def measure(self, value, seconds=0, gpus=1) -> None:
         self.now_ms += seconds * 1000
         for gpu in range(gpus):
             labels = {"__name__": "temperature", "gpu": str(gpu)}
@@ -102,19 +103,19 @@ def alertmanager_at(tmp_path, scheme="http", *arguments):
 
 
 @pytest.fixture
-def real(tmp_path):
+def real(tmp_path: Path):
     with alertmanager_at(tmp_path) as url:
         yield url
 
 
 @pytest.fixture
-def authority(tmp_path):
+def authority(tmp_path: Path):
     (tmp_path / "certificates").mkdir()
     return Authority(tmp_path / "certificates", "alerts")
 
 
 @pytest.fixture
-def real_tls(tmp_path, authority):
+def real_tls(tmp_path: Path, authority):
     """An Alertmanager that asks for a client certificate of the authority."""
     pair = authority.server("alertmanager", ["127.0.0.1"])
     config = {
@@ -139,7 +140,7 @@ def alerts_at(url, context=None):
 
 
 @pytest.mark.alertmanager
-async def test_an_alertmanager_gets_alerts_and_their_end(real, sending):
+async def test_an_alertmanager_gets_alerts_and_their_end(real, sending) -> None:
     await until(lambda: alerts_at(real) == [])
     loop = sending(real, external_url="http://metrics.example/prometheus/")
     await loop.measure(95)
@@ -159,8 +160,8 @@ async def test_an_alertmanager_gets_alerts_and_their_end(real, sending):
 
 @pytest.mark.alertmanager
 async def test_an_alertmanager_behind_tls_is_trusted_by_its_authority_only(
-    real_tls, authority, tmp_path, sending
-):
+    real_tls, authority, tmp_path: Path, sending
+) -> None:
     pair = authority.client("gpuscale")
     files = (pair.certificate, pair.key)
     context = ssl.create_default_context(cafile=authority.certificate)
@@ -184,7 +185,9 @@ async def test_an_alertmanager_behind_tls_is_trusted_by_its_authority_only(
     assert loop.sender.sent == {f"{real_tls}/api/v2/alerts": 1}
 
 
-async def test_all_alertmanagers_get_all_alerts_and_a_dead_one_is_named(caplog, sending):
+async def test_all_alertmanagers_get_all_alerts_and_a_dead_one_is_named(
+    caplog: pytest.LogCaptureFixture, sending
+) -> None:
     got = []
 
     async def take(request):
@@ -209,7 +212,7 @@ async def test_all_alertmanagers_get_all_alerts_and_a_dead_one_is_named(caplog, 
     assert len(messages) == 1
 
 
-async def test_passwords_and_refusals(tmp_path, sending):
+async def test_passwords_and_refusals(tmp_path: Path, sending) -> None:
     async def check(request):
         if (
             request.headers.get("Authorization")
@@ -239,7 +242,7 @@ async def test_passwords_and_refusals(tmp_path, sending):
         assert loop.sender.remark() == ""
 
 
-async def test_alerts_that_wait_have_a_bound_in_bytes(sending):
+async def test_alerts_that_wait_have_a_bound_in_bytes(sending) -> None:
     loop = sending()
     rule = loop.ruler.groups.rules()[0]
     loop.sender._changed = asyncio.Event()  # nobody sends
@@ -258,7 +261,7 @@ async def test_alerts_that_wait_have_a_bound_in_bytes(sending):
     "text",
     ["alertmanager:9093", "ftp://a", "http://", "http://a/?b=c", "http://u:p@a:9093", "http://["],
 )
-def test_what_is_no_address_is_refused(text):
+def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         alerts_url(text)
     assert "p@a" not in str(caught.value)

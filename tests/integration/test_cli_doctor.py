@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ def run(*arguments):
 
 
 @pytest.fixture
-def kubeconfig(tmp_path):
+def kubeconfig(tmp_path: Path):
     (port,) = free_ports(1)
     server = {"server": f"http://127.0.0.1:{port}"}
     path = tmp_path / "kubeconfig.json"
@@ -51,19 +52,21 @@ def kubeconfig(tmp_path):
         (["--pulse", "--pulse-wait", "--pulse-hpa=web"], "--pulse-hpa: found 'web', expected NAME"),
     ],
 )
-def test_what_can_not_be_is_refused(kubeconfig, arguments, told):
+def test_what_can_not_be_is_refused(kubeconfig, arguments: list[str], told: str) -> None:
     done = run(f"--kubeconfig={kubeconfig}", *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"gpuscale: {told}")
 
 
-def test_a_cluster_that_does_not_answer_is_no_healthy_one(kubeconfig):
+def test_a_cluster_that_does_not_answer_is_no_healthy_one(kubeconfig) -> None:
     done = run(f"--kubeconfig={kubeconfig}")
     assert done.returncode == 2
     assert done.stderr.startswith("gpuscale: the API server at http://127.0.0.1:")
 
 
-def test_a_kubeconfig_is_found_as_kubectl_finds_it(kubeconfig, tmp_path, monkeypatch):
+def test_a_kubeconfig_is_found_as_kubectl_finds_it(
+    kubeconfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     done = run()

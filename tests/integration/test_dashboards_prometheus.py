@@ -74,7 +74,7 @@ class ClusterPage(http.server.BaseHTTPRequestHandler):
 
     scrapes = 0
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         ClusterPage.scrapes += 1
         body = CLUSTER.read_text().replace("@SCRAPES@", str(ClusterPage.scrapes)).encode()
         self.send_response(200)
@@ -82,7 +82,7 @@ class ClusterPage(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_):
+    def log_message(self, *_) -> None:
         pass
 
 
@@ -99,7 +99,7 @@ def cluster_page():
         server.server_close()
 
 
-def record_split_gpu(path):
+def record_split_gpu(path) -> None:
     """Record a GPU with two MIG instances, read through the stand-in of NVML."""
     instances = [
         FakeInstance(7, busy_percent=40, tensor_percent=20, used_mib=5000, uuid="MIG-7"),
@@ -143,7 +143,7 @@ def agent(stack, folder, node, gpus, socket):
     return until(port, f"{node} to listen")
 
 
-def simulated_processes(folder):
+def simulated_processes(folder) -> None:
     """Lay out the host's processes: those that the simulated GPUs are busy with belong to a pod."""
     shutil.copytree(CGROUPS / "host", folder / "proc")
     for pid in (FIRST_PID, FIRST_PID + 1):
@@ -198,7 +198,7 @@ def prometheus(folder, name, port, jobs):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def world(tmp_path_factory: pytest.TempPathFactory):
     """Yield the address of a Prometheus for each way to scrape."""
     folder = tmp_path_factory.mktemp("dashboards")
     with ExitStack() as stack:
@@ -236,7 +236,7 @@ def asking(url):
     ended = threading.Event()
     path = f"{url}/apis/custom.metrics.k8s.io/v1beta2/nodes/n1/DCGM_FI_DEV_GPU_UTIL"
 
-    def ask():
+    def ask() -> None:
         while not ended.wait(0.5):
             with suppress(OSError), urllib.request.urlopen(path, timeout=30) as answer:
                 answer.read()
@@ -348,7 +348,7 @@ def opened(world):
 
 
 @pytest.mark.parametrize(("way", "uid", "title", "index"), TARGETS)
-def test_every_query_gives_numbers(world, opened, way, uid, title, index):
+def test_every_query_gives_numbers(world, opened, way, uid, title, index) -> None:
     document, chosen = opened[way, uid]
     target = panel_of(document, title)["targets"][index]
     query = filled(target["expr"], chosen)
@@ -366,7 +366,7 @@ def test_every_query_gives_numbers(world, opened, way, uid, title, index):
     ],
 )
 @pytest.mark.parametrize("way", HONOURS)
-def test_totals_add_up(world, opened, way, uid, title, value):
+def test_totals_add_up(world, opened, way, uid: str, title: str, value: float) -> None:
     document, chosen = opened[way, uid]
     (target,) = panel_of(document, title)["targets"]
     query = filled(target["expr"], chosen)
@@ -374,7 +374,7 @@ def test_totals_add_up(world, opened, way, uid, title, value):
 
 
 @pytest.mark.parametrize("way", HONOURS)
-def test_only_what_a_pod_has_counts_for_its_namespace(world, opened, way):
+def test_only_what_a_pod_has_counts_for_its_namespace(world, opened, way) -> None:
     """One GPU belongs to default, an instance of another to ml; the third is nobody's."""
     document, chosen = opened[way, "gpuscale-cost"]
     title = "Cost per hour by namespace, whole GPUs"
@@ -422,7 +422,7 @@ def settled(world):
     return url
 
 
-def test_xids_have_the_labels_that_alerts_go_by(settled):
+def test_xids_have_the_labels_that_alerts_go_by(settled) -> None:
     labels = ("Hostname", "gpu", "UUID", "err_code", "err_msg")
     matchers = ",".join(f'{label}!=""' for label in labels)
     query = f"count(count by (UUID) (DCGM_FI_DEV_XID_ERRORS{{{matchers}}}))"
@@ -443,7 +443,7 @@ WAITING = {"GpuPodsPending": [{"namespace": "default", "pod": "vision-api-7d9f8b
 
 
 @pytest.mark.parametrize("alert", EXPRESSIONS)
-def test_where_all_is_well_only_the_pod_that_waits_is_reported(settled, alert):
+def test_where_all_is_well_only_the_pod_that_waits_is_reported(settled, alert) -> None:
     def told():
         return [dict(labels) for labels in instant(settled, EXPRESSIONS[alert])]
 

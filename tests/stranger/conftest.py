@@ -17,7 +17,7 @@ PIP_SETTINGS = Path.home() / ".config" / "pip" / "pip.conf"
 
 
 @pytest.fixture(scope="session")
-def plain_venv(tmp_path_factory):
+def plain_venv(tmp_path_factory: pytest.TempPathFactory):
     """Return the folder of a virtual environment with the project from `pip install .`, no extras."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -32,7 +32,7 @@ def plain_venv(tmp_path_factory):
     return venv
 
 
-def _install(venv):
+def _install(venv) -> None:
     checkout = venv.parent / "checkout"
     for name in BUILT_FROM:
         source, target = ROOT / name, checkout / name
@@ -64,7 +64,7 @@ def environment_of(venv):
     }
 
 
-def _run(command, folder, environment):
+def _run(command, folder, environment) -> None:
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

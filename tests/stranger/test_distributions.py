@@ -25,7 +25,7 @@ def python(venv, *arguments, **environment):
 
 
 @pytest.fixture(scope="module")
-def testing_package(plain_venv, tmp_path_factory):
+def testing_package(plain_venv, tmp_path_factory: pytest.TempPathFactory):
     """Return a folder with gpuscale-testing, installed with the pip of the plain environment."""
     source = tmp_path_factory.mktemp("source") / "gpuscale-testing"
     shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -43,7 +43,7 @@ def testing_package(plain_venv, tmp_path_factory):
     return folder
 
 
-def test_a_plain_installation_says_what_to_install(plain_venv):
+def test_a_plain_installation_says_what_to_install(plain_venv) -> None:
     done = python(plain_venv, "-c", FORMER_NAME)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
@@ -52,19 +52,19 @@ def test_a_plain_installation_says_what_to_install(plain_venv):
     )
 
 
-def test_a_plain_installation_has_nothing_of_it(plain_venv):
+def test_a_plain_installation_has_nothing_of_it(plain_venv) -> None:
     (packages,) = (plain_venv / "lib").glob("python3.*/site-packages")
     assert (packages / "gpuscale" / "testing" / "cluster.py").is_file()
     assert list(packages.rglob("go.mod")) == []
     assert not (packages / "gpuscale_testing").exists()
 
 
-def test_with_it_both_names_lead_to_the_control_plane(plain_venv, testing_package):
+def test_with_it_both_names_lead_to_the_control_plane(plain_venv, testing_package) -> None:
     done = python(plain_venv, "-c", FORMER_NAME, PYTHONPATH=str(testing_package))
     assert (done.returncode, done.stdout, done.stderr) == (0, "gpuscale_testing.plane\n", "")
 
 
-def test_it_carries_the_pinned_versions(plain_venv, testing_package, tmp_path):
+def test_it_carries_the_pinned_versions(plain_venv, testing_package, tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(testing_package), "GPUSCALE_TOOLS": str(tmp_path)}
     done = python(plain_venv, "-m", "gpuscale_testing.tools", "where", **environment)
     assert done.returncode == 1, done.stderr  # nothing is built

@@ -32,7 +32,7 @@ def problem(text):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_part_takes_the_usual_fields_of_its_pods(part):
+def test_every_part_takes_the_usual_fields_of_its_pods(part) -> None:
     """Where they stand is Kubernetes' own: the fields of PodSpec and Container."""
     found = workload(
         part,
@@ -65,7 +65,7 @@ def test_every_part_takes_the_usual_fields_of_its_pods(part):
     assert container(found)["volumeMounts"][-1] == {"name": "v", "mountPath": "/v"}
 
 
-def test_mappings_are_merged_and_null_removes():
+def test_mappings_are_merged_and_null_removes() -> None:
     found = workload("agent", resources={"limits": {"memory": None, "cpu": "1"}})
     assert container(found)["resources"] == {
         "requests": {"cpu": "20m", "memory": "96Mi"},
@@ -76,13 +76,13 @@ def test_mappings_are_merged_and_null_removes():
     assert changed["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_an_affinity_replaces_the_gpu_nodes_and_an_empty_one_is_none():
+def test_an_affinity_replaces_the_gpu_nodes_and_an_empty_one_is_none() -> None:
     assert "nodeAffinity" in pod(workload("agent"))["affinity"]
     assert "affinity" not in pod(workload("agent", affinity={}))
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_service_account_can_carry_a_clouds_identity(part):
+def test_a_service_account_can_carry_a_clouds_identity(part) -> None:
     role = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}
     enabled = {"enabled": True} if part == "devicePlugin" else {}
     found = objects(**{part: {**enabled, "serviceAccount": {"annotations": role}}})
@@ -90,7 +90,7 @@ def test_a_service_account_can_carry_a_clouds_identity(part):
     assert account["metadata"]["annotations"] == role
 
 
-def test_an_account_that_is_there_gets_the_rights_and_is_not_made():
+def test_an_account_that_is_there_gets_the_rights_and_is_not_made() -> None:
     found = objects(metricsApi={"serviceAccount": {"create": False, "name": "shared"}})
     accounts = [each["metadata"]["name"] for each in found if each["kind"] == "ServiceAccount"]
     assert "gpuscale-metrics-api" not in accounts
@@ -99,7 +99,7 @@ def test_an_account_that_is_there_gets_the_rights_and_is_not_made():
     assert [each["name"] for each in delegator["subjects"]] == ["shared"]
 
 
-def test_only_named_peers_and_the_installation_reach_the_agent():
+def test_only_named_peers_and_the_installation_reach_the_agent() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
     found = objects(agent={"networkPolicy": {"from": [peer]}})
     (rule,) = one(found, "NetworkPolicy", "node-agent")["spec"]["ingress"]
@@ -108,14 +108,14 @@ def test_only_named_peers_and_the_installation_reach_the_agent():
     assert rule["ports"] == [{"port": 9400, "protocol": "TCP"}]
 
 
-def test_a_digest_pins_the_image():
+def test_a_digest_pins_the_image() -> None:
     digest = "sha256:" + "a" * 64
     found = objects(image={"repository": "r.example.com/g", "tag": "1", "digest": digest})
     used = container(one(found, "DaemonSet", "node-agent"))["image"]
     assert used == f"r.example.com/g:1@{digest}"
 
 
-def test_counters_in_the_values_become_a_file_of_the_agent():
+def test_counters_in_the_values_become_a_file_of_the_agent() -> None:
     text = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\n"
     found = objects(agent={"customMetrics": text})
     assert one(found, "ConfigMap", "node-agent")["data"] == {"counters.csv": text}
@@ -136,7 +136,7 @@ def test_counters_in_the_values_become_a_file_of_the_agent():
         ("1G", 320 * (953 - 400)),
     ],
 )
-def test_the_memory_limit_says_what_the_store_may_hold(limit, series):
+def test_the_memory_limit_says_what_the_store_may_hold(limit: str, series) -> None:
     api = {"source": "streams", "resources": {"limits": {"memory": limit}}}
     found = container(one(objects(metricsApi=api), "Deployment", "metrics-api"))
     assert f"--store-max-series={series}" in found["args"]
@@ -144,7 +144,7 @@ def test_the_memory_limit_says_what_the_store_may_hold(limit, series):
     assert found["resources"]["limits"]["memory"] == limit
 
 
-def test_without_a_limit_the_programs_own_bounds_hold():
+def test_without_a_limit_the_programs_own_bounds_hold() -> None:
     api = {"source": "streams", "resources": {"limits": {"memory": None}}}
     found = container(one(objects(metricsApi=api), "Deployment", "metrics-api"))
     assert not [each for each in found["args"] if each.startswith("--store-max")]
@@ -176,7 +176,9 @@ def test_without_a_limit_the_programs_own_bounds_hold():
         ),
     ],
 )
-def test_what_kubernetes_would_refuse_or_drop_is_refused_with_its_line(field, message):
+def test_what_kubernetes_would_refuse_or_drop_is_refused_with_its_line(
+    field: str, message: str
+) -> None:
     text = f"spec:\n  scale: []\n  {field}\n"
     found = problem(text)
     assert message in found
@@ -187,7 +189,7 @@ def test_what_kubernetes_would_refuse_or_drop_is_refused_with_its_line(field, me
     assert "secret@" not in found
 
 
-def test_credentials_are_files_of_one_folder():
+def test_credentials_are_files_of_one_folder() -> None:
     auth = {
         "basicAuth": {"username": "12345", "password": KEY},
         "headers": {"X-Scope-OrgID": "team"},

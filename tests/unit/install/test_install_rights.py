@@ -28,7 +28,7 @@ BINDING = {
 }
 
 
-def test_a_role_can_only_be_made_by_who_has_its_rights():
+def test_a_role_can_only_be_made_by_who_has_its_rights() -> None:
     rights = set(needed_rights([ROLE]))
     assert Right("ml", "apps", "deployments", "list") in rights
     assert Right("ml", "", "secrets", "update", "s") in rights
@@ -36,13 +36,13 @@ def test_a_role_can_only_be_made_by_who_has_its_rights():
     assert own == {"create", "delete", "get", "patch"}
 
 
-def test_a_role_of_others_is_bound_by_its_name():
+def test_a_role_of_others_is_bound_by_its_name() -> None:
     rights = set(needed_rights([BINDING], replaces=True))
     assert Right("", RBAC, "clusterroles", "bind", "system:auth-delegator") in rights
     assert Right("", RBAC, "clusterrolebindings", "update", "b") in rights
 
 
-def test_secrets_are_listed_only_beside_service_accounts():
+def test_secrets_are_listed_only_beside_service_accounts() -> None:
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -56,7 +56,7 @@ def test_secrets_are_listed_only_beside_service_accounts():
     assert listed == {"gpuscale"}
 
 
-def test_the_role_has_every_right_and_no_other():
+def test_the_role_has_every_right_and_no_other() -> None:
     """Rules multiply: groups x resources x names x verbs have to be the rights that went in."""
     rights = needed_rights([ROLE, BINDING])
     found = set()
@@ -73,7 +73,7 @@ def test_the_role_has_every_right_and_no_other():
 @pytest.mark.parametrize(
     "text", ["alice", "User:", "Robot:x", "ServiceAccount:deployer", "ServiceAccount:/x", ""]
 )
-def test_a_subject_says_what_it_is(text):
+def test_a_subject_says_what_it_is(text: str) -> None:
     with pytest.raises(UsageError, match=r"expected User:NAME, Group:NAME or ServiceAccount:"):
         parse_subject(text)
     account = parse_subject("ServiceAccount:ci/deployer")

@@ -64,7 +64,7 @@ def hpa_of(text):
     return one(rendered(values), "HorizontalPodAutoscaler")
 
 
-def test_the_hpa_has_every_metric_and_the_whole_behavior():
+def test_the_hpa_has_every_metric_and_the_whole_behavior() -> None:
     hpa = read_stored_hpa(hpa_of(INFERENCE), "rendered")
     of_pods = [PodsMetric, PodsMetric]
     others = [ExternalMetric, ObjectMetric, ResourceMetric, ContainerResourceMetric]
@@ -95,7 +95,7 @@ def test_the_hpa_has_every_metric_and_the_whole_behavior():
     )
 
 
-def test_one_signal_in_short_is_the_same_hpa():
+def test_one_signal_in_short_is_the_same_hpa() -> None:
     short = (
         "spec: {scale: [{workload: {name: a}, signal: gpu-memory, target: 9000, maxReplicas: 3}]}"
     )
@@ -107,7 +107,7 @@ def test_one_signal_in_short_is_the_same_hpa():
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta2", "v2beta1"])
-def test_every_version_says_the_same_metrics(version):
+def test_every_version_says_the_same_metrics(version: str) -> None:
     text = INFERENCE[: INFERENCE.index("    behavior:")]
     newest = read_stored_hpa(hpa_of(text), "rendered")
     other = hpa_of(f"{text}    hpaVersion: autoscaling/{version}\n")
@@ -257,13 +257,15 @@ def faults(text):
         ),
     ],
 )
-def test_what_kubernetes_refuses_is_refused_at_its_line(before, after, line, field, message):
+def test_what_kubernetes_refuses_is_refused_at_its_line(
+    before: str, after: str, line: int, field: str, message: str
+) -> None:
     assert INFERENCE.count(before) == 1
     expected = f"v.yaml:{line}: spec.scale[0].{field}: {message}"
     assert expected in faults(INFERENCE.replace(before, after))
 
 
-def test_what_an_older_version_has_no_field_for_is_refused():
+def test_what_an_older_version_has_no_field_for_is_refused() -> None:
     text = INFERENCE.replace(
         "target: {type: Value, value: 2k}", "target: {type: AverageValue, averageValue: 2k}"
     )
@@ -286,14 +288,14 @@ def faults_or_none(text):
     return ""
 
 
-def test_several_faults_are_reported_together():
+def test_several_faults_are_reported_together() -> None:
     text = INFERENCE.replace("1500m", "-1").replace(
         "averageUtilization: 80", "averageUtilization: 0"
     )
     assert len(faults(text)) == 2
 
 
-def test_no_replicas_take_a_metric_that_is_there_without_pods():
+def test_no_replicas_take_a_metric_that_is_there_without_pods() -> None:
     waking = INFERENCE.replace("minReplicas: 2", "minReplicas: 0")
     assert hpa_of(waking)["spec"]["minReplicas"] == 0
     short = "spec: {scale: [{workload: {name: a}, target: 60, minReplicas: 0, maxReplicas: 3}]}"
@@ -320,7 +322,7 @@ spec:
 """
 
 
-def test_a_scaled_object_has_a_trigger_for_each_metric():
+def test_a_scaled_object_has_a_trigger_for_each_metric() -> None:
     spec = one(rendered(parse_values(KEDA, "v.yaml")), "ScaledObject")["spec"]
     assert spec["minReplicaCount"] == 0
     config = spec["advanced"]["horizontalPodAutoscalerConfig"]
@@ -355,7 +357,7 @@ def test_a_scaled_object_has_a_trigger_for_each_metric():
         ("averageUtilization: 80", "averageValue: 1", "without its value, expected Utilization or"),
     ],
 )
-def test_what_keda_can_not_take_is_refused(before, after, message):
+def test_what_keda_can_not_take_is_refused(before: str, after: str, message: str) -> None:
     assert KEDA.count(before) == 1
     assert any(message in each for each in faults(KEDA.replace(before, after)))
 
@@ -365,7 +367,7 @@ def found_in(text):
     return [(each.check.id, each.where.line, each.where.field) for each in report.findings]
 
 
-def test_lint_names_the_metric_of_the_values():
+def test_lint_names_the_metric_of_the_values() -> None:
     text = INFERENCE.replace(
         "name: queue_length, selector: {matchLabels: {model: bert}}", "name: x"
     )
@@ -375,7 +377,7 @@ def test_lint_names_the_metric_of_the_values():
     assert ("wrong-unit", 25, place) in found_in(memory)
 
 
-def test_metrics_of_others_rules_are_not_unknown():
+def test_metrics_of_others_rules_are_not_unknown() -> None:
     """External metrics are served by whom the installation is not, and teams have rules of their own."""
 
     def unknown(text):
@@ -389,7 +391,7 @@ def test_metrics_of_others_rules_are_not_unknown():
     assert not unknown(INFERENCE.replace("metricsApi: {certificates: cert-manager}", teams))
 
 
-def test_queues_of_the_preset_are_known_where_pods_are_scraped():
+def test_queues_of_the_preset_are_known_where_pods_are_scraped() -> None:
     text = INFERENCE.replace("cert-manager}", "cert-manager, source: streams, scrapePods: true}")
     text = text.replace("name: queue_length", "name: vllm_num_requests_waiting")
     assert not [each for each in found_in(text) if each[0] == "unknown-metric" and each[1] == 11]

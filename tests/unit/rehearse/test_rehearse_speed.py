@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 URI = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/%2A/m?labelSelector=app%3Dweb"
 
 
-def test_the_controllers_flags_are_its_defaults_divided_by_the_speed():
+def test_the_controllers_flags_are_its_defaults_divided_by_the_speed() -> None:
     # Kubernetes' defaults are 15 s and 5 min.
     assert str(hpa_flags(find_setup("ack-bert").pipeline, 10)) == (
         "--horizontal-pod-autoscaler-sync-period=1.5s "
@@ -27,12 +28,12 @@ def test_the_controllers_flags_are_its_defaults_divided_by_the_speed():
     )
 
 
-def test_an_hpa_without_a_behavior_gets_none():
+def test_an_hpa_without_a_behavior_gets_none() -> None:
     (hpa,) = hpa_manifests(find_setup("ack-bert"), MARK, 10)
     assert "behavior" not in hpa["spec"]
 
 
-def test_the_windows_and_periods_of_a_behavior_are_divided():
+def test_the_windows_and_periods_of_a_behavior_are_divided() -> None:
     (hpa,) = hpa_manifests(find_setup("ack-bert-quick"), MARK, 10)
     policy = {"type": "Percent", "value": 100, "periodSeconds": 30 // 10}
     down = hpa["spec"]["behavior"]["scaleDown"]
@@ -40,7 +41,7 @@ def test_the_windows_and_periods_of_a_behavior_are_divided():
     assert hpa["spec"]["behavior"]["scaleUp"]["policies"] == [policy]
 
 
-def test_the_times_of_jobs_and_deployments_are_divided():
+def test_the_times_of_jobs_and_deployments_are_divided() -> None:
     setup = find_setup("aks-mnist-jobs")
     (job,) = (each for each in setup.manifests if each["kind"] == "Job")
     spec = job["spec"]
@@ -53,12 +54,12 @@ def test_the_times_of_jobs_and_deployments_are_divided():
 
 
 @pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
-def test_the_shipped_scenarios_and_their_quick_variants_run_ten_times_faster(name):
+def test_the_shipped_scenarios_and_their_quick_variants_run_ten_times_faster(name: str) -> None:
     check_speed(find_setup(name), 10)
     check_speed(find_setup(f"{name}-quick"), 10)
 
 
-def test_all_that_would_be_part_of_a_second_is_refused_at_once():
+def test_all_that_would_be_part_of_a_second_is_refused_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         check_speed(find_setup("ack-bert-quick"), 7)
     hpa = "--speed 7: HorizontalPodAutoscaler/gpu-hpa spec.behavior"
@@ -69,7 +70,7 @@ def test_all_that_would_be_part_of_a_second_is_refused_at_once():
     ]
 
 
-def test_a_speed_that_a_control_plane_does_not_keep_up_with_is_refused():
+def test_a_speed_that_a_control_plane_does_not_keep_up_with_is_refused() -> None:
     with pytest.raises(UsageError, match=r"every 0\.15 s.*which is --speed 30"):
         check_speed(find_setup("ack-bert"), 100)
     check_speed(find_setup("ack-bert"), 30)
@@ -88,7 +89,9 @@ def flags():
     return hpa_flags(find_setup("ack-bert").pipeline, 10)  # a look every 1.5 s
 
 
-async def test_a_controller_that_looks_as_often_as_it_should_is_taken(tmp_path, flags):
+async def test_a_controller_that_looks_as_often_as_it_should_is_taken(
+    tmp_path: Path, flags
+) -> None:
     log = tmp_path / "audit.log"
     log.write_text(look(100.0) + look(100.3, uri="/other") + look(101.6) + '{"half')
     await check_sync_period(log, flags, ManualClock())
@@ -110,7 +113,9 @@ async def test_a_controller_that_looks_as_often_as_it_should_is_taken(tmp_path, 
         ),
     ],
 )
-async def test_another_period_is_refused_with_the_flags_to_give(tmp_path, flags, text, seen):
+async def test_another_period_is_refused_with_the_flags_to_give(
+    tmp_path: Path, flags, text, seen: str
+) -> None:
     log = tmp_path / "audit.log"
     log.write_text(text)
     with pytest.raises(UsageError) as caught:

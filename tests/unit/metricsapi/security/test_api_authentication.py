@@ -51,7 +51,7 @@ async def user(authenticator, *header_pairs, certificates=()):
     return await authenticator.user(Credentials(headers(*header_pairs), certificates))
 
 
-async def test_a_front_proxys_word_is_taken(authenticator, cas):
+async def test_a_front_proxys_word_is_taken(authenticator, cas) -> None:
     proxy = shown(cas["proxies"].client("front-proxy-client"))
     found = await user(
         authenticator,
@@ -68,18 +68,18 @@ async def test_a_front_proxys_word_is_taken(authenticator, cas):
     assert found == User("ann", ("a", "b", ALL), "7", extra)
 
 
-async def test_the_first_header_that_names_somebody_counts(authenticator, cas):
+async def test_the_first_header_that_names_somebody_counts(authenticator, cas) -> None:
     proxy = shown(cas["proxies"].client("front-proxy-client"))
     pairs = (("X-Remote-User", ""), ("X-Second-User", "bob"))
     found = await user(authenticator, *pairs, certificates=proxy)
     assert found.name == "bob"
 
 
-async def test_headers_without_a_certificate_are_anonymous(authenticator):
+async def test_headers_without_a_certificate_are_anonymous(authenticator) -> None:
     assert await user(authenticator, *SPOOFED) == NOBODY
 
 
-async def test_headers_beside_a_clients_certificate_are_not_looked_at(authenticator, cas):
+async def test_headers_beside_a_clients_certificate_are_not_looked_at(authenticator, cas) -> None:
     client = shown(cas["clients"].client("joe", ["dev", "ops"]))
     found = await user(authenticator, *SPOOFED, certificates=client)
     assert found == User("joe", ("dev", "ops", ALL))
@@ -87,7 +87,7 @@ async def test_headers_beside_a_clients_certificate_are_not_looked_at(authentica
 
 async def test_headers_beside_a_clients_certificate_of_the_proxys_name_are_not_looked_at(
     authenticator, cas
-):
+) -> None:
     client = shown(cas["clients"].client("front-proxy-client"))
     found = await user(authenticator, *SPOOFED, certificates=client)
     assert found == User("front-proxy-client", (ALL,))
@@ -108,18 +108,18 @@ async def test_headers_beside_a_clients_certificate_of_the_proxys_name_are_not_l
         pytest.param(lambda cas: cas["clients"].client("joe", days=(-3, -1)), id="expired client"),
     ],
 )
-async def test_a_certificate_that_is_not_good_is_refused(authenticator, cas, pair):
+async def test_a_certificate_that_is_not_good_is_refused(authenticator, cas, pair) -> None:
     with pytest.raises(UnauthenticatedError):
         await user(authenticator, *SPOOFED, certificates=shown(pair(cas)))
 
 
-async def test_the_fault_of_a_certificate_is_reported(authenticator, cas):
+async def test_the_fault_of_a_certificate_is_reported(authenticator, cas) -> None:
     with pytest.raises(UnauthenticatedError) as caught:
         await user(authenticator, certificates=shown(cas["clients"].client("j", days=(-3, -1))))
     assert str(caught.value).endswith("not a client of this cluster: certificate has expired")
 
 
-async def test_a_good_token_makes_up_for_a_strangers_certificate(authenticator, cas):
+async def test_a_good_token_makes_up_for_a_strangers_certificate(authenticator, cas) -> None:
     stranger = shown(cas["strangers"].client("joe"))
     pair = ("Authorization", "bearer good")
     found = await user(authenticator, pair, certificates=stranger)
@@ -127,23 +127,25 @@ async def test_a_good_token_makes_up_for_a_strangers_certificate(authenticator, 
 
 
 @pytest.mark.parametrize("token", ["bad", "down"])
-async def test_a_token_that_is_not_good_or_cant_be_reviewed_is_refused(authenticator, token):
+async def test_a_token_that_is_not_good_or_cant_be_reviewed_is_refused(
+    authenticator, token: str
+) -> None:
     with pytest.raises(UnauthenticatedError):
         await user(authenticator, ("Authorization", f"Bearer {token}"))
 
 
 @pytest.mark.parametrize("text", ["Basic abc", "Bearer", "Bearer ", "good"])
-async def test_other_schemes_are_anonymous(authenticator, text):
+async def test_other_schemes_are_anonymous(authenticator, text: str) -> None:
     assert await user(authenticator, ("Authorization", text)) == NOBODY
 
 
-async def test_without_trust_nobody_comes_by_certificate(cas):
+async def test_without_trust_nobody_comes_by_certificate(cas) -> None:
     nobody = Authenticator(Trust, None)
     client = shown(cas["clients"].client("joe"))
     assert await user(nobody, *SPOOFED, certificates=client) == NOBODY
 
 
-async def test_intermediates_come_from_the_client(cas, make_ca):
+async def test_intermediates_come_from_the_client(cas, make_ca) -> None:
     middle = make_ca("middle", issuer=cas["clients"])
     leaf = middle.client("joe")
     bundle = CaBundle(cas["clients"].pem)
@@ -152,18 +154,18 @@ async def test_intermediates_come_from_the_client(cas, make_ca):
         bundle.subject(shown(leaf))
 
 
-def test_an_intermediate_in_the_bundle_is_an_anchor(cas, make_ca):
+def test_an_intermediate_in_the_bundle_is_an_anchor(cas, make_ca) -> None:
     middle = make_ca("middle", issuer=cas["clients"])
     assert CaBundle(middle.pem).subject(shown(middle.client("joe"))).common_name == "joe"
 
 
-def test_a_leaf_can_not_sign(cas):
+def test_a_leaf_can_not_sign(cas) -> None:
     pem, _ = cas["clients"].client("joe")
     with pytest.raises(UntrustedError):
         CaBundle(cas["clients"].pem).subject(shown(cas["strangers"].client("x"), (pem,)))
 
 
-def test_more_certificates_than_any_chain_has_are_refused(cas):
+def test_more_certificates_than_any_chain_has_are_refused(cas) -> None:
     leaf = cas["clients"].client("joe")
     with pytest.raises(UntrustedError, match="found 11 certificates, expected 10 at most"):
         CaBundle(cas["clients"].pem).subject(shown(*[leaf] * 11))
@@ -172,12 +174,12 @@ def test_more_certificates_than_any_chain_has_are_refused(cas):
 @pytest.mark.parametrize(
     "pem", ["", "text", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----"]
 )
-def test_a_bundle_needs_certificates(pem):
+def test_a_bundle_needs_certificates(pem: str) -> None:
     with pytest.raises(ValueError, match="found"):
         CaBundle(pem)
 
 
-def test_a_bundle_may_hold_several_cas_and_words_between(cas):
+def test_a_bundle_may_hold_several_cas_and_words_between(cas) -> None:
     both = CaBundle(f"# one\n{cas['clients'].pem}\n# two\n{cas['strangers'].pem}")
     assert both.subject(shown(cas["strangers"].client("s"))).common_name == "s"
     assert both.subject(shown(cas["clients"].client("c"))).common_name == "c"
@@ -190,7 +192,7 @@ def is_trusted(bundle, presented):
         return False
 
 
-def test_a_verdict_holds_for_ten_seconds_and_no_longer(cas):
+def test_a_verdict_holds_for_ten_seconds_and_no_longer(cas) -> None:
     seconds = [0.0]
     pem, client = cas["clients"].pem, shown(cas["clients"].client("joe", days=(-1, 4 / 86_400)))
     bundle = CaBundle(pem, lambda: seconds[0])
