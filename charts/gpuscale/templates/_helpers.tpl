@@ -69,7 +69,7 @@ automountServiceAccountToken: false
 {{- $root := index . 0 -}}
 {{- $part := index . 1 -}}
 {{- $settings := index . 2 -}}
-name: {{ $root.Values.metadata.name }}-{{ $part }}
+name: {{ eq $part "node-agent" | ternary (include "gpuscale.agentService" $root) (printf "%s-%s" $root.Values.metadata.name $part) }}
 namespace: {{ $root.Release.Namespace }}
 labels:
   {{- $own := include "gpuscale.labels" (list $root $part) | fromYaml }}

@@ -28,6 +28,11 @@
 {{- end }}
 {{- end }}
 
+{{/* The name of the Service in front of the node agents. */}}
+{{- define "gpuscale.agentService" -}}
+{{- .Values.spec.agent.serviceName | default (printf "%s-node-agent" .Values.metadata.name) -}}
+{{- end }}
+
 {{/* A part's pods as targets: include "gpuscale.scrapedPods" (list . "node-agent" "metrics") */}}
 {{- define "gpuscale.scrapedPods" -}}
 {{- $root := index . 0 -}}
@@ -50,12 +55,12 @@ relabel_configs:
 - source_labels: [__meta_kubernetes_pod_node_name]
   target_label: node
 - target_label: service
-  replacement: {{ $root.Values.metadata.name }}-{{ $part }}
+  replacement: {{ eq $part "node-agent" | ternary (include "gpuscale.agentService" $root) (printf "%s-%s" $root.Values.metadata.name $part) }}
 {{- end }}
 
 {{/* The rules that record means: of each workload's GPUs, and of those behind a Service. */}}
 {{- define "gpuscale.recordingGroups" -}}
-{{- $prefix := include "gpuscale.labelPrefix" . -}}
+{{- $prefix := last . -}}
 {{- $hash := "[bcdfghjklmnpqrstvwxz2456789]" -}}
 {{- $patterns := dict "deployment" (printf "(.+)-%s{1,10}-%s{5}" $hash $hash) "statefulset" "(.+)-[0-9]+" -}}
 {{- $parts := list -}}

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
-from gpuscale.views.terminal import event_lines, state_text
+from gpuscale.views.terminal import COLUMNS_WIDTH, event_line, state_text
 from gpuscale.views.words import plain_text
 
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
@@ -64,8 +64,8 @@ class Screen:
             self._early.append(event)
         elif event["kind"] not in QUIET:
             width = self._width()
-            for line in event_lines(event, width):
-                self._line(line)
+            wraps = width is not None and width < COLUMNS_WIDTH
+            self._line(event_line(event, width), wraps=wraps)
 
     def scenario_over(self) -> None:
         """Say that the scenario is over, and what happens now."""

@@ -24,6 +24,11 @@ def part_name(values: Values, part: str) -> str:
     return f"{values.metadata.name}-{part}"
 
 
+def agent_service(values: Values) -> str:
+    """Return the name of the Service in front of the node agents."""
+    return values.spec.agent.service_name or part_name(values, NODE_AGENT)
+
+
 def metrics_api_secret(values: Values) -> str:
     """Return the name of the Secret with the metrics API's serving certificate."""
     return part_name(values, "metrics-api-tls")

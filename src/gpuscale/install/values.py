@@ -174,6 +174,9 @@ class Agent(ServedPodSettings):
     """Whether it is installed."""
     collect_interval: PositiveDuration = 1_000
     """How often GPUs are read; it costs less than 1 % of a core."""
+    service_name: Subdomain | None = None
+    """Name of the agents' Service, and the label `service` of their series, for HPAs that describe it, such
+    as dcgm-exporter; absent: the installation's name and node-agent."""
     style: Literal["dcgm", "ack", "both"] = "dcgm"
     """`ack` and `both` add Alibaba's `DCGM_CUSTOM_*` series by process."""
     attribution: Literal["none", "allocations", "processes"] = "allocations"
@@ -230,6 +233,8 @@ class MetricsApi(ServedPodSettings):
     """A ClusterIssuer of cert-manager; absent: a CA of the installation's own."""
     rules: str | None = Field(default=None, max_length=900_000)
     """Text of a prometheus-adapter rule file; absent: rules for all signals."""
+    preset: bool = False
+    """Serves the preset too, after the rules: all GPU metrics, and queues of model servers."""
     rules_config_maps: LabelSelector | None = None
     """Labels of ConfigMaps with rules of teams, such as `gpuscale.dev/rules=true`; absent: none are read."""
     prometheus_rules: RuleFileText | None = None
@@ -540,13 +545,9 @@ class ValuesSpec(Model):
                 "autoscaler keda beside metricsApi.external, expected external: false, because KEDA "
                 "serves external.metrics.k8s.io"
             )
-        if any(each.metric == "object" for each in scale.signal_metrics):
-            if not self.recording_rules:
-                text = "metric object without recordingRules"
-                faults.append(f"{text}, expected recordingRules: true")
-            if self.has_streams:
-                text = "metric object with metricsApi.source streams, expected metric: pods"
-                faults.append(f"{text}, because a Prometheus records the means")
+        has_means = any(each.metric == "object" for each in scale.signal_metrics)
+        if has_means and not self.recording_rules:
+            faults.append("metric object without recordingRules, expected recordingRules: true")
         if scale.autoscaler == "keda" and self._has_no_prometheus():
             text = "autoscaler keda without a Prometheus"
             faults.append(f"{text}, expected alerts or dashboards to be on, or prometheus.url")

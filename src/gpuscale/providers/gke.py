@@ -6,7 +6,8 @@ Source: GKE how-to pages; container-engine-accelerators.
 from collections.abc import Sequence
 
 from gpuscale.providers.files import PoolFile, command, script
-from gpuscale.providers.provider import NodeLabel, Pool, Provider
+from gpuscale.providers.pool import Pool
+from gpuscale.providers.provider import NodeLabel, Provider
 
 _NOTES = (
     "Adds a GPU node pool to a GKE cluster.",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuscale.providers.files import PoolFile, taint_object, yaml_file
-from gpuscale.providers.provider import Karpenter, Pool
+from gpuscale.providers.pool import Pool
+from gpuscale.providers.provider import Karpenter
 
 _NOTES = (
     "kubectl apply -f node-pool.yaml",

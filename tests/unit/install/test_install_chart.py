@@ -298,6 +298,7 @@ OPTIONS = {
         {},
         {"metricsApi": {"rules": 'rules:\n- seriesQuery: "a{{b}}"\n'}},
         {"metricsApi": {"rulesConfigMaps": "rules in (a, b),!old"}},
+        {"metricsApi": {"preset": True}},
     ],
     "whose": [
         {},
@@ -309,6 +310,7 @@ OPTIONS = {
         {},
         {"agent": {"deviceAccess": "host", "collectInterval": "500ms"}},
         {"agent": {"runtimeClass": "nvidia", "podResourcesPath": "/var/lib/k0s/pod-resources"}},
+        {"agent": {"serviceName": "dcgm-exporter"}},
     ],
     "plugin": [
         {},

@@ -364,12 +364,35 @@ def test_a_prometheus_is_there_for_those_who_ask_it(source: str, more, has_one: 
 
 # Series of streams have the agents' own labels, whatever a Prometheus makes of them.
 def test_rules_for_streams_serve_every_signal_by_the_agents_labels() -> None:
-    objects = rendered(values(metricsApi=STREAMS, prometheus={"honorLabels": False}))
-    text = one(objects, "ConfigMap", "metrics-api")["data"]["rules.yaml"]
-    config = load_rules(text, "rules.yaml")
-    assert config.warnings == ()
-    assert len(config.rules) == len(SIGNALS)
-    assert "exported_" not in text
+    def files(**spec):
+        objects = rendered(values(metricsApi=STREAMS, prometheus={"honorLabels": False}, **spec))
+        return one(objects, "ConfigMap", "metrics-api")["data"]
+
+    for recording, means in ((True, ["deployment", "statefulset", "service"]), (False, [])):
+        texts = files(recordingRules=recording)
+        config = load_rules(texts["rules.yaml"], "rules.yaml")
+        assert config.warnings == ()
+        assert len(config.rules) == len(SIGNALS) + len(means)
+        assert ("recording.yaml" in texts) is recording
+        assert "exported_" not in "".join(texts.values())
+
+
+def test_streams_record_the_means_and_the_service_may_have_another_name() -> None:
+    spec = {"metricsApi": STREAMS, "agent": {"serviceName": "dcgm-exporter"}}
+    objects = rendered(values(**spec))
+    found = arguments(one(objects, "Deployment", "api"))
+    assert found["prometheus-rules"] == "/etc/gpuscale/rules/recording.yaml"
+    assert found["agent-service"] == "gpuscale/dcgm-exporter"
+    assert one(objects, "Service", "dcgm-exporter")["spec"]["ports"][0]["name"] == "metrics"
+    off = arguments(one(rendered(values(**spec, recordingRules=False)), "Deployment", "api"))
+    assert "prometheus-rules" not in off
+
+
+def test_the_preset_is_served_beside_the_rules_where_asked_for() -> None:
+    def preset(**api):
+        return arguments(one(rendered(values(metricsApi=api)), "Deployment", "api")).get("preset")
+
+    assert (preset(), preset(preset=True), preset(preset=True, **STREAMS)) == (None, "on", "on")
 
 
 def test_teams_rules_are_read_only_where_asked_for() -> None:
@@ -398,7 +421,8 @@ def test_prometheus_rules_and_exporters_go_to_the_metrics_api_of_streams() -> No
         if each["name"] == "rules"
     ]
     assert found["prometheus-rules"] == f"{mount}/prometheus-rules.yaml"
-    without = arguments(one(rendered(values(metricsApi=STREAMS)), "Deployment", "api"))
+    without = values(metricsApi=STREAMS, recordingRules=False)
+    without = arguments(one(rendered(without), "Deployment", "api"))
     assert not {"prometheus-rules", "exporter-pods"} & without.keys()
 
 

@@ -91,8 +91,8 @@ SCALED = (
         pytest.param(
             50,
             "metric: object",
-            ", metricsApi: {source: streams}",
-            "expected metric: pods, because a Prometheus records the means",
+            ", metricsApi: {source: streams}, recordingRules: false",
+            "metric object without recordingRules, expected recordingRules: true",
             id="who records",
         ),
         pytest.param(

@@ -45,6 +45,7 @@ def test_an_agent_has_the_labels_of_its_node_and_service_but_not_of_its_pod() ->
         "job": "gpuscale-exporter",
         "instance": "10.0.0.1:9400",
         "node": "n1",
+        "service": "gpuscale-exporter",
     }
     (found,) = slice_targets(slice_of(endpoint("10.0.0.1")), AgentChoice(honor_labels=False))
     assert (dict(found.labels)["namespace"], dict(found.labels)["pod"]) == ("gpu", "agent-x")

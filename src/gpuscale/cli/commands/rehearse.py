@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sys
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -138,14 +137,13 @@ async def _rehearse(
     setup: "Setup", target: "Target", limit_s: float | None, speed: float, output: Output
 ) -> dict[str, object]:
     from gpuscale.rehearse.rehearsal import Rehearsal
-    from gpuscale.views.terminal import event_lines
+    from gpuscale.views.terminal import event_line
 
     lines = sys.stdout if output is Output.TEXT else sys.stderr
 
     def tell(event: dict[str, object]) -> None:
         if event["kind"] not in QUIET:
-            width = get_terminal_size().columns if lines.isatty() else None
-            print("\n".join(event_lines(event, width)), file=lines, flush=True)
+            print(event_line(event), file=lines, flush=True)
 
     stop = stop_event()
 

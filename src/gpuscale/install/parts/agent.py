@@ -7,6 +7,7 @@ is the least that each setting takes, and the comments say for what.
 from gpuscale.install.common import (
     NODE_AGENT,
     Object,
+    agent_service,
     duration,
     http_probe,
     image_reference,
@@ -59,6 +60,7 @@ def _service(values: Values) -> Object:
     }
     annotations = scraped if values.spec.prometheus.kind == "plain" else {}
     found = service(values, NODE_AGENT, "metrics", PORT, annotations)
+    found["metadata"]["name"] = agent_service(values)
     # A readiness that is lost says that GPUs can't be read; the reasons are still worth a scrape.
     found["spec"]["publishNotReadyAddresses"] = True
     return found

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from gpuscale.install.common import (
     METRICS_API,
-    NODE_AGENT,
     USER_ID,
     Object,
+    agent_service,
     has_api_pods,
     http_probe,
     image_reference,
@@ -20,7 +20,7 @@ from gpuscale.install.common import (
 from gpuscale.install.parts import prometheus, prometheus_access
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
-from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RULE_FILE
+from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RECORDING_FILE, RULE_FILE
 from gpuscale.install.parts.workloads import workload
 from gpuscale.install.values import SAMPLES_PER_SERIES, Values
 
@@ -28,6 +28,7 @@ PART = METRICS_API
 PORT = 6443
 _SAMPLES = "/var/lib/gpuscale/samples"
 _REMOTE_WRITE = "/etc/gpuscale/remote-write"
+_RULES = "/etc/gpuscale/rules"
 _TLS = "/etc/gpuscale/tls"
 _ALERTMANAGER_CA = "/etc/gpuscale/alertmanager-ca"
 _ALERTMANAGER_TOKEN = "/etc/gpuscale/alertmanager-token"  # noqa: S105 - where it is
@@ -88,7 +89,7 @@ def _container(values: Values) -> Object:
         "securityContext": restrained(),
         "volumeMounts": [
             # Folders, so that changed rules and renewed certificates arrive without a restart.
-            {"name": "rules", "mountPath": "/etc/gpuscale/rules", "readOnly": True},
+            {"name": "rules", "mountPath": _RULES, "readOnly": True},
             {"name": "tls", "mountPath": _TLS, "readOnly": True},
             *_store_mounts(values),
             *prometheus_access.mounts(values),
@@ -166,9 +167,10 @@ def arguments(values: Values) -> list[str]:
     return [
         "metrics-api",
         # Before the other, so that a user's own resourceRules are taken instead.
-        *([f"--config=/etc/gpuscale/rules/{RESOURCE_RULE_FILE}"] if api.resource else ()),
-        f"--config=/etc/gpuscale/rules/{RULE_FILE}",
+        *([f"--config={_RULES}/{RESOURCE_RULE_FILE}"] if api.resource else ()),
+        f"--config={_RULES}/{RULE_FILE}",
         *([f"--rules-configmaps={api.rules_config_maps}"] if api.rules_config_maps else ()),
+        *(["--preset=on"] if api.preset and not values.spec.scrapes_pods else ()),
         *_source_arguments(values),
         f"--secure-port={PORT}",
         f"--tls-cert-file={_TLS}/tls.crt",
@@ -187,7 +189,7 @@ def _source_arguments(values: Values) -> list[str]:
         ]
     return [
         "--source=streams",
-        f"--agent-service={values.spec.namespace}/{part_name(values, NODE_AGENT)}",
+        f"--agent-service={values.spec.namespace}/{agent_service(values)}",
         f"--store-directory={_SAMPLES}",
         f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
         *_store_bounds(values),
@@ -223,11 +225,14 @@ def _sharing(values: Values) -> list[str]:
 
 def _prometheus_rules(values: Values) -> list[str]:
     api = values.spec.metrics_api
+    recording = [f"--prometheus-rules={_RULES}/{RECORDING_FILE}"]
+    means = recording if values.spec.recording_rules else []
     if not api.prometheus_rules:
-        return []
+        return means
     files = {_ALERTMANAGER_CA: "ca-file={}/ca.crt", _ALERTMANAGER_TOKEN: "token-file={}/token"}
     return [
-        f"--prometheus-rules=/etc/gpuscale/rules/{PROMETHEUS_RULE_FILE}",
+        *means,
+        f"--prometheus-rules={_RULES}/{PROMETHEUS_RULE_FILE}",
         *([f"--alertmanager={','.join(api.alertmanagers)}"] if api.alertmanagers else ()),
         *(
             f"--alertmanager-{files[folder].format(folder)}"

@@ -30,16 +30,19 @@ def rule_file_objects(values: Values) -> list[Object]:
     files = {RULE_FILE: text}
     if api.resource:
         files[RESOURCE_RULE_FILE] = dump_documents([resource_rules(values.spec.prometheus.kind)])
+    if values.spec.has_streams and values.spec.recording_rules:
+        # The agents' labels arrive as they are.
+        files[RECORDING_FILE] = dump_documents([{"groups": recording_groups(honor_labels=True)}])
     if api.prometheus_rules and values.spec.has_streams:
         files[PROMETHEUS_RULE_FILE] = api.prometheus_rules
     return [config_map(values, PART, files)]
 
 
 def _rules(values: Values) -> Object:
-    if values.spec.has_streams:
-        # The agents' labels arrive as they are, and nothing records means.
-        return {"rules": _pod_rules(honor_labels=True)}
-    return adapter_rules(honor_labels=values.spec.prometheus.honor_labels)
+    honor_labels = values.spec.has_streams or values.spec.prometheus.honor_labels
+    if values.spec.has_streams and not values.spec.recording_rules:
+        return {"rules": _pod_rules(honor_labels=honor_labels)}
+    return adapter_rules(honor_labels=honor_labels)
 
 
 def adapter_rules(*, honor_labels: bool) -> Object:

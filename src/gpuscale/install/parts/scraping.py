@@ -6,6 +6,7 @@ from gpuscale.install.common import (
     METRICS_API,
     NODE_AGENT,
     Object,
+    agent_service,
     duration,
     has_api_pods,
     metadata,
@@ -62,6 +63,10 @@ def scrape_configs(values: Values) -> list[Object]:
     return [*agents, *([_api_job(values)] if has_api_pods(values) else ())]
 
 
+def _service_of(values: Values, part: str) -> str:
+    return agent_service(values) if part == NODE_AGENT else part_name(values, part)
+
+
 def _agent_job(values: Values) -> Object:
     pods = _pods(values, NODE_AGENT, "metrics")
     # An agent that takes another's place goes on with its series. As series of their own, both would count
@@ -107,7 +112,7 @@ def _pods(values: Values, part: str, port: str) -> Object:
             _keep("__meta_kubernetes_pod_label_app_kubernetes_io_instance", values.metadata.name),
             _keep("__meta_kubernetes_pod_container_port_name", port),
             {"source_labels": [_NODE_NAME], "target_label": "node"},
-            {"target_label": "service", "replacement": part_name(values, part)},
+            {"target_label": "service", "replacement": _service_of(values, part)},
         ],
     }
 

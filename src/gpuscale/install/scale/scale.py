@@ -130,9 +130,10 @@ class Scale(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> "Scale":
-        faults = [*self._short_form(), *self._limits(), *self._units(), *self._older_version()]
-        if not faults:
-            faults = [*(self._keda() if self.autoscaler == "keda" else self._hpa())]
+        limits = [*self._limits()]
+        faults = [*self._short_form(), *limits, *self._units(), *self._older_version()]
+        if not limits:
+            faults += self._keda() if self.autoscaler == "keda" else self._hpa()
         if faults:
             raise refused(type(self), faults)
         return self

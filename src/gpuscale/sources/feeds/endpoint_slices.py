@@ -76,6 +76,7 @@ def _targets(
             text_of(endpoint.get("nodeName")),
             (text_of(pod.get("namespace")), text_of(pod.get("name"))),
             job or choice.service,
+            service=job,
             honor_labels=choice.honor_labels,
         )
 

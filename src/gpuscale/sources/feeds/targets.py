@@ -68,6 +68,7 @@ def agent_target(
     pod: tuple[str, str] | None = None,
     job: str = AGENT_JOB,
     *,
+    service: str = "",
     honor_labels: bool = True,
 ) -> Target:
     """Return the target of a node agent.
@@ -79,10 +80,11 @@ def agent_target(
         node: the agent's node, where it is known.
         pod: namespace and name of the agent's pod, where they are known.
         job: the Service's name.
+        service: the same where it is known from the cluster, as a ServiceMonitor gives it.
         honor_labels: whether the agent's labels win over those of the target.
     """
     instance = instance_of(host, port)
-    labels = {"job": job, "instance": instance, "node": node}
+    labels = {"job": job, "instance": instance, "node": node, "service": service}
     if not honor_labels and pod is not None:
         labels |= {"namespace": pod[0], "pod": pod[1]}
     known = "/".join(pod) if pod is not None and all(pod) else ""
