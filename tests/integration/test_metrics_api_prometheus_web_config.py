@@ -12,8 +12,11 @@ import pytest
 from aiohttp.test_utils import unused_port
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.install.certificates import make_certificate
+from gpuscale.install.render import Inputs, render
+from gpuscale.install.values import Values
 from gpuscale.metricsapi.prometheus_tls import make_source
-from gpuscale.metricsapi.settings import SourceSettings
+from gpuscale.metricsapi.settings import SourceSettings, read_settings
 from gpuscale.objects.selectors import Selector
 from gpuscale.rules.catalogue import Catalogue
 from gpuscale.rules.config import load_rules
@@ -174,6 +177,84 @@ async def test_renewed_certificates_and_passwords_are_used(
         (prometheus.folder / "client.key").write_text("half")
         os.utime(prometheus.folder / "client.key")
         await source.query("1", 0)  # a pair that doesn't fit is not taken
+
+
+FOLDER = "/etc/gpuscale/prometheus"
+AUTH = {
+    "basicAuth": {
+        "username": "ali",
+        "password": {"name": "prom", "key": "pass.word"},
+    },
+    "headers": {"X-Scope-OrgID": "team"},
+    "tlsConfig": {
+        "ca": {"configMap": {"name": "ca", "key": "bundle"}},
+        "cert": {"secret": {"name": "client", "key": "tls.crt"}},
+        "keySecret": {"name": "client", "key": "tls.key"},
+    },
+}
+
+
+def project(volume, objects, folder) -> None:
+    """Write a projected volume as the kubelet does: a new directory, which a link then leads to.
+
+    Source: kubernetes pkg/volume/util/atomic_writer.go.
+    """
+    made = folder / f"..{os.urandom(4).hex()}"
+    made.mkdir(parents=True)
+    for source in volume["projected"]["sources"]:
+        ((kind, given),) = source.items()
+        for item in given["items"]:
+            (made / item["path"]).write_text(objects[kind, given["name"]][item["key"]])
+            if not (folder / item["path"]).is_symlink():
+                (folder / item["path"]).symlink_to(Path("..data") / item["path"])
+    (folder / "..data_tmp").symlink_to(made.name)
+    (folder / "..data_tmp").rename(folder / "..data")
+
+
+def secrets(prometheus):
+    def read(name):
+        return (prometheus.folder / name).read_text()
+
+    return {
+        ("secret", "prom"): {"pass.word": read("password")},
+        ("configMap", "ca"): {"bundle": read("servers.crt")},
+        ("secret", "client"): {"tls.crt": read("client.crt"), "tls.key": read("client.key")},
+    }
+
+
+async def test_the_pods_of_an_installation_get_in_and_stay_in(
+    prometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arguments and the volume are those of the rendered Deployment, the files those of its Secrets."""
+    monkeypatch.setattr(access, "LOOK_S", 0.0)
+    spec = {"prometheus": {"kind": "plain", "url": prometheus.url, "auth": AUTH}}
+    values = Values.model_validate({"spec": spec})
+    (api,) = [
+        each
+        for each in render(values, Inputs(make_certificate(values, 1_700_000_000_000)))
+        if each["kind"] == "Deployment" and each["metadata"]["name"] == "gpuscale-metrics-api"
+    ]
+    pod = api["spec"]["template"]["spec"]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "prometheus-auth"]
+    (mount,) = [
+        each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "prometheus-auth"
+    ]
+    assert mount["mountPath"] == FOLDER
+    folder = tmp_path / "mounted"
+    project(volume, secrets(prometheus), folder)
+    given: dict[str, list[str]] = {}
+    for argument in pod["containers"][0]["args"]:
+        if argument.startswith("--prometheus"):
+            name, _, value = argument.removeprefix("--").partition("=")
+            given.setdefault(name, []).append(value.replace(FOLDER, str(folder)))
+    settings = read_settings({**given, "preset": ["on"]}).source
+    async with make_source(settings) as source:
+        assert isinstance(await source.query("vector(1)", 1000), Vector)
+        prometheus.renew_clients()
+        prometheus.set_password("renewed")
+        await source._http.close()
+        project(volume, secrets(prometheus), folder)
+        assert isinstance(await source.query("vector(1)", 1000), Vector)
 
 
 async def test_a_question_for_many_pods_is_asked_in_parts_and_gives_the_same(prometheus) -> None:
