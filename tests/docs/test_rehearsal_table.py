@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "rehearse.md").read_text()
 
 @pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
 def test_the_virtual_side_of_the_table_is_current(name: str) -> None:
-    document = simulate(find_setup(str(ROOT / "tests" / "data" / "rehearsals" / f"{name}.yaml")))
+    document = simulate(find_setup(name))
     assert changes(document, (*REPLICAS, *NODES))
     written = [line.split("|")[1:5] for line in PAGE.splitlines() if line.startswith(f"| {name} |")]
     current = [line.split("|")[1:5] for line in table_rows(name, document, {"events": []})]

@@ -1,11 +1,11 @@
-"""What `gpuscale up` prints: addresses, each event as a line, and on a terminal a short live table."""
+"""What `up` and `rehearse` print: addresses, each event as a line, and on a terminal a short live table."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
-from gpuscale.views.terminal import COLUMNS_WIDTH, event_line, state_text
+from gpuscale.views.terminal import event_lines, state_text
 from gpuscale.views.words import plain_text
 
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
@@ -54,6 +54,10 @@ class Screen:
         self._line("  Ctrl-C ends it\n")
         if others:
             self._line("Whoever reaches these addresses can watch the run and change its load.\n")
+        self.begin()
+
+    def begin(self) -> None:
+        """Show events and state from now on, and the events that came before."""
         self._announced = True
         for event in self._early:
             self.event(event)
@@ -64,8 +68,8 @@ class Screen:
             self._early.append(event)
         elif event["kind"] not in QUIET:
             width = self._width()
-            wraps = width is not None and width < COLUMNS_WIDTH
-            self._line(event_line(event, width), wraps=wraps)
+            for line in event_lines(event, width):
+                self._line(line)
 
     def scenario_over(self) -> None:
         """Say that the scenario is over, and what happens now."""

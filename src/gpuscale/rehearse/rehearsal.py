@@ -36,6 +36,7 @@ from gpuscale.rehearse.placing import namespaces, placed
 from gpuscale.rehearse.serving import MetricsApi, free_port, group_versions
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.rehearse.speed import check_speed, check_sync_period, hpa_flags
+from gpuscale.rehearse.state import state_of
 from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
 from gpuscale.sim.document.document import document
 from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms
@@ -107,6 +108,10 @@ class Rehearsal:
                 on_event(event)
 
         self._runner = Runner(self._site, self._clock, self._site.prometheus_rules, _HOST, pass_on)
+
+    def state(self) -> dict[str, object]:
+        """Return how it stands now, as a terminal shows it."""
+        return state_of(self._site, self._runner.readings, self._clock.speed)
 
     async def run(self, stop: asyncio.Event, limit_s: float | None = None) -> dict[str, object]:
         """Run the scenario to its end, or until `stop` is set, and return its document.

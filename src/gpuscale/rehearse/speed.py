@@ -197,7 +197,7 @@ def speed_lines(setup: Setup, speed: float) -> Iterator[tuple[str, str]]:
     )
     yield "speed", f"{speed:g}: {whole} of the scenario in {real}"
     if setup.hpas:
-        yield "has to have", f"kube-controller-manager {hpa_flags(setup.pipeline, speed)}"
+        yield "needs", f"kube-controller-manager with {hpa_flags(setup.pipeline, speed)}"
     yield (
         "not sped up",
         f"what Kubernetes itself takes: 0.1 s of its scheduler counts as {0.1 * speed:g} s",

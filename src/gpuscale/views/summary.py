@@ -87,7 +87,7 @@ def _scale_out_time(times: Mapping[str, object], key: str) -> str:
         return "no scale-out"
     if "Load" in key and not times.get("loadRises"):
         return "no step in this load"
-    return "never ready" if key.endswith("ToReadyTime") else NO_DATA
+    return "not ready" if key.endswith("ToReadyTime") else NO_DATA
 
 
 _SPECIAL: Mapping[str, Callable[[Mapping[str, object]], list[tuple[str, str]]]] = {

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from gpuscale.views.columns import GAP, aligned, fits, fitted, shortened
@@ -41,6 +42,15 @@ def event_line(event: Mapping[str, object], width: int | None = None) -> str:
     if width is not None and width < COLUMNS_WIDTH:
         return GAP.join(cell for cell in (time, kind, name, reason) if cell)
     return f"{time}  {kind:<{_KIND_WIDTH}}  {name:<{_OBJECT_WIDTH}}  {reason}".rstrip()
+
+
+def event_lines(event: Mapping[str, object], width: int | None) -> list[str]:
+    """Return an event as lines that fit a terminal, indented from the second on; one where there is none."""
+    line = event_line(event, width)
+    if width is None or len(line) <= width:
+        return [line]
+    indent = " " * (len("00:00:00") + len(GAP))
+    return wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True)
 
 
 def event_cells(event: Mapping[str, object]) -> tuple[str, str, str, str]:

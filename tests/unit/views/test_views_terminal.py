@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gpuscale.views.summary import summary_totals
-from gpuscale.views.terminal import event_line, state_text, summary_tables, summary_text
+from gpuscale.views.terminal import (
+    event_line,
+    event_lines,
+    state_text,
+    summary_tables,
+    summary_text,
+)
 from gpuscale.views.words import clock_text, label_text, number_text, seconds_text
 
 RESCALE = {
@@ -146,7 +152,7 @@ TIMES = {"count": 2, "ready": 1, "loadRises": 1, "meanLoadToDecisionTime": 15.0}
             [
                 ("Load rise to decision", "15 s"),
                 ("Load rise to ready pods", "2 min 45 s"),
-                ("Decision to ready pods", "never ready"),
+                ("Decision to ready pods", "not ready"),
             ],
         ),
         (
@@ -154,7 +160,7 @@ TIMES = {"count": 2, "ready": 1, "loadRises": 1, "meanLoadToDecisionTime": 15.0}
             [
                 ("Load rise to decision", "no step in this load"),
                 ("Load rise to ready pods", "no step in this load"),
-                ("Decision to ready pods", "never ready"),
+                ("Decision to ready pods", "not ready"),
             ],
         ),
         (
@@ -319,3 +325,28 @@ def test_a_table_that_is_too_wide_lists_its_values_below_each_name() -> None:
 def test_lengths_of_time(seconds: float, text: str) -> None:
     # 3930 s are 65.5 minutes; Python rounds halves to the even neighbour, 66.
     assert seconds_text(seconds) == text
+
+
+LONG = {
+    "t": 90.0,
+    "kind": "SuccessfulRescale",
+    "object": "HorizontalPodAutoscaler/gpu-hpa",
+    "from": 1,
+    "to": 2,
+    "reason": "New size: 2; reason: pods metric DCGM_CUSTOM_PROCESS_SM_UTIL above target",
+}
+
+
+@pytest.mark.parametrize("width", [45, 60, 79, 80, 100, 132])
+def test_an_event_that_is_too_long_for_a_terminal_goes_on_below_its_kind(width: int) -> None:
+    first, *rest = event_lines(LONG, width)
+    assert first.startswith("00:01:30  SuccessfulRescale")
+    assert rest
+    assert all(line.startswith(" " * 10) and line[10] != " " for line in rest)
+    assert all(len(line) <= width for line in (first, *rest))
+    words = " ".join([first, *(line.strip() for line in rest)]).split()
+    assert words == event_line(LONG).split()
+
+
+def test_an_event_is_one_line_in_a_file_and_where_it_fits() -> None:
+    assert event_lines(LONG, None) == event_lines(LONG, 150) == [event_line(LONG)]

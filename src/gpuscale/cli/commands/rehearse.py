@@ -17,7 +17,7 @@ from gpuscale.cli.options.cluster import (
     kubectl_options,
 )
 from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.cli.screen import QUIET
+from gpuscale.cli.screen import Screen
 from gpuscale.cli.signals import stop_event
 from gpuscale.cli.texts import Output, print_document
 
@@ -137,21 +137,18 @@ async def _rehearse(
     setup: "Setup", target: "Target", limit_s: float | None, speed: float, output: Output
 ) -> dict[str, object]:
     from gpuscale.rehearse.rehearsal import Rehearsal
-    from gpuscale.views.terminal import event_line
 
     lines = sys.stdout if output is Output.TEXT else sys.stderr
-
-    def tell(event: dict[str, object]) -> None:
-        if event["kind"] not in QUIET:
-            print(event_line(event), file=lines, flush=True)
-
     stop = stop_event()
+    screen = Screen(lines, stop.set)
 
     def announce(found: "Announcement") -> None:
         _announce(found, setup, target, speed, lines)
+        screen.begin()
 
-    rehearsal = Rehearsal(setup, target, tell, announce, speed)
-    return await rehearsal.run(stop, limit_s)
+    rehearsal = Rehearsal(setup, target, screen.event, announce, speed)
+    async with screen.showing(rehearsal.state):
+        return await rehearsal.run(stop, limit_s)
 
 
 def _announce(
