@@ -88,6 +88,27 @@ class Finding(Generic[Where]):
     what: str
     evidence: str
     fix: Fix
+    same: tuple["Finding[Where]", ...] = ()
+    """The same of other objects, each with its own evidence and fix."""
+    consequences: tuple["Finding[Where]", ...] = ()
+    """What follows from it, and ends with it."""
+
+    def whole(self) -> Iterator["Finding[Where]"]:
+        """Yield the finding and all that is folded under it."""
+        yield self
+        for each in (*self.same, *self.consequences):
+            yield from each.whole()
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A part of the chain that was not looked at; nothing is known of it, good or bad."""
+
+    hop: str
+    about: str
+    why: str
+    fix: Fix
+    """What would let it be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +135,7 @@ class ChainReport(Report[str]):
     hops: tuple[str, ...]
     seen: Mapping[str, int]
     """How much was looked at, by kind."""
+    unseen: tuple[Unseen, ...] = ()
 
     @property
     def is_healthy(self) -> bool:

@@ -1,17 +1,37 @@
 """What the agents answer, by way of the API server or at an address of their own."""
 
+import asyncio
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.errors import GpuscaleError, UnavailableError
 from gpuscale.doctor import facts
 from gpuscale.doctor.direct import PODS, at_once, fetch, missing_right, pod_path
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
+from gpuscale.exposition.families import Family
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.parts import agent
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.objects.fields import Fields
 
 _PATH = "/metrics"
+_READY = "/readyz?verbose"
+_MOST = 200
+"""Agents that are asked; reading one takes milliseconds, and on a large cluster they differ by pool."""
+_ONE_S = 5.0
+_YOUNG_S = 30.0
+_GOOD = re.compile(r"last good ([0-9.]+) s ago")
+_OWN = "gpuscale_exporter_"
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """What agents answer."""
+
+    looks: tuple[AgentLook, ...]
+    passed_over: int
+    """Those that were not asked."""
 
 
 class AgentReader:
@@ -26,33 +46,60 @@ class AgentReader:
         self._connection = connection
         self._urls = urls
 
-    async def read(self, seen: Snapshot) -> tuple[AgentLook, ...]:
-        """Return what each answers; why, where one does not."""
-        nodes = {facts.name(node) for node in seen.all("nodes")}
+    async def read(self, seen: Snapshot) -> Agents:
+        """Return what each answers; why, where one does not. Of very many, each n-th is asked."""
+        nodes = facts.nodes_by_name(seen)
         pods = [
             pod
             for pod in facts.agent_pods(seen)
             if facts.is_ready(pod)
             and (seen.hides("nodes") or pod.child("spec").text("nodeName") in nodes)
         ]
-        return await at_once(self._look(pod) for pod in pods)
+        asked = pods[:: -(-len(pods) // _MOST) or 1]
+        looks = await at_once(self._look(pod, seen.now_ms / 1000) for pod in asked)
+        return Agents(looks, len(pods) - len(asked))
 
-    async def _look(self, pod: Fields) -> AgentLook:
+    async def _look(self, pod: Fields, now_s: float) -> AgentLook:
         node, name = pod.child("spec").text("nodeName"), facts.full_name(pod)
         port = _port(pod)
         try:
-            text = await self._text(pod, node, port)
+            text = await self._text(pod, node, port, _PATH)
             families = {family.name: family for family in parse_text(text, source=name)}
         except GpuscaleError as error:
             needs = missing_right(error, PODS)
             return AgentLook(node, name, fault=str(error), needs=needs, port=port)
-        return AgentLook(node, name, families, port=port)
+        page = await self._page(pod, node, port) if _is_ill(families, now_s) else ""
+        said = "; ".join(line for line in page.splitlines() if line.startswith("[-]"))
+        ago = _GOOD.search(page)
+        good_ago_s = None if ago is None else float(ago[1])
+        return AgentLook(node, name, families, port=port, said=said, good_ago_s=good_ago_s)
 
-    async def _text(self, pod: Fields, node: str, port: int) -> str:
-        if node in self._urls:
-            return await fetch(self._urls[node], _PATH)
-        path = pod_path(facts.namespace(pod), facts.name(pod), port, _PATH)
-        return await self._connection.text(path)
+    async def _page(self, pod: Fields, node: str, port: int) -> str:
+        """Return the page /readyz, or what there is of it."""
+        try:
+            return await self._text(pod, node, port, _READY)
+        except GpuscaleError as error:
+            return str(error)
+
+    async def _text(self, pod: Fields, node: str, port: int, path: str) -> str:
+        try:
+            async with asyncio.timeout(_ONE_S):
+                if node in self._urls:
+                    return await fetch(self._urls[node], path)
+                place = pod_path(facts.namespace(pod), facts.name(pod), port, path)
+                return await self._connection.text(place)
+        except TimeoutError:
+            raise UnavailableError(
+                f"the agent on node {node} gave no answer within {_ONE_S:g} s"
+            ) from None
+
+
+def _is_ill(families: Mapping[str, Family], now_s: float) -> bool:
+    wells = (families.get(f"{_OWN}{each}_up") for each in ("collect", "attribution"))
+    newest = families.get(f"{_OWN}newest_reading_timestamp_seconds")
+    return any(sample.value == 0 for family in wells if family for sample in family.samples) or any(
+        abs(now_s - sample.value) > _YOUNG_S for sample in (newest.samples if newest else ())
+    )
 
 
 def _port(pod: Fields) -> int:

@@ -4,24 +4,30 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go (request
     attributes of an access review: k8s.io/apiserver pkg/endpoints/request/requestinfo.go.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuscale.core.errors import ConfigError, GpuscaleError
 from gpuscale.doctor import facts
-from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
+from gpuscale.doctor.checks.metrics_api import group_of
 from gpuscale.doctor.direct import at_once
+from gpuscale.doctor.rights import ControllerRights
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client.api import ApiClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.why.page import PARAMETER
-from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP
 from gpuscale.objects.hpa import (
     ExternalMetric,
     HorizontalPodAutoscaler,
     MetricSpec,
+    MetricTarget,
     ObjectMetric,
+    PodsMetric,
+    TargetType,
 )
 from gpuscale.objects.manifests import read_stored_hpa
 from gpuscale.objects.metric_values import (
@@ -33,8 +39,20 @@ from gpuscale.objects.metric_values import (
     read_pod_values,
 )
 
-_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _NOT_FOUND = 404
+_APPS = "apps/v1"
+_BATCH = 100
+_SHARED = 3
+"""HPAs with the same metric in a namespace from which on its pods' values are read at once."""
+Shared = Mapping[tuple[str, PodsMetric], Mapping[str, MetricValue]]
+"""Values by pod, of a namespace and a metric without its target."""
+
+
+def _key(spec: PodsMetric) -> PodsMetric:
+    return replace(spec, target=_NO_TARGET)
+
+
+_NO_TARGET = MetricTarget(TargetType.AVERAGE_VALUE)
 
 
 def custom_path(seen: Snapshot) -> str:
@@ -51,31 +69,81 @@ class HpaReader:
         client: to the API server.
         custom: path of the version of the custom metrics API to ask.
         namespace: whose HPAs are read; None for all.
+        report: gets how far it is.
     """
 
-    def __init__(self, client: KubeClient, custom: str, namespace: str | None) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        custom: str,
+        namespace: str | None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._client = client
         self._custom = custom
         self._namespace = namespace
+        self._report = report
+        self._rights = ControllerRights(client)
 
     async def read(self, seen: Snapshot) -> tuple[HpaLook, ...]:
         """Return each HPA; one that can't be read is left out."""
-        read = ((_hpa(item), item) for item in seen.looks["hpas"].items)
-        return await at_once(
-            self._look(hpa, item)
-            for hpa, item in read
-            if hpa is not None and self._namespace in (None, hpa.metadata.namespace)
-        )
+        found = [
+            (hpa, item)
+            for item in seen.looks["hpas"].items
+            if (hpa := _hpa(item)) is not None and self._namespace in (None, hpa.metadata.namespace)
+        ]
+        shared = await self._shared(hpa for hpa, _ in found)
+        looks: list[HpaLook] = []
+        for start in range(0, len(found), _BATCH):
+            self._report(f"following the metrics of HPA {start + 1} of {len(found)}")
+            batch = found[start : start + _BATCH]
+            looks += await at_once(self._look(seen, hpa, item, shared) for hpa, item in batch)
+        return tuple(looks)
 
-    async def _look(self, hpa: HorizontalPodAutoscaler, item: Mapping[str, Any]) -> HpaLook:
-        body = {**item, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
-        selector, fault, is_absent = await self._selector(hpa)
-        metrics = [await self._metric(spec, hpa, selector) for spec in hpa.metrics]
-        return HpaLook(hpa, body, selector, fault, is_absent, tuple(metrics))
+    async def _shared(self, hpas: Iterable[HorizontalPodAutoscaler]) -> Shared:
+        """Return the values of metrics that several HPAs of a namespace have, of all its pods at once."""
+        asked: Counter[tuple[str, PodsMetric]] = Counter()
+        for hpa in hpas:
+            asked.update(
+                (hpa.metadata.namespace, _key(spec))
+                for spec in hpa.metrics
+                if isinstance(spec, PodsMetric)
+            )
+        many = [key for key, count in asked.items() if count >= _SHARED]
+        answers = await at_once(self._of_all(*key) for key in many)
+        return {key: values for key, values in zip(many, answers, strict=True) if values}
 
-    async def _selector(self, hpa: HorizontalPodAutoscaler) -> tuple[str, str, bool]:
+    async def _of_all(self, namespace: str, spec: PodsMetric) -> Mapping[str, MetricValue]:
+        path, params = metric_path(spec, namespace, "", self._custom)
         try:
-            scale = await self._client.get(scale_path(hpa.target, hpa.metadata.namespace))
+            values = _values(spec, await self._client.get(path, params))
+        except GpuscaleError:
+            return {}
+        return {each.object_name: each for each in values if isinstance(each, MetricValue)}
+
+    async def _look(
+        self,
+        seen: Snapshot,
+        hpa: HorizontalPodAutoscaler,
+        item: Mapping[str, Any],
+        shared: Shared,
+    ) -> HpaLook:
+        body = {**item, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+        selector, fault, is_absent = await self._selector(seen, hpa)
+        look = HpaLook(hpa, body, selector, fault, is_absent)
+        metrics = [await self._metric(seen, spec, look, shared) for spec in hpa.metrics]
+        return replace(look, metrics=tuple(metrics))
+
+    async def _selector(
+        self, seen: Snapshot, hpa: HorizontalPodAutoscaler
+    ) -> tuple[str, str, bool]:
+        target = hpa.target
+        known = facts.named(seen, target.kind, hpa.metadata.namespace, target.name)
+        if known is not None and target.api_version == _APPS:
+            selector = known.child("spec").selector("selector")
+            return "" if selector is None else str(selector), "", False
+        try:
+            scale = await self._client.get(scale_path(target, hpa.metadata.namespace))
         except ApiStatusError as error:
             return "", str(error), error.code == _NOT_FOUND
         except GpuscaleError as error:
@@ -83,21 +151,26 @@ class HpaReader:
         return str((scale.get("status") or {}).get("selector") or ""), "", False
 
     async def _metric(
-        self, spec: MetricSpec, hpa: HorizontalPodAutoscaler, selector: str
+        self, seen: Snapshot, spec: MetricSpec, look: HpaLook, shared: Shared
     ) -> MetricLook:
-        namespace = hpa.metadata.namespace
-        command = metric_command(spec, namespace, selector)
+        namespace = look.namespace
+        command = metric_command(spec, namespace, look.selector)
         if group_of(spec) is None:
             return MetricLook(spec, command)
-        allowed, denied_why = await controller_may_read(self._client, spec, namespace)
-        path, params = metric_path(spec, namespace, selector, self._custom)
+        allowed, denied_why = await self._rights.may_read(spec, namespace)
+        if isinstance(spec, PodsMetric) and (all_pods := shared.get((namespace, _key(spec)))):
+            names = map(facts.name, facts.pods_of(seen, look))
+            values = tuple(all_pods[name] for name in names if name in all_pods)
+            if values:
+                return MetricLook(spec, command, values, "", None, allowed, denied_why)
+        path, params = metric_path(spec, namespace, look.selector, self._custom)
         try:
-            values = _values(spec, await self._client.get(path, params))
+            found = _values(spec, await self._client.get(path, params))
             fault = ""
         except GpuscaleError as error:
-            values, fault = (), str(error)
-        explanation = None if values else await self._why(path, params)
-        return MetricLook(spec, command, values, fault, explanation, allowed, denied_why)
+            found, fault = (), str(error)
+        explanation = None if found else await self._why(path, params)
+        return MetricLook(spec, command, found, fault, explanation, allowed, denied_why)
 
     async def _why(self, path: str, params: Mapping[str, str]) -> Mapping[str, Any] | None:
         """Return the explanation of who serves the metric, if that is gpuscale."""
@@ -108,51 +181,11 @@ class HpaReader:
         return answer if answer.get("kind") == "MetricExplanation" else None
 
 
-async def controller_may_read(
-    client: KubeClient, spec: MetricSpec, namespace: str
-) -> tuple[bool | None, str]:
-    """Return whether the HPA controller may read a metric, and the API server's reason.
-
-    None where the client may not ask that.
-    """
-    account_namespace, account = HPA_ACCOUNT
-    groups = ["serviceaccounts", f"serviceaccounts:{account_namespace}", "authenticated"]
-    question = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": f"system:serviceaccount:{account_namespace}:{account}",
-            "groups": [f"system:{group}" for group in groups],
-            "resourceAttributes": {"namespace": namespace, **metric_attributes(spec)},
-        },
-    }
-    try:
-        status = (await client.ask(_REVIEWS, question)).get("status") or {}
-    except GpuscaleError:
-        return None, ""
-    return status.get("allowed") is True, str(status.get("reason") or "")
-
-
 def _hpa(item: Mapping[str, Any]) -> HorizontalPodAutoscaler | None:
     try:
         return read_stored_hpa(item, "the API server")
     except ConfigError:
         return None
-
-
-def metric_attributes(spec: MetricSpec) -> dict[str, str]:
-    """Return what an access review calls the reading of a metric."""
-    group = group_of(spec)
-    if group is None:
-        return {"group": RESOURCE_GROUP, "version": "v1beta1", "verb": "list", "resource": "pods"}
-    if group != CUSTOM_GROUP:
-        return {"group": group, "version": "v1beta1", "verb": "list", "resource": spec.name}
-    resource, name = "pods", "*"
-    if isinstance(spec, ObjectMetric):
-        kind = scale_path(spec.described_object, "-").split("/")[-3]
-        resource, name = kind, spec.described_object.name
-    attributes = {"resource": resource, "subresource": spec.name, "name": name}
-    return {"group": group, "version": "v1beta2", "verb": "get", **attributes}
 
 
 def _values(

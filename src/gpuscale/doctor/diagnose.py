@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from gpuscale.core.findings import ChainReport, Change
 from gpuscale.doctor.checks import JUDGES
+from gpuscale.doctor.checks.access import unseen_parts
 from gpuscale.doctor.facts import gpu_nodes
+from gpuscale.doctor.folding import folded
 from gpuscale.doctor.judges import HOPS, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.kube.client.client import CONFLICT, KubeClient
@@ -12,9 +14,9 @@ from gpuscale.kube.client.errors import ApiStatusError
 
 
 def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> ChainReport:
-    """Return what is wrong in a cluster, whole: one trouble hides no other."""
+    """Return what is wrong in a cluster, whole: one trouble hides no other, and stands over what follows."""
     chain = sorted(judges, key=lambda each: HOPS.index(each.checks.hop))
-    findings = tuple(each for judge in chain for each in judge.judge(snapshot))
+    found = [each for judge in chain for each in judge.judge(snapshot)]
     seen = {
         "nodes": len(snapshot.all("nodes")),
         "GPU nodes": len(gpu_nodes(snapshot)),
@@ -22,13 +24,13 @@ def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> Cha
         "HPAs": len(snapshot.hpas),
         "metrics": sum(len(look.metrics) for look in snapshot.hpas),
     }
-    return ChainReport(findings, HOPS, seen)
+    return ChainReport(folded(snapshot, found), HOPS, seen, tuple(unseen_parts(snapshot)))
 
 
 def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
     """Return the findings whose fix may be done without a thought, each fix once."""
     found: dict[tuple[Change, ...] | str, ClusterFinding] = {}
-    for finding in findings:
+    for finding in (each for root in findings for each in root.whole()):
         if finding.fix.changes:
             found.setdefault(finding.fix.command, finding)
     return tuple(found.values())

@@ -14,6 +14,14 @@ _TIMEOUT_S = 10.0
 _OK = 200
 
 
+class AnsweredError(UpstreamError):
+    """A server answered with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
 async def fetch(base: str, path: str, params: Mapping[str, str] | None = None) -> str:
     """Return what a server answers.
 
@@ -24,7 +32,7 @@ async def fetch(base: str, path: str, params: Mapping[str, str] | None = None) -
 
     Raises:
         UnavailableError: no answer.
-        UpstreamError: an error for an answer.
+        AnsweredError: an error for an answer.
     """
     try:
         url = URL(base.rstrip("/") + path).with_query(dict(params or {}))
@@ -34,7 +42,7 @@ async def fetch(base: str, path: str, params: Mapping[str, str] | None = None) -
         reason = str(error) or type(error).__name__
         raise UnavailableError(f"{base} does not answer: {reason}") from error
     if status != _OK:
-        raise UpstreamError(f"{base} answered {path} with {status}")
+        raise AnsweredError(status, f"{base} answered {path} with {status}")
     return body.decode(errors="replace")
 
 

@@ -2,7 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TypeVar
 
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.install.common import NODE_AGENT
@@ -11,8 +13,24 @@ from gpuscale.kube.reading import read_node_record
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint, read_taint
 from gpuscale.objects.pods import PodSpec, read_pod_spec
-from gpuscale.objects.selectors import parse_selector
+from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.providers import every
+
+T = TypeVar("T")
+
+
+def once(function: Callable[[Snapshot], T]) -> Callable[[Snapshot], T]:
+    """Derive something from a snapshot once, however many judges ask for it."""
+
+    @wraps(function)
+    def remembered(snapshot: Snapshot) -> T:
+        if function not in snapshot.memory:
+            snapshot.memory[function] = function(snapshot)
+        found: T = snapshot.memory[function]
+        return found
+
+    return remembered
+
 
 GPU = "nvidia.com/gpu"
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
@@ -77,7 +95,7 @@ def quoted(*words: str) -> str:
 
 def gpus(amounts: dict[str, int]) -> int:
     """Return how many GPUs some amounts of resources hold."""
-    return sum(count for key, count in amounts.items() if key.startswith(_GPU_PREFIXES))
+    return sum(count for key, count in amounts.items() if is_gpu(key))
 
 
 def capacity(node: Fields) -> int:
@@ -96,6 +114,7 @@ def has_gpu_label(node: Fields) -> bool:
     return any(label.is_on(given) for provider in every() for label in provider.gpu_node_labels())
 
 
+@once
 def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the nodes that have GPUs, or should."""
     return tuple(
@@ -141,13 +160,30 @@ def template_of(body: Fields) -> PodSpec:
 
 def wanted_gpus(spec: PodSpec) -> int:
     """Return how many GPUs a pod asks for."""
-    amounts = [
-        gpus({key: amount.nano // 1_000_000_000 for key, amount in each.limits.items()})
-        for each in spec.containers
-    ]
-    return sum(amounts)
+    return sum(wanted(spec).values())
 
 
+def wanted(spec: PodSpec) -> dict[str, int]:
+    """Return how many GPUs a pod asks for, by the name of the resource."""
+    found: dict[str, int] = {}
+    for each in spec.containers:
+        for key, amount in each.limits.items():
+            if is_gpu(key) and amount.nano > 0:
+                found[key] = found.get(key, 0) + amount.nano // 1_000_000_000
+    return found
+
+
+def is_gpu(resource: str) -> bool:
+    """Return whether a resource is a GPU or a part of one."""
+    return resource.startswith(_GPU_PREFIXES)
+
+
+def claims_of(spec: Fields) -> tuple[Fields, ...]:
+    """Return the resource claims of a pod's spec: dynamic resource allocation's way to ask for a GPU."""
+    return tuple(spec.items("resourceClaims"))
+
+
+@once
 def active_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the pods that have not ended."""
     ended = ("Succeeded", "Failed")
@@ -156,6 +192,7 @@ def active_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     )
 
 
+@once
 def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the pods that want GPUs and found no node."""
     return tuple(
@@ -173,36 +210,98 @@ def why_waiting(pod: Fields) -> str:
 
 def owner_kind(pod: Fields) -> tuple[str, str]:
     """Return kind and name of what controls a pod."""
-    for each in pod.child("metadata").items("ownerReferences"):
+    return controller(pod) or ("Pod", name(pod))
+
+
+def controller(body: Fields) -> tuple[str, str] | None:
+    """Return kind and name of what controls an object; None where nothing does."""
+    for each in body.child("metadata").items("ownerReferences"):
         if each.boolean("controller"):
             return each.text("kind"), each.text("name")
-    return "Pod", name(pod)
+    return None
+
+
+def maker(snapshot: Snapshot, pod: Fields) -> tuple[str, str]:
+    """Return kind and name of a pod's workload: its ReplicaSet's Deployment, if there is one."""
+    kind, called = owner_kind(pod)
+    if kind == "ReplicaSet":
+        body = named(snapshot, kind, namespace(pod), called)
+        return (None if body is None else controller(body)) or (kind, called)
+    return kind, called
+
+
+def place_of(kind: str, body: Fields) -> str:
+    """Return what a workload is called in findings."""
+    return f"{kind.lower()}/{full_name(body)}"
 
 
 def pods_of(snapshot: Snapshot, look: HpaLook) -> tuple[Fields, ...]:
     """Return the pods that an HPA scales."""
     if not look.selector:
         return ()
-    selector = parse_selector(look.selector)
-    return tuple(
-        pod
-        for pod in active_pods(snapshot)
-        if namespace(pod) == look.namespace and selector.matches(labels(pod))
-    )
+    remembered: dict[tuple[str, str], tuple[Fields, ...]] = snapshot.memory.setdefault(pods_of, {})
+    key = (look.namespace, look.selector)
+    if key not in remembered:
+        remembered[key] = selected(snapshot, look.namespace, parse_selector(look.selector))
+    return remembered[key]
+
+
+def selected(snapshot: Snapshot, place: str, selector: Selector) -> tuple[Fields, ...]:
+    """Return the pods of a namespace that have not ended and match a selector."""
+    found = _pods_by_namespace(snapshot).get(place, ())
+    return tuple(pod for pod, given in found if selector.matches(given))
+
+
+@once
+def _pods_by_namespace(snapshot: Snapshot) -> Mapping[str, list[tuple[Fields, dict[str, str]]]]:
+    found: dict[str, list[tuple[Fields, dict[str, str]]]] = {}
+    for pod in active_pods(snapshot):
+        found.setdefault(namespace(pod), []).append((pod, labels(pod)))
+    return found
+
+
+WORKLOADS = {
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
+    "ReplicaSet": "replicasets",
+}
+"""What HPAs scale, by kind, with its plural name."""
 
 
 def workload_of(snapshot: Snapshot, look: HpaLook) -> Fields | None:
-    """Return what an HPA scales, where it is a Deployment or a StatefulSet."""
+    """Return what an HPA scales, where that is one of Kubernetes' own kinds."""
     target = look.hpa.target
-    plural = {"Deployment": "deployments", "StatefulSet": "statefulsets"}.get(target.kind, "")
-    return next(
-        (
-            body
-            for body in snapshot.all(plural)
-            if namespace(body) == look.namespace and name(body) == target.name
-        ),
-        None,
-    )
+    return named(snapshot, target.kind, look.namespace, target.name)
+
+
+def named(snapshot: Snapshot, kind: str, place: str, called: str) -> Fields | None:
+    """Return a workload by its name."""
+    return workloads(snapshot).get((kind, place, called))
+
+
+@once
+def workloads(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Fields]:
+    """Return what HPAs may scale, by kind, namespace and name."""
+    return {
+        (kind, namespace(body), name(body)): body
+        for kind, plural in WORKLOADS.items()
+        for body in snapshot.all(plural)
+    }
+
+
+@once
+def nodes_by_name(snapshot: Snapshot) -> Mapping[str, Fields]:
+    """Return the nodes."""
+    return {name(node): node for node in snapshot.all("nodes")}
+
+
+@once
+def pods_by_node(snapshot: Snapshot) -> Mapping[str, list[Fields]]:
+    """Return the pods that have not ended, by the node that they are bound to."""
+    found: dict[str, list[Fields]] = {}
+    for pod in active_pods(snapshot):
+        found.setdefault(pod.child("spec").text("nodeName"), []).append(pod)
+    return found
 
 
 # Parts
@@ -227,21 +326,25 @@ def is_agent(body: Fields, spec: PodSpec) -> bool:
     return is_own_agent(body) or "dcgm-exporter" in f"{_images(spec)} {name(body)}"
 
 
+@once
 def agent_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the agents' pods."""
     return tuple(pod for pod in active_pods(snapshot) if is_agent(pod, spec_of(pod)))
 
 
+@once
 def agent_sets(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the agents' DaemonSets."""
     return tuple(body for body in snapshot.all("daemonsets") if is_agent(body, template_of(body)))
 
 
+@once
 def plugin_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the pods of device plugins."""
     return tuple(pod for pod in active_pods(snapshot) if _is_plugin(pod, spec_of(pod)))
 
 
+@once
 def plugin_sets(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the DaemonSets of device plugins."""
     return tuple(body for body in snapshot.all("daemonsets") if _is_plugin(body, template_of(body)))
@@ -251,13 +354,20 @@ def _is_plugin(body: Fields, spec: PodSpec) -> bool:
     return _PLUGINS.search(f"{_images(spec)} {name(body)}") is not None
 
 
-def metrics_servers(snapshot: Snapshot) -> Iterator[tuple[Fields, PodSpec, dict[str, str]]]:
-    """Yield the Deployments of metrics APIs on Prometheus, with their pods' spec and flags."""
+@once
+def metrics_servers(snapshot: Snapshot) -> Sequence[tuple[Fields, PodSpec, dict[str, str]]]:
+    """Return the Deployments of metrics APIs on Prometheus, with their pods' spec and flags."""
+    found = []
     for body in snapshot.all("deployments"):
         spec = template_of(body)
-        is_server = _is_part(labels(body), metrics_api.PART)
-        if is_server or "prometheus-adapter" in f"{_images(spec)} {name(body)}":
-            yield body, spec, flags_of(body)
+        if is_own_server(body) or "prometheus-adapter" in f"{_images(spec)} {name(body)}":
+            found.append((body, spec, flags_of(body)))
+    return found
+
+
+def is_own_server(body: Fields) -> bool:
+    """Return whether a Deployment is gpuscale's metrics API."""
+    return _is_part(labels(body), metrics_api.PART)
 
 
 def flags_of(body: Fields) -> dict[str, str]:
@@ -287,6 +397,7 @@ def service_fields(service: Fields) -> Fields:
     return Fields(service.document, {"metadata": service.data})
 
 
+@once
 def own_services(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the Services of gpuscale's metrics API; none where it is not installed."""
     return tuple(

@@ -4,68 +4,25 @@ What can't be read is part of the result, with the reason: a doctor without righ
 at the others.
 """
 
+import asyncio
+import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.doctor import facts
 from gpuscale.doctor.agents import AgentReader
 from gpuscale.doctor.autoscalers import HpaReader, custom_path
+from gpuscale.doctor.direct import at_once
+from gpuscale.doctor.kinds import KINDS, Listed
 from gpuscale.doctor.prometheus import PrometheusReader
+from gpuscale.doctor.rights import server_rights
 from gpuscale.doctor.snapshot import Look, Snapshot
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One kind."""
-
-    plural: str
-    path: str
-    needs: str
-    """As `--resource` of kubectl create clusterrole names it."""
-    field_selector: str = ""
-
-
-KINDS = (
-    Listed("nodes", "/api/v1/nodes", "nodes"),
-    Listed("pods", "/api/v1/pods", "pods"),
-    Listed("services", "/api/v1/services", "services"),
-    Listed("daemonsets", "/apis/apps/v1/daemonsets", "daemonsets.apps"),
-    Listed("deployments", "/apis/apps/v1/deployments", "deployments.apps"),
-    Listed("statefulsets", "/apis/apps/v1/statefulsets", "statefulsets.apps"),
-    Listed("resourcequotas", "/api/v1/resourcequotas", "resourcequotas"),
-    Listed(
-        "apiservices",
-        "/apis/apiregistration.k8s.io/v1/apiservices",
-        "apiservices.apiregistration.k8s.io",
-    ),
-    Listed(
-        "hpas",
-        "/apis/autoscaling/v2/horizontalpodautoscalers",
-        "horizontalpodautoscalers.autoscaling",
-    ),
-    Listed("events", "/api/v1/events", "events", "reason=NotTriggerScaleUp"),
-    Listed(
-        "autoscaler-status",
-        "/api/v1/namespaces/kube-system/configmaps",
-        "configmaps",
-        "metadata.name=cluster-autoscaler-status",
-    ),
-    Listed("nodepools", "/apis/karpenter.sh/v1/nodepools", "nodepools.karpenter.sh"),
-    Listed("scaledobjects", "/apis/keda.sh/v1alpha1/scaledobjects", "scaledobjects.keda.sh"),
-    Listed(
-        "servicemonitors",
-        "/apis/monitoring.coreos.com/v1/servicemonitors",
-        "servicemonitors.monitoring.coreos.com",
-    ),
-)
-"""What a cluster does not have, such as Karpenter's kinds, counts as empty."""
-
 
 _PAGE = "500"
 _NOT_FOUND = 404
@@ -116,11 +73,10 @@ class Gatherer:
         await self._client.check_ready()
         autoscaling = await self._client.get("/apis/autoscaling")
         versions = [each["groupVersion"] for each in autoscaling.get("versions") or ()]
-        looks = {}
-        for kind in KINDS:
-            self._report(f"looking at {kind.plural}")
-            looks[kind.plural] = await self._list(kind)
-        if all(look.fault for look in looks.values()):
+        self._report(f"listing {len(KINDS)} kinds of objects")
+        listed = await at_once(self._list(kind) for kind in KINDS)
+        looks = {kind.plural: look for kind, look in zip(KINDS, listed, strict=True)}
+        if all(look.fault for look in looks.values() if look.is_served):
             fault = looks[KINDS[0].plural].fault
             raise ApiStatusError(
                 _FORBIDDEN,
@@ -129,24 +85,24 @@ class Gatherer:
         seen = Snapshot(self._clock.now_ms(), versions, looks)
         agents = AgentReader(self._client, self._settings.agent_urls)
         prometheus = PrometheusReader(self._client, self._settings.prometheus_url)
-        hpas = HpaReader(self._client, custom_path(seen), self._settings.namespace)
-        self._report(f"asking the node agents of {len(list(seen.all('nodes')))} nodes")
-        seen_by_agents = await agents.read(seen)
-        self._report("asking Prometheus")
-        seen_by_prometheus = await prometheus.read(seen, self._clock.now_ms())
+        hpas = HpaReader(self._client, custom_path(seen), self._settings.namespace, self._report)
+        self._report(f"asking {len(facts.agent_pods(seen))} node agents and Prometheus")
+        async with asyncio.TaskGroup() as group:
+            by_agents = group.create_task(agents.read(seen))
+            by_prometheus = group.create_task(prometheus.read(seen, self._clock.now_ms()))
         self._report("asking what serves the metrics")
-        served, bundles = await self._discovered(seen), await self._bundles(seen)
-        self._report("following the HPAs' metrics")
-        return Snapshot(
-            now_ms=seen.now_ms,
-            hpa_versions=versions,
-            looks=looks,
-            agents=seen_by_agents,
-            prometheus=seen_by_prometheus,
+        served, secrets = await self._discovered(seen), await self._secrets(seen)
+        return replace(
+            seen,
+            agents=by_agents.result().looks,
+            agents_passed_over=by_agents.result().passed_over,
+            prometheus=by_prometheus.result(),
             served=served,
-            bundles=bundles,
+            bundles={name: text for name, (text, _) in secrets.items() if text},
+            certificates={name: text for name, (_, text) in secrets.items() if text},
             hpas=await hpas.read(seen),
             rule_maps=await self._rule_maps(seen),
+            rights=await server_rights(self._client, seen),
         )
 
     async def _list(self, kind: Listed) -> Look:
@@ -163,7 +119,7 @@ class Gatherer:
                     return Look(items)
         except ApiStatusError as error:
             if error.code == _NOT_FOUND:
-                return Look()
+                return Look(is_served=False)
             return Look(fault=str(error), needs=kind.needs)
         except GpuscaleError as error:
             return Look(fault=str(error), needs=kind.needs)
@@ -183,8 +139,8 @@ class Gatherer:
                 found[group] = Look(fault=str(error))
         return found
 
-    async def _bundles(self, seen: Snapshot) -> dict[str, str]:
-        """Return the CA that each server of ours has in its Secret."""
+    async def _secrets(self, seen: Snapshot) -> dict[str, tuple[str, str]]:
+        """Return the CA, in base64, and the certificate that each server of ours has in its Secret."""
         found = {}
         for body in seen.all("apiservices"):
             if facts.server_of(body) != "gpuscale":
@@ -193,10 +149,8 @@ class Gatherer:
             path = (
                 f"/api/v1/namespaces/{facts.namespace(service)}/secrets/{facts.name(service)}-tls"
             )
-            secret = await self._maybe(path)
-            bundle = (secret.get("data") or {}).get("ca.crt")
-            if isinstance(bundle, str):
-                found[facts.name(body)] = bundle
+            data = (await self._maybe(path)).get("data") or {}
+            found[facts.name(body)] = (str(data.get("ca.crt") or ""), _decoded(data.get("tls.crt")))
         return found
 
     async def _rule_maps(self, seen: Snapshot) -> Sequence[JsonObject]:
@@ -224,3 +178,10 @@ class Gatherer:
 def _mounted(body: Fields) -> list[str]:
     volumes = body.child("spec").child("template").child("spec").items("volumes")
     return [name for each in volumes if (name := each.child("configMap").text("name"))]
+
+
+def _decoded(text: object) -> str:
+    try:
+        return base64.b64decode(str(text or "")).decode(errors="replace")
+    except ValueError:
+        return ""

@@ -6,13 +6,14 @@ from gpuscale.core.errors import BugError
 from gpuscale.core.findings import Finding, Judge
 from gpuscale.doctor.snapshot import Snapshot
 
-ACCESS, NODES, AGENT, PROMETHEUS, API, AUTOSCALER, CAPACITY = HOPS = (
+ACCESS, NODES, AGENT, PROMETHEUS, API, AUTOSCALER, WORKLOAD, CAPACITY = HOPS = (
     "access",
     "nodes",
     "node agent",
     "Prometheus",
     "metrics API",
     "autoscaler",
+    "workload",
     "capacity",
 )
 """The chain, in the order in which it is judged."""

@@ -1,6 +1,8 @@
 """What Prometheus knows of the agents, by way of the API server or at an address of its own."""
 
+import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +11,23 @@ from yarl import URL
 from gpuscale.core.errors import GpuscaleError, UpstreamError
 from gpuscale.doctor import facts
 from gpuscale.doctor.checks.prometheus import service_in
-from gpuscale.doctor.direct import SERVICES, fetch, missing_right, service_path
+from gpuscale.doctor.direct import (
+    SERVICES,
+    AnsweredError,
+    fetch,
+    missing_right,
+    service_path,
+)
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.errors import ApiStatusError
 
 _PATH = "/api/v1/query"
+_LIMIT_S = 15.0
+_REFUSALS = (401, 403)
+URL_USER = re.compile("//[^/@]*@")
+"""User and password, which no report may show."""
 _TARGETS = "up"
 _NAMES = 'count by (__name__) ({__name__=~"DCGM_.+"})'
 _MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
@@ -28,35 +41,31 @@ class PrometheusReader:
         url: where it is asked directly; None uses the address of the metrics server.
     """
 
-    def __init__(self, connection: KubeClient, url: str | None) -> None:
+    def __init__(self, connection: KubeConnection, url: str | None) -> None:
         self._connection = connection
         self._url = url
 
     async def read(self, seen: Snapshot, now_ms: int) -> PrometheusLook:
-        """Return what it answers; why, where it does not; nothing where none is known."""
-        address = self._url or self._told(seen)
-        if address is None:
-            return PrometheusLook()
+        """Return what it answers; why, where it does not, or was not asked."""
+        address, unasked = (self._url, "") if self._url else _configured(seen)
+        if not address or unasked:
+            return PrometheusLook(address or "", unasked=unasked)
         try:
-            return PrometheusLook(
-                address,
-                targets=await self._rows(address, _TARGETS),
-                names=await self._rows(address, _NAMES),
-                usage=await self._usage(address, now_ms),
-            )
+            async with asyncio.timeout(_LIMIT_S):
+                return PrometheusLook(
+                    address,
+                    targets=await self._rows(address, _TARGETS),
+                    names=await self._rows(address, _NAMES),
+                    usage=await self._usage(address, now_ms),
+                )
+        except TimeoutError:
+            return PrometheusLook(address, fault=f"no answer within {_LIMIT_S:g} s")
         except GpuscaleError as error:
             needs = missing_right(error, SERVICES)
-            return PrometheusLook(address, fault=str(error), needs=needs)
-
-    def _told(self, seen: Snapshot) -> str | None:
-        """Return the address that a metrics server has, if it means a Service that is there."""
-        services = {(facts.namespace(each), facts.name(each)) for each in seen.all("services")}
-        for body, _, flags in facts.metrics_servers(seen):
-            address = _full(flags.get("--prometheus-url", ""), facts.namespace(body))
-            found = service_in(address)
-            if found is not None and found[:2] in services:
-                return address
-        return None
+            refused = 0 if needs else _refusal(error)
+            # The API server's message would blame the kubeconfig.
+            fault = f"Prometheus answered {refused}" if refused else str(error)
+            return PrometheusLook(address, fault=fault, needs=needs, refused=refused)
 
     async def _usage(self, address: str, now_ms: int) -> list[Row]:
         """Return the utilization's series with the seconds since their samples."""
@@ -81,6 +90,29 @@ class PrometheusReader:
         except (ValueError, RecursionError) as error:
             raise UpstreamError(f"{address} answered with no JSON") from error
         return found if isinstance(found, dict) else {}
+
+
+def _refusal(error: GpuscaleError) -> int:
+    """Return the status with which Prometheus itself refused who asks; 0 where it did not."""
+    code = error.code if isinstance(error, ApiStatusError | AnsweredError) else 0
+    return code if code in _REFUSALS else 0
+
+
+def _configured(seen: Snapshot) -> tuple[str, str]:
+    """Return the address that a metrics server is set to, and why it can't be asked; empty texts for none."""
+    services = {(facts.namespace(each), facts.name(each)) for each in seen.all("services")}
+    why, outside = "", ""
+    for body, _, flags in facts.metrics_servers(seen):
+        given = flags.get("--prometheus-url", "")
+        if not given:
+            continue
+        address = _full(given, facts.namespace(body))
+        found = service_in(address)
+        if found is not None and found[:2] in services:
+            return address, ""
+        outside = URL_USER.sub("//", given)
+        why = f"{facts.full_name(body)} uses {outside}, which is no Service of this cluster"
+    return outside, why
 
 
 def _full(address: str, namespace: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gpuscale.exposition.families import Family
@@ -12,7 +13,7 @@ from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Look:
     """What was asked of the API server, and what came."""
 
@@ -22,7 +23,10 @@ class Look:
     needs: str = ""
     """The right that it takes, as `--resource` of kubectl create clusterrole names it."""
 
-    @property
+    is_served: bool = True
+    """Whether the cluster knows the kind at all."""
+
+    @cached_property
     def each(self) -> tuple[Fields, ...]:
         """Return the objects, to be read field by field."""
         return tuple(fields_of(dict(item)) for item in self.items)
@@ -41,6 +45,10 @@ class AgentLook:
     """The right that it takes to read it; empty where that is not what is missing."""
     port: int = agent.PORT
     """Where it is read, in its pod."""
+    said: str = ""
+    """What its page /readyz says where something is wrong."""
+    good_ago_s: float | None = None
+    """Since its last good collect by its own clock, where the page was read."""
 
 
 Row = tuple[Mapping[str, str], float]
@@ -53,9 +61,13 @@ class PrometheusLook:
 
     address: str = ""
     """Empty where none was found to ask."""
+    unasked: str = ""
+    """Why it was not asked; empty where it was."""
     fault: str = ""
     needs: str = ""
     """The right that it takes to ask it; empty where that is not what is missing."""
+    refused: int = 0
+    """401 or 403 where it does not let in who asks; 0 where that is not what is missing."""
     targets: Sequence[Row] = ()
     """`up` of every target."""
     names: Sequence[Row] = ()
@@ -104,6 +116,21 @@ class HpaLook:
 
 
 @dataclass(frozen=True, slots=True)
+class Right:
+    """Whether a metrics server's account may do something."""
+
+    server: str
+    """Of its Deployment, as `namespace/name`."""
+    account: str
+    """`namespace/name`."""
+    what: str
+    """`create tokenreviews.authentication.k8s.io`."""
+    role: str
+    """The role of Kubernetes that gives it."""
+    allowed: bool
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """All that the judges get."""
 
@@ -121,10 +148,23 @@ class Snapshot:
     hpas: Sequence[HpaLook] = ()
     rule_maps: Sequence[Mapping[str, Any]] = ()
     """ConfigMaps with the rules of metrics servers."""
+    rights: Sequence[Right] = ()
+    """Of the accounts of metrics servers."""
+    certificates: Mapping[str, str] = field(default_factory=dict)
+    """By APIService: the certificate that its server's Secret holds, as PEM."""
+    agents_passed_over: int = 0
+    """Agents that were not asked, as there are too many."""
+    memory: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What `facts` derived from the rest, once."""
 
     def all(self, plural: str) -> tuple[Fields, ...]:
         """Return the objects of a kind; none where they can't be seen."""
         return self.looks.get(plural, Look()).each
+
+    def serves(self, plural: str) -> bool:
+        """Return whether objects of a kind can be seen, and the cluster knows the kind."""
+        look = self.looks.get(plural)
+        return look is not None and look.is_served and not look.fault
 
     def hides(self, plural: str) -> bool:
         """Return whether objects of a kind can't be seen, so that their absence can't be known."""

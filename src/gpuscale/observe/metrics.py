@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from gpuscale.core.errors import NotFoundError
 from gpuscale.decisions.observed import metric_label
-from gpuscale.doctor.autoscalers import controller_may_read, metric_attributes
 from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT
+from gpuscale.doctor.rights import controller_may_read, metric_attributes
 from gpuscale.hpa.conditions import SCALING_ACTIVE
 from gpuscale.hpa.queries import is_namespace, metric_path
 from gpuscale.kube.client.client import KubeClient

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpuscale.core.findings import ChainReport, Finding, Severity, Where
+from gpuscale.core.findings import ChainReport, Finding, Severity, Unseen, Where
 from gpuscale.core.words import counted
 from gpuscale.lint.findings import LintReport, Place
 
@@ -113,14 +113,49 @@ def chain_lines(report: ChainReport) -> Iterator[str]:
     """Return the report for people: the chain, and what is wrong at each part of it."""
     for hop in report.hops:
         findings = [each for each in report.findings if each.check.hop == hop]
-        yield f"{hop}: {_chain_summary(findings)}"
+        unseen = [each for each in report.unseen if each.hop == hop]
+        yield f"{hop}: {_hop_summary(findings, unseen)}"
         for finding in findings:
-            evidence = [finding.evidence] if finding.evidence else []
-            lines = _lines(finding, f"{_name(finding)} {finding.where}", evidence)
-            yield from (f"  {line}" for line in lines)
+            yield from (f"  {line}" for line in _chain_finding(finding))
+        for each in unseen[:_MOST_NAMED]:
+            yield f"  not looked at: {each.about}"
+            yield f"    | {each.why}"
+            yield f"    -> {each.fix.say}"
+            if each.fix.command:
+                yield f"       {each.fix.command}"
+        if len(unseen) > _MOST_NAMED:
+            yield f"  not looked at: {len(unseen) - _MOST_NAMED} more"
     yield ""
     seen = ", ".join(f"{what} {count}" for what, count in report.seen.items())
-    yield f"{_chain_summary(report.findings)}; looked at {seen}"
+    blind = [hop for hop in report.hops if any(each.hop == hop for each in report.unseen)]
+    passed = f"; not looked at, or not all of it: {', '.join(blind)}" if blind else ""
+    yield f"{_chain_summary(report.findings)}; looked at {seen}{passed}"
+
+
+_MOST_NAMED = 5
+
+
+def _chain_finding(finding: Finding[str]) -> Iterator[str]:
+    more = f" and {len(finding.same)} more" if finding.same else ""
+    evidence = [finding.evidence] if finding.evidence else []
+    yield from _lines(finding, f"{_name(finding)} {finding.where}{more}", evidence)
+    if finding.same:
+        named = ", ".join(each.where for each in finding.same[:_MOST_NAMED])
+        yield f"  the same: {named}{' ...' if len(finding.same) > _MOST_NAMED else ''}"
+    if finding.consequences:
+        count = sum(1 + len(each.same) for each in finding.consequences)
+        named = ", ".join(
+            f"{each.check.id} {each.where}{f' and {len(each.same)} more' if each.same else ''}"
+            for each in finding.consequences[:_MOST_NAMED]
+        )
+        rest = " ..." if len(finding.consequences) > _MOST_NAMED else ""
+        yield f"  also: {counted(count, 'consequence')}: {named}{rest}"
+
+
+def _hop_summary(findings: Sequence[Finding[str]], unseen: Sequence[Unseen]) -> str:
+    if findings or not unseen:
+        return _chain_summary(findings)
+    return "not looked at, or not all of it"
 
 
 def _chain_summary(findings: Sequence[Finding[str]]) -> str:
@@ -133,13 +168,25 @@ def chain_document(report: ChainReport) -> dict[str, object]:
     """Return the report for programs."""
     return {
         "healthy": report.is_healthy,
-        "findings": [
-            _document(
-                each,
-                {"about": each.where},
-                {"command": each.fix.command, "safe": bool(each.fix.changes)},
-            )
-            for each in report.findings
+        "findings": [_chain_finding_document(each) for each in report.findings],
+        "notLookedAt": [
+            {
+                "hop": each.hop,
+                "about": each.about,
+                "why": each.why,
+                "fix": each.fix.say,
+                "command": each.fix.command,
+            }
+            for each in report.unseen
         ],
         "seen": dict(report.seen),
+    }
+
+
+def _chain_finding_document(finding: Finding[str]) -> dict[str, object]:
+    fix = {"command": finding.fix.command, "safe": bool(finding.fix.changes)}
+    return {
+        **_document(finding, {"about": finding.where}, fix),
+        "same": [_chain_finding_document(each) for each in finding.same],
+        "consequences": [_chain_finding_document(each) for each in finding.consequences],
     }

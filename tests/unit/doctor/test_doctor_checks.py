@@ -3,7 +3,7 @@
 
 import base64
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -177,10 +177,13 @@ OBJECTS = {
 }
 
 
+FIELDS = {each.name for each in fields(Snapshot)}
+
+
 def cluster(hpas=None, agents=None, **changed):
-    plain = {key: changed.pop(key) for key in list(changed) if key in Snapshot.__slots__}
+    plain = {key: changed.pop(key) for key in list(changed) if key in FIELDS}
     looks = {kind: Look(items) for kind, items in {**OBJECTS, **changed}.items()}
-    fields = {
+    given = {
         "hpa_versions": ("autoscaling/v1", "autoscaling/v2"),
         "looks": looks,
         "agents": agent() if agents is None else agents,
@@ -189,7 +192,7 @@ def cluster(hpas=None, agents=None, **changed):
         "hpas": (look(),) if hpas is None else hpas,
         **plain,
     }
-    return Snapshot(NOW_MS, **fields)
+    return Snapshot(NOW_MS, **given)
 
 
 def both(kind, *more, without=None):

@@ -9,6 +9,7 @@ from gpuscale.doctor.checks import (
     node_agent,
     nodes,
     prometheus,
+    workload,
 )
 
 JUDGES = (
@@ -18,6 +19,7 @@ JUDGES = (
     prometheus.JUDGE,
     metrics_api.JUDGE,
     autoscalers.JUDGE,
+    workload.JUDGE,
     capacity.JUDGE,
 )
 """In the order of the chain."""

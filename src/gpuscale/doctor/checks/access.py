@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpuscale.core.findings import Checks, Fix, Severity
+from gpuscale.core.findings import Checks, Fix, Severity, Unseen
+from gpuscale.core.words import counted
 from gpuscale.doctor.facts import allowing
-from gpuscale.doctor.judges import ACCESS, ClusterFinding, ClusterJudge
+from gpuscale.doctor.judges import ACCESS, AGENT, PROMETHEUS, ClusterFinding, ClusterJudge
+from gpuscale.doctor.kinds import KINDS
 from gpuscale.doctor.snapshot import Snapshot
 
 _CHECKS = Checks(ACCESS)
@@ -18,17 +20,78 @@ CANNOT_SEE = _CHECKS.add(
 
 def access_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what could not be looked at."""
-    for plural, look in snapshot.looks.items():
-        if look.fault:
-            yield CANNOT_SEE.found(
-                plural,
-                f"Can't see {plural}, so nothing is told of them.",
-                look.fault,
-                Fix(
-                    f"Allow whom the kubeconfig names to get and list {look.needs}.",
-                    allowing(plural, look.needs),
-                ),
-            )
+    hidden = {plural: look for plural, look in snapshot.looks.items() if look.fault}
+    if not hidden:
+        return
+    needs = ",".join(dict.fromkeys(look.needs for look in hidden.values()))
+    yield CANNOT_SEE.found(
+        ", ".join(hidden),
+        f"Can't see {counted(len(hidden), 'kind')} of objects, so nothing is known of them.",
+        next(iter(hidden.values())).fault,
+        Fix(
+            f"Allow whom the kubeconfig names to get and list {needs.replace(',', ', ')}; the role in "
+            "docs/doctor.md has all.",
+            allowing("reads", needs),
+        ),
+    )
+
+
+def unseen_parts(snapshot: Snapshot) -> Iterator[Unseen]:
+    """Yield the parts of the chain of which nothing, or not all, is known."""
+    for kind in KINDS:
+        look = snapshot.looks.get(kind.plural)
+        if look is None or not look.fault:
+            continue
+        fix = Fix(f"Allow get and list of {look.needs}.", allowing(kind.plural, look.needs))
+        for hop in kind.hops:
+            yield Unseen(hop, kind.plural, look.fault, fix)
+    yield from _prometheus(snapshot)
+    for agent in snapshot.agents:
+        if agent.fault:
+            say = "See the finding agent-unreachable; --agent NODE=URL asks it past the API server."
+            fix = Fix(say, f"gpuscale doctor --agent {agent.node}=http://127.0.0.1:{agent.port}")
+            yield Unseen(AGENT, f"pod/{agent.pod}", agent.fault, fix)
+    if snapshot.agents_passed_over:
+        asked = len(snapshot.agents)
+        yield Unseen(
+            AGENT,
+            counted(snapshot.agents_passed_over, "agent"),
+            f"{asked} of {asked + snapshot.agents_passed_over} agents were asked, evenly spread",
+            Fix("Name others with --agent NODE=URL; Prometheus' `up` covers all."),
+        )
+
+
+def _prometheus(snapshot: Snapshot) -> Iterator[Unseen]:
+    look = snapshot.prometheus
+    forward = "kubectl port-forward -n NAMESPACE svc/PROMETHEUS 9090"
+    if look.unasked:
+        yield Unseen(
+            PROMETHEUS,
+            f"prometheus/{look.address}",
+            f"{look.unasked}: targets and series were not looked at",
+            Fix(
+                "Name an address at which it answers from here with --prometheus-url; of a managed "
+                "one, a port on which a signing proxy listens.",
+                f"gpuscale doctor --prometheus-url {look.address}",
+            ),
+        )
+    elif look.fault:
+        yield Unseen(
+            PROMETHEUS,
+            f"prometheus/{look.address}",
+            look.fault,
+            Fix("See the finding above; --prometheus-url asks it past the API server.", forward),
+        )
+    elif not look.address:
+        yield Unseen(
+            PROMETHEUS,
+            "prometheus",
+            "no metrics server here names a Prometheus",
+            Fix(
+                "If there is one, name its address with --prometheus-url.",
+                f"{forward}; gpuscale doctor --prometheus-url http://127.0.0.1:9090",
+            ),
+        )
 
 
 JUDGE = ClusterJudge("access", _CHECKS, access_findings)

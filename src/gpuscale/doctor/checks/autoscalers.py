@@ -9,17 +9,19 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts
+from gpuscale.doctor.checks.targets import TARGET_CHECKS, is_paused, target_findings
+from gpuscale.doctor.checks.values import VALUE_CHECKS, value_findings
+from gpuscale.doctor.checks.workload.subjects import wants_gpus
 from gpuscale.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
-from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
+from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
 from gpuscale.install.signals import SIGNALS
 from gpuscale.kube.reading import fields_of
 from gpuscale.lint.lint import lint
 from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import ContainerResourceMetric, PodsMetric, ResourceMetric
-from gpuscale.objects.metric_values import MetricValue
+from gpuscale.objects.hpa import PodsMetric
 
-_CHECKS = Checks(AUTOSCALER)
+_CHECKS = Checks(AUTOSCALER, including=(TARGET_CHECKS, VALUE_CHECKS))
 OLD_API_VERSION = _CHECKS.add(
     "old-api-version",
     Severity.ERROR,
@@ -27,41 +29,17 @@ OLD_API_VERSION = _CHECKS.add(
     "Rewrite the manifest as autoscaling/v2; metricName becomes metric.name, and "
     "targetAverageValue becomes target.averageValue.",
 )
-NO_SCALE_TARGET = _CHECKS.add(
-    "no-scale-target",
-    Severity.ERROR,
-    "An HPA of something that is not there.",
-    "Correct scaleTargetRef, or make what it names.",
-)
 NO_GPU_REQUEST = _CHECKS.add(
     "no-gpu-request",
     Severity.WARNING,
     "Scaled by a GPU metric, and no container asks for a GPU.",
     "Give the container a limit: only so a GPU is known to be the pod's.",
 )
-NO_VALUE = _CHECKS.add(
-    "no-value",
-    Severity.ERROR,
-    "A metric without a value; explained hop by hop where gpuscale serves it.",
-    "See which rule gives the metric, and of which series and labels.",
-)
-PODS_WITHOUT_VALUE = _CHECKS.add(
-    "pods-without-value",
-    Severity.WARNING,
-    "Some ready pods have no value.",
-    "See which hop loses them; the node agent of their nodes is the first to look at.",
-)
-OLD_VALUE = _CHECKS.add(
-    "old-value",
-    Severity.WARNING,
-    "A value that was measured more than two minutes ago.",
-    "See which hop is late.",
-)
 NOT_SCALING = _CHECKS.add(
     "not-scaling",
     Severity.WARNING,
     "A condition of the HPA that says it can't scale.",
-    "Set right what else is found here; it looks again every 15 s.",
+    "See its message; the controller looks again every 15 s.",
 )
 AT_MAX = _CHECKS.add(
     "at-max",
@@ -76,8 +54,21 @@ MIN_IS_MAX = _CHECKS.add(
     "Raise maxReplicas.",
 )
 
-MAX_VALUE_AGE_MS = 120_000
-"""dcgm-exporter's 30 s, a scrape's and a rule's period, twice."""
+_REASONS = (
+    (
+        "AmbiguousSelector",
+        "Give each workload a label of its own, in its selector and pod template.",
+    ),
+    ("InvalidSelector", "Give the target a selector that is valid."),
+    ("FailedGetScale", "Correct scaleTargetRef: the target has no scale to read."),
+    ("FailedUpdateScale", "See why the API server refuses the new size; a webhook may."),
+    ("FailedGetResourceMetric", "See that metrics-server runs and knows the pods."),
+    ("FailedGetContainerResourceMetric", "See that metrics-server runs and knows the pods."),
+    ("FailedGet", "Ask for the metric as the controller does; the message names it."),
+    ("InvalidMetricSourceType", "Correct the type of the metric."),
+    ("FailedComputeMetricsReplicas", "See each metric; the message names the first that failed."),
+)
+"""A word in a condition's reason, and what to do."""
 _GPU_METRICS = {signal.metric for signal in SIGNALS.values()}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ADDED = ("status",)
@@ -89,10 +80,11 @@ def hpa_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong with autoscalers and the values they get."""
     for look in snapshot.hpas:
         yield from _version(snapshot, look)
-        yield from _target(snapshot, look)
+        yield from target_findings(snapshot, look)
+        yield from _gpu_request(snapshot, look)
         for metric in look.metrics:
-            yield from _value(snapshot, look, metric)
-        yield from _conditions(look)
+            yield from value_findings(snapshot, look, metric)
+        yield from _conditions(snapshot, look)
         yield from _limits(look)
     yield from _lint(snapshot)
 
@@ -126,20 +118,10 @@ def _applied_version(text: str) -> str:
     return str(manifest.get("apiVersion", "")) if isinstance(manifest, dict) else ""
 
 
-def _target(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
+def _gpu_request(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
     target = look.hpa.target
-    if look.target_is_absent:
-        yield NO_SCALE_TARGET.found(
-            look.about,
-            f"There is no {target.kind} {look.namespace}/{target.name} to scale.",
-            look.target_fault,
-            Fix(
-                NO_SCALE_TARGET.fix,
-                f"kubectl edit hpa -n {look.namespace} {look.hpa.metadata.name}",
-            ),
-        )
     workload = facts.workload_of(snapshot, look)
-    if workload is None or facts.wanted_gpus(facts.template_of(workload)) > 0:
+    if workload is None or wants_gpus(workload.child("spec").child("template")):
         return
     for metric in look.metrics:
         if isinstance(metric.spec, PodsMetric) and metric.spec.name in _GPU_METRICS:
@@ -155,82 +137,25 @@ def _target(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
             )
 
 
-# Values
-
-
-def _value(snapshot: Snapshot, look: HpaLook, metric: MetricLook) -> Iterator[ClusterFinding]:
-    if isinstance(metric.spec, ResourceMetric | ContainerResourceMetric) or not look.selector:
-        return
-    name = metric.spec.name
-    if not metric.values:
-        said, fix = _explained(metric)
-        yield NO_VALUE.found(look.about, f"Its metric {name} has no value.", said, fix)
-        return
-    yield from _pods_without(snapshot, look, metric)
-    oldest = min(value.measured_ms for value in metric.values)
-    age_ms = snapshot.now_ms - oldest
-    if age_ms > MAX_VALUE_AGE_MS:
-        yield OLD_VALUE.found(
-            look.about,
-            f"Its metric {name} was measured {age_ms // 1000} s ago.",
-            metric.command,
-            Fix(
-                OLD_VALUE.fix,
-                f"gpuscale metrics-api why 'pods/{look.namespace}/*' {name}",
-            ),
-        )
-
-
-def _explained(metric: MetricLook) -> tuple[str, Fix]:
-    said = metric.fault or "the answer has no items"
-    hops = (metric.explanation or {}).get("hops")
-    for hop in hops if isinstance(hops, list) else ():
-        if isinstance(hop, dict) and hop.get("state") == "failed":
-            return f"{hop.get('hop')}: {hop.get('said')}", Fix(str(hop.get("fix")), metric.command)
-    fix = "See which rule gives the metric, and of which series and labels."
-    if "could not find the metric" in said:
-        fix = "Correct the metric's name in the HPA, or add a rule that gives it."
-    return said, Fix(fix, metric.command)
-
-
-def _pods_without(
-    snapshot: Snapshot, look: HpaLook, metric: MetricLook
-) -> Iterator[ClusterFinding]:
-    if not isinstance(metric.spec, PodsMetric):
-        return
-    valued = {value.object_name for value in metric.values if isinstance(value, MetricValue)}
-    ready = [pod for pod in facts.pods_of(snapshot, look) if facts.is_ready(pod)]
-    without = [facts.name(pod) for pod in ready if facts.name(pod) not in valued]
-    if without:
-        yield PODS_WITHOUT_VALUE.found(
-            look.about,
-            f"{len(without)} of {len(ready)} ready pods have no value of {metric.spec.name}.",
-            ", ".join(without[:5]),
-            Fix(
-                PODS_WITHOUT_VALUE.fix,
-                f"gpuscale metrics-api why pods/{look.namespace}/{without[0]} {metric.spec.name}",
-            ),
-        )
-
-
 # What the HPA says of itself
 
 
-def _conditions(look: HpaLook) -> Iterator[ClusterFinding]:
+def _conditions(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
+    if look.target_is_absent:
+        return
     for kind in (ABLE_TO_SCALE, SCALING_ACTIVE):
         condition = _condition(look, kind)
         if condition is None or condition.text("status") != "False":
             continue
-        if condition.text("reason") == "ScalingDisabled":
+        reason, message = condition.text("reason"), condition.text("message")
+        if reason == "ScalingDisabled" or is_paused(look, facts.workload_of(snapshot, look)):
             continue
+        say = next((fix for word, fix in _REASONS if word in reason), NOT_SCALING.fix)
         yield NOT_SCALING.found(
             look.about,
-            f"{kind} is False: {condition.text('reason')}.",
-            condition.text("message"),
-            Fix(
-                NOT_SCALING.fix,
-                f"kubectl describe hpa -n {look.namespace} {look.hpa.metadata.name}",
-            ),
+            f"{kind} is False: {reason}.",
+            message,
+            Fix(say, f"kubectl describe hpa -n {look.namespace} {look.hpa.metadata.name}"),
         )
 
 

@@ -13,6 +13,7 @@ from gpuscale.core.quantity import Quantity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.checks.nodes import adds_nodes, kept_off_by
+from gpuscale.doctor.checks.workload.placement import explained
 from gpuscale.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.kube.reading import fields_of
@@ -137,11 +138,12 @@ def _wants_more(look: HpaLook) -> bool:
 
 def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     nodes = facts.gpu_nodes(snapshot)
-    # A pod that the taints of all GPU nodes keep off is reported there; more nodes would not help it.
+    # More nodes would not help a pod that taints, a selector or a volume keeps off; it is reported there.
     waiting = [
         pod
         for pod in facts.waiting_pods(snapshot)
         if not (nodes and kept_off_by(facts.spec_of(pod), nodes))
+        and facts.full_name(pod) not in explained(snapshot)
     ]
     if not waiting or (not nodes and not adds_nodes(snapshot)):
         return  # Without nodes and a node autoscaler, that is reported already.

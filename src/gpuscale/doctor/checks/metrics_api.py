@@ -15,13 +15,19 @@ from cryptography import x509
 from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
+from gpuscale.doctor.checks.serving import (
+    SERVING_CHECKS,
+    expired,
+    is_expired,
+    serving_findings,
+)
 from gpuscale.doctor.judges import API, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
 
-_CHECKS = Checks(API)
+_CHECKS = Checks(API, including=(SERVING_CHECKS,))
 NO_METRICS_API = _CHECKS.add(
     "no-metrics-api",
     Severity.ERROR,
@@ -101,6 +107,7 @@ def api_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if body.child("spec").text("group") in (CUSTOM_GROUP, EXTERNAL_GROUP):
             yield from _availability(snapshot, body)
             yield from _trust(snapshot, body)
+    yield from serving_findings(snapshot)
     yield from _owner(snapshot)
     yield from _keda(snapshot)
     yield from _empty(snapshot)
@@ -154,6 +161,9 @@ def _availability(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
             continue
         reason, message = each.text("reason"), each.text("message")
         evidence = f"{reason}: {message}"
+        if is_expired(message):
+            yield expired(name, body, evidence)
+            continue
         if "x509" in message or "certificate" in message:
             yield API_CERTIFICATE.found(
                 f"apiservice/{name}",

@@ -8,6 +8,7 @@ from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.checks.nodes import tolerate
+from gpuscale.doctor.checks.workload.containers import last_words
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.judges import AGENT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
@@ -45,6 +46,12 @@ AGENT_UNREACHABLE = _CHECKS.add(
     "An agent whose metrics can't be read from here.",
     "Allow the request, or forward its port and name it with --agent.",
 )
+AGENT_SILENT = _CHECKS.add(
+    "agent-silent",
+    Severity.ERROR,
+    "An agent that counts as ready and answers nobody, Prometheus included.",
+    "Restart it; if it hangs again, its node or driver does.",
+)
 DRIVER_UNREADABLE = _CHECKS.add(
     "driver-unreadable",
     Severity.ERROR,
@@ -69,6 +76,12 @@ OLD_READING = _CHECKS.add(
     "Readings that are older than a minute.",
     "Lower its --collect-interval, or see why collecting hangs.",
 )
+AGENT_CLOCK = _CHECKS.add(
+    "agent-clock",
+    Severity.WARNING,
+    "An agent whose clock is off: its readings are new, and their times are not.",
+    "Set the node's clock: its time service is off, or can't reach its server.",
+)
 NO_GPU_UTIL = _CHECKS.add(
     "no-gpu-util",
     Severity.ERROR,
@@ -89,6 +102,7 @@ NO_POD_LABELS = _CHECKS.add(
     "dcgm-exporter with DCGM_EXPORTER_KUBERNETES=true.",
 )
 
+_AHEAD_S = 30
 MAX_READING_AGE_S = 60
 """dcgm-exporter reads every 30 s by default."""
 _OWN = "gpuscale_exporter_"
@@ -118,8 +132,16 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for pod in pods:
         yield from _probe(pod)
     users = _gpu_users(snapshot)
+    down = {
+        labels.get("instance", "").rpartition(":")[0]
+        for labels, value in snapshot.prometheus.targets
+        if value == 0
+    }
     for look in snapshot.agents:
-        yield from _answers(snapshot, look, users.get(look.node, []))
+        if look.fault and _is_down(snapshot, look, down):
+            yield _frozen(look)
+        else:
+            yield from _answers(snapshot, look, users.get(look.node, []))
 
 
 def _on_node(
@@ -135,10 +157,7 @@ def _on_node(
                 f"pod/{facts.full_name(pod)}",
                 f"The agent on node {name} is not ready.",
                 f"{pod.child('status').text('phase')}; {_state(pod)}",
-                Fix(
-                    AGENT_NOT_READY.fix,
-                    f"kubectl logs -n {facts.namespace(pod)} {facts.name(pod)}",
-                ),
+                _ready_fix(pod),
             )
 
 
@@ -163,11 +182,34 @@ def _missing(snapshot: Snapshot, node: Fields) -> ClusterFinding:
     )
 
 
+def _ready_fix(pod: Fields) -> Fix:
+    place = f"-n {facts.namespace(pod)} {facts.name(pod)}"
+    state = _state(pod)
+    if "address already in use" in state:
+        say = (
+            "Another program has the port on the node, such as a second exporter: end one of them, or "
+            "give the agent another port."
+        )
+        return Fix(say, f"kubectl get pods -A -o wide --field-selector spec.nodeName={_node(pod)}")
+    if any(word in state for word in ("ImagePull", "ErrImage", "InvalidImage")):
+        return Fix(
+            "Correct the agent's image, or give it an imagePullSecret for its registry.",
+            f"kubectl describe pod {place}",
+        )
+    previous = " --previous" if "CrashLoopBackOff" in state else ""
+    return Fix(AGENT_NOT_READY.fix, f"kubectl logs {place}{previous}")
+
+
+def _node(pod: Fields) -> str:
+    return facts.spec_of(pod).node_name
+
+
 def _state(pod: Fields) -> str:
     for each in pod.child("status").items("containerStatuses"):
         waiting = each.child("state").child("waiting")
         if waiting.data:
-            return f"{waiting.text('reason')} {waiting.text('message')}".strip()
+            said = f"{waiting.text('reason')} {waiting.text('message')}".strip()
+            return "; ".join(filter(None, (last_words(each), said)))
     return f"{_restarts(pod)} restarts"
 
 
@@ -209,6 +251,25 @@ def _probe(pod: Fields) -> Iterator[ClusterFinding]:
         )
 
 
+def _is_down(snapshot: Snapshot, look: AgentLook, down: set[str]) -> bool:
+    """Return whether Prometheus can't scrape the agent either, so that it is not the way from here."""
+    pods = facts.pods_by_node(snapshot).get(look.node, ())
+    status = next((pod.child("status") for pod in pods if facts.full_name(pod) == look.pod), None)
+    return status is not None and bool({status.text("podIP"), status.text("hostIP")} & down - {""})
+
+
+def _frozen(look: AgentLook) -> ClusterFinding:
+    return AGENT_SILENT.found(
+        f"pod/{look.pod}",
+        f"The agent on node {look.node} does not answer, neither here nor Prometheus.",
+        f"{look.fault}; up is 0",
+        Fix(
+            AGENT_SILENT.fix,
+            f"kubectl delete pod -n {_namespace(look)} {_pod(look)}; kubectl describe node {look.node}",
+        ),
+    )
+
+
 # What agents answer
 
 
@@ -236,7 +297,7 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
         yield DRIVER_UNREADABLE.found(
             about,
             f"The agent on node {look.node} can read no GPU.",
-            f"{_OWN}collect_up 0",
+            _said(look, f"{_OWN}collect_up 0"),
             Fix(
                 DRIVER_UNREADABLE.fix,
                 f"kubectl get --raw '/api/v1/namespaces/{_namespace(look)}/pods/"
@@ -249,6 +310,21 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
     yield from _utilization(look)
     yield from _owners(snapshot, look, users)
     yield from _count(snapshot, look)
+
+
+def _said(look: AgentLook, evidence: str) -> str:
+    return f"{evidence}; {look.said}" if look.said else evidence
+
+
+def _kubelet_fix(look: AgentLook) -> Fix:
+    logs = f"kubectl logs -n {_namespace(look)} {_pod(look)}"
+    if any(word in look.said for word in ("No such file", "does not exist", "refused", "connect")):
+        say = (
+            "The kubelet's socket is not there or does not answer: see whether the kubelet runs, and "
+            "that its folder pod-resources is mounted (agent.podResourcesPath)."
+        )
+        return Fix(say, f"{logs}; kubectl describe node {look.node}")
+    return Fix(ATTRIBUTION_LOST.fix, logs)
 
 
 def _reach(look: AgentLook) -> Fix:
@@ -297,7 +373,17 @@ def _age(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
     if newest is None:
         return
     age_s = snapshot.now_ms / 1000 - newest
-    if age_s > MAX_READING_AGE_S:
+    apart_s = age_s - (look.good_ago_s or 0)
+    if age_s < -_AHEAD_S or (look.good_ago_s is not None and apart_s > MAX_READING_AGE_S):
+        yield AGENT_CLOCK.found(
+            f"pod/{look.pod}",
+            f"The clock of node {look.node} is about {abs(apart_s):.0f} s "
+            f"{'ahead' if apart_s < 0 else 'behind'}, so its readings are taken for old or for future ones.",
+            f"{_OWN}newest_reading_timestamp_seconds {newest:.3f}; it says that it last read its GPUs "
+            f"{look.good_ago_s or 0:.0f} s ago",
+            Fix(AGENT_CLOCK.fix, f"kubectl debug node/{look.node} -it --image=busybox -- date -u"),
+        )
+    elif age_s > MAX_READING_AGE_S:
         yield OLD_READING.found(
             f"pod/{look.pod}",
             f"The readings of node {look.node} are {age_s:.0f} s old.",
@@ -364,11 +450,8 @@ def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterat
         yield ATTRIBUTION_LOST.found(
             f"pod/{look.pod}",
             f"The agent on node {look.node} can't tell which pods have its GPUs.",
-            f"{_OWN}attribution_up 0",
-            Fix(
-                ATTRIBUTION_LOST.fix,
-                f"kubectl logs -n {_namespace(look)} {_pod(look)}",
-            ),
+            _said(look, f"{_OWN}attribution_up 0"),
+            _kubelet_fix(look),
         )
         return
     family = look.families.get(UTILIZATION)

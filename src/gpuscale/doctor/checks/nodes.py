@@ -7,6 +7,7 @@ from gpuscale.cluster.scheduling.fit import untolerated
 from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
+from gpuscale.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_findings
 from gpuscale.doctor.judges import NODES, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
@@ -14,7 +15,7 @@ from gpuscale.objects.nodes import Taint
 from gpuscale.objects.pods import PodSpec
 from gpuscale.providers import OWN_LABEL, every
 
-_CHECKS = Checks(NODES)
+_CHECKS = Checks(NODES, including=(NODE_STATE_CHECKS,))
 NO_GPU_NODES = _CHECKS.add(
     "no-gpu-nodes",
     Severity.ERROR,
@@ -85,6 +86,7 @@ def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         yield from _readiness(node)
         yield from _labels(snapshot, node)
         yield from _allocatable(snapshot, node)
+    yield from node_state_findings(snapshot)
     yield from _taints(snapshot, nodes)
 
 

@@ -8,13 +8,18 @@ from yarl import URL
 from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
+from gpuscale.doctor.checks.scraping import (
+    SCRAPING_CHECKS,
+    left_out_findings,
+    refused_findings,
+)
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.judges import PROMETHEUS, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ObjectMetric, PodsMetric
 
-_CHECKS = Checks(PROMETHEUS)
+_CHECKS = Checks(PROMETHEUS, including=(SCRAPING_CHECKS,))
 WRONG_PROMETHEUS_ADDRESS = _CHECKS.add(
     "wrong-prometheus-address",
     Severity.ERROR,
@@ -69,9 +74,11 @@ def prometheus_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong between the agents and those who ask Prometheus."""
     yield from _addresses(snapshot)
     look = snapshot.prometheus
-    if look.fault:
+    yield from refused_findings(snapshot)
+    if look.fault and not look.refused:
         yield _unreachable(look)
-    elif look.address:
+    elif look.address and not look.unasked and not look.fault:
+        yield from left_out_findings(snapshot)
         yield from _scraping(snapshot)
         yield from _labels(snapshot)
         yield from _age(snapshot)

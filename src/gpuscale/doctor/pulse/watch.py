@@ -253,7 +253,7 @@ class PulseWatch:
 
     async def _gpu(self, pods: Iterable[Fields]) -> tuple[float | None, str]:
         """Return how busy the busiest GPU of these pods is, and why that is unknown."""
-        looks = await self._agents.read(self._around)
+        looks = (await self._agents.read(self._around)).looks
         names = {facts.name(pod) for pod in pods}
         seen = list(busy_percents(looks, self._look.namespace, names))
         if seen:

@@ -1,0 +1,337 @@
+"""Pods that no node takes, each by its own cause: what it asks for, and where it may go.
+
+Source: kubernetes v1.36 pkg/scheduler/framework/plugins (messages of nodeaffinity, noderesources,
+    tainttoleration) and framework/types.go (FitError).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.cluster.scheduling.fit import NodeState, misfits, untolerated
+from gpuscale.core.findings import Check, Checks, Fix, Severity
+from gpuscale.core.words import counted
+from gpuscale.doctor import facts
+from gpuscale.doctor.checks.nodes import TAINT_NOT_TOLERATED, adds_nodes, kept_off_by, tolerate
+from gpuscale.doctor.checks.workload.held import HELD_CHECKS, Held, held_back
+from gpuscale.doctor.checks.workload.subjects import Key, about, pods_by_subject, subjects
+from gpuscale.doctor.facts import once
+from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.doctor.snapshot import Snapshot
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.meta import ObjectMeta
+from gpuscale.objects.nodes import Node
+from gpuscale.objects.pods import PodSpec
+
+PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS,))
+RESOURCE_NOT_OFFERED = PLACEMENT_CHECKS.add(
+    "resource-not-offered",
+    Severity.ERROR,
+    "Pods that ask for a GPU resource that no node offers, such as another MIG profile.",
+    "Ask for a resource that the nodes offer, or set the nodes up to offer it.",
+)
+LARGER_THAN_ANY_NODE = PLACEMENT_CHECKS.add(
+    "larger-than-any-node",
+    Severity.ERROR,
+    "A pod that asks for more GPUs than any one node has.",
+    "Ask for fewer GPUs a pod, or add a pool of larger nodes.",
+)
+NO_MATCHING_NODE = PLACEMENT_CHECKS.add(
+    "no-matching-node",
+    Severity.ERROR,
+    "Pods whose node selector or affinity matches no node with their GPUs.",
+    "Correct the node selector or affinity, or label the nodes.",
+)
+NODES_CORDONED = PLACEMENT_CHECKS.add(
+    "nodes-cordoned",
+    Severity.ERROR,
+    "Pods wait, and the nodes that would take them are cordoned.",
+    "Uncordon a node once its maintenance is over.",
+)
+UNSCHEDULABLE = PLACEMENT_CHECKS.add(
+    "unschedulable",
+    Severity.ERROR,
+    "Pods that no node takes for something other than GPUs, such as memory or affinity between pods.",
+    "Do what the scheduler's message says.",
+)
+
+_MAX_WAIT_MS = 900_000
+_GPU_WORDS = ("Insufficient", "untolerated taint", "node affinity/selector", "unschedulable")
+_FIXES = (
+    ("Insufficient cpu", "Lower the pods' CPU request, or use larger nodes."),
+    ("Insufficient memory", "Lower the pods' memory request, or use larger nodes."),
+    ("Insufficient ephemeral-storage", "Lower the pods' request of ephemeral storage."),
+    ("Too many pods", "Raise the nodes' maximum of pods, or add nodes."),
+    ("free ports", "Take hostPort out of the pod template: only one such pod fits on a node."),
+    ("anti-affinity", "Add nodes, or make the anti-affinity between pods a preference."),
+    ("pod affinity rules", "Correct the affinity to other pods: none that matches runs there."),
+    ("topology spread", "Add nodes to the scarce zone, or set whenUnsatisfiable: ScheduleAnyway."),
+    ("volume node affinity", "The volume is bound to another zone: add nodes there, or move it."),
+    ("max volume count", "Add nodes, or use fewer volumes a node."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a pod has no node."""
+
+    check: Check
+    what: str
+    evidence: str
+    fix: Fix
+
+
+def placement_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Return why pods have no node, once for each workload and cause."""
+    for key, causes in _causes(snapshot).items():
+        told: set[str] = set()
+        for pod, cause in causes:
+            if cause is None or cause.check.id in told:
+                continue
+            told.add(cause.check.id)
+            evidence = f"pod {facts.full_name(pod)}: {cause.evidence}"
+            yield cause.check.found(about(key), cause.what, evidence, cause.fix)
+
+
+@once
+def explained(snapshot: Snapshot) -> frozenset[str]:
+    """Return the waiting pods that more GPUs would not help, or whose nodes are ill; as `namespace/name`."""
+    return frozenset(
+        facts.full_name(pod) for causes in _causes(snapshot).values() for pod, _ in causes
+    )
+
+
+@once
+def _causes(snapshot: Snapshot) -> Mapping[Key, Sequence[tuple[Fields, Cause | None]]]:
+    """Return the waiting pods that are not just waiting for GPUs; None where another part is the cause."""
+    found: dict[Key, list[tuple[Fields, Cause | None]]] = {}
+    for key, pods in pods_by_subject(snapshot).items():
+        for pod in pods:
+            if pod.child("spec").text("nodeName") or not _is_pending(pod):
+                continue
+            held = held_back(snapshot, pod)
+            cause = _of_held(held) if held is not None else None
+            if cause is None and facts.condition(pod, "PodScheduled") == "False":
+                cause = _unplaced(snapshot, key, pod)
+            if cause is not None or _waits_for_ill_nodes(snapshot, pod):
+                found.setdefault(key, []).append((pod, cause))
+    return found
+
+
+def _of_held(held: Held) -> Cause:
+    return Cause(held.check, held.what, held.evidence, held.fix)
+
+
+def _is_pending(pod: Fields) -> bool:
+    gone = pod.child("metadata").data.get("deletionTimestamp") is not None
+    return not gone and pod.child("status").text("phase", "Pending") == "Pending"
+
+
+def reasons_in(message: str) -> dict[str, int]:
+    """Return how many nodes refused a pod for which reason, as the scheduler says."""
+    found = re.match(r"\d+/\d+ nodes are available: (?P<list>.*?)(?:\. |\.?$)", message)
+    if found is None:
+        return {}
+    listed = (each.partition(" ") for each in re.split(r", (?=\d+ )", found["list"]))
+    return {reason: int(count) for count, _, reason in listed if count.isdecimal()}
+
+
+def _may_come(snapshot: Snapshot, pod: Fields) -> bool:
+    """Return whether a node autoscaler may still bring a node of another sort."""
+    created = pod.child("metadata").time_ms("creationTimestamp") or 0
+    refused = any(
+        facts.full_name(facts.service_fields(event.child("involvedObject"))) == facts.full_name(pod)
+        for event in snapshot.all("events")
+    )
+    return adds_nodes(snapshot) and not refused and snapshot.now_ms - created <= _MAX_WAIT_MS
+
+
+def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
+    spec, said = facts.spec_of(pod), facts.why_waiting(pod)
+    nodes = [node for node in snapshot.all("nodes") if facts.allocatable(node) > 0]
+    wanted = facts.wanted(spec)
+    if snapshot.hides("nodes") or _may_come(snapshot, pod) or (wanted and not nodes):
+        return None
+    for resource, count in wanted.items():
+        most = max(_offers(node, resource) for node in nodes)
+        if most == 0:
+            return _not_offered(nodes, resource, said, key)
+        if most < count:
+            return _too_large(resource, count, most, said, key)
+        nodes = [node for node in nodes if _offers(node, resource) >= count]
+    if not wanted:
+        nodes = list(snapshot.all("nodes"))
+    return _of_nodes(snapshot, key, pod, nodes, said)
+
+
+def _of_nodes(
+    snapshot: Snapshot, key: Key, pod: Fields, nodes: Sequence[Fields], said: str
+) -> Cause | None:
+    """Return why none of the nodes that have what a pod wants takes it; None where all is in use."""
+    spec = facts.spec_of(pod)
+    matching = [node for node in nodes if _matches(spec, node)]
+    if not matching and nodes:
+        return _mismatch(spec, nodes, said, key)
+    tolerated = [node for node in matching if _barrier(spec, node) is None]
+    if not tolerated and matching:
+        if kept_off_by(spec, facts.gpu_nodes(snapshot)):
+            return None  # The taints of all GPU nodes are reported with the nodes.
+        return _tainted(snapshot, key, pod, matching, said)
+    up = [node for node in tolerated if facts.is_ready(node)]
+    usable = [node for node in up if not node.child("spec").boolean("unschedulable")]
+    if up and not usable:
+        return _cordoned(up, said)
+    wanted = facts.wanted(spec)
+    free = [
+        node
+        for node in usable
+        if all(_free(snapshot, node, name) >= count for name, count in wanted.items())
+    ]
+    return _other(free, said, key) if free else None
+
+
+def _waits_for_ill_nodes(snapshot: Snapshot, pod: Fields) -> bool:
+    """Return whether the nodes that would take a pod are there and not Ready, which is reported of them."""
+    wanted = facts.wanted(facts.spec_of(pod))
+    nodes = [
+        node
+        for node in snapshot.all("nodes")
+        if wanted and all(_offers(node, name) >= count for name, count in wanted.items())
+    ]
+    ill = [node for node in nodes if not facts.is_ready(node)]
+    return any(
+        _free(snapshot, node, name) >= count for node in ill for name, count in wanted.items()
+    )
+
+
+def _offers(node: Fields, resource: str) -> int:
+    amount = node.child("status").child("allocatable").quantity(resource)
+    return 0 if amount is None else amount.nano // 1_000_000_000
+
+
+def _free(snapshot: Snapshot, node: Fields, resource: str) -> int:
+    bound = facts.pods_by_node(snapshot).get(facts.name(node), ())
+    return _offers(node, resource) - sum(
+        facts.wanted(facts.spec_of(pod)).get(resource, 0) for pod in bound
+    )
+
+
+def _matches(spec: PodSpec, node: Fields) -> bool:
+    alone = PodSpec(
+        (), node_selector=spec.node_selector, required_node_terms=spec.required_node_terms
+    )
+    meta = ObjectMeta(facts.name(node), labels=facts.labels(node))
+    return not misfits(alone, NodeState(Node(meta)))
+
+
+def _barrier(spec: PodSpec, node: Fields) -> object:
+    return untolerated(facts.taints(node), spec.tolerations)
+
+
+def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) -> Cause:
+    offered: dict[str, int] = {}
+    for node in nodes:
+        for name in node.child("status").child("allocatable").data:
+            if facts.is_gpu(name) and (count := _offers(node, name)):
+                offered[name] = offered.get(name, 0) + count
+    listed = ", ".join(f"{name} ({count})" for name, count in sorted(offered.items()))
+    return Cause(
+        RESOURCE_NOT_OFFERED,
+        f"It asks for {resource}, which no node offers.",
+        f"nodes offer {listed}; {said}",
+        Fix(
+            f"Ask for {' or '.join(sorted(offered))}, or set the nodes up to offer {resource}.",
+            _edit(key),
+        ),
+    )
+
+
+def _too_large(resource: str, count: int, most: int, said: str, key: Key) -> Cause:
+    return Cause(
+        LARGER_THAN_ANY_NODE,
+        f"A pod of it asks for {count} {resource}, and the largest node has {most}: more such nodes "
+        "don't help.",
+        said,
+        Fix(
+            f"Ask for at most {most} a pod, or add a pool whose nodes have at least {count}.",
+            _edit(key),
+        ),
+    )
+
+
+def _mismatch(spec: PodSpec, nodes: Sequence[Fields], said: str, key: Key) -> Cause:
+    labels = [facts.labels(node) for node in nodes]
+    absent = [
+        f"{name}={value}"
+        for name, value in spec.node_selector.items()
+        if not any(each.get(name) == value for each in labels)
+    ]
+    known = sorted(
+        {f"{name}={each[name]}" for name in spec.node_selector for each in labels if name in each}
+    )
+    what = (
+        f"No node with its GPUs has the label {', '.join(absent)}."
+        if absent
+        else "No node with its GPUs matches its node selector and affinity."
+    )
+    return Cause(
+        NO_MATCHING_NODE,
+        what,
+        "; ".join(filter(None, (f"nodes have {', '.join(known)}" if known else "", said))),
+        Fix(NO_MATCHING_NODE.fix, f"kubectl get nodes --show-labels; {_edit(key)}"),
+    )
+
+
+def _tainted(
+    snapshot: Snapshot, key: Key, pod: Fields, nodes: Sequence[Fields], said: str
+) -> Cause | None:
+    taint = untolerated(facts.taints(nodes[0]), facts.spec_of(pod).tolerations)
+    body = subjects(snapshot).get(key)
+    if taint is None:
+        return None
+    fix = Fix(f"Give its pods a toleration for {taint}.")
+    if body is not None:
+        fix = tolerate(key[0].lower(), body, taint)
+    return Cause(
+        TAINT_NOT_TOLERATED,
+        f"The {counted(len(nodes), 'node')} that it may go to keep it off with the taint {taint}.",
+        said,
+        fix,
+    )
+
+
+def _cordoned(nodes: Sequence[Fields], said: str) -> Cause:
+    names = [facts.name(node) for node in nodes]
+    return Cause(
+        NODES_CORDONED,
+        f"The {counted(len(names), 'node')} that would take it are cordoned: {', '.join(names[:3])}.",
+        said,
+        Fix(NODES_CORDONED.fix, f"kubectl uncordon {names[0]}"),
+    )
+
+
+def _other(free: Sequence[Fields], said: str, key: Key) -> Cause | None:
+    """Return what else keeps a pod off nodes that have its GPUs free."""
+    reasons = reasons_in(said)
+    for word, fix in _FIXES:
+        named = next((reason for reason in reasons if word in reason), None)
+        if named is not None:
+            return Cause(
+                UNSCHEDULABLE,
+                f"No node takes it, and GPUs are not the reason: {named}.",
+                f"{counted(len(free), 'node')} with its GPUs free; {said}",
+                Fix(fix, _edit(key)),
+            )
+    if reasons and all(any(word in each for word in _GPU_WORDS) for each in reasons):
+        return None
+    return Cause(
+        UNSCHEDULABLE,
+        "No node takes it, and GPUs are not the reason.",
+        f"{counted(len(free), 'node')} with its GPUs free; {said}",
+        Fix(UNSCHEDULABLE.fix, _edit(key)),
+    )
+
+
+def _edit(key: Key) -> str:
+    kind, namespace, name = key
+    return f"kubectl edit {kind.lower()} -n {namespace} {name}"

@@ -1,0 +1,272 @@
+"""One cause, one finding: what follows from another is folded under it, and the same of many objects is one."""
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from gpuscale.doctor import facts
+from gpuscale.doctor.checks.workload.subjects import about, key_of
+from gpuscale.doctor.facts import once
+from gpuscale.doctor.judges import ClusterFinding
+from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+
+T = TypeVar("T")
+_VALUES = ("no-value", "pods-without-value", "old-value", "not-scaling")
+_SERIES = ("no-scrape-target", "no-series", "old-series", "target-down", "node-not-scraped")
+_AGENTS = (
+    *("agent-not-ready", "agent-silent", "agent-unreachable", "node-without-agent"),
+    *("attribution-lost", "no-pod-labels", "old-reading", "no-gpu-util", "agent-clock"),
+)
+_NODES = (
+    *("no-allocatable-gpu", "no-device-plugin", "device-plugin-not-ready", "gpus-unhealthy"),
+    *("gpu-node-unlabelled", "clock-skew"),
+)
+_ROOM = ("no-node-autoscaler", "pods-wait-long", "no-gpu-nodes")
+_UNPLACED = (
+    *("resource-not-offered", "larger-than-any-node", "no-matching-node", "nodes-cordoned"),
+    *("unschedulable", "volume-not-bound", "claim-not-allocated", "pod-gated", "no-scheduler"),
+)
+_SERVED = ("api-unavailable", "api-without-metrics")
+_NOT_RUNNING = ("pod-not-ready", "pod-starts-slowly", "container-ends")
+
+CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        ("gpu-node-not-ready",),
+        (*_NODES, *_AGENTS, "target-down", *_VALUES, *_NOT_RUNNING, "rollout-stuck", *_ROOM),
+    ),
+    (("clock-skew",), ("agent-clock", "old-reading", "old-series", *_VALUES)),
+    (
+        (
+            "device-plugin-taint",
+            "device-plugin-not-ready",
+            "no-device-plugin",
+            "no-allocatable-gpu",
+        ),
+        ("node-without-agent", "fewer-gpus-read", *_ROOM, "rollout-stuck"),
+    ),
+    (("gpu-node-unlabelled",), ("node-without-agent", *_VALUES)),
+    (("gpu-node-cordoned",), ("nodes-cordoned",)),
+    (("taint-not-tolerated",), (*_ROOM, *_VALUES, "rollout-stuck")),
+    (("no-node-agent",), (*_SERIES, *_SERVED, *_VALUES)),
+    (
+        ("agent-not-ready", "agent-silent", "node-without-agent"),
+        ("agent-unreachable", *_SERIES, "api-without-metrics", *_VALUES, "rollout-stuck"),
+    ),
+    (("probe-too-early",), ("agent-not-ready", *_SERIES, *_VALUES)),
+    (("driver-unreadable", "gpu-unreadable"), ("no-series", "api-without-metrics", *_VALUES)),
+    (
+        ("attribution-lost", "no-pod-labels", "no-gpu-util", "old-reading", "agent-clock"),
+        ("old-series", "no-series", "pods-without-value", "old-value", "no-value", "not-scaling"),
+    ),
+    (
+        ("wrong-prometheus-address", "prometheus-refuses"),
+        ("prometheus-unreachable", *_SERVED, *_VALUES, "lint/unknown-metric"),
+    ),
+    (("no-scrape-target", "target-down"), ("no-series", "api-without-metrics", *_VALUES)),
+    (("node-not-scraped",), ("pods-without-value", "no-value", "not-scaling")),
+    (("no-series", "old-series", "pod-is-exported-pod"), ("api-without-metrics", *_VALUES)),
+    (("server-lacks-right",), ("api-unavailable", "api-without-metrics", *_VALUES)),
+    (("no-metrics-api", "certificate-expired", "api-certificate"), (*_SERVED, *_VALUES)),
+    (("api-of-somebody-else", "keda-conflict"), (*_SERVED, "api-certificate", *_VALUES)),
+    (("hpa-not-allowed",), _VALUES),
+    (_SERVED, _VALUES),
+    (("no-resource-metrics", "no-resource-request"), ("not-scaling",)),
+    (("selectors-overlap", "target-is-owned"), ("not-scaling", "pods-without-value")),
+    (("wrong-target-version", "no-scale-target"), ("not-scaling", "no-value")),
+    (
+        ("described-object-absent", "lint/unknown-metric", "lint/misspelled-metric"),
+        ("not-scaling", "no-value"),
+    ),
+    (("lint/metric-not-for-resource",), ("not-scaling", "no-value")),
+    (("no-value",), ("not-scaling",)),
+    (("pods-refused",), (*_VALUES, "rollout-stuck", "at-max")),
+    (_UNPLACED, (*_VALUES, "rollout-stuck", *_ROOM, *_SERVED)),
+    (("container-waiting",), (*_VALUES, "rollout-stuck", *_SERVED, "pod-not-ready")),
+    (
+        (*_NOT_RUNNING, "pod-failed"),
+        (*_VALUES, "rollout-stuck", *_SERVED),
+    ),
+    (
+        (*_ROOM, "quota-full", "node-pool-limit", "template-without-gpu"),
+        ("rollout-stuck", *_VALUES),
+    ),
+)
+"""Causes, roots first, and what may follow from them where it is about the same part of the chain."""
+
+
+def folded(snapshot: Snapshot, findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
+    """Return the findings that have no other for a cause, with what follows from each folded under it."""
+    by_check: dict[str, dict[str, int]] = {}
+    for index, finding in enumerate(findings):
+        by_check.setdefault(finding.check.id, {}).setdefault(finding.where, index)
+    under = {
+        index: cause
+        for index, finding in enumerate(findings)
+        if (cause := _cause_of(snapshot, finding, by_check)) is not None
+    }
+    followers: dict[int, list[ClusterFinding]] = {}
+    for index in under:
+        followers.setdefault(_root(index, under), []).append(findings[index])
+    roots = [index for index in range(len(findings)) if _root(index, under) == index]
+    return tuple(
+        replace(
+            _as_one([findings[index] for index in alike]),
+            consequences=tuple(
+                _as_one(each)
+                for each in _alike([one for index in alike for one in followers.get(index, ())])
+            ),
+        )
+        for alike in _groups(roots, [_signature(findings[index]) for index in roots])
+    )
+
+
+def _cause_of(
+    snapshot: Snapshot, finding: ClusterFinding, by_check: Mapping[str, Mapping[str, int]]
+) -> int | None:
+    """Return the place of the finding nearest to the root of one; None where it is a cause itself."""
+    for causes, follow in CAUSES:
+        if finding.check.id not in follow or finding.check.id in causes:
+            continue
+        for check in causes:
+            places = by_check.get(check)
+            if not places:
+                continue
+            common = upstream(snapshot, finding.where) & places.keys()
+            if common:
+                return min(places[where] for where in common)
+    return None
+
+
+def _root(index: int, under: Mapping[int, int]) -> int:
+    seen = set()
+    while index in under and index not in seen:
+        seen.add(index)
+        index = under[index]
+    return min(seen) if index in seen else index
+
+
+# The same of many objects
+
+
+def _signature(finding: ClusterFinding) -> tuple[str, str, str]:
+    """Return what findings have in common that differ in the name of their object alone."""
+    names = [re.escape(each) for each in finding.where.split("/")[1:] if each]
+    own = re.compile(rf"(?<![\w.-])(?:{'|'.join(names)})(?![\w.-])") if names else None
+    what, say = finding.what, finding.fix.say
+    if own is not None:
+        what, say = own.sub("*", what), own.sub("*", say)
+    return finding.check.id, re.sub(r"[^\s,:;]*\d[^\s,:;]*", "*", what), say
+
+
+def _groups(items: Sequence[T], keys: Sequence[Hashable]) -> Iterable[list[T]]:
+    found: dict[Hashable, list[T]] = {}
+    for item, key in zip(items, keys, strict=True):
+        found.setdefault(key, []).append(item)
+    return found.values()
+
+
+def _alike(findings: Sequence[ClusterFinding]) -> Iterable[list[ClusterFinding]]:
+    return _groups(findings, [_signature(each) for each in findings])
+
+
+def _as_one(findings: Sequence[ClusterFinding]) -> ClusterFinding:
+    return replace(findings[0], same=tuple(findings[1:]))
+
+
+# What an object depends on
+
+
+def upstream(snapshot: Snapshot, where: str) -> frozenset[str]:
+    """Return the objects whose troubles may be behind one of this object, itself included."""
+    known: dict[str, frozenset[str]] = snapshot.memory.setdefault(upstream, {})
+    if where not in known:
+        known[where] = frozenset(_upstream(snapshot, where))
+    return known[where]
+
+
+def _upstream(snapshot: Snapshot, where: str) -> Iterator[str]:
+    yield where
+    kind, _, rest = where.partition("/")
+    match kind:
+        case "hpa":
+            look = _hpas(snapshot).get(where)
+            if look is not None:
+                yield from _of_hpa(snapshot, look)
+        case "pod":
+            yield from _of_pod(snapshot, rest)
+        case "node":
+            yield from _agents_on(snapshot).get(rest, ())
+        case "apiservice" | "prometheus":
+            yield from _whole_chain(snapshot)
+        case "deployment" | "statefulset" | "replicaset":
+            yield from _of_workload(snapshot, kind, rest)
+
+
+def _of_hpa(snapshot: Snapshot, look: HpaLook) -> Iterator[str]:
+    target = look.hpa.target
+    yield from _of_workload(snapshot, target.kind.lower(), f"{look.namespace}/{target.name}")
+    for pod in facts.pods_of(snapshot, look):
+        yield from _of_pod(snapshot, facts.full_name(pod))
+    yield from _whole_chain(snapshot)
+
+
+def _of_workload(snapshot: Snapshot, kind: str, name: str) -> Iterator[str]:
+    yield f"{kind}/{name}"
+    for pod in _pods_of_workloads(snapshot).get(f"{kind}/{name}", ()):
+        yield f"pod/{pod}"
+        node = _node_of(snapshot).get(pod, "")
+        if node:
+            yield f"node/{node}"
+
+
+def _of_pod(snapshot: Snapshot, name: str) -> Iterator[str]:
+    yield f"pod/{name}"
+    node = _node_of(snapshot).get(name, "")
+    if node:
+        yield f"node/{node}"
+        yield from _agents_on(snapshot).get(node, ())
+
+
+@once
+def _whole_chain(snapshot: Snapshot) -> Sequence[str]:
+    """Return what every value goes through: APIServices, servers, Prometheus; agents, where all are ill."""
+    found = [f"apiservice/{facts.name(body)}" for body in snapshot.all("apiservices")]
+    found += [f"apiservice/{group}" for group in (CUSTOM_GROUP, EXTERNAL_GROUP)]
+    for body, _, _ in facts.metrics_servers(snapshot):
+        found.append(f"deployment/{facts.full_name(body)}")
+    found += [f"prometheus/{snapshot.prometheus.address}", "daemonsets"]
+    agents = [f"pod/{facts.full_name(pod)}" for pod in facts.agent_pods(snapshot)]
+    nodes = [f"node/{facts.name(node)}" for node in facts.gpu_nodes(snapshot)]
+    return [*found, *(agents if len(agents) == 1 else ()), *(nodes if len(nodes) == 1 else ())]
+
+
+@once
+def _hpas(snapshot: Snapshot) -> Mapping[str, HpaLook]:
+    return {look.about: look for look in snapshot.hpas}
+
+
+@once
+def _node_of(snapshot: Snapshot) -> Mapping[str, str]:
+    return {
+        facts.full_name(pod): pod.child("spec").text("nodeName")
+        for pod in facts.active_pods(snapshot)
+    }
+
+
+@once
+def _agents_on(snapshot: Snapshot) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for pod in facts.agent_pods(snapshot):
+        node = pod.child("spec").text("nodeName")
+        found.setdefault(node, []).append(f"pod/{facts.full_name(pod)}")
+    return found
+
+
+@once
+def _pods_of_workloads(snapshot: Snapshot) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for pod in facts.active_pods(snapshot):
+        found.setdefault(about(key_of(snapshot, pod)), []).append(facts.full_name(pod))
+    return found
