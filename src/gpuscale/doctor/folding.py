@@ -1,4 +1,4 @@
-"""One cause, one finding: what follows from another is folded under it, and the same of many objects is one."""
+"""One cause, one finding: what follows is folded under it, and the same of many objects is one."""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -150,12 +150,16 @@ def _root(index: int, under: Mapping[int, int]) -> int:
 # The same of many objects
 
 
+_OF_SEVERAL = ("selectors-overlap",)
+"""Checks whose findings name all objects that they are about, each from its own side."""
+
+
 def _signature(finding: ClusterFinding) -> tuple[str, str, str]:
     """Return what findings have in common that differ in the name of their object alone."""
     names = [re.escape(each) for each in finding.where.split("/")[1:] if each]
     own = re.compile(rf"(?<![\w.-])(?:{'|'.join(names)})(?![\w.-])") if names else None
     what, say = finding.what, finding.fix.say
-    if own is not None:
+    if own is not None and finding.check.id not in _OF_SEVERAL:
         what, say = own.sub("*", what), own.sub("*", say)
     return finding.check.id, re.sub(r"[^\s,:;]*\d[^\s,:;]*", "*", what), say
 

@@ -1,6 +1,6 @@
 """Metrics servers: the rights of their accounts, their certificates, and who answers for cpu and memory.
 
-Source: kube-aggregator pkg/controllers/status/remote (condition Available); Go crypto/x509 verify.go (reasons).
+Source: kube-aggregator pkg/controllers/status/remote (condition Available); Go crypto/x509 verify.go.
 """
 
 import json

@@ -172,22 +172,26 @@ def _scaled_selectors(snapshot: Snapshot) -> Mapping[str, Sequence[tuple[HpaLook
 
 
 def _overlap(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
-    own = _template_labels(body)
+    own, mine = _template_labels(body), body.child("spec").selector("selector")
     for other, selector in _scaled_selectors(snapshot).get(look.namespace, ()):
         theirs = facts.workload_of(snapshot, other)
         if theirs is None or theirs is body or facts.controller(body) is not None:
             continue
-        if not selector.matches(own) or other.hpa.target == look.hpa.target:
+        takes = selector.matches(own) or (
+            mine is not None and mine.matches(_template_labels(theirs))
+        )
+        if not takes or other.hpa.target == look.hpa.target:
             continue
         kind, name = other.hpa.target.kind, other.hpa.target.name
-        mine = f"{look.hpa.target.kind} {look.hpa.target.name}"
+        pair = sorted((f"{kind} {name}", f"{look.hpa.target.kind} {look.hpa.target.name}"))
         yield SELECTORS_OVERLAP.found(
             look.about,
-            f"The selector {selector} of {kind} {name} takes the pods of {mine} too.",
-            f"pods of {mine} have the labels {', '.join(f'{k}={v}' for k, v in own.items())}",
+            f"The selectors of {pair[0]} and {pair[1]} take the same pods, so no HPA of them scales.",
+            f"{kind} {name} selects {selector}, and the pods of {look.hpa.target.name} have the labels "
+            f"{', '.join(f'{k}={v}' for k, v in own.items())}",
             Fix(
-                f"Give {kind} {name} and {mine} each a label of its own, in selector and pod template; "
-                "a selector can't change, so make one of them again.",
+                f"Give {pair[0]} and {pair[1]} each a label of its own, in selector and pod template; a "
+                "selector can't change, so make one of them again.",
                 f"kubectl get {kind.lower()} -n {look.namespace} -o wide",
             ),
         )
