@@ -94,8 +94,12 @@ def service(name, namespace="default", **spec):
 class Cluster(Stacked):
     """A cluster with everything from GPU to HPA, and the doctor for it."""
 
+    gpus = 2
+    labels = {"nvidia.com/gpu.present": "true"}
+
     def __init__(self, folder):
         self.folder = folder
+        self.agent_address = "10.0.0.1"
         self.renamed = False
         self.scraped = True
 
@@ -120,6 +124,12 @@ class Cluster(Stacked):
         done = subprocess.run(
             self.command(*arguments), capture_output=True, text=True, timeout=120, check=False
         )
+        return done.returncode, done.stdout + done.stderr
+
+    def run_plain(self):
+        """Return exit code and output of the command with nothing but the kubeconfig."""
+        command = [GPUSCALE, "doctor", f"--kubeconfig={self.plane.admin}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stdout + done.stderr
 
     def command(self, *arguments, kubeconfig=None):
@@ -193,7 +203,7 @@ class Cluster(Stacked):
     def sample(self):
         """Store what Prometheus would have scraped just now."""
         now_ms = round(time.time() * 1000)
-        job = {"job": "gpuscale-node-agent", "instance": "10.0.0.1:9400"}
+        job = {"job": "gpuscale-node-agent", "instance": f"{self.agent_address}:9400"}
         gpu = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "UUID": "GPU-0", **job}
         plain = {**gpu, "namespace": "default", "pod": self.pod}
         renamed = {**gpu, "namespace": "gpuscale", "pod": "gpuscale-node-agent-x"}
@@ -216,9 +226,7 @@ class Cluster(Stacked):
     def _start(self, stack):
         self.up, self._written, self.others = 1, set(), []
         self.plane = stack.enter_context(ControlPlane(Settings(hpa_sync_period_s=1.0)))
-        node = SimulatedNode(
-            "gpu-1", gpus=2, labels={"nvidia.com/gpu.present": "true"}, taints=(TAINT,)
-        )
+        node = SimulatedNode("gpu-1", gpus=self.gpus, labels=self.labels, taints=(TAINT,))
         stack.enter_context(upstream_kinds(self.plane, "keda", "karpenter-aws"))
         self.nodes = stack.enter_context(simulated_nodes(self.plane, node))
         self.prometheus = stack.enter_context(serve([], self._folder("prometheus")))
@@ -277,6 +285,8 @@ class Cluster(Stacked):
         command += ["--collect-interval=500ms"]
         component = Component(name, command, self._folder(name), 2.0)
         stack.callback(component.end_stop)
+        if name == "agent":
+            self.agent = component
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: self._reads(url), "the agent to read its GPUs", LIMIT_S)
         return url

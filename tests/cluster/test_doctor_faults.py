@@ -1,0 +1,187 @@
+"""Faults between an HPA and running pods, on a real control plane: named as the one cause, and cured by the fix.
+
+All are there at once, each in a namespace of its own, so that none may be taken for another.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuscale.core.errors import UnavailableError
+from gpuscale.testing.cluster import wait_until
+from gpuscale.views.findings import chain_document
+
+sys.path.insert(0, str(Path(__file__).parent))
+from doctor_faults import COMMAND, FAULTS, PRELUDE
+from doctor_stack import LIMIT_S, Cluster
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.prometheus,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(400),
+]
+CASES = [pytest.param(fault, id=fault.name) for fault in FAULTS]
+CLUSTER_WIDE = {"no-resource-metrics": "resource", "claim-not-allocated": "claims"}
+
+
+class FaultyCluster(Cluster):
+    """A cluster with GPUs for all faults at once; each counts as many, as with time slicing."""
+
+    gpus = 64
+    names = tuple(fault.name for fault in FAULTS)
+    labels = {**Cluster.labels, "nvidia.com/gpu.replicas": "32"}
+
+    def run_in(self, namespace, commands):
+        """Run commands of a fault."""
+        self.shell(f"NS={namespace}\n{PRELUDE}\n{commands}")
+
+    def sample(self):
+        """Store what Prometheus would have scraped of every pod that runs."""
+        names = set(self.names)
+        pods = self.plane.get("pods", "--all-namespaces", "-l", "app")["items"]
+        self.others = [
+            (pod["metadata"]["namespace"], pod["metadata"]["name"])
+            for pod in pods
+            if pod["metadata"]["namespace"] in names and pod["status"].get("phase") == "Running"
+        ]
+        super().sample()
+
+    def causes(self, namespace):
+        """Return the causes that are found in a namespace."""
+        return [each for each in self.report().findings if f"/{namespace}/" in f"{each.where}/"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with FaultyCluster(tmp_path_factory.mktemp("faults")) as running:
+        running.healthy()
+        for fault in FAULTS:
+            running.plane.kubectl("create", "namespace", fault.name)
+            running.run_in(fault.name, fault.do)
+        yield running
+
+
+def about(fault, finding):
+    """Return whether a finding is a fault's, by its namespace, or by its check where it has none."""
+    wheres = (each.where for each in (finding, *finding.same))
+    return CLUSTER_WIDE.get(finding.check.id) == fault.name or any(
+        f"/{fault.name}/" in where for where in wheres
+    )
+
+
+def own(fault, finding):
+    """Return the one of the same findings that is the fault's."""
+    for each in (finding, *finding.same):
+        if f"/{fault.name}/" in each.where or CLUSTER_WIDE.get(each.check.id) == fault.name:
+            return each
+    return None
+
+
+@pytest.mark.parametrize("fault", CASES)
+def test_a_fault_is_named_as_the_only_cause(cluster, fault):
+    found = []
+
+    def only_cause():
+        found[:] = [own(fault, each) for each in cluster.report().findings if about(fault, each)]
+        ids = {each.check.id for each in found}
+        return ids == {fault.check} and fault.says in f"{found[0].what} {found[0].evidence}"
+
+    try:
+        wait_until(only_cause, "the cause alone", LIMIT_S, 1.0)
+    except UnavailableError:
+        pytest.fail("\n".join(f"{each.check.id} {each.where}: {each}" for each in found) or "none")
+    assert fault.fix in f"{found[0].fix.say} {found[0].fix.command}"
+
+
+@pytest.mark.parametrize("fault", CASES)
+def test_its_fix_ends_it(cluster, fault):
+    if fault.cure == COMMAND:
+        found = (own(fault, each) for each in cluster.report().findings if about(fault, each))
+        finding = next(each for each in found if each.check.id == fault.check)
+        cluster.shell(finding.fix.command)
+    else:
+        cluster.run_in(fault.name, fault.cure)
+    left = []
+
+    def is_gone():
+        left[:] = [
+            each
+            for root in cluster.report().findings
+            for each in root.whole()
+            if each.check.id == fault.check and about(fault, each)
+        ]
+        return not left
+
+    try:
+        wait_until(is_gone, "the fault to end", LIMIT_S, 1.0)
+    except UnavailableError:
+        pytest.fail("\n".join(map(str, left)))
+
+
+# Of the whole cluster
+
+
+def test_a_server_without_the_right_to_delegate(cluster):
+    cluster.shell("kubectl delete clusterrolebinding gpuscale-metrics-api-delegator")
+    finding = cluster.named("server-lacks-right")
+    assert "lacks system:auth-delegator" in finding.what
+    cluster.shell(finding.fix.command)
+
+    def is_gone():
+        return not any(each.check.id == "server-lacks-right" for each in cluster.report().findings)
+
+    wait_until(is_gone, "the right to be back", LIMIT_S)
+
+
+def test_an_agent_whose_port_is_taken_says_so_itself(cluster):
+    cluster.shell("""
+pod=$(kubectl get pods -n gpuscale -l app.kubernetes.io/component=node-agent -o name | head -1)
+kubectl patch -n gpuscale --subresource=status --type=merge $pod -p '{"status":{"containerStatuses":[{"name":"agent",
+"ready":false,"started":false,"restartCount":9,"image":"none","imageID":"","state":{"waiting":{"reason":
+"CrashLoopBackOff","message":"back-off 5m0s restarting failed container"}},"lastState":{"terminated":{"exitCode":1,
+"reason":"Error","message":"listen tcp :9400: bind: address already in use"}}}],
+"conditions":[{"type":"Ready","status":"False"},{"type":"ContainersReady","status":"False"}]}}'""")
+    finding = cluster.named("agent-not-ready")
+    assert "bind: address already in use" in finding.evidence
+    assert "Another program has the port" in finding.fix.say
+    cluster.shell(
+        "kubectl delete pods -n gpuscale -l app.kubernetes.io/component=node-agent --wait=false"
+    )
+
+
+def test_a_frozen_agent_is_named_and_not_the_network(cluster):
+    def address():
+        (pod,) = cluster.plane.get(
+            "pods", "-n", "gpuscale", "-l", "app.kubernetes.io/component=node-agent"
+        )["items"]
+        return pod["status"].get("podIP")
+
+    cluster.agent_address = wait_until(address, "the agent's address", LIMIT_S)
+    wait_until(
+        lambda: not any("agent" in f.check.id for f in cluster.report().findings), "agent", 60
+    )
+    os.kill(cluster.agent.pid, signal.SIGSTOP)
+    cluster.up = 0
+    try:
+        finding = cluster.named("agent-silent")
+        assert "neither here nor Prometheus" in finding.what
+        roots = {each.check.id for each in cluster.report().findings}
+        assert not roots & {"agent-unreachable", "target-down", "no-value"}
+    finally:
+        os.kill(cluster.agent.pid, signal.SIGCONT)
+        cluster.up = 1
+
+
+def test_a_prometheus_that_is_no_service_of_the_cluster_was_not_looked_at(cluster):
+    report = cluster.report(prometheus_url=None)
+    (unseen,) = (each for each in report.unseen if each.hop == "Prometheus")
+    assert "is no Service of this cluster" in unseen.why
+    assert "--prometheus-url" in unseen.fix.say
+    code, shown = cluster.run_plain()
+    assert "Prometheus: not looked at" in shown, (code, shown)
+    assert "Prometheus: nothing wrong" not in shown
+    assert {each["hop"] for each in chain_document(report)["notLookedAt"]} >= {"Prometheus"}
