@@ -3,6 +3,8 @@
 `$NS` is the namespace; `workload NAME` makes a Deployment and an HPA of it there.
 """
 
+# ruff: noqa: E501 - commands as one types them
+
 from dataclasses import dataclass
 
 PRELUDE = """
@@ -222,7 +224,8 @@ Y""",
         "pods-refused",
         "exceeded quota: pods",
         "Raise ResourceQuota pods",
-        """patch quota/pods '{"spec":{"hard":{"pods":"9"}}}'""",
+        """patch quota/pods '{"spec":{"hard":{"pods":"9"}}}'
+        k scale deployment web --replicas=2  # which ends the controller's wait before it tries again""",
     ),
     Fault(
         "resource",

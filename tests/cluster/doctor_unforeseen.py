@@ -5,6 +5,8 @@
 docs/doctor-faults.md has what came out, judged by hand. Those marked `kin` are kin of a check that there was.
 """
 
+# ruff: noqa: E501, T201 - commands as one types them
+
 import sys
 import tempfile
 import time

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gpuscale.doctor import facts
-from gpuscale.doctor.checks.workload.subjects import about, key_of
+from gpuscale.doctor.checks.workload.subjects import about, key_of, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import ClusterFinding
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
@@ -76,12 +76,19 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("selectors-overlap", "target-is-owned"), ("not-scaling", "pods-without-value")),
     (("wrong-target-version", "no-scale-target"), ("not-scaling", "no-value")),
     (
-        ("described-object-absent", "lint/unknown-metric", "lint/misspelled-metric"),
+        ("described-object-absent",),
+        ("not-scaling", "no-value", "lint/metric-not-for-resource", "lint/unknown-metric"),
+    ),
+    (
+        ("lint/unknown-metric", "lint/misspelled-metric"),
         ("not-scaling", "no-value"),
     ),
     (("lint/metric-not-for-resource",), ("not-scaling", "no-value")),
     (("no-value",), ("not-scaling",)),
-    (("pods-refused",), (*_VALUES, "rollout-stuck", "at-max")),
+    (
+        ("pods-refused", "deployment-paused", "node-name-gone"),
+        (*_VALUES, "rollout-stuck", "at-max", "quota-below-max"),
+    ),
     (_UNPLACED, (*_VALUES, "rollout-stuck", *_ROOM, *_SERVED)),
     (("container-waiting",), (*_VALUES, "rollout-stuck", *_SERVED, "pod-not-ready")),
     (
@@ -204,6 +211,9 @@ def _upstream(snapshot: Snapshot, where: str) -> Iterator[str]:
             yield from _agents_on(snapshot).get(rest, ())
         case "apiservice" | "prometheus":
             yield from _whole_chain(snapshot)
+        case "resourcequota":
+            place = rest.partition("/")[0]
+            yield from (about(key) for key in subjects(snapshot) if key[1] == place)
         case "deployment" | "statefulset" | "replicaset":
             yield from _of_workload(snapshot, kind, rest)
 
@@ -240,6 +250,7 @@ def _whole_chain(snapshot: Snapshot) -> Sequence[str]:
     found += [f"apiservice/{group}" for group in (CUSTOM_GROUP, EXTERNAL_GROUP)]
     for body, _, _ in facts.metrics_servers(snapshot):
         found.append(f"deployment/{facts.full_name(body)}")
+    found += [f"serviceaccount/{right.account}" for right in snapshot.rights]
     found += [f"prometheus/{snapshot.prometheus.address}", "daemonsets"]
     agents = [f"pod/{facts.full_name(pod)}" for pod in facts.agent_pods(snapshot)]
     nodes = [f"node/{facts.name(node)}" for node in facts.gpu_nodes(snapshot)]

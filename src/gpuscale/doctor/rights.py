@@ -14,7 +14,6 @@ from gpuscale.doctor.snapshot import Right, Snapshot
 from gpuscale.hpa.queries import scale_path
 from gpuscale.kube.client.api import ApiClient
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
-from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import MetricSpec, ObjectMetric
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -104,9 +103,21 @@ async def may(
 
 async def server_rights(client: ApiClient, seen: Snapshot) -> tuple[Right, ...]:
     """Return what the accounts of metrics servers may and may not; those that can't be asked are left out."""
-    asked = [
-        (body, attributes, role)
+    servers = {
+        (
+            facts.namespace(body),
+            body.child("spec")
+            .child("template")
+            .child("spec")
+            .text("serviceAccountName", "default"),
+        )
         for body, _, _ in facts.metrics_servers(seen)
+    }
+    # A server outside the cluster has gpuscale's account all the same, with the name of its Service.
+    servers |= {(facts.namespace(each), facts.name(each)) for each in facts.own_services(seen)}
+    asked = [
+        (account, attributes, role)
+        for account in sorted(servers)
         for attributes, role in _SERVERS_NEED
     ]
     found = await at_once(_right(client, *each) for each in asked)
@@ -114,16 +125,14 @@ async def server_rights(client: ApiClient, seen: Snapshot) -> tuple[Right, ...]:
 
 
 async def _right(
-    client: ApiClient, body: Fields, attributes: Mapping[str, str], role: str
+    client: ApiClient, account: tuple[str, str], attributes: Mapping[str, str], role: str
 ) -> Right | None:
-    spec = body.child("spec").child("template").child("spec")
-    account = (facts.namespace(body), spec.text("serviceAccountName", "default"))
     allowed, _ = await may(client, account, attributes)
     if allowed is None:
         return None
     group = attributes.get("group", "")
     what = f"{attributes['verb']} {attributes['resource']}{'.' if group else ''}{group}"
-    return Right(facts.full_name(body), "/".join(account), what, role, allowed)
+    return Right("/".join(account), what, role, allowed)
 
 
 def metric_attributes(spec: MetricSpec) -> dict[str, str]:

@@ -119,8 +119,6 @@ class HpaLook:
 class Right:
     """Whether a metrics server's account may do something."""
 
-    server: str
-    """Of its Deployment, as `namespace/name`."""
     account: str
     """`namespace/name`."""
     what: str

@@ -34,8 +34,8 @@ class FakeApiServer:
         self.objects: dict[str, dict[str, Body]] = {PODS: {}, NODES: {}, RESOURCE_SLICES: {}}
         """By the path of their list, then by `namespace/name`."""
         self.events: dict[str, list[tuple[int, Body]]] = {path: [] for path in self.objects}
-        self.others: dict[str, Body] = {}
-        """What all other paths answer."""
+        self.others: dict[str, Body | str] = {}
+        """What all other paths answer: JSON, or text such as metrics."""
         self.refusals: dict[str, tuple[int, str]] = {}
         """Code and message of a path's Status."""
         self.requests: list[tuple[str, dict[str, str], dict[str, str]]] = []
@@ -127,7 +127,8 @@ class FakeApiServer:
         if path in self.refusals:
             return _status(*self.refusals[path])
         if path in self.others:
-            return web.json_response(self.others[path])
+            found = self.others[path]
+            return web.Response(text=found) if isinstance(found, str) else web.json_response(found)
         if path not in self.objects:
             return _status(404, "the server could not find the requested resource")
         if request.query.get("watch"):

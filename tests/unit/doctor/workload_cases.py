@@ -203,7 +203,6 @@ def canary():
 
 
 RIGHT = Right(
-    "gpuscale/api",
     "gpuscale/gpuscale-metrics-api",
     "create tokenreviews.authentication.k8s.io",
     "system:auth-delegator",
@@ -441,4 +440,76 @@ WORKLOAD_CASES = [
         "device plugin of node gpu-1",
     ),
     ("pdb-blocks", {"poddisruptionbudgets": [BUDGET]}, '"maxUnavailable":1'),
+    (
+        "deployment-paused",
+        deployments(deployment(spec={"paused": True}, status={"replicas": 0})),
+        "kubectl rollout resume -n default deployment/web",
+    ),
+    ("node-name-gone", deployments(deployment(template={"nodeName": "gpu-9"})), "nodeName"),
+    (
+        "pdbs-overlap",
+        {
+            "poddisruptionbudgets": [
+                {**meta(name, "default"), "spec": {**BUDGET["spec"], "maxUnavailable": 1}}
+                for name in ("one", "two")
+            ]
+        },
+        "kubectl delete poddisruptionbudget -n default two",
+    ),
+    (
+        "foreign-pods",
+        {"replicasets": [], **pods(pod("debug", labels={"app": "web"}))},
+        "Give the pod other labels",
+    ),
+    (
+        "two-agents",
+        pods(pod("dcgm-exporter-x", image="dcgm-exporter")),
+        "Keep one of them",
+    ),
+    (
+        "rules-unreadable",
+        {
+            "rule_maps": [
+                {**meta("rules", "m"), "kind": "ConfigMap", "data": {"rules.yaml": "rules: [{"}}
+            ]
+        },
+        "ConfigMap",
+    ),
+    (
+        "resource-not-offered",
+        pods(
+            pending(
+                "0/2 nodes are available: 2 Insufficient rdma/hca.",
+                containers=[{**container(), "resources": {"limits": {GPU: "1", "rdma/hca": "1"}}}],
+            )
+        ),
+        "Install the device plugin that offers rdma/hca",
+    ),
+    (
+        "no-scale-target",
+        {"hpas": (look(hpa_of("Deploymnet", "web"), target_is_absent=True, selector=""),)},
+        "Deployment is meant",
+    ),
+    (
+        "not-scaling",
+        {
+            "hpas": (
+                look(
+                    hpa_body(
+                        status={
+                            "conditions": [
+                                {
+                                    "type": "AbleToScale",
+                                    "status": "False",
+                                    "reason": "FailedGetScale",
+                                    "message": 'deployments.apps "web" is forbidden: User "x" cannot get',
+                                }
+                            ]
+                        }
+                    )
+                ),
+            )
+        },
+        "its rights back",
+    ),
 ]

@@ -14,6 +14,7 @@ from gpuscale.doctor.checks.values import VALUE_CHECKS, value_findings
 from gpuscale.doctor.checks.workload.subjects import wants_gpus
 from gpuscale.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.formats.units import spec_unit_fault
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
 from gpuscale.install.signals import SIGNALS
 from gpuscale.kube.reading import fields_of
@@ -46,6 +47,12 @@ AT_MAX = _CHECKS.add(
     Severity.WARNING,
     "More replicas are wanted than maxReplicas.",
     "Raise maxReplicas, as far as quota and node pools go.",
+)
+RULES_UNREADABLE = _CHECKS.add(
+    "rules-unreadable",
+    Severity.ERROR,
+    "Rules in a ConfigMap that can't be read.",
+    "Correct the rules in the ConfigMap; the message names the place.",
 )
 MIN_IS_MAX = _CHECKS.add(
     "min-is-max",
@@ -151,6 +158,11 @@ def _conditions(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
         if reason == "ScalingDisabled" or is_paused(look, facts.workload_of(snapshot, look)):
             continue
         say = next((fix for word, fix in _REASONS if word in reason), NOT_SCALING.fix)
+        if "is forbidden: User" in message:
+            say = (
+                "Give the HPA controller its rights back: ClusterRole and binding "
+                "system:controller:horizontal-pod-autoscaler, which an API server restores as it starts."
+            )
         yield NOT_SCALING.found(
             look.about,
             f"{kind} is False: {reason}.",
@@ -176,6 +188,8 @@ def _limits(look: HpaLook) -> Iterator[ClusterFinding]:
             Fix(MIN_IS_MAX.fix, patch),
         )
         return
+    if any(spec_unit_fault(metric.spec) for metric in look.metrics):
+        return  # More replicas are wanted for a target in another unit, which lint names.
     limited = _condition(look, SCALING_LIMITED)
     if limited is not None and limited.text("reason") == "TooManyReplicas":
         yield AT_MAX.found(
@@ -199,8 +213,14 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     texts += [(f"configmap/{index}", text) for index, text in enumerate(rules)]
     try:
         report = lint(texts)
-    except ConfigError:
-        return  # Something that lint does not read, such as a rule file that its server refuses too.
+    except ConfigError as error:
+        yield RULES_UNREADABLE.found(
+            "configmaps",
+            "The rules of a metrics server can't be read; it goes on with those it has until it restarts.",
+            str(error).splitlines()[0],
+            Fix(RULES_UNREADABLE.fix, "gpuscale lint rules.yaml"),
+        )
+        return
     for each in report.findings:
         if each.check.severity is Severity.NOTE or not each.where.file.startswith("hpa/"):
             continue

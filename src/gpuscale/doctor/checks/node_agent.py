@@ -28,6 +28,12 @@ NODE_WITHOUT_AGENT = _CHECKS.add(
     "A GPU node whose GPUs nobody measures.",
     "Give the node a label that the DaemonSet's affinity asks for.",
 )
+TWO_AGENTS = _CHECKS.add(
+    "two-agents",
+    Severity.WARNING,
+    "A node whose GPUs two agents measure, such as dcgm-exporter beside gpuscale's.",
+    "Keep one of them, or have Prometheus scrape one alone.",
+)
 AGENT_NOT_READY = _CHECKS.add(
     "agent-not-ready",
     Severity.ERROR,
@@ -151,6 +157,14 @@ def _on_node(
     here = [pod for pod in pods if facts.spec_of(pod).node_name == name]
     if not here:
         yield _missing(snapshot, node)
+    owners = {facts.owner_kind(pod): pod for pod in here}
+    if len(owners) > 1:
+        yield TWO_AGENTS.found(
+            f"node/{name}",
+            "Two agents measure the node's GPUs, so that each has its series twice.",
+            ", ".join(facts.full_name(pod) for pod in owners.values()),
+            Fix(TWO_AGENTS.fix, "kubectl get daemonset -A"),
+        )
     for pod in here:
         if not facts.is_ready(pod):
             yield AGENT_NOT_READY.found(

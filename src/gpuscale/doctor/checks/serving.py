@@ -61,12 +61,11 @@ def serving_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _rights(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    lacking: dict[tuple[str, str, str], list[str]] = {}
+    lacking: dict[tuple[str, str], list[str]] = {}
     for right in snapshot.rights:
         if not right.allowed:
-            key = (right.server, right.account, right.role)
-            lacking.setdefault(key, []).append(right.what)
-    for (server, account, role), whats in lacking.items():
+            lacking.setdefault((right.account, right.role), []).append(right.what)
+    for (account, role), whats in lacking.items():
         namespace, _, name = account.partition("/")
         bound = f"{namespace}:{name}"
         if role.startswith("system:"):
@@ -80,8 +79,8 @@ def _rights(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 f"--serviceaccount={bound}"
             )
         yield SERVER_LACKS_RIGHT.found(
-            f"deployment/{server}",
-            f"Its account {account} lacks {role}, so it can't check who asks it.",
+            f"serviceaccount/{account}",
+            f"The metrics server's account lacks {role}, so it can't check who asks it.",
             f"SubjectAccessReview: it may not {', '.join(whats)}",
             Fix(f"Bind the account to {role}, or install again.", command),
         )

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.core.findings import Checks, Fix, Severity
+from gpuscale.core.words import closest
 from gpuscale.doctor import facts
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import AUTOSCALER, ClusterFinding
@@ -41,6 +42,12 @@ SELECTORS_OVERLAP = TARGET_CHECKS.add(
     Severity.ERROR,
     "Two scaled workloads whose selectors take each other's pods, so neither HPA scales.",
     "Give each workload a label of its own in its selector.",
+)
+FOREIGN_PODS = TARGET_CHECKS.add(
+    "foreign-pods",
+    Severity.WARNING,
+    "Pods that the target's selector takes and that are not its own; the HPA counts them.",
+    "Give the pod other labels.",
 )
 REPLICAS_OWNED = TARGET_CHECKS.add(
     "replicas-owned",
@@ -90,7 +97,10 @@ def target_findings(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFindin
     body = facts.workload_of(snapshot, look)
     if body is not None:
         yield from _owned(snapshot, look, body)
-        yield from _overlap(snapshot, look, body)
+        overlaps = [*_overlap(snapshot, look, body)]
+        yield from overlaps
+        if not overlaps:
+            yield from _foreign(snapshot, look, body)
         yield from _replicas(look, body)
         yield from _paused(look, body)
     yield from _behavior(look)
@@ -123,12 +133,23 @@ def _absent(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
             ),
         )
         return
-    yield NO_SCALE_TARGET.found(
-        look.about,
-        f"There is no {target.kind} {look.namespace}/{target.name} to scale.",
-        look.target_fault,
-        Fix(NO_SCALE_TARGET.fix, _edit(look)),
+    what = f"There is no {target.kind} {look.namespace}/{target.name} to scale."
+    say = NO_SCALE_TARGET.fix
+    places = sorted(
+        place
+        for kind, place, name in facts.workloads(snapshot)
+        if (kind, name) == (target.kind, target.name)
     )
+    meant = closest(target.kind, facts.WORKLOADS)
+    if target.kind in ("DaemonSet", "Job", "CronJob", "Pod"):
+        what = f"Its target is a {target.kind}, which can't be scaled."
+        say = "Name a Deployment or StatefulSet; a DaemonSet has one pod for each node."
+    elif places:
+        what += f" There is one in namespace {', '.join(places)}."
+        say = f"Make the HPA in namespace {places[0]}: it scales in its own namespace alone."
+    elif target.kind not in facts.WORKLOADS and meant is not None:
+        say = f"Correct scaleTargetRef.kind: {meant} is meant, most likely."
+    yield NO_SCALE_TARGET.found(look.about, what, look.target_fault, Fix(say, _edit(look)))
 
 
 def _owned(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
@@ -196,6 +217,32 @@ def _overlap(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[Cluste
             ),
         )
         return
+
+
+def _foreign(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
+    target = look.hpa.target
+    if facts.controller(body) is not None or not snapshot.serves("replicasets"):
+        return
+    others = [
+        pod
+        for pod in facts.pods_of(snapshot, look)
+        if facts.maker(snapshot, pod) != (target.kind, target.name) and _is_alone(pod)
+    ]
+    if others:
+        first = others[0]
+        place = f"-n {facts.namespace(first)} {facts.name(first)}"
+        yield FOREIGN_PODS.found(
+            look.about,
+            f"The selector of {target.kind} {target.name} takes a pod that is not its own, which counts "
+            "for the HPA too.",
+            f"pod {facts.full_name(first)}; selector {look.selector}",
+            Fix(FOREIGN_PODS.fix, f"kubectl get pod {place} --show-labels"),
+        )
+
+
+def _is_alone(pod: Fields) -> bool:
+    """Return whether a pod is nobody's, or a Job's."""
+    return (facts.controller(pod) or ("Job", ""))[0] == "Job"
 
 
 def _template_labels(body: Fields) -> dict[str, str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Fix, Severity
+from gpuscale.doctor import facts
 from gpuscale.doctor.checks.workload.subjects import Key, about, subjects
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.doctor.snapshot import Snapshot
@@ -26,6 +27,18 @@ ROLLOUT_STUCK = CREATION_CHECKS.add(
     Severity.WARNING,
     "A Deployment whose new pods don't become ready in time.",
     "See why the new pods don't run, or go back: kubectl rollout undo.",
+)
+DEPLOYMENT_PAUSED = CREATION_CHECKS.add(
+    "deployment-paused",
+    Severity.WARNING,
+    "A Deployment that is paused before its pods are made.",
+    "Resume the rollout.",
+)
+NODE_NAME_GONE = CREATION_CHECKS.add(
+    "node-name-gone",
+    Severity.ERROR,
+    "A pod template with the name of a node that is not there.",
+    "Take nodeName out of the pod template, and choose nodes by a label.",
 )
 
 _REFUSALS: tuple[tuple[str, str, str], ...] = (
@@ -67,6 +80,18 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
         "kubectl get namespace {namespace} --show-labels",
     ),
     (
+        r"RuntimeClass \"(?P<name>[^\"]+)\" not found",
+        "Make RuntimeClass {name}, as the GPU operator does, or take runtimeClassName out of the "
+        "pod template.",
+        "kubectl get runtimeclass",
+    ),
+    (
+        r"ValidatingAdmissionPolicy '(?P<name>[^']+)'",
+        "Change the pod template so that ValidatingAdmissionPolicy {name} allows it, or change "
+        "the policy.",
+        "kubectl get validatingadmissionpolicy {name} -o yaml",
+    ),
+    (
         r"serviceaccount \"(?P<name>[^\"]+)\" not found",
         "Make the service account, or correct serviceAccountName in the pod template.",
         "kubectl create serviceaccount -n {namespace} {account}",
@@ -81,10 +106,11 @@ def creation_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if failure:
             yield PODS_REFUSED.found(
                 about(key),
-                f"The API server refuses its pods, so {_missing(body)} more can't be made.",
+                "The API server refuses its pods, so no more of them are made.",
                 failure,
                 refusal_fix(failure, key),
             )
+        yield from _template(snapshot, key, body)
         progress = _condition(body, "Progressing")
         if progress is not None and progress.text("reason") == "ProgressDeadlineExceeded":
             kind, namespace, name = key
@@ -98,6 +124,29 @@ def creation_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                     f"kubectl get pods -n {namespace}",
                 ),
             )
+
+
+def _template(snapshot: Snapshot, key: Key, body: Fields) -> Iterator[ClusterFinding]:
+    kind, namespace, name = key
+    spec = body.child("spec")
+    if spec.boolean("paused") and _missing(body) > 0:
+        yield DEPLOYMENT_PAUSED.found(
+            about(key),
+            "It is paused, and its pods are not made.",
+            f"spec.paused: true; {_missing(body)} pods are missing",
+            Fix(
+                DEPLOYMENT_PAUSED.fix,
+                f"kubectl rollout resume -n {namespace} {kind.lower()}/{name}",
+            ),
+        )
+    node = spec.child("template").child("spec").text("nodeName")
+    if node and snapshot.serves("nodes") and node not in facts.nodes_by_name(snapshot):
+        yield NODE_NAME_GONE.found(
+            about(key),
+            f"Its template binds every pod to node {node}, which is not there.",
+            f"nodeName: {node}",
+            Fix(NODE_NAME_GONE.fix, f"kubectl edit {kind.lower()} -n {namespace} {name}"),
+        )
 
 
 def _condition(body: Fields, kind: str) -> Fields | None:

@@ -16,6 +16,13 @@ PDB_BLOCKS = DISRUPTION_CHECKS.add(
     "Allow one pod to go: maxUnavailable: 1.",
 )
 
+PDBS_OVERLAP = DISRUPTION_CHECKS.add(
+    "pdbs-overlap",
+    Severity.NOTE,
+    "Pods of two PodDisruptionBudgets, which can't be evicted, so that their nodes can't be drained.",
+    "Delete one of the two.",
+)
+
 
 def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return the budgets that keep the nodes of scaled workloads for ever."""
@@ -30,6 +37,33 @@ def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             if any(selector.matches(facts.labels(pod)) for pod in pods) and _blocks(budget, look):
                 yield _note(budget, look)
                 break
+    yield from _overlaps(snapshot)
+
+
+def _overlaps(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    budgets = [
+        (facts.namespace(each), selector, each)
+        for each in snapshot.all("poddisruptionbudgets")
+        if (selector := each.child("spec").selector("selector")) is not None
+    ]
+    for look in snapshot.hpas:
+        of_namespace = [each for each in budgets if each[0] == look.namespace]
+        if len(of_namespace) < 2:
+            continue
+        for pod in facts.pods_of(snapshot, look)[:1]:
+            given = facts.labels(pod)
+            both = [each for _, selector, each in of_namespace if selector.matches(given)]
+            if len(both) > 1:
+                names = [facts.name(each) for each in both]
+                yield PDBS_OVERLAP.found(
+                    f"poddisruptionbudget/{facts.full_name(both[1])}",
+                    f"The pods of {look.about} have the budgets {' and '.join(names)}, and none may go.",
+                    "the eviction API refuses a pod of several budgets",
+                    Fix(
+                        PDBS_OVERLAP.fix,
+                        f"kubectl delete poddisruptionbudget -n {look.namespace} {names[1]}",
+                    ),
+                )
 
 
 def _blocks(budget: Fields, look: HpaLook) -> bool:

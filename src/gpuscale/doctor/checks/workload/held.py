@@ -57,7 +57,8 @@ class Held:
 def held_back(snapshot: Snapshot, pod: Fields) -> Held | None:
     """Return what keeps the scheduler from trying a pod; None where nothing does."""
     if facts.condition(pod, "PodScheduled") == "":
-        return _unscheduled(snapshot, pod)
+        # Without its claims made, a pod does not get as far as the scheduler.
+        return next(_claims(snapshot, pod), None) or _unscheduled(snapshot, pod)
     gates = [each.text("name") for each in pod.child("spec").items("schedulingGates")]
     if gates:
         return Held(

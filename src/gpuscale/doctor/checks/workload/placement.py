@@ -152,14 +152,14 @@ def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
     wanted = facts.wanted(spec)
     if snapshot.hides("nodes") or _may_come(snapshot, pod) or (wanted and not nodes):
         return None
-    for resource, count in wanted.items():
-        most = max(_offers(node, resource) for node in nodes)
+    for resource, count in {**wanted, **_extended(spec)}.items():
+        most = max((_offers(node, resource) for node in nodes), default=0)
         if most == 0:
             return _not_offered(nodes, resource, said, key)
         if most < count:
             return _too_large(resource, count, most, said, key)
         nodes = [node for node in nodes if _offers(node, resource) >= count]
-    if not wanted:
+    if not wanted and not _extended(spec):
         nodes = list(snapshot.all("nodes"))
     return _of_nodes(snapshot, key, pod, nodes, said)
 
@@ -204,6 +204,16 @@ def _waits_for_ill_nodes(snapshot: Snapshot, pod: Fields) -> bool:
     )
 
 
+def _extended(spec: PodSpec) -> dict[str, int]:
+    """Return what else than GPUs a pod asks for that takes a device plugin, such as `rdma/hca`."""
+    found: dict[str, int] = {}
+    for each in spec.containers:
+        for key, amount in each.limits.items():
+            if "/" in key and not facts.is_gpu(key) and amount.nano > 0:
+                found[key] = found.get(key, 0) + amount.nano // 1_000_000_000
+    return found
+
+
 def _offers(node: Fields, resource: str) -> int:
     amount = node.child("status").child("allocatable").quantity(resource)
     return 0 if amount is None else amount.nano // 1_000_000_000
@@ -229,6 +239,16 @@ def _barrier(spec: PodSpec, node: Fields) -> object:
 
 
 def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) -> Cause:
+    if not facts.is_gpu(resource):
+        return Cause(
+            RESOURCE_NOT_OFFERED,
+            f"It asks for {resource}, which no node with its GPUs offers.",
+            said,
+            Fix(
+                f"Install the device plugin that offers {resource}, or take it out of the pod template.",
+                _edit(key),
+            ),
+        )
     offered: dict[str, int] = {}
     for node in nodes:
         for name in node.child("status").child("allocatable").data:
