@@ -27,7 +27,10 @@ from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.writing import WritingClient
 from gpuscale.objects.nodes import Taint
 from gpuscale.series.values import STALE
-from gpuscale.testing.cluster import (
+from gpuscale.testing.podresources import PodResources
+from gpuscale.testing.prometheus import serve
+from gpuscale.views.findings import chain_lines as text_lines
+from gpuscale_testing import (
     Component,
     ControlPlane,
     Settings,
@@ -35,10 +38,7 @@ from gpuscale.testing.cluster import (
     simulated_nodes,
     wait_until,
 )
-from gpuscale.testing.cluster.addresses import free_ports
-from gpuscale.testing.podresources import PodResources
-from gpuscale.testing.prometheus import serve
-from gpuscale.views.findings import chain_lines as text_lines
+from gpuscale_testing.addresses import free_ports
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 LIMIT_S = 60.0

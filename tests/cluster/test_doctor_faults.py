@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import UnavailableError
-from gpuscale.testing.cluster import wait_until
 from gpuscale.views.findings import chain_document
+from gpuscale_testing import wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
 from doctor_faults import COMMAND, FAULTS, PRELUDE
