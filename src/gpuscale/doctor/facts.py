@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.install.common import NODE_AGENT
@@ -128,10 +129,17 @@ def shares_gpus(node: Fields) -> bool:
     return any("replicas" in key or "sharing" in key or "mig" in key for key in given)
 
 
+_TAINTS: WeakKeyDictionary[Fields, tuple[Taint, ...]] = WeakKeyDictionary()
+
+
 def taints(node: Fields) -> tuple[Taint, ...]:
     """Return a node's taints, less those that come and go with its health."""
-    listed = (read_taint(each) for each in node.child("spec").items("taints"))
-    return tuple(each for each in listed if not each.key.startswith("node.kubernetes.io/"))
+    if node not in _TAINTS:
+        listed = (read_taint(each) for each in node.child("spec").items("taints"))
+        _TAINTS[node] = tuple(
+            each for each in listed if not each.key.startswith("node.kubernetes.io/")
+        )
+    return _TAINTS[node]
 
 
 def is_ready(body: Fields) -> bool:
@@ -148,14 +156,22 @@ def condition(body: Fields, kind: str) -> str:
 # Pods
 
 
+_SPECS: WeakKeyDictionary[Fields, PodSpec] = WeakKeyDictionary()
+_TEMPLATES: WeakKeyDictionary[Fields, PodSpec] = WeakKeyDictionary()
+
+
 def spec_of(body: Fields) -> PodSpec:
     """Return the spec of a pod."""
-    return read_pod_spec(body.child("spec"))
+    if body not in _SPECS:
+        _SPECS[body] = read_pod_spec(body.child("spec"))
+    return _SPECS[body]
 
 
 def template_of(body: Fields) -> PodSpec:
     """Return the spec of the pods that a workload makes."""
-    return read_pod_spec(body.child("spec").child("template").child("spec"))
+    if body not in _TEMPLATES:
+        _TEMPLATES[body] = read_pod_spec(body.child("spec").child("template").child("spec"))
+    return _TEMPLATES[body]
 
 
 def wanted_gpus(spec: PodSpec) -> int:

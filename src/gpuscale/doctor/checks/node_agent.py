@@ -133,8 +133,11 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             ),
         )
     else:
+        by_node: dict[str, list[Fields]] = {}
+        for pod in pods:
+            by_node.setdefault(facts.spec_of(pod).node_name, []).append(pod)
         for node in nodes:
-            yield from _on_node(snapshot, node, pods)
+            yield from _on_node(snapshot, node, by_node.get(facts.name(node), ()))
     for pod in pods:
         yield from _probe(pod)
     users = _gpu_users(snapshot)
@@ -150,11 +153,8 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             yield from _answers(snapshot, look, users.get(look.node, []))
 
 
-def _on_node(
-    snapshot: Snapshot, node: Fields, pods: tuple[Fields, ...]
-) -> Iterator[ClusterFinding]:
+def _on_node(snapshot: Snapshot, node: Fields, here: Sequence[Fields]) -> Iterator[ClusterFinding]:
     name = facts.name(node)
-    here = [pod for pod in pods if facts.spec_of(pod).node_name == name]
     if not here:
         yield _missing(snapshot, node)
     owners = {facts.owner_kind(pod): pod for pod in here}
@@ -486,13 +486,13 @@ def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterat
 
 
 def _are_shared(snapshot: Snapshot, look: AgentLook) -> bool:
-    nodes = (node for node in snapshot.all("nodes") if facts.name(node) == look.node)
-    return any(facts.shares_gpus(node) for node in nodes)
+    node = facts.nodes_by_name(snapshot).get(look.node)
+    return node is not None and facts.shares_gpus(node)
 
 
 def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
     family = look.families.get(UTILIZATION)
-    node = next((one for one in snapshot.all("nodes") if facts.name(one) == look.node), None)
+    node = facts.nodes_by_name(snapshot).get(look.node)
     if family is None or node is None or facts.shares_gpus(node):
         return
     read = len({dict(each.labels).get("UUID") for each in family.samples})

@@ -276,7 +276,8 @@ def kept_off_by(spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
     """Return a taint of the last node where all nodes have one that keeps a pod off."""
     if facts.wanted_gpus(spec) == 0:
         return None
-    barred = [untolerated(facts.taints(node), spec.tolerations) for node in nodes]
+    kinds = dict.fromkeys(facts.taints(node) for node in nodes)
+    barred = [untolerated(taints, spec.tolerations) for taints in kinds]
     return barred[-1] if all(barred) else None
 
 
