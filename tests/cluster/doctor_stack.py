@@ -128,7 +128,7 @@ class Cluster(Stacked):
 
     def run_plain(self):
         """Return exit code and output of the command with nothing but the kubeconfig."""
-        command = [GPUSCALE, "doctor", f"--kubeconfig={self.plane.admin}"]
+        command = [str(GPUSCALE), "doctor", f"--kubeconfig={self.plane.admin}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stdout + done.stderr
 

@@ -3,6 +3,7 @@
 All are there at once, each in a namespace of its own, so that none may be taken for another.
 """
 
+import json
 import os
 import signal
 import sys
@@ -185,4 +186,5 @@ def test_a_prometheus_that_is_no_service_of_the_cluster_was_not_looked_at(cluste
     assert "--prometheus-url" in unseen.fix.say
     assert "Prometheus: not looked at" in shown, (code, shown)
     assert "Prometheus: nothing wrong" not in shown
-    assert {each["hop"] for each in chain_document(report)["notLookedAt"]} >= {"Prometheus"}
+    document = json.loads(json.dumps(chain_document(report)))
+    assert {each["hop"] for each in document["notLookedAt"]} >= {"Prometheus"}

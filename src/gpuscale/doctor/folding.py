@@ -10,6 +10,7 @@ from gpuscale.doctor.checks.workload.subjects import about, key_of, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import ClusterFinding
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.kube.reading import fields_of
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("not-scaling", "no-value"),
     ),
     (("lint/metric-not-for-resource",), ("not-scaling", "no-value")),
+    (("rules-unreadable",), _VALUES),
     (("no-value",), ("not-scaling",)),
     (
         ("pods-refused", "deployment-paused", "node-name-gone"),
@@ -250,6 +252,8 @@ def _whole_chain(snapshot: Snapshot) -> Sequence[str]:
     found += [f"apiservice/{group}" for group in (CUSTOM_GROUP, EXTERNAL_GROUP)]
     for body, _, _ in facts.metrics_servers(snapshot):
         found.append(f"deployment/{facts.full_name(body)}")
+    for body in map(fields_of, map(dict, snapshot.rule_maps)):
+        found.append(f"configmap/{facts.full_name(body)}")
     found += [f"serviceaccount/{right.account}" for right in snapshot.rights]
     found += [f"prometheus/{snapshot.prometheus.address}", "daemonsets"]
     agents = [f"pod/{facts.full_name(pod)}" for pod in facts.agent_pods(snapshot)]

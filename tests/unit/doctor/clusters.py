@@ -16,6 +16,7 @@ from gpuscale.doctor.snapshot import (
     Snapshot,
 )
 from gpuscale.exposition.families import Family, Sample
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.manifests import read_manifest
 from gpuscale.objects.metric_values import MetricValue
 
@@ -116,6 +117,7 @@ YOUNG = (MetricValue("web-1", 1000, NOW_MS - 5_000),)
 def look(body=None, values=YOUNG, **more):
     body = body or hpa_body()
     hpa = read_manifest(Document("test", 0, body, {}))
+    assert isinstance(hpa, HorizontalPodAutoscaler)
     fields = {key: more.pop(key) for key in ("selector", "target_is_absent") if key in more}
     metric = MetricLook(hpa.metrics[0], "kubectl get --raw /x", values, allowed=True)
     metric = replace(metric, **more)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuscale.core.documents.documents import dump_documents
+from gpuscale.core.documents.documents import dump_documents, load_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts
@@ -93,7 +93,25 @@ def hpa_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             yield from value_findings(snapshot, look, metric)
         yield from _conditions(snapshot, look)
         yield from _limits(look)
+    yield from _rules(snapshot)
     yield from _lint(snapshot)
+
+
+def _rules(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    for body in map(fields_of, map(dict, snapshot.rule_maps)):
+        for key, text in body.child("data").data.items():
+            if not key.endswith((".yaml", ".yml")):
+                continue
+            try:
+                load_documents(str(text), key)
+            except ConfigError as error:
+                place = f"-n {facts.namespace(body)} {facts.name(body)}"
+                yield RULES_UNREADABLE.found(
+                    f"configmap/{facts.full_name(body)}",
+                    "Its rules can't be read; the server goes on with those it has, until it restarts.",
+                    str(error).splitlines()[0],
+                    Fix(RULES_UNREADABLE.fix, f"kubectl edit configmap {place}"),
+                )
 
 
 def _version(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
@@ -213,14 +231,8 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     texts += [(f"configmap/{index}", text) for index, text in enumerate(rules)]
     try:
         report = lint(texts)
-    except ConfigError as error:
-        yield RULES_UNREADABLE.found(
-            "configmaps",
-            "The rules of a metrics server can't be read; it goes on with those it has until it restarts.",
-            str(error).splitlines()[0],
-            Fix(RULES_UNREADABLE.fix, "gpuscale lint rules.yaml"),
-        )
-        return
+    except ConfigError:
+        return  # Something that lint does not read, such as rules that are no YAML.
     for each in report.findings:
         if each.check.severity is Severity.NOTE or not each.where.file.startswith("hpa/"):
             continue

@@ -241,7 +241,7 @@ def _foreign(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[Cluste
 
 
 def _is_alone(pod: Fields) -> bool:
-    """Return whether a pod is nobody's, or a Job's."""
+    """Return whether a pod has no controller, or a Job."""
     return (facts.controller(pod) or ("Job", ""))[0] == "Job"
 
 

@@ -18,7 +18,7 @@ HELD_CHECKS = Checks(WORKLOAD)
 POD_GATED = HELD_CHECKS.add(
     "pod-gated",
     Severity.WARNING,
-    "Pods with scheduling gates, which whoever set them has not taken off.",
+    "Pods with scheduling gates, which their owner has not taken off.",
     "See who sets the gate, such as a queue of jobs, and why it holds the pod.",
 )
 NO_SCHEDULER = HELD_CHECKS.add(
