@@ -23,8 +23,8 @@ from gpuscale.exposition.parse import parse_text
 from gpuscale.install.certificates import make_certificate
 from gpuscale.install.render import Inputs, manifest, render
 from gpuscale.install.values import Values
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.writing import WritingClient
 from gpuscale.objects.nodes import Taint
 from gpuscale.series.values import STALE
 from gpuscale.testing.podresources import PodResources
@@ -113,7 +113,7 @@ class Cluster(Stacked):
         settings = GatherSettings(**{**given, **more})
 
         async def look():
-            async with WritingClient(KubeSettings("", kubeconfig or self.plane.admin)) as client:
+            async with KubeClient(KubeSettings(kubeconfig=kubeconfig or self.plane.admin)) as client:
                 return await Gatherer(client, WallClock(), settings).snapshot()
 
         return diagnose(asyncio.run(look()))

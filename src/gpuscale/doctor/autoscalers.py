@@ -16,7 +16,7 @@ from gpuscale.doctor.direct import at_once
 from gpuscale.doctor.rights import ControllerRights
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.hpa.queries import metric_command, metric_path, scale_path
-from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.why.page import PARAMETER
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP
@@ -74,7 +74,7 @@ class HpaReader:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: KubeClient,
         custom: str,
         namespace: str | None,
         report: Callable[[str], None] = lambda _: None,

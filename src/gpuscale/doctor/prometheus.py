@@ -20,7 +20,7 @@ from gpuscale.doctor.direct import (
 )
 from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
-from gpuscale.kube.client.connection import KubeConnection
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 
 _PATH = "/api/v1/query"
@@ -41,7 +41,7 @@ class PrometheusReader:
         url: where it is asked directly; None uses the address of the metrics server.
     """
 
-    def __init__(self, connection: KubeConnection, url: str | None) -> None:
+    def __init__(self, connection: KubeClient, url: str | None) -> None:
         self._connection = connection
         self._url = url
 

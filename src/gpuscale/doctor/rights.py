@@ -12,7 +12,7 @@ from gpuscale.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
 from gpuscale.doctor.direct import at_once
 from gpuscale.doctor.snapshot import Right, Snapshot
 from gpuscale.hpa.queries import scale_path
-from gpuscale.kube.client.api import ApiClient
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.objects.hpa import MetricSpec, ObjectMetric
 
@@ -47,7 +47,7 @@ class ControllerRights:
         client: to the API server.
     """
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._known: dict[tuple[tuple[str, str], ...], tuple[bool | None, str]] = {}
 
@@ -70,7 +70,7 @@ class ControllerRights:
 
 
 async def controller_may_read(
-    client: ApiClient, spec: MetricSpec, namespace: str
+    client: KubeClient, spec: MetricSpec, namespace: str
 ) -> tuple[bool | None, str]:
     """Return whether the HPA controller may read a metric, and the API server's reason.
 
@@ -80,7 +80,7 @@ async def controller_may_read(
 
 
 async def may(
-    client: ApiClient, who: tuple[str, str], attributes: Mapping[str, str]
+    client: KubeClient, who: tuple[str, str], attributes: Mapping[str, str]
 ) -> tuple[bool | None, str]:
     """Return whether a service account may do something, and the API server's reason."""
     namespace, name = who
@@ -101,7 +101,7 @@ async def may(
     return status.get("allowed") is True, str(status.get("reason") or "")
 
 
-async def server_rights(client: ApiClient, seen: Snapshot) -> tuple[Right, ...]:
+async def server_rights(client: KubeClient, seen: Snapshot) -> tuple[Right, ...]:
     """Return what the accounts of metrics servers may and may not; those that can't be asked are left out."""
     servers = {
         (
@@ -125,7 +125,7 @@ async def server_rights(client: ApiClient, seen: Snapshot) -> tuple[Right, ...]:
 
 
 async def _right(
-    client: ApiClient, account: tuple[str, str], attributes: Mapping[str, str], role: str
+    client: KubeClient, account: tuple[str, str], attributes: Mapping[str, str], role: str
 ) -> Right | None:
     allowed, _ = await may(client, account, attributes)
     if allowed is None:
