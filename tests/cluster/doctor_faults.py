@@ -224,8 +224,7 @@ Y""",
         "pods-refused",
         "exceeded quota: pods",
         "Raise ResourceQuota pods",
-        """patch quota/pods '{"spec":{"hard":{"pods":"9"}}}'
-        k scale deployment web --replicas=2  # which ends the controller's wait before it tries again""",
+        """patch quota/pods '{"spec":{"hard":{"pods":"9"}}}'""",
     ),
     Fault(
         "resource",

@@ -113,7 +113,9 @@ class Cluster(Stacked):
         settings = GatherSettings(**{**given, **more})
 
         async def look():
-            async with KubeClient(KubeSettings(kubeconfig=kubeconfig or self.plane.admin)) as client:
+            async with KubeClient(
+                KubeSettings(kubeconfig=kubeconfig or self.plane.admin)
+            ) as client:
                 return await Gatherer(client, WallClock(), settings).snapshot()
 
         return diagnose(asyncio.run(look()))
