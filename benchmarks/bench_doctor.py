@@ -45,6 +45,8 @@ def main() -> int:
         limit = LIMIT_S if nodes == SIZES[-1] else None
         name = f"{nodes} nodes, {5 * nodes} pods, {nodes // 2} HPAs"
         figures.append(harness.figure(f"{name}: the command", "s", seconds, at_most=limit))
+        cpu = [each["cpu"] for each in measured]
+        figures.append(harness.figure(f"{name}: its CPU time", "s", cpu))
         rss = [each["rss_mib"] for each in measured]
         figures.append(harness.figure(f"{name}: resident memory", "MiB", rss))
         lines = [each["lines"] for each in measured]
@@ -80,14 +82,16 @@ def run(kubeconfig: Path, nodes: int) -> dict[str, float]:
         "doctor",
         f"--kubeconfig={kubeconfig}",
     ]
-    began = time.perf_counter()
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - began
     said = f"HPAs {nodes // 2}, metrics {nodes // 2}"
     if done.returncode != 1 or said not in done.stdout or "[gpu-node-not-ready]" not in done.stdout:
         raise RuntimeError(f"another answer than expected: {done.stdout[-2000:]}{done.stderr}")
-    rss_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return {"seconds": seconds, "rss_mib": rss_kib / 1024, "lines": len(done.stdout.splitlines())}
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    lines = len(done.stdout.splitlines())
+    return {"seconds": seconds, "cpu": cpu_s, "rss_mib": after.ru_maxrss / 1024, "lines": lines}
 
 
 def config(port: int, token: str) -> str:

@@ -166,7 +166,10 @@ def test_a_frozen_agent_is_named_and_not_the_network(cluster):
     part = "app.kubernetes.io/component=node-agent"
     (pod,) = cluster.plane.get("pods", "-n", "gpuscale", "-l", part)["items"]
     cluster.agent_address = pod["status"]["podIP"]
-    os.kill(cluster.agent.pid, signal.SIGSTOP)
+    # The process of a component is its supervisor; the agent is its child.
+    children = Path(f"/proc/{cluster.agent.pid}/task/{cluster.agent.pid}/children").read_text()
+    agent = int(children.split()[0])
+    os.kill(agent, signal.SIGSTOP)
     cluster.up = 0
     try:
         finding = cluster.named("agent-silent")
@@ -174,7 +177,7 @@ def test_a_frozen_agent_is_named_and_not_the_network(cluster):
         roots = {each.check.id for each in cluster.report().findings}
         assert not roots & {"agent-unreachable", "target-down", "no-value"}
     finally:
-        os.kill(cluster.agent.pid, signal.SIGCONT)
+        os.kill(agent, signal.SIGCONT)
         cluster.up = 1
 
 
