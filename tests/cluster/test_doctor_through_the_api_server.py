@@ -74,6 +74,13 @@ AGENT, API, PROMETHEUS = (
 )
 
 
+def whole(findings):
+    """Yield findings and all that is folded under them."""
+    for each in findings:
+        yield each
+        yield from whole(each["same"] + each["consequences"])
+
+
 class Installed(Stacked):
     """A cluster with gpuscale installed, and its pods' programs."""
 
@@ -114,7 +121,7 @@ class Installed(Stacked):
         """Return the finding of a check once the doctor names it with this evidence."""
 
         def look():
-            self.last = self.doctor(user)[1]["findings"]
+            self.last = [*whole(self.doctor(user)[1]["findings"])]
             named = (each for each in self.last if each["id"] == check)
             return next((each for each in named if evidence in each["evidence"]), None)
 
