@@ -24,7 +24,7 @@ from gpuscale.exposition.parse import parse_text
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.simulated import SimulatedReader
 from gpuscale.testing.podresources import PodResources
-from gpuscale.testing.stream_picture import StreamPicture
+from stream_picture import StreamPicture
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 SIMULATED = ("--gpu", "simulated:NVIDIA H200:8")

@@ -5,12 +5,12 @@
 
 from gpuscale.objects.nodes import Taint
 from gpuscale.providers.files import PoolFile, command, script, taint_object, yaml_file
-from gpuscale.providers.pool import Pool
 from gpuscale.providers.provider import (
     OWN_LABEL,
     AcceleratorLabel,
     Karpenter,
     NodeLabel,
+    Pool,
     Provider,
     TemplateFix,
 )

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from gpuscale.objects.nodes import Taint
 from gpuscale.providers.files import PoolFile, command, script, taint_object
-from gpuscale.providers.pool import Pool
-from gpuscale.providers.provider import NodeLabel, Provider
+from gpuscale.providers.provider import NodeLabel, Pool, Provider
 
 _NOTES = (
     "Adds a GPU node pool to an ACK cluster, whose id is the first argument.",

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from gpuscale.objects.nodes import Taint
 from gpuscale.providers.files import PoolFile, command, script
-from gpuscale.providers.pool import Pool
-from gpuscale.providers.provider import AcceleratorLabel, Karpenter, NodeLabel, Provider
+from gpuscale.providers.provider import AcceleratorLabel, Karpenter, NodeLabel, Pool, Provider
 
 _NOTES = (
     "Adds a GPU node pool to an AKS cluster; does nothing where it is there already.",

@@ -6,11 +6,11 @@ Source: eksctl userdocs (autoscaling, gpu-support); Cluster Autoscaler cloudprov
 from collections.abc import Sequence
 
 from gpuscale.providers.files import PoolFile, taint_object, yaml_file
-from gpuscale.providers.pool import Pool
 from gpuscale.providers.provider import (
     AcceleratorLabel,
     Karpenter,
     NodeLabel,
+    Pool,
     Provider,
     TemplateFix,
 )

@@ -6,8 +6,7 @@ Source: GKE how-to pages; container-engine-accelerators.
 from collections.abc import Sequence
 
 from gpuscale.providers.files import PoolFile, command, script
-from gpuscale.providers.pool import Pool
-from gpuscale.providers.provider import NodeLabel, Provider
+from gpuscale.providers.provider import NodeLabel, Pool, Provider
 
 _NOTES = (
     "Adds a GPU node pool to a GKE cluster.",

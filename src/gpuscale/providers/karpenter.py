@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuscale.providers.files import PoolFile, taint_object, yaml_file
-from gpuscale.providers.pool import Pool
-from gpuscale.providers.provider import Karpenter
+from gpuscale.providers.provider import Karpenter, Pool
 
 _NOTES = (
     "kubectl apply -f node-pool.yaml",

@@ -14,7 +14,7 @@ from gpuscale.exporter.routes import accepts_gzip, prefers_openmetrics
 from gpuscale.exporter.settings import parse_gpu_source, read_settings
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.stream import SeriesKey, StreamEncoder, StreamError
-from gpuscale.testing.stream_picture import StreamPicture
+from stream_picture import StreamPicture
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 LABELS = st.dictionaries(TEXT, TEXT, max_size=3).map(lambda labels: tuple(labels.items()))

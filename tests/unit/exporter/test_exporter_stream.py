@@ -15,7 +15,7 @@ from gpuscale.exposition.stream import (
     StreamReader,
     end_line,
 )
-from gpuscale.testing.stream_picture import StreamPicture
+from stream_picture import StreamPicture
 
 LABELS = (("gpu", "0"),)
 
