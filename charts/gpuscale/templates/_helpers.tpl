@@ -223,6 +223,23 @@ nodeAffinity:
 {{- with .Values.spec.metricsApi }}{{ if and .enabled (not .externalName) }}true{{ end }}{{ end }}
 {{- end }}
 
+{{/* Whether the metrics API's pods make and renew their certificate themselves. */}}
+{{- define "gpuscale.renewsCertificate" -}}
+{{- if and (include "gpuscale.hasApiPods" .) (eq .Values.spec.metricsApi.certificates "generated") }}true{{ end }}
+{{- end }}
+
+{{- define "gpuscale.metricsApiSecret" -}}
+{{ .Values.metadata.name }}-metrics-api-{{ include "gpuscale.renewsCertificate" . | empty | ternary "tls" "serving" }}
+{{- end }}
+
+{{- define "gpuscale.apiServices" -}}
+v1beta1.custom.metrics.k8s.io,v1beta2.custom.metrics.k8s.io
+{{- with .Values.spec.metricsApi }}
+{{- if .external }},v1beta1.external.metrics.k8s.io{{ end }}
+{{- if .resource }},v1beta1.metrics.k8s.io{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "gpuscale.hasStreams" -}}
 {{- with .Values.spec.metricsApi }}{{ if and .enabled (eq .source "streams") }}true{{ end }}{{ end }}
 {{- end }}

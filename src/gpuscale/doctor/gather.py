@@ -146,10 +146,9 @@ class Gatherer:
             if facts.server_of(body) != "gpuscale":
                 continue
             service = facts.service_fields(body.child("spec").child("service"))
-            path = (
-                f"/api/v1/namespaces/{facts.namespace(service)}/secrets/{facts.name(service)}-tls"
-            )
-            data = (await self._maybe(path)).get("data") or {}
+            place = f"/api/v1/namespaces/{facts.namespace(service)}/secrets/{facts.name(service)}"
+            renewed = (await self._maybe(f"{place}-serving")).get("data")
+            data = renewed or (await self._maybe(f"{place}-tls")).get("data") or {}
             found[facts.name(body)] = (str(data.get("ca.crt") or ""), _decoded(data.get("tls.crt")))
         return found
 

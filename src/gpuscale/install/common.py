@@ -31,7 +31,12 @@ def agent_service(values: Values) -> str:
 
 def metrics_api_secret(values: Values) -> str:
     """Return the name of the Secret with the metrics API's serving certificate."""
-    return part_name(values, "metrics-api-tls")
+    return part_name(values, f"metrics-api-{'serving' if renews_certificate(values) else 'tls'}")
+
+
+def renews_certificate(values: Values) -> bool:
+    """Return whether the metrics API's pods make and renew their certificate themselves."""
+    return has_api_pods(values) and values.spec.metrics_api.certificates == "generated"
 
 
 def has_api_pods(values: Values) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.boards.catalogue import dashboard_objects
 from gpuscale.install.certificates import ServingCertificate
-from gpuscale.install.common import Object
+from gpuscale.install.common import Object, renews_certificate
 from gpuscale.install.parts.agent import agent_objects
 from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.device_plugin import device_plugin_objects
@@ -56,7 +56,7 @@ class Inputs:
     """What objects are made from beside the values."""
 
     certificate: ServingCertificate | None = None
-    """Of the metrics API; None where cert-manager makes it."""
+    """Of a metrics API that runs elsewhere; others have theirs from cert-manager, or renew it themselves."""
 
 
 _PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
@@ -83,9 +83,9 @@ def render(values: Values, inputs: Inputs | None = None) -> tuple[Object, ...]:
 
 
 def needs_certificate(values: Values) -> bool:
-    """Return whether a serving certificate has to be made for the metrics API."""
+    """Return whether a serving certificate has to be made for a metrics API that runs elsewhere."""
     api = values.spec.metrics_api
-    return api.enabled and api.certificates == "generated"
+    return api.enabled and api.certificates == "generated" and not renews_certificate(values)
 
 
 def manifest(objects: Sequence[Object]) -> str:

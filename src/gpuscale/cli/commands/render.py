@@ -54,8 +54,7 @@ def render(
 ) -> None:
     """Print the Kubernetes objects that `install` would apply, or write them and the node pool to files.
 
-    What lint calls an error is refused. A new serving certificate is made each time, unless cert-manager
-    makes it.
+    What lint calls an error is refused.
 
     Example:  gpuscale render values.yaml | kubectl diff -f -
 
@@ -101,7 +100,7 @@ def read_values(name: str) -> "Values":
 
 
 def rendered(values: "Values") -> "tuple[Object, ...]":
-    """Return the objects of values, with a new certificate where one is needed."""
+    """Return the objects of values, with a new certificate for a metrics API that runs elsewhere."""
     from gpuscale.core.clock import WallClock
     from gpuscale.install.certificates import make_certificate
     from gpuscale.install.render import Inputs, needs_certificate

@@ -14,6 +14,7 @@ from gpuscale.install.common import (
     metadata,
     metrics_api_secret,
     part_name,
+    renews_certificate,
     service_accounts,
 )
 from gpuscale.install.parts.workloads import service
@@ -36,7 +37,7 @@ def metrics_api_objects(values: Values, certificate: ServingCertificate | None) 
 
     Args:
         values: of the installation.
-        certificate: to be shown by the servers; None where cert-manager makes it.
+        certificate: of a server that runs elsewhere; None where cert-manager or the pods make it.
     """
     api = values.spec.metrics_api
     if not api.enabled:
@@ -77,6 +78,34 @@ def _rights(values: Values) -> list[Object]:
         *(_agent_finding(values) if values.spec.has_streams else ()),
         *(_peer_reading(values) if values.spec.shares_agents else ()),
         *([_usage_reader(values)] if api.resource else ()),
+        *(_certificate_keeping(values) if renews_certificate(values) else ()),
+    ]
+
+
+def _certificate_keeping(values: Values) -> list[Object]:
+    """Return the rights to renew the certificate in its Secret, and to have the APIServices trust it."""
+    name = part_name(values, "metrics-api-certificate")
+    secret = {
+        "apiGroups": [""],
+        "resources": ["secrets"],
+        "resourceNames": [metrics_api_secret(values)],
+        "verbs": ["get", "update"],
+    }
+    trust = {
+        "apiGroups": ["apiregistration.k8s.io"],
+        "resources": ["apiservices"],
+        "resourceNames": list(api_service_names(values)),
+        "verbs": ["get", "patch"],
+    }
+    return [
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": cluster_metadata(values, PART, name=name),
+            "rules": [trust],
+        },
+        _binding(values, name, name),
+        *_role(values, name, [secret]),
     ]
 
 
@@ -108,12 +137,17 @@ def _agent_finding(values: Values) -> list[Object]:
         "resources": ["endpointslices"],
         "verbs": ["list", "watch"],
     }
+    return _role(values, name, [slices])
+
+
+def _role(values: Values, name: str, rules: list[Object]) -> list[Object]:
+    """Return a role of the server in its own namespace, and the binding."""
     return [
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "Role",
             "metadata": metadata(values, PART, name=name),
-            "rules": [slices],
+            "rules": rules,
         },
         {
             "apiVersion": f"{_RBAC}/v1",
@@ -172,6 +206,10 @@ def _subject(values: Values) -> Object:
 def _certificate(values: Values, certificate: ServingCertificate | None) -> list[Object]:
     if values.spec.metrics_api.certificates == "cert-manager":
         return _asked_of_cert_manager(values)
+    if renews_certificate(values):
+        # Without data: what the pods write there stays when this is applied again.
+        found = metadata(values, PART, name=metrics_api_secret(values))
+        return [{"apiVersion": "v1", "kind": "Secret", "metadata": found, "type": "Opaque"}]
     if certificate is None:
         return []
     files = {

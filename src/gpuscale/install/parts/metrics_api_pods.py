@@ -14,10 +14,12 @@ from gpuscale.install.common import (
     metadata,
     metrics_api_secret,
     part_name,
+    renews_certificate,
     restrained,
     selector,
 )
 from gpuscale.install.parts import prometheus, prometheus_access
+from gpuscale.install.parts.metrics_api import api_service_names
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
 from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RECORDING_FILE, RULE_FILE
@@ -57,7 +59,6 @@ def _pod_spec(values: Values) -> Object:
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
     }
-    tls = {"secretName": metrics_api_secret(values), "defaultMode": 0o440}
     return pod_spec(
         values,
         PART,
@@ -66,7 +67,7 @@ def _pod_spec(values: Values) -> Object:
         spread=[apart],
         volumes=[
             {"name": "rules", "configMap": {"name": part_name(values, PART)}},
-            {"name": "tls", "secret": tls},
+            _certificate_volume(values),
             *_store_volumes(values),
             *prometheus_access.volumes(values),
         ],
@@ -90,12 +91,24 @@ def _container(values: Values) -> Object:
         "volumeMounts": [
             # Folders, so that changed rules and renewed certificates arrive without a restart.
             {"name": "rules", "mountPath": _RULES, "readOnly": True},
-            {"name": "tls", "mountPath": _TLS, "readOnly": True},
+            {"name": "tls", "mountPath": _TLS, **_read_only(values)},
             *_store_mounts(values),
             *prometheus_access.mounts(values),
         ],
         "env": [*_store_environment(values), *prometheus_access.environment(values)],
     }
+
+
+def _certificate_volume(values: Values) -> Object:
+    if renews_certificate(values):
+        # The server's own copy, for a start while the API server does not answer.
+        return {"name": "tls", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+    secret = {"secretName": metrics_api_secret(values), "defaultMode": 0o440}
+    return {"name": "tls", "secret": secret}
+
+
+def _read_only(values: Values) -> Object:
+    return {} if renews_certificate(values) else {"readOnly": True}
 
 
 def _store_volumes(values: Values) -> list[Object]:
@@ -173,11 +186,22 @@ def arguments(values: Values) -> list[str]:
         *(["--preset=on"] if api.preset and not values.spec.scrapes_pods else ()),
         *_source_arguments(values),
         f"--secure-port={PORT}",
-        f"--tls-cert-file={_TLS}/tls.crt",
-        f"--tls-private-key-file={_TLS}/tls.key",
+        *_certificate_arguments(values),
         # A new workload's metrics are there within seconds, and stay while it has no pods for a moment.
         "--metrics-relist-interval=15s",
         "--metrics-max-age=10m",
+    ]
+
+
+def _certificate_arguments(values: Values) -> list[str]:
+    if not renews_certificate(values):
+        return [f"--tls-cert-file={_TLS}/tls.crt", f"--tls-private-key-file={_TLS}/tls.key"]
+    return [
+        f"--cert-dir={_TLS}",
+        f"--tls-secret={values.spec.namespace}/{metrics_api_secret(values)}",
+        f"--tls-secret-apiservices={','.join(api_service_names(values))}",
+        f"--service-name={part_name(values, PART)}",
+        f"--service-namespace={values.spec.namespace}",
     ]
 
 
