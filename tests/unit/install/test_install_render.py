@@ -567,7 +567,7 @@ def test_whoever_scrapes_the_metrics_api_says_who_it_is_and_knows_whom_it_asks()
     host = "gpuscale-metrics-api.gpuscale.svc"
     monitor = one(rendered(values(prometheus=OPERATOR)), "ServiceMonitor", "metrics-api")
     (endpoint,) = monitor["spec"]["endpoints"]
-    ca = {"secret": {"name": "gpuscale-metrics-api-tls", "key": "ca.crt"}}
+    ca = {"secret": {"name": "gpuscale-metrics-api-serving", "key": "ca.crt"}}
     assert endpoint["tlsConfig"] == {"ca": ca, "serverName": host}
     objects = rendered(values())
     job = data_of(objects, "ConfigMap", "prometheus", "prometheus.yml")["scrape_configs"][1]
@@ -581,6 +581,30 @@ def test_whoever_scrapes_the_metrics_api_says_who_it_is_and_knows_whom_it_asks()
     assert one(objects, "ClusterRole", "prometheus-metrics")["rules"] == [
         {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     ]
+
+
+def test_pods_renew_the_certificate_in_a_secret_that_is_installed_empty() -> None:
+    """With data, every later run would put the first certificate back; with a caBundle, the first CA."""
+    api = {"external": True, "serviceAccount": {"name": "theirs", "create": False}}
+    objects = rendered(values(metricsApi=api))
+    secret = one(objects, "Secret", "metrics-api-serving")
+    assert "data" not in secret
+    served = [each for each in objects if each["kind"] == "APIService"]
+    assert len(served) == 3
+    assert all("caBundle" not in each["spec"] for each in served)
+    names = [each["metadata"]["name"] for each in served]
+    arguments = container(one(objects, "Deployment", "metrics-api"))["args"]
+    assert "--tls-secret=gpuscale/gpuscale-metrics-api-serving" in arguments
+    assert f"--tls-secret-apiservices={','.join(names)}" in arguments
+    assert one(objects, "ClusterRole", "metrics-api-certificate")["rules"][0] == {
+        "apiGroups": ["apiregistration.k8s.io"],
+        "resources": ["apiservices"],
+        "resourceNames": names,
+        "verbs": ["get", "patch"],
+    }
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        (subject,) = one(objects, kind, "metrics-api-certificate")["subjects"]
+        assert subject["name"] == "theirs"
 
 
 @pytest.mark.parametrize("api", [{"enabled": False}, {"externalName": "laptop.example.com"}])
