@@ -228,7 +228,7 @@ class MetricsApi(ServedPodSettings):
     resource: bool = False
     """Serves metrics.k8s.io too, CPU and memory of pods and nodes, in metrics-server's place."""
     certificates: Literal["generated", "cert-manager"] = "generated"
-    """`generated`: made and renewed by the pods themselves; `cert-manager`: asked of it, and renewed by it."""
+    """`generated`: made and renewed by the pods themselves; `cert-manager`: made and renewed by it."""
     issuer: Subdomain | None = None
     """A ClusterIssuer of cert-manager; absent: a CA of the installation's own."""
     rules: str | None = Field(default=None, max_length=900_000)
