@@ -159,3 +159,49 @@ def test_each_karpenter_takes_its_node_pools(plane, tmp_path: Path, provider) ->
         texts.append(file.text)
     with upstream_kinds(plane, CLOUDS[provider]):
         assert dry_run(plane, tmp_path, "pools.yaml", "---\n".join(texts)) == ""
+
+
+PODS = {
+    "resources": {"requests": {"cpu": 1}, "limits": {"memory": "2Gi"}},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}],
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"azure.workload.identity/use": "true"},
+    "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}},
+    "imagePullSecrets": [{"name": "registry"}],
+    "podSecurityContext": {"supplementalGroups": [4]},
+    "securityContext": {"readOnlyRootFilesystem": False},
+    "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+    "extraArgs": ["--debug"],
+    "extraEnv": [{"name": "A", "value": "b"}],
+    "extraVolumes": [{"name": "more", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    "extraContainers": [{"name": "proxy", "image": "proxy:1"}],
+}
+KEY = {"name": "prom", "key": "k"}
+ACCESS = {
+    "basicAuth": {"username": KEY, "password": KEY},
+    "headers": {"X-Scope-OrgID": KEY},
+    "tlsConfig": {"ca": {"configMap": KEY}, "cert": {"secret": KEY}, "keySecret": KEY},
+}
+
+
+@pytest.mark.parametrize("kind", ["own", "plain"])
+def test_settings_of_pods_and_credentials_are_taken(plane, tmp_path: Path, namespace, kind) -> None:
+    peers = {"from": [{"namespaceSelector": {}}], "egress": [{"ports": [{"port": 8428}]}]}
+    served = {**PODS, "service": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}
+    served["networkPolicy"] = peers
+    prometheus = {**served, **PROMETHEUS[kind], **({} if kind == "own" else {"auth": ACCESS})}
+    spec = {
+        "image": {"digest": "sha256:" + "a" * 64},
+        "agent": {**served, "customMetricsConfigMap": KEY, "hostNetwork": True},
+        "metricsApi": served,
+        "prometheus": prometheus,
+        "devicePlugin": {**PODS, "enabled": True},
+    }
+    values = Values.model_validate({"spec": spec})
+    objects = render(values, Inputs(make_certificate(values, NOW_MS)))
+    assert dry_run(plane, tmp_path, "pods.yaml", manifest(objects)) == ""
