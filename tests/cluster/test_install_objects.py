@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 NOW_MS = 1_700_000_000_000
 PROVIDERS = ("aks", "eks", "ack", "gke", "generic")
-PROMETHEUS = {
+PROMETHEUS: dict[str, dict[str, object]] = {
     "own": {"kind": "own"},
     "operator": {"kind": "operator", "url": "http://p.monitoring:9090", "release": "kps"},
     "plain": {"kind": "plain", "url": "http://p.monitoring:9090", "honorLabels": False},
@@ -192,7 +192,10 @@ ACCESS = {
 @pytest.mark.parametrize("kind", ["own", "plain"])
 def test_settings_of_pods_and_credentials_are_taken(plane, tmp_path: Path, namespace, kind) -> None:
     peers = {"from": [{"namespaceSelector": {}}], "egress": [{"ports": [{"port": 8428}]}]}
-    served = {**PODS, "service": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}
+    served: dict[str, object] = {
+        **PODS,
+        "service": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+    }
     served["networkPolicy"] = peers
     prometheus = {**served, **PROMETHEUS[kind], **({} if kind == "own" else {"auth": ACCESS})}
     spec = {
