@@ -5,21 +5,23 @@ for each part. The same file is the values of the Helm chart. `gpuscale schema v
 """
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from gpuscale import __version__
 from gpuscale.core.documents.models import Model, PositiveDuration, parse_file
-from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.gpu.counters import load_counters
-from gpuscale.install.image import (
-    REPOSITORY_PATTERN,
-    TAG_PATTERN,
-    checked_repository,
-    checked_tag,
+from gpuscale.install.fields import (
+    AlertmanagerUrl,
+    CountersCsv,
+    ExporterPods,
+    LabelSelector,
+    Repository,
+    RuleFileText,
+    Tag,
+    Word,
 )
 from gpuscale.install.pods import (
     Object,
@@ -33,87 +35,10 @@ from gpuscale.install.prometheus_auth import KeyReference, PrometheusAuth, Prome
 from gpuscale.install.scale.metrics import MAX_TARGET
 from gpuscale.install.scale.scale import LABEL_PATTERN, Label, Scale, Subdomain
 from gpuscale.objects import nodes
-from gpuscale.objects.selectors import parse_selector
 from gpuscale.providers import BUILT_IN, Pool, either
 from gpuscale.providers.field import ProviderField, default_provider
-from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.sources.feeds.annotated_pods import exporters
-from gpuscale.sources.ruler.settings import alerts_url
 
 MetricSourceName = Literal["prometheus", "streams"]
-
-Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
-"""A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""
-Repository = Annotated[
-    str,
-    Field(max_length=255, json_schema_extra={"pattern": REPOSITORY_PATTERN}),
-    AfterValidator(checked_repository),
-]
-Tag = Annotated[str, Field(json_schema_extra={"pattern": TAG_PATTERN}), AfterValidator(checked_tag)]
-
-
-def _selector(text: str) -> str:
-    parse_selector(text)
-    return text
-
-
-LabelSelector = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9_./=!,() -]+$", max_length=512), AfterValidator(_selector)
-]
-"""As kubectl takes it with `--selector`."""
-
-
-def _rule_file(text: str) -> str:
-    try:
-        load_rule_groups(text, "rules")
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-RuleFileText = Annotated[str, Field(max_length=900_000), AfterValidator(_rule_file)]
-
-
-def _exporter_pods(text: str) -> str:
-    try:
-        for each in text.split(","):
-            exporters(each.strip())
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-ExporterPods = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9_./=, -]+$", max_length=2048), AfterValidator(_exporter_pods)
-]
-"""As the metrics API takes it with `--exporter-pods`."""
-
-
-def _alertmanager_url(text: str) -> str:
-    try:
-        alerts_url(text)
-        urlsplit(text).port  # noqa: B018 - raises where it is none
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-AlertmanagerUrl = Annotated[
-    str,
-    Field(pattern=r"^https?://[^\s\"'`$\\{},]+$", max_length=512),
-    AfterValidator(_alertmanager_url),
-]
-
-
-def _counters_csv(text: str) -> str:
-    try:
-        load_counters(text, "customMetrics")
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-CountersCsv = Annotated[str, Field(max_length=900_000), AfterValidator(_counters_csv)]
 
 _EVERY_TAINT: tuple[Object, ...] = ({"operator": "Exists"},)
 _AGENT_RESOURCES: Object = {
