@@ -168,6 +168,8 @@ class MetricsApiServer:
         cluster = connect(self._settings, stack)
         if cluster is not None:
             self._mapper = await read_mapper(cluster.objects)
+        # Before the source: its replicas are verified by the CAs that are written with the certificate.
+        shared = await open_shared_certificate(self._settings, stack, self._clock)
         self._rules = self._open_rules(stack, cluster)
         opened = self._open_source(stack, is_clustered=cluster is not None)
         self._collector, self._collector_client = opened.collector, opened.client
@@ -195,7 +197,6 @@ class MetricsApiServer:
         if cluster is not None:
             self._tasks.append(("resources", lambda: self._follow_resources(cluster.objects)))
         if self._settings.serving.secure_port:
-            shared = await open_shared_certificate(self._settings, stack, self._clock)
             self._protection = Protection(
                 self._settings, cluster, self._metrics, self._clock, shared
             )

@@ -197,7 +197,7 @@ async def open_shared_certificate(
         UnavailableError: there is no certificate in the Secret, and none can be put there.
     """
     serving = settings.serving
-    if serving.secret is None:
+    if serving.secret is None or not serving.secure_port:
         return None
     client = KubeClient(kube_settings(settings, settings.kubeconfig))
     stack.push_async_callback(client.close)
