@@ -93,9 +93,12 @@ def test_settings_become_flags_and_further_flags_come_last() -> None:
         extra_flags={"kube-controller-manager": ["--v=2"]},
     )
     flags = controller_manager_flags(FILES, settings)
-    assert flags[-4:] == [
+    assert flags[-6:] == [
         "--horizontal-pod-autoscaler-sync-period=0.5s",
         "--horizontal-pod-autoscaler-downscale-stabilization=0s",
+        # The defaults of kube-controller-manager 1.36 (HPAControllerConfiguration).
+        "--horizontal-pod-autoscaler-initial-readiness-delay=30s",
+        "--horizontal-pod-autoscaler-cpu-initialization-period=300s",
         "--feature-gates=HPAScaleToZero=true,InPlacePodVerticalScaling=false",
         "--v=2",
     ]
