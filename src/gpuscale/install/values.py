@@ -105,7 +105,7 @@ class Agent(ServedPodSettings):
     style: Literal["dcgm", "ack", "both"] = "dcgm"
     """`ack` and `both` add Alibaba's `DCGM_CUSTOM_*` series by process."""
     attribution: Literal["none", "allocations", "processes"] = "allocations"
-    """Whose a GPU is. `none`: not told, and the agent is no root user; `allocations`: by the kubelet, whose
+    """Whose a GPU is. `none`: unknown, and the agent is no root user; `allocations`: by the kubelet, whose
     socket belongs to root; `processes`: also who uses a shared GPU, which takes the host's PID namespace."""
     device_access: Literal["runtime", "host"] = "runtime"
     """How the driver gets into the container. `runtime`: NVIDIA's container runtime brings it in, without
@@ -529,9 +529,9 @@ class Values(Model):
     """A values file."""
 
     api_version: Literal["gpuscale.dev/v1alpha1"] = "gpuscale.dev/v1alpha1"
-    """Of the file."""
+    """Version of this format."""
     kind: Literal["Values"] = "Values"
-    """Of the file."""
+    """What the file is."""
     metadata: Metadata = Metadata()
     spec: ValuesSpec
 
