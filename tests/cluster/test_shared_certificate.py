@@ -221,6 +221,36 @@ async def test_replicas_that_start_together_agree(plane, namespace, tmp_path: Pa
     assert {each.fault for each in replicas} == {None}
 
 
+async def test_an_older_installation_s_ca_stays_trusted_and_applying_again_keeps_the_bundle(
+    plane, namespace, tmp_path
+):
+    """Older releases applied the caBundle themselves: applying without it must not take it away."""
+    name, old = "upgraded", make_ca(WallClock().now_ms()).certificate
+    plane.apply(json.dumps(secret_body(name)))
+    body = api_service("v1beta1", 1)
+    with_bundle = {**body, "spec": {**body["spec"], "caBundle": base64.b64encode(old).decode()}}
+    apply_as_installer(plane, with_bundle)
+    client = plane.client()
+    settings = SecretSettings(NAMESPACE, name, API_SERVICES[:1], 90)
+    shared = SecretCertificate(
+        client, settings, (SERVICE, NAMESPACE), tmp_path / "files", WallClock()
+    )
+    await shared.open()
+    await client.close()
+    bundle = stored(plane, name)["ca.crt"]
+    assert bundle.startswith(old)
+    assert len(x509.load_pem_x509_certificates(bundle)) == 2
+    apply_as_installer(plane, body)
+    spec = plane.get("apiservice", API_SERVICES[0])["spec"]
+    assert base64.b64decode(spec["caBundle"]) == bundle
+    plane.kubectl("delete", "apiservice", API_SERVICES[0])
+
+
+def apply_as_installer(plane, body):
+    flags = ("--server-side", "--field-manager=gpuscale")
+    plane.kubectl("apply", *flags, "-f", "-", stdin=json.dumps(body))
+
+
 async def test_without_the_secret_an_earlier_certificate_serves_and_a_new_one_does_not(
     plane, namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
