@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image cluster-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live docs clean
+.PHONY: help run test check image chart-package cluster-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -58,6 +58,9 @@ image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=
 	$(if $(PUSH),$(BUILDER) push $(IMAGE))
 	@test -n "$(IN_REGISTRY)" || echo "nodes can't pull it: load it ($(LOAD)), or push it (make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1)"
 	@echo "next: gpuscale init --image $(BUILT)$(if $(IN_REGISTRY),, --image-present)"
+
+chart-package: $(VENV)/.dev ## package the Helm chart in build/chart, also as an OCI layout, with checksums; SIGN_KEY=FILE signs these
+	@$(BIN)/python tools/chart_package.py build/chart $(SIGN_KEY)
 
 cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
 	@$(BIN)/python -m gpuscale_testing.tools build
