@@ -68,7 +68,7 @@ def _sharing(values: Values) -> list[str]:
     found = []
     if any("gpu-utilization" in scale.signal_names for scale in values.spec.scale):
         found.append(
-            "GPUs are shared by time-slicing: gpu-utilization has no pods then; signal gpu-share tells "
+            "GPUs are shared by time-slicing: gpu-utilization has no pods then; signal gpu-share says "
             "what each pod uses"
         )
     pool = values.spec.node_pool

@@ -36,10 +36,10 @@ class Happenings:
         self._counted[uid] = times
         event = self._event(body, now_ms)
         if text_of(body.get("type")) == "Warning":
-            told = (event.object, event.kind, event.reason)
-            if told in self._warned:
+            warning = (event.object, event.kind, event.reason)
+            if warning in self._warned:
                 return None
-            self._warned.add(told)
+            self._warned.add(warning)
         return event
 
     def _event(self, body: JsonObject, now_ms: int) -> Event:

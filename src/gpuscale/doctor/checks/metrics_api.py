@@ -292,13 +292,13 @@ def _without_metrics(server: str, name: str, evidence: str) -> ClusterFinding:
 
 
 def _rights(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for look in snapshot.hpas:
         for metric in look.metrics:
             group = group_of(metric.spec)
-            if metric.allowed is not False or group is None or group in told:
+            if metric.allowed is not False or group is None or group in reported:
                 continue
-            told.add(group)
+            reported.add(group)
             yield _denied(look, metric, group)
 
 

@@ -302,7 +302,7 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
     if look.fault:
         yield AGENT_UNREACHABLE.found(
             about,
-            "The agent's metrics can't be read from here, so nothing is told of its readings.",
+            "The agent's metrics can't be read from here, so nothing is known of its readings.",
             look.fault,
             _reach(look),
         )

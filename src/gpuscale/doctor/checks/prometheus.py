@@ -104,7 +104,7 @@ def _unreachable(look: PrometheusLook) -> ClusterFinding:
         )
     return PROMETHEUS_UNREACHABLE.found(
         f"prometheus/{look.address}",
-        "Prometheus can't be asked from here, so nothing is told of targets and series.",
+        "Prometheus can't be asked from here, so nothing is known of targets and series.",
         look.fault,
         fix,
     )

@@ -104,7 +104,7 @@ def expired(name: str, body: Fields, evidence: str) -> ClusterFinding:
 
 def _ends(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     now = datetime.fromtimestamp(snapshot.now_ms / 1000, UTC)
-    told = set()
+    reported = set()
     for body in snapshot.all("apiservices"):
         name = facts.name(body)
         text = snapshot.certificates.get(name, "")
@@ -114,9 +114,9 @@ def _ends(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             continue
         ends = certificate.not_valid_after_utc
         service = facts.full_name(facts.service_fields(body.child("spec").child("service")))
-        if ends > now + _SOON or service in told:
+        if ends > now + _SOON or service in reported:
             continue
-        told.add(service)
+        reported.add(service)
         if ends <= now:
             yield expired(name, body, f"its Secret's certificate ended at {ends:%Y-%m-%d %H:%M}")
         else:

@@ -149,9 +149,9 @@ class PulseWatch:
                     break
         if load is None:
             start_ms = start_ms if observer.first_ms is None else observer.first_ms
-        return await self._told(observer, sight, start_ms, load)
+        return await self._report_of(observer, sight, start_ms, load)
 
-    async def _told(
+    async def _report_of(
         self, observer: Observer, last: Sight, start_ms: int, load: Load | None
     ) -> Pulse:
         times = observer.times(start_ms)
@@ -211,11 +211,11 @@ class PulseWatch:
         status = fields_of(await self._connection.get(f"/apis/autoscaling/v2/{place}")).child(
             "status"
         )
-        told = [
+        texts = [
             f"{each.text('type')}={each.text('status')}: {each.text('message')}"
             for each in status.items("conditions")
         ]
-        return status.integer("desiredReplicas"), "; ".join(told)
+        return status.integer("desiredReplicas"), "; ".join(texts)
 
     async def _why_none_created(self) -> str:
         """Return what the workload says of pods that it can't have; empty where it says nothing."""
@@ -224,12 +224,12 @@ class PulseWatch:
             status = fields_of(await self._connection.get(path)).child("status")
         except GpuscaleError as error:
             return str(error)
-        told = (
+        texts = (
             each.text("message")
             for each in status.items("conditions")
             if each.text("type") == "ReplicaFailure"
         )
-        return next(told, "")
+        return next(texts, "")
 
     async def _values(self) -> tuple[dict[str, float], str]:
         """Return the highest item of each metric, and why one has none."""
@@ -259,7 +259,7 @@ class PulseWatch:
         if seen:
             return max(seen), f"the busiest GPU of these pods is {max(seen):g} % busy"
         faults = [f"{look.node}: {look.fault}" for look in looks if look.fault]
-        return None, "; ".join(faults) or "no agent tells of a GPU of these pods"
+        return None, "; ".join(faults) or "no agent reports a GPU of these pods"
 
 
 def _around(snapshot: Snapshot, look: HpaLook) -> Snapshot:

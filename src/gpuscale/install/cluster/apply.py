@@ -20,7 +20,7 @@ from gpuscale.install.cluster.client import FIELD_MANAGER, server_side_apply
 from gpuscale.install.cluster.kinds import Reference, path_of, reference
 from gpuscale.install.cluster.ownership import creatable, essence, replaced, with_way_back
 from gpuscale.install.cluster.plan import Plan, Step, make_plan
-from gpuscale.install.cluster.waiting import Tell, Waiter
+from gpuscale.install.cluster.waiting import Announce, Waiter
 from gpuscale.install.common import Object
 from gpuscale.kube.client.client import CONFLICT, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
@@ -110,18 +110,18 @@ class Installer:
     Args:
         client: to the API server.
         clock: of the waits.
-        tell: gets a line where something takes time or is not well.
+        announce: gets a line where something takes time or is not well.
         settings: how.
     """
 
     def __init__(
-        self, client: KubeClient, clock: Clock, tell: Tell, settings: ApplySettings
+        self, client: KubeClient, clock: Clock, announce: Announce, settings: ApplySettings
     ) -> None:
         self._client = client
-        self._tell = tell
+        self._announce = announce
         self._settings = settings
-        self._waiter = Waiter(client, clock, tell, settings.wait_s)
-        self._undoing = Waiter(client, clock, tell, _UNDO_S)
+        self._waiter = Waiter(client, clock, announce, settings.wait_s)
+        self._undoing = Waiter(client, clock, announce, _UNDO_S)
         self._tried: list[Step] = []
         self._outcomes: dict[Reference, Outcome] = {}
 
@@ -141,7 +141,7 @@ class Installer:
             undone = await self._roll_back()
             if isinstance(error, GpuscaleError):
                 raise UpstreamError(f"{error}\n{undone}") from error
-            self._tell(undone)
+            self._announce(undone)
             raise
         kept = [Change(each, Outcome.KEPT) for each in plan.kept]
         made = [Change(each, outcome) for each, outcome in self._outcomes.items()]
@@ -178,7 +178,7 @@ class Installer:
 
     async def _clear_away(self, step: Step) -> None:
         """Remove our own object that can't be changed, and wait for its pods to leave their GPUs."""
-        self._tell(_made_anew(step))
+        self._announce(_made_anew(step))
         await self._remove_whole(step, self._waiter, "Foreground")
 
     async def _take_over(
@@ -206,7 +206,7 @@ class Installer:
         try:
             await self._waiter.until_works(step.body)
         except UnavailableError as error:
-            self._tell(f"warning: {error}; the installation goes on")
+            self._announce(f"warning: {error}; the installation goes on")
 
     async def _try_out(self, plan: Plan) -> list[Change]:
         """Have the server check everything. What goes into a namespace to be made is checked in `default`."""
@@ -215,7 +215,7 @@ class Installer:
         for step in plan.steps:
             body = _moved(step.body) if step.reference.namespace in made else step.body
             if step.immutable:
-                self._tell(_made_anew(step))
+                self._announce(_made_anew(step))
                 # Under another name, because this one is taken until it is done.
                 body = _renamed(body)
             if step.is_foreign and step.before is not None:

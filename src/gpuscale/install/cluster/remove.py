@@ -11,7 +11,7 @@ from gpuscale.install.cluster.apply import Change, Outcome, take_away
 from gpuscale.install.cluster.kinds import KINDS, PODS, Reference, path_of, reference
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.cluster.plan import objects_of, served_kinds
-from gpuscale.install.cluster.waiting import Tell, Waiter
+from gpuscale.install.cluster.waiting import Announce, Waiter
 from gpuscale.install.common import INSTALL_LABEL
 from gpuscale.kube.client.client import KubeClient
 
@@ -26,14 +26,16 @@ class Remover:
     Args:
         client: to the API server.
         clock: of the waits.
-        tell: gets a line where something takes time.
+        announce: gets a line where something takes time.
         wait_s: until what is left is an error.
     """
 
-    def __init__(self, client: KubeClient, clock: Clock, tell: Tell, wait_s: float = 120.0) -> None:
+    def __init__(
+        self, client: KubeClient, clock: Clock, announce: Announce, wait_s: float = 120.0
+    ) -> None:
         self._client = client
-        self._tell = tell
-        self._waiter = Waiter(client, clock, tell, wait_s)
+        self._announce = announce
+        self._waiter = Waiter(client, clock, announce, wait_s)
 
     async def found(self, name: str) -> list[Mapping[str, Any]]:
         """Return the objects of an installation, in the order of their removal."""
@@ -92,7 +94,7 @@ class Remover:
             others = await self._others(body["metadata"]["name"])
             if others:
                 names = ", ".join(map(str, others[:5]))
-                self._tell(f"the namespace stays, because others have objects in it: {names}")
+                self._announce(f"the namespace stays, because others have objects in it: {names}")
                 unlabelled = {"metadata": {"labels": {INSTALL_LABEL: None}}}
                 await self._client.patch(path_of(body), unlabelled)
                 return Outcome.KEPT

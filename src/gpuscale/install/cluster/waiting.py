@@ -14,7 +14,7 @@ from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 _LOOK_S = 0.5
 _FIRST_S, _REPEAT_S = 2.0, 10.0
 """When a wait is first mentioned, and how often from then on."""
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 class Waiter:
@@ -23,16 +23,18 @@ class Waiter:
     Args:
         client: to the API server.
         clock: of the waits.
-        tell: gets a line when there is something to say.
+        announce: gets a line when there is something to say.
         limit_s: until it is an error, for each wait.
     """
 
-    def __init__(self, client: KubeClient, clock: Clock, tell: Tell, limit_s: float) -> None:
+    def __init__(
+        self, client: KubeClient, clock: Clock, announce: Announce, limit_s: float
+    ) -> None:
         self._client = client
         self._clock = clock
-        self._tell = tell
+        self._announce = announce
         self._limit_s = limit_s
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def until_works(self, body: Object) -> None:
         """Return once an object does what it is for; at once for kinds that need no time.
@@ -75,7 +77,7 @@ class Waiter:
             if now_ms >= mention_ms:
                 mention_ms = now_ms + _REPEAT_S * 1000
                 waited = f"{(now_ms - start_ms) // 1000} of at most {self._limit_s:g} s"
-                self._tell(f"waiting for {what}: {reason} ({waited})")
+                self._announce(f"waiting for {what}: {reason} ({waited})")
             await self._clock.sleep(_LOOK_S)
 
     async def _faults(self, body: Mapping[str, Any]) -> list[PodFault]:
@@ -108,9 +110,9 @@ class Waiter:
 
     def _tell_once(self, fault: PodFault, body: Object) -> None:
         """Say what is wrong, but not again where more pods have it or a wait for them goes on."""
-        if fault.what not in self._told:
-            self._told.add(fault.what)
-            self._tell(f"{reference(body)}: {fault}")
+        if fault.what not in self._reported:
+            self._reported.add(fault.what)
+            self._announce(f"{reference(body)}: {fault}")
 
 
 def _deployment(body: Mapping[str, Any]) -> str | None:

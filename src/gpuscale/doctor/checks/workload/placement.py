@@ -84,11 +84,11 @@ class Cause:
 def placement_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return why pods have no node, once for each workload and cause."""
     for key, causes in _causes(snapshot).items():
-        told: set[str] = set()
+        reported: set[str] = set()
         for pod, cause in causes:
-            if cause is None or cause.check.id in told:
+            if cause is None or cause.check.id in reported:
                 continue
-            told.add(cause.check.id)
+            reported.add(cause.check.id)
             evidence = f"pod {facts.full_name(pod)}: {cause.evidence}"
             yield cause.check.found(about(key), cause.what, evidence, cause.fix)
 
