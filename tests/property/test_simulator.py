@@ -105,7 +105,7 @@ def check_gpus(world) -> None:
         finished = pod.status.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
         wanted = gpu_count(pod.spec) if pod.spec.node_name and not finished else 0
         assert held.count(key) == wanted
-        assert (key in world.processes) <= (pod.status.phase is PodPhase.RUNNING)
+        assert (key in world.containers.processes) <= (pod.status.phase is PodPhase.RUNNING)
     assert set(held) <= set(world.cluster.pods)
 
 
