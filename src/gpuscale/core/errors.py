@@ -31,6 +31,7 @@ GpuscaleError
 │   └── UnreadableError           observe.lookup
 ├── UpstreamError                 a part outside answered with an error
 │   ├── AmdFault                  gpu.amd.library
+│   ├── AnsweredError             doctor.direct
 │   ├── ApiStatusError            kube.client.errors
 │   ├── BeyondLimitError          sources.feeds.scraper
 │   ├── FetchError                rules.queries.plan
