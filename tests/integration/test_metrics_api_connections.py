@@ -25,7 +25,7 @@ from OpenSSL import SSL
 
 from gpuscale.metricsapi.connections.connection import Connection
 from gpuscale.metricsapi.connections.counted_log import CountedLog
-from gpuscale.metricsapi.connections.limits import ConnectionLimits
+from gpuscale.metricsapi.connections.lobby import ConnectionLimits
 from gpuscale.metricsapi.connections.port import Port
 from gpuscale.metricsapi.security.client_tls import TlsRules, server_context
 
@@ -507,7 +507,7 @@ from pathlib import Path
 from aiohttp import web
 from gpuscale.metricsapi.security.client_tls import TlsRules, server_context
 from gpuscale.metricsapi.connections.counted_log import CountedLog
-from gpuscale.metricsapi.connections.limits import ConnectionLimits
+from gpuscale.metricsapi.connections.lobby import ConnectionLimits
 from gpuscale.metricsapi.connections.port import Port
 
 async def main():

@@ -9,7 +9,7 @@ from gpuscale.core.errors import GpuscaleError
 from gpuscale.doctor.checks import CHECKS
 from gpuscale.doctor.checks.prometheus import service_in
 from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.kinds import KINDS
+from gpuscale.doctor.judges import KINDS
 from gpuscale.doctor.snapshot import AgentLook, Look, PrometheusLook, Snapshot
 from gpuscale.exposition.parse import parse_text
 from gpuscale.views.findings import chain_document as document

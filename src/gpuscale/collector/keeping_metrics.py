@@ -12,8 +12,7 @@ from gpuscale.exposition.families import Family, Sample
 from gpuscale.metricsapi.telemetry.histograms import Labels
 from gpuscale.metricsapi.telemetry.own_metrics import family
 from gpuscale.sources.feeds.collector import FeedCollector
-from gpuscale.sources.remote_write.sender import RemoteWriter
-from gpuscale.sources.remote_write.state import BOUNDS_S
+from gpuscale.sources.remote_write.sender import BOUNDS_S, RemoteWriter
 from gpuscale.sources.saving.settings import SavingState
 
 _PREFIX = "prometheus_remote_storage"

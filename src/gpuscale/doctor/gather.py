@@ -15,7 +15,7 @@ from gpuscale.doctor import facts
 from gpuscale.doctor.agents import AgentReader
 from gpuscale.doctor.autoscalers import HpaReader, custom_path
 from gpuscale.doctor.direct import at_once
-from gpuscale.doctor.kinds import KINDS, Listed
+from gpuscale.doctor.judges import KINDS, Listed
 from gpuscale.doctor.prometheus import PrometheusReader
 from gpuscale.doctor.rights import server_rights
 from gpuscale.doctor.snapshot import Look, Snapshot

@@ -1,4 +1,4 @@
-"""What judges a cluster, and the hops that it is judged by."""
+"""What judges a cluster, the hops that it is judged by, and the kinds of objects that these need."""
 
 from dataclasses import dataclass
 
@@ -34,3 +34,111 @@ class ClusterJudge(Judge[Snapshot, str]):
     def __post_init__(self) -> None:
         if self.checks.hop not in HOPS:
             raise BugError(f"hop {self.checks.hop!r}: expected one of {', '.join(HOPS)}")
+
+
+_CLAIMS = "/apis/resource.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One kind."""
+
+    plural: str
+    path: str
+    needs: str
+    """As `--resource` of kubectl create clusterrole names it."""
+    hops: tuple[str, ...]
+    """Of which nothing can be said without it."""
+    field_selector: str = ""
+
+
+KINDS = (
+    Listed("nodes", "/api/v1/nodes", "nodes", (NODES, AGENT, CAPACITY)),
+    Listed("pods", "/api/v1/pods", "pods", (AGENT, WORKLOAD, CAPACITY)),
+    Listed("services", "/api/v1/services", "services", (PROMETHEUS, API)),
+    Listed("daemonsets", "/apis/apps/v1/daemonsets", "daemonsets.apps", (AGENT,)),
+    Listed("deployments", "/apis/apps/v1/deployments", "deployments.apps", (API, WORKLOAD)),
+    Listed("statefulsets", "/apis/apps/v1/statefulsets", "statefulsets.apps", (WORKLOAD,)),
+    Listed("replicasets", "/apis/apps/v1/replicasets", "replicasets.apps", (WORKLOAD,)),
+    Listed("resourcequotas", "/api/v1/resourcequotas", "resourcequotas", (CAPACITY,)),
+    Listed(
+        "apiservices",
+        "/apis/apiregistration.k8s.io/v1/apiservices",
+        "apiservices.apiregistration.k8s.io",
+        (API,),
+    ),
+    Listed(
+        "hpas",
+        "/apis/autoscaling/v2/horizontalpodautoscalers",
+        "horizontalpodautoscalers.autoscaling",
+        (AUTOSCALER,),
+    ),
+    Listed("events", "/api/v1/events", "events", (CAPACITY,), "reason=NotTriggerScaleUp"),
+    Listed("refusals", "/api/v1/events", "events", (WORKLOAD,), "reason=FailedCreate"),
+    Listed(
+        "leases",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+        "leases.coordination.k8s.io",
+        (NODES,),
+    ),
+    Listed(
+        "poddisruptionbudgets",
+        "/apis/policy/v1/poddisruptionbudgets",
+        "poddisruptionbudgets.policy",
+        (WORKLOAD,),
+    ),
+    Listed(
+        "volumeclaims",
+        "/api/v1/persistentvolumeclaims",
+        "persistentvolumeclaims",
+        (WORKLOAD,),
+    ),
+    Listed(
+        "storageclasses",
+        "/apis/storage.k8s.io/v1/storageclasses",
+        "storageclasses.storage.k8s.io",
+        (WORKLOAD,),
+    ),
+    Listed(
+        "resourceclaims",
+        f"{_CLAIMS}/resourceclaims",
+        "resourceclaims.resource.k8s.io",
+        (WORKLOAD,),
+    ),
+    Listed(
+        "claimtemplates",
+        f"{_CLAIMS}/resourceclaimtemplates",
+        "resourceclaimtemplates.resource.k8s.io",
+        (WORKLOAD,),
+    ),
+    Listed(
+        "deviceclasses", f"{_CLAIMS}/deviceclasses", "deviceclasses.resource.k8s.io", (WORKLOAD,)
+    ),
+    Listed(
+        "resourceslices",
+        f"{_CLAIMS}/resourceslices",
+        "resourceslices.resource.k8s.io",
+        (WORKLOAD,),
+    ),
+    Listed(
+        "autoscaler-status",
+        "/api/v1/namespaces/kube-system/configmaps",
+        "configmaps",
+        (CAPACITY,),
+        "metadata.name=cluster-autoscaler-status",
+    ),
+    Listed("nodepools", "/apis/karpenter.sh/v1/nodepools", "nodepools.karpenter.sh", (CAPACITY,)),
+    Listed(
+        "scaledobjects",
+        "/apis/keda.sh/v1alpha1/scaledobjects",
+        "scaledobjects.keda.sh",
+        (AUTOSCALER,),
+    ),
+    Listed(
+        "servicemonitors",
+        "/apis/monitoring.coreos.com/v1/servicemonitors",
+        "servicemonitors.monitoring.coreos.com",
+        (PROMETHEUS,),
+    ),
+)
+"""What a cluster does not have, such as Karpenter's kinds, counts as empty."""

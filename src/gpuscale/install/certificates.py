@@ -1,7 +1,13 @@
-"""The certificate that the metrics API's replicas share, and the CA that the API server verifies it by."""
+"""The certificate that the metrics API's replicas share, and the CA that the API server verifies it by.
 
+One that an installation has already is kept for as long as it is good.
+"""
+
+import base64
+import binascii
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 
@@ -12,9 +18,15 @@ from gpuscale.core.pki import (
     make_serving,
     names_of_service,
 )
-from gpuscale.install.common import METRICS_API, part_name
+from gpuscale.install.cluster.kinds import kind_named
+from gpuscale.install.cluster.ownership import owner
+from gpuscale.install.common import METRICS_API, metrics_api_secret, part_name
 from gpuscale.install.values import Values
 
+if TYPE_CHECKING:
+    from gpuscale.kube.client.client import KubeClient
+
+_SECRETS = kind_named("Secret")
 _RENEWED_BEFORE = timedelta(days=90)
 
 
@@ -34,6 +46,30 @@ def make_certificate(values: Values, now_ms: int) -> ServingCertificate:
     return ServingCertificate(
         ca.certificate.decode(), serving.certificate.decode(), serving.key.decode()
     )
+
+
+async def certificate_for(client: "KubeClient", values: Values, now_ms: int) -> ServingCertificate:
+    """Return the certificate in the cluster where it can go on serving, else a new one.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    path = _SECRETS.path(metrics_api_secret(values), values.spec.namespace)
+    secret = await client.find(path)
+    if secret is not None and owner(secret) == values.metadata.name:
+        found = _read(secret.get("data") or {})
+        if found is not None and is_usable(found, values, now_ms):
+            return found
+    return make_certificate(values, now_ms)
+
+
+def _read(data: dict[str, str]) -> ServingCertificate | None:
+    try:
+        texts = [base64.b64decode(data[key]).decode() for key in ("ca.crt", "tls.crt", "tls.key")]
+    except (KeyError, binascii.Error, UnicodeDecodeError):
+        return None
+    return ServingCertificate(*texts)
 
 
 def is_usable(found: ServingCertificate, values: Values, now_ms: int) -> bool:

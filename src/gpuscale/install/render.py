@@ -15,8 +15,8 @@ from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.device_plugin import device_plugin_objects
 from gpuscale.install.parts.metrics_api import metrics_api_objects
 from gpuscale.install.parts.metrics_api_pods import metrics_api_pods
-from gpuscale.install.parts.namespace import namespace_objects
 from gpuscale.install.parts.network import network_objects
+from gpuscale.install.parts.pods import namespace_objects
 from gpuscale.install.parts.prometheus import prometheus_objects
 from gpuscale.install.parts.rules import rule_file_objects
 from gpuscale.install.parts.samples import sample_objects

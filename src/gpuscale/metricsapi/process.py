@@ -23,7 +23,7 @@ from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.metricsapi.collector.feed_metrics import collector_families, value_families
 from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.connections.http import without_server
-from gpuscale.metricsapi.connections.limits import LOOPBACK_LIMITS
+from gpuscale.metricsapi.connections.lobby import LOOPBACK_LIMITS
 from gpuscale.metricsapi.connections.port import Port, shown
 from gpuscale.metricsapi.health import Check, remarked
 from gpuscale.metricsapi.protection import Protection, Task, open_shared_certificate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuscale.core.flags import FlagReader
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.metricsapi.connections.limits import ConnectionLimits
+from gpuscale.metricsapi.connections.lobby import ConnectionLimits
 from gpuscale.metricsapi.flags import FLAGS
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.rules.budget import DEFAULT_BUDGET, RuleBudget

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.install.alerts.groups import AlertSettings, alert_groups, rule_groups
-from gpuscale.install.series_names import SeriesNames
+from gpuscale.install.placeholders import SeriesNames
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))
 import rule_tests

@@ -155,7 +155,7 @@ async def _prepared(
         UsageError: the account lacks rights, or no node could start the image.
     """
     from gpuscale.core.clock import WallClock
-    from gpuscale.install.cluster.certificate import certificate_for
+    from gpuscale.install.certificates import certificate_for
     from gpuscale.install.cluster.preflight import image_fault, missing_targets
     from gpuscale.install.cluster.rights import check_rights, needed_rights
     from gpuscale.install.render import Inputs, needs_certificate, render

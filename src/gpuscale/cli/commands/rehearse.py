@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from gpuscale.cli.commands.up import limit_seconds
+from gpuscale.cli.exits import stop_event
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options.cluster import (
     PANEL,
@@ -18,7 +19,6 @@ from gpuscale.cli.options.cluster import (
 )
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.cli.screen import Screen
-from gpuscale.cli.signals import stop_event
 from gpuscale.cli.texts import Output, print_document
 
 if TYPE_CHECKING:

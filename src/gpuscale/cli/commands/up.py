@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.cli.exits import stop_event
 from gpuscale.cli.scenarios import PrometheusRules, find_setup, shipped_names
-from gpuscale.cli.signals import stop_event
 from gpuscale.core.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:

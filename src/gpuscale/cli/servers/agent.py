@@ -84,7 +84,7 @@ def _leave_out_tls() -> None:
 async def _serve(settings: "ExporterSettings") -> None:
     import asyncio
 
-    from gpuscale.cli.signals import stop_event
+    from gpuscale.cli.exits import stop_event
     from gpuscale.exporter.process import ExporterService
 
     service = ExporterService(settings)

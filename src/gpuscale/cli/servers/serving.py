@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gpuscale.cli.exits import stop_events
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options import go_flags
-from gpuscale.cli.signals import stop_events
 from gpuscale.metricsapi.flags import FLAGS
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from gpuscale.core.findings import Checks, Fix, Severity, Unseen
 from gpuscale.core.words import counted
 from gpuscale.doctor.facts import allowing
-from gpuscale.doctor.judges import ACCESS, AGENT, PROMETHEUS, ClusterFinding, ClusterJudge
-from gpuscale.doctor.kinds import KINDS
+from gpuscale.doctor.judges import ACCESS, AGENT, KINDS, PROMETHEUS, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
 
 _CHECKS = Checks(ACCESS)

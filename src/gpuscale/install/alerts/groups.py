@@ -9,8 +9,7 @@ from pydantic import Field
 from gpuscale.core.documents.models import Model, parse_file
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.install.common import Object, has_api_pods
-from gpuscale.install.placeholders import filled_in, source_text
-from gpuscale.install.series_names import SeriesNames, series_names
+from gpuscale.install.placeholders import SeriesNames, filled_in, series_names, source_text
 from gpuscale.install.values import Values
 
 _FILES = ("gpus.yaml", "scaling.yaml")

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from gpuscale.install.common import Object, metadata, part_name
-from gpuscale.install.placeholders import filled_in, source_text
-from gpuscale.install.series_names import SeriesNames, series_names
+from gpuscale.install.placeholders import SeriesNames, filled_in, series_names, source_text
 from gpuscale.install.values import Values
 
 PART = "dashboards"

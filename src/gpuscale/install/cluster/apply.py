@@ -16,10 +16,9 @@ from urllib.parse import urlencode
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
-from gpuscale.install.cluster.client import FIELD_MANAGER, server_side_apply
 from gpuscale.install.cluster.kinds import Reference, path_of, reference
 from gpuscale.install.cluster.ownership import creatable, essence, replaced, with_way_back
-from gpuscale.install.cluster.plan import Plan, Step, make_plan
+from gpuscale.install.cluster.plan import FIELD_MANAGER, Plan, Step, make_plan, server_side_apply
 from gpuscale.install.cluster.waiting import Announce, Waiter
 from gpuscale.install.common import Object
 from gpuscale.kube.client.client import CONFLICT, KubeClient

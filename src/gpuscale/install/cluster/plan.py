@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
 from gpuscale.core.errors import UsageError
-from gpuscale.install.cluster.client import server_side_apply
 from gpuscale.install.cluster.kinds import (
     KINDS,
     SECRETS,
@@ -17,9 +17,10 @@ from gpuscale.install.cluster.kinds import (
 )
 from gpuscale.install.cluster.ownership import described, owner
 from gpuscale.install.common import INSTALL_LABEL, Object
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client.client import APPLY, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 
+FIELD_MANAGER = "gpuscale"
 _NEEDS = {
     "monitoring.coreos.com/v1": "the Prometheus Operator; without it, set prometheus.kind to own or plain",
     "keda.sh/v1alpha1": "KEDA; without it, set scale[].autoscaler to hpa",
@@ -186,3 +187,28 @@ async def objects_of(client: KubeClient, name: str) -> list[dict[str, Any]]:
                 if "ownerReferences" not in body["metadata"] and owner(body) == name:
                     found.setdefault(reference(body), body)
     return sorted(found.values(), key=lambda body: KINDS.index(kind_of(body)))
+
+
+async def server_side_apply(
+    client: KubeClient, body: Mapping[str, Any], *, forces: bool, **options: str
+) -> Mapping[str, Any]:
+    """Return an object as the server has it after a server-side apply under the one name of installations.
+
+    Args:
+        client: to the API server.
+        body: what is wanted.
+        forces: takes over fields that others have set since.
+        options: of the request, such as `dryRun`.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused; code 409 where fields belong to others.
+    """
+    query = {
+        "fieldManager": FIELD_MANAGER,
+        # Strict: a field that the cluster's version does not know is an error, and not left out.
+        "fieldValidation": "Strict",
+        "force": str(forces).lower(),
+        **options,
+    }
+    return await client.patch(f"{path_of(body)}?{urlencode(query)}", body, APPLY)

@@ -1,8 +1,15 @@
-"""A part's pods: what the part needs, and what its settings say."""
+"""A part's pods: what the part needs, and what its settings say; and the namespace that admits them."""
 
 from collections.abc import Sequence
 
-from gpuscale.install.common import Object, account_name, pull_secrets, selector, settings_of
+from gpuscale.install.common import (
+    Object,
+    account_name,
+    cluster_metadata,
+    pull_secrets,
+    selector,
+    settings_of,
+)
 from gpuscale.install.pods import merged
 from gpuscale.install.values import Values
 
@@ -74,3 +81,18 @@ def _container(values: Values, part: str, container: Object) -> Object:
     }
     own = {key: value for key, value in container.items() if key not in optional}
     return {**own, **{key: value for key, value in optional.items() if value}}
+
+
+def namespace_objects(values: Values) -> list[Object]:
+    """Return the namespace, which lets pods use folders of the node where a part needs them."""
+    found = cluster_metadata(values, "namespace", name=values.spec.namespace)
+    # Folders of the node are what even the `baseline` level forbids; agent and device plugin need one each.
+    level = "privileged" if _needs_host(values) else "restricted"
+    found["labels"]["pod-security.kubernetes.io/enforce"] = level
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": found}]
+
+
+def _needs_host(values: Values) -> bool:
+    agent = values.spec.agent
+    uses_folders = agent.attribution != "none" or agent.device_access == "host"
+    return (agent.enabled and uses_folders) or values.spec.device_plugin.enabled

@@ -9,7 +9,6 @@ from gpuscale.core.documents.documents import Document, Path, parts_of
 from gpuscale.core.documents.models import Model, refused
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.formats.units import UNITS, MetricUnit, unit_fault
-from gpuscale.install.scale.behavior import Behavior
 from gpuscale.install.scale.manifest import V2BETA1, Scaled, hpa_spec, quantity
 from gpuscale.install.scale.metrics import (
     ContainerResourceMetric,
@@ -17,6 +16,7 @@ from gpuscale.install.scale.metrics import (
     MetricEntry,
     ObjectMetric,
     PodsMetric,
+    Quantity,
     QueryMetric,
     ResourceMetric,
     SignalMetric,
@@ -37,6 +37,36 @@ SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=63)]
 Subdomain = Annotated[str, Field(pattern=SUBDOMAIN_PATTERN, max_length=63)]
 """Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""
+
+
+class Policy(Model):
+    """How much the count may change within a period."""
+
+    type: Literal["Pods", "Percent"]
+    """Whether value counts pods or is a percentage of them."""
+    value: int
+    """Replicas that may come or go within a period."""
+    period_seconds: int
+    """Length of the period."""
+
+
+class ScalingRules(Model):
+    """How fast the count may move in one direction."""
+
+    stabilization_window_seconds: int | None = None
+    """How far back recommendations count: the lowest of them going up, the highest going down."""
+    select_policy: Literal["Max", "Min", "Disabled"] | None = None
+    """Of several policies the one with the largest change, or the smallest; or no change at all."""
+    policies: tuple[Policy, ...] | None = None
+    tolerance: Quantity | None = None
+    """How far from the target, as a ratio such as 0.05, is still the target. Kubernetes 1.33 and later."""
+
+
+class Behavior(Model):
+    """The rules of both directions; what is left out has Kubernetes' defaults."""
+
+    scale_up: ScalingRules | None = None
+    scale_down: ScalingRules | None = None
 
 
 class Workload(Model):

@@ -1,12 +1,12 @@
-"""All connections of a server: how many there are, who has to go, and whose turn it is."""
+"""All connections of a server: how many there may be, who has to go, and whose turn it is."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuscale.core.memory import give_memory_back
-from gpuscale.metricsapi.connections.limits import ConnectionLimits
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.connections.connection import Connection
@@ -17,6 +17,36 @@ _TRIM_AFTER = 200
 """Connections fewer than there were; OpenSSL's part of each is some 20 KiB."""
 _HANDSHAKES_S = 0.003
 """Spent on handshakes before requests have their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds of a listening port. All times are in the machine's seconds.
+
+    Source of the times: k8s.io/apiserver v0.30.0 pkg/server (secure_serving.go): 32 s for headers, 90 s of
+    idleness; net/http ends a handshake with the headers' time.
+    """
+
+    total: int = 2_500
+    """Connections of clients that are not known to be front proxies."""
+    per_address: int = 1_000
+    """Of those, from one IP address; all pods of a node may share one behind address translation."""
+    proxies: int = 2_500
+    """Connections that showed a front proxy's certificate. They count towards neither of the above."""
+    handshake_s: float = 10.0
+    """From a connection's first moment to the end of the TLS handshake."""
+    header_s: float = 32.0
+    """From the end of the handshake, or a request's first byte, to the end of its headers."""
+    idle_s: float = 90.0
+    """From the end of an answer to the first byte of the next request."""
+    write_s: float = 60.0
+    """For the client to take what was written to it."""
+    unsent_bytes: int = 64 * 1024 * 1024
+    """Of all answers that clients have not taken yet; beyond that, the slowest client is cut off."""
+
+
+LOOPBACK_LIMITS = ConnectionLimits(total=256, per_address=256, proxies=1)
+"""Of the port that only this machine reaches."""
 
 
 class Lobby:

@@ -12,9 +12,8 @@ from gpuscale.core.errors import UnavailableError
 from gpuscale.metricsapi.connections.connection import Connection, Phase
 from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.connections.http import HttpProtocol
-from gpuscale.metricsapi.connections.limits import ConnectionLimits
 from gpuscale.metricsapi.connections.listener import Listener, bound_sockets, room_for
-from gpuscale.metricsapi.connections.lobby import Lobby
+from gpuscale.metricsapi.connections.lobby import ConnectionLimits, Lobby
 
 _GOODBYE_S = 10.0
 """How long requests may take to end when the server stops."""

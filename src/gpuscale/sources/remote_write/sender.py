@@ -12,8 +12,9 @@ import asyncio
 import logging
 import time
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -30,8 +31,9 @@ from gpuscale.series.storage.tail import Batch, Tail
 from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.remote_write.settings import Endpoint
-from gpuscale.sources.remote_write.state import SendState
 
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0)
+"""Of the histogram of how long requests take."""
 _LOG = logging.getLogger(__name__)
 _HEADERS = (
     ("Content-Encoding", "snappy"),
@@ -48,6 +50,40 @@ _REMIND_S = 60.0
 _FLUSH_S = 5.0
 """How long the rest may take at the end."""
 _FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError)
+
+
+@dataclass(slots=True)
+class SendState:
+    """How writing to a receiver does: counts since the start, and what is wrong now."""
+
+    name: str
+    url: str
+    """Less user, password and query."""
+    fault: str | None = None
+    """Why the latest request failed; None where it did not."""
+    sent: int = 0
+    """Samples that the receiver took."""
+    failed: int = 0
+    """Samples that it refused for good."""
+    retried: int = 0
+    """Samples of requests that were sent once more."""
+    dropped: dict[str, int] = field(
+        default_factory=lambda: {"dropped_series": 0, "too_old": 0, "shutdown": 0}
+    )
+    """Samples that were not sent, by reason."""
+    pending: int = 0
+    """Samples that are encoded and not taken yet."""
+    sent_bytes: int = 0
+    """As compressed."""
+    newest_ms: int = 0
+    """The newest sample that the receiver took."""
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    """Requests by how long they took."""
+    seconds: float = 0.0
+
+    def took(self, seconds: float) -> None:
+        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self.seconds += seconds
 
 
 @dataclass(frozen=True, slots=True)
