@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ pytestmark = [
     ),
 ]
 NAMESPACE = "gpuscale"
-SPEC = {
+SPEC: dict[str, Any] = {
     "image": {"repository": "registry.example.com/gpuscale"},
     "scale": [{"workload": {"name": "vision-api"}, "target": 60, "maxReplicas": 8}],
     "metricsApi": {"external": True},
@@ -47,14 +48,19 @@ def rendered(folder):
 
 
 def templated(folder):
+    return [each.data for each in load_documents(helm(folder, SPEC, "template"), "helm")]
+
+
+def helm(folder, spec, action, *flags):
     values = folder / "values.yaml"
-    values.write_text(json.dumps({"spec": SPEC}))
-    command = [HELM, "template", "gpuscale", CHART, f"--namespace={NAMESPACE}"]
+    values.write_text(json.dumps({"spec": spec}))
+    command = [HELM, action, "gpuscale", CHART, f"--namespace={NAMESPACE}", f"--values={values}"]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run(
-        [*command, f"--values={values}"], capture_output=True, text=True, check=False
+        [*command, *flags], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return [each.data for each in load_documents(done.stdout, "helm")]
+    return done.stdout
 
 
 class Delivery:
@@ -141,3 +147,14 @@ async def test_applying_again_changes_nothing(plane, delivery: Delivery, tmp_pat
     code, difference = delivery.diff()
     assert code == 1
     assert "+  maxReplicas: 9" in difference
+
+
+async def test_an_upgrade_by_helm_keeps_the_certificate(plane, namespaces, tmp_path: Path) -> None:
+    to_plane = f"--kubeconfig={plane.admin}"
+    helm(tmp_path, SPEC, "install", to_plane)
+    stored = await written_by_a_pod(plane, tmp_path / "certificates")
+    (scaled,) = SPEC["scale"]
+    helm(tmp_path, {**SPEC, "scale": [{**scaled, "maxReplicas": 9}]}, "upgrade", to_plane)
+    assert plane.get("hpa", "vision-api-gpu")["spec"]["maxReplicas"] == 9
+    assert await written_by_a_pod(plane, tmp_path / "certificates") == stored
+    plane.kubectl("delete", "apiservice", *api_service_names(VALUES))
