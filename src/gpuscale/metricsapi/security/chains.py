@@ -6,7 +6,6 @@ come from the client, and an extended key usage, where there is one, has to allo
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +13,17 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import crypto
 
+from gpuscale.core.byte_cache import ByteCache
+
 _PEM_END = "-----END CERTIFICATE-----"
 _PEM_START = "-----BEGIN CERTIFICATE-----"
 _FOR_CLIENTS = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 _REMEMBERED_S = 10.0
 """How long a verdict holds: as long as those on tokens. Verifying takes a quarter of a millisecond."""
-_MAX_REMEMBERED = 1024
+_MOST_BYTES = 4 * 1024 * 1024
+"""Of certificates with their verdicts, for each bundle. Anyone may show some, a hundred kilobytes at once."""
+_CERTIFICATE_BYTES = 4 * 1024
+"""What OpenSSL and Python take for any certificate; a large one takes two to three times its DER more."""
 MAX_BUNDLE = 1024 * 1024
 MAX_CHAIN = 10
 """Certificates that a client may show; real chains have one to three."""
@@ -60,7 +64,9 @@ class CaBundle:
     def __init__(self, pem: str, timer: Callable[[], float] = time.monotonic) -> None:
         self.pem = pem
         self._timer = timer
-        self._verdicts: OrderedDict[tuple[crypto.X509, ...], _Verdict] = OrderedDict()
+        self._verdicts: ByteCache[tuple[crypto.X509, ...], _Verdict] = ByteCache(
+            "certificates", _MOST_BYTES
+        )
         self._store = crypto.X509Store()
         self._store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
         for certificate in _certificates(pem):
@@ -91,10 +97,7 @@ class CaBundle:
             verdict = _Verdict(until_s, self._verified(shown))
         except UntrustedError as error:
             verdict = _Verdict(until_s, None, str(error))
-        self._verdicts[shown] = verdict
-        self._verdicts.move_to_end(shown)
-        if len(self._verdicts) > _MAX_REMEMBERED:
-            self._verdicts.popitem(last=False)
+        self._verdicts.put(shown, verdict, sum(map(_bytes_of, shown)))
         return verdict
 
     def _verified(self, presented: Sequence[crypto.X509]) -> Subject:
@@ -113,6 +116,11 @@ class CaBundle:
             raise UntrustedError(str(error)) from error
         except (crypto.Error, ValueError, x509.DuplicateExtension) as error:
             raise UntrustedError(f"certificate can't be read: {error}") from error
+
+
+def _bytes_of(certificate: crypto.X509) -> int:
+    der = crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate)
+    return _CERTIFICATE_BYTES + 3 * len(der)
 
 
 def _certificates(pem: str) -> list[crypto.X509]:

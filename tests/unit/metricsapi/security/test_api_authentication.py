@@ -1,6 +1,9 @@
 # mypy: disable-error-code="arg-type"
 """Who asks: the order of the ways to show it, and what is not believed."""
 
+import gc
+import weakref
+
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from OpenSSL import crypto
@@ -202,3 +205,18 @@ def test_a_verdict_holds_for_ten_seconds_and_no_longer(cas) -> None:
     assert is_trusted(bundle, client)
     seconds[0] = 10.0
     assert not is_trusted(bundle, client)
+
+
+def test_what_strangers_showed_is_kept_up_to_a_number_of_bytes(cas) -> None:
+    """Their connections are gone; what is remembered of them must not hold the certificates for good."""
+    bundle, stranger = CaBundle(cas["clients"].pem), cas["strangers"].client("x")
+    seen = []
+    for _ in range(300):
+        chain = shown(*[stranger] * 10)
+        assert not is_trusted(bundle, chain)
+        seen.append(weakref.ref(chain[0]))
+        del chain
+    gc.collect()
+    kept = sum(each() is not None for each in seen)
+    # A certificate takes 4 KiB and more.
+    assert 0 < kept * 10 * 4 * 1024 <= 4 * 1024 * 1024
