@@ -114,6 +114,7 @@ MAX_READING_AGE_S = 60
 _OWN = "gpuscale_exporter_"
 _INSTALL = "gpuscale install values.yaml"
 _POD_LABELS = ("pod", "exported_pod", "PodName", "pod_name")
+_REFUSED = "connection refused"
 _KILLED = (137, 143)
 """Exit codes of a process that got SIGKILL or SIGTERM."""
 
@@ -147,7 +148,7 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if value == 0
     }
     for look in snapshot.agents:
-        if look.fault and _is_down(snapshot, look, down):
+        if look.fault and _hangs(snapshot, look, down):
             yield _frozen(look)
         else:
             yield from _answers(snapshot, look, users.get(look.node, []))
@@ -265,8 +266,13 @@ def _probe(pod: Fields) -> Iterator[ClusterFinding]:
         )
 
 
-def _is_down(snapshot: Snapshot, look: AgentLook, down: set[str]) -> bool:
-    """Return whether Prometheus can't scrape the agent either, so that it is not the way from here."""
+def _hangs(snapshot: Snapshot, look: AgentLook, down: set[str]) -> bool:
+    """Return whether the agent hangs: Prometheus can't scrape it either, so it is not the way from here.
+
+    A refused connection is another fault: the agent crashed, or listens at another port.
+    """
+    if _REFUSED in look.fault:
+        return False
     pods = facts.pods_by_node(snapshot).get(look.node, ())
     status = next((pod.child("status") for pod in pods if facts.full_name(pod) == look.pod), None)
     return status is not None and bool({status.text("podIP"), status.text("hostIP")} & down - {""})
