@@ -226,6 +226,7 @@ async def test_an_older_installation_s_ca_stays_trusted_and_applying_again_keeps
 ):
     """Older releases applied the caBundle themselves: applying without it must not take it away."""
     name, old = "upgraded", make_ca(WallClock().now_ms()).certificate
+    plane.kubectl("delete", "apiservice", *API_SERVICES, "--ignore-not-found")
     plane.apply(json.dumps(secret_body(name)))
     body = api_service("v1beta1", 1)
     with_bundle = {**body, "spec": {**body["spec"], "caBundle": base64.b64encode(old).decode()}}
