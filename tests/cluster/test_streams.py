@@ -285,6 +285,10 @@ def installed(folder):
     (folder / "token").write_text("of-no-account")
     flags["peers-token-file"] = str(folder / "token")
     (rules,) = [each for each in objects if each["kind"] == "ConfigMap"]
+    recording = folder / "recording.yaml"
+    recording.write_text(rules["data"]["recording.yaml"])
+    assert flags["prometheus-rules"] == "/etc/gpuscale/rules/recording.yaml"
+    flags["prometheus-rules"] = str(recording)
     return manifest(rights), flags, rules["data"]["rules.yaml"]
 
 
