@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.ma
 SPEED = 10
 SYNC_PERIOD_S = 15.0
 """Kubernetes' default, in scenario time."""
-BUSY_S = 1.0
-"""What a control plane on a busy machine may take for what takes tenths of a second; in real time."""
+BUSY_S = 5.0
+"""What a control plane on a very busy machine may take for what takes tenths of a second; in real time."""
 
 
 @pytest.fixture(scope="module")
