@@ -103,6 +103,20 @@ def host_names(pem: bytes) -> tuple[str, ...]:
     return tuple(name.lower() for name in alternatives.value.get_values_for_type(x509.DNSName))
 
 
+def can_serve(pair: KeyPair, name: str, at_ms: int) -> bool:
+    """Return whether a pair fits together and still holds at a time, under a host name."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
+        key = serialization.load_pem_private_key(pair.key, None)
+    except (ValueError, TypeError):
+        return False
+    return (
+        name in host_names(pair.certificate)
+        and certificate.public_key() == key.public_key()
+        and at_ms < certificate.not_valid_after_utc.timestamp() * 1000
+    )
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner may read, whole or not at all."""
     beside = path.with_name(f".{path.name}.new")

@@ -6,14 +6,12 @@ One that an installation has already is kept for as long as it is good.
 import base64
 import binascii
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-
-from cryptography import x509
 
 from gpuscale.core.pki import (
     CA_DAYS,
-    host_names,
+    KeyPair,
+    can_serve,
     make_ca,
     make_serving,
     names_of_service,
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from gpuscale.kube.client.client import KubeClient
 
 _SECRETS = kind_named("Secret")
-_RENEWED_BEFORE = timedelta(days=90)
+_RENEWED_BEFORE_MS = 90 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ async def certificate_for(client: "KubeClient", values: Values, now_ms: int) -> 
     secret = await client.find(path)
     if secret is not None and owner(secret) == values.metadata.name:
         found = _read(secret.get("data") or {})
-        if found is not None and is_usable(found, values, now_ms):
+        if found is not None and _is_usable(found, values, now_ms):
             return found
     return make_certificate(values, now_ms)
 
@@ -72,15 +70,10 @@ def _read(data: dict[str, str]) -> ServingCertificate | None:
     return ServingCertificate(*texts)
 
 
-def is_usable(found: ServingCertificate, values: Values, now_ms: int) -> bool:
+def _is_usable(found: ServingCertificate, values: Values, now_ms: int) -> bool:
     """Return whether a certificate that is there can go on serving: for the right name, and for a while."""
-    try:
-        certificate = x509.load_pem_x509_certificate(found.certificate.encode())
-        names = host_names(found.certificate.encode())
-    except ValueError:
-        return False
-    soon = datetime.fromtimestamp(now_ms / 1000, UTC) + _RENEWED_BEFORE
-    return _names(values)[0] in names and certificate.not_valid_after_utc > soon
+    pair = KeyPair(found.certificate.encode(), found.key.encode())
+    return can_serve(pair, _names(values)[0], now_ms + _RENEWED_BEFORE_MS)
 
 
 def _names(values: Values) -> tuple[str, ...]:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.core.documents.documents import Document, Path, dotted, load_documents, parts_of
-from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.common import Object
-from gpuscale.install.render import Inputs, needs_certificate, render
+from gpuscale.install.render import outline
 from gpuscale.install.values import Values
 from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintFinding, LintReport, Place
@@ -75,9 +74,7 @@ def lint_values(
         beside: name and text of rule files and manifests that it is held against.
         judges: what looks at it.
     """
-    # Lint looks at no Secret and no APIService, so that none has to be made for it.
-    certificate = ServingCertificate("", "", "") if needs_certificate(values) else None
-    return lint_rendered(render(values, Inputs(certificate)), text, source, beside, judges)
+    return lint_rendered(outline(values), text, source, beside, judges)
 
 
 def lint_rendered(

@@ -6,11 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from gpuscale.core.documents.models import Model
+from gpuscale.core.documents.validation import SUBDOMAIN_PATTERN
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.kube.shapes import shape_faults
 
 Object = dict[str, Any]
-SUBDOMAIN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 _LABELS_OF_OURS = frozenset(
     f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "part-of")
 )
@@ -80,7 +80,7 @@ class ServiceAccount(Model):
     )
     name: str | None = Field(
         default=None,
-        pattern=SUBDOMAIN,
+        pattern=SUBDOMAIN_PATTERN,
         max_length=253,
         description="Its name; null: the name of the part, such as gpuscale-metrics-api.",
     )

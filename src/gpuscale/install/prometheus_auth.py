@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from gpuscale.core.documents.models import Model
-from gpuscale.install.pods import SUBDOMAIN
+from gpuscale.core.documents.validation import SUBDOMAIN_PATTERN
 
 Text = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=128)]
@@ -32,7 +32,7 @@ class KeyReference(Model):
     """One key of a Secret, or of a ConfigMap, in the installation's namespace."""
 
     name: str = Field(
-        pattern=SUBDOMAIN, max_length=253, description="Name of the Secret or ConfigMap."
+        pattern=SUBDOMAIN_PATTERN, max_length=253, description="Name of the Secret or ConfigMap."
     )
     key: str = Field(
         pattern=r"^[A-Za-z0-9._-]+$", max_length=253, description="Key in it whose value is taken."

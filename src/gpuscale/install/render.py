@@ -88,6 +88,12 @@ def needs_certificate(values: Values) -> bool:
     return api.enabled and api.certificates == "generated" and not renews_certificate(values)
 
 
+def outline(values: Values) -> tuple[Object, ...]:
+    """Return the objects of an installation, for what does not look at the certificate among them."""
+    certificate = ServingCertificate("", "", "") if needs_certificate(values) else None
+    return render(values, Inputs(certificate))
+
+
 def manifest(objects: Sequence[Object]) -> str:
     """Return objects as one text, as `kubectl apply -f` takes it."""
     return dump_documents(objects)

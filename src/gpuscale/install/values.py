@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from gpuscale import __version__
 from gpuscale.core.documents.models import Model, PositiveDuration, parse_file
+from gpuscale.core.documents.validation import LABEL_PATTERN
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.install.fields import (
     AlertmanagerUrl,
@@ -33,7 +34,7 @@ from gpuscale.install.pods import (
 )
 from gpuscale.install.prometheus_auth import KeyReference, PrometheusAuth, PrometheusUrl
 from gpuscale.install.scale.metrics import MAX_TARGET
-from gpuscale.install.scale.scale import LABEL_PATTERN, Label, Scale, Subdomain
+from gpuscale.install.scale.scale import Label, Scale, Subdomain
 from gpuscale.objects import nodes
 from gpuscale.providers import BUILT_IN, Pool, either
 from gpuscale.providers.field import ProviderField, default_provider

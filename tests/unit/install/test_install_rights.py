@@ -9,6 +9,8 @@ from gpuscale.install.cluster.rights import (
     needed_rights,
     parse_subject,
 )
+from gpuscale.install.render import outline
+from gpuscale.install.values import Values
 
 RBAC = "rbac.authorization.k8s.io"
 ROLE = {
@@ -78,3 +80,14 @@ def test_a_subject_says_what_it_is(text: str) -> None:
         parse_subject(text)
     account = parse_subject("ServiceAccount:ci/deployer")
     assert account == {"kind": "ServiceAccount", "namespace": "ci", "name": "deployer"}
+
+
+def test_the_secret_of_a_server_elsewhere_takes_rights_before_its_certificate_is_made() -> None:
+    api = {"externalName": "api.example.com"}
+    values = Values.model_validate({"spec": {"metricsApi": api}})
+    found = [
+        right.verb
+        for right in needed_rights(outline(values))
+        if right.resource == "secrets" and right.name == "gpuscale-metrics-api-tls"
+    ]
+    assert found == ["create", "delete", "get", "patch"]

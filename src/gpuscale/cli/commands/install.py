@@ -158,11 +158,11 @@ async def _prepared(
     from gpuscale.install.certificates import certificate_for
     from gpuscale.install.cluster.preflight import image_fault, missing_targets
     from gpuscale.install.cluster.rights import check_rights, needed_rights
-    from gpuscale.install.render import Inputs, needs_certificate, render
+    from gpuscale.install.render import Inputs, needs_certificate, outline, render
 
     async with open_client(cluster) as client:
         await client.check_ready()
-        rights = needed_rights(render(values, Inputs()), replaces=replaces)
+        rights = needed_rights(outline(values), replaces=replaces)
         await check_rights(
             client, rights, f"The least role: gpuscale render {name} --installer SUBJECT"
         )

@@ -62,7 +62,6 @@ def render(
 
     Example:  gpuscale render values.yaml --installer ServiceAccount:ci/deployer | kubectl apply -f -
     """
-    from gpuscale.install.cluster.rights import installer_role, needed_rights, parse_subject
     from gpuscale.install.notes import image_note
 
     if output not in _FORMATS:
@@ -73,12 +72,7 @@ def render(
     values = read_values(values_file)
     if note := image_note(values):
         _note(note)
-    objects = rendered(values)
-    if installer is not None:
-        role = f"{values.metadata.name}-installer"
-        rights = needed_rights(objects, replaces=True)
-        subject = parse_subject(installer)
-        objects = tuple(installer_role(role, values.spec.namespace, rights, subject))
+    objects = rendered(values) if installer is None else _role_of(installer, values)
     if output_dir in (None, _STDOUT):
         _print(objects, _FORMATS[output])
         if values.spec.node_pool is not None:
@@ -109,6 +103,16 @@ def rendered(values: "Values") -> "tuple[Object, ...]":
     if not needs_certificate(values):
         return render_values(values)
     return render_values(values, Inputs(make_certificate(values, WallClock().now_ms())))
+
+
+def _role_of(installer: str, values: "Values") -> "tuple[Object, ...]":
+    from gpuscale.install.cluster.rights import installer_role, needed_rights, parse_subject
+    from gpuscale.install.render import outline
+
+    subject = parse_subject(installer)
+    rights = needed_rights(outline(values), replaces=True)
+    name = f"{values.metadata.name}-installer"
+    return tuple(installer_role(name, values.spec.namespace, rights, subject))
 
 
 def _print(objects: "tuple[Object, ...]", output: Output) -> None:

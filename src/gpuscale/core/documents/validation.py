@@ -15,13 +15,11 @@ from gpuscale.core.words import closest
 _LONGEST_SHOWN = 60
 _MOST_LISTED = 12
 
+LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 PATTERNS: Mapping[str, str] = {
-    r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$": (
-        "a name of lower-case letters, digits and '-', such as vision-api"
-    ),
-    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$": (
-        "a name of lower-case letters, digits, '-' and '.', such as vision-api"
-    ),
+    LABEL_PATTERN: ("a name of lower-case letters, digits and '-', such as vision-api"),
+    SUBDOMAIN_PATTERN: ("a name of lower-case letters, digits, '-' and '.', such as vision-api"),
     r"^[^\s\"'`$\\{}]+$": "text without blanks, quotes, braces, '$', '`' and '\\'",
     r"^[A-Za-z0-9_./=!,() -]+$": "labels as kubectl takes them, such as team=ml,tier!=test",
     r"^[A-Za-z0-9][A-Za-z0-9_./-]*$": "the key of a label, such as grafana_dashboard",

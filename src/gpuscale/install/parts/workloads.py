@@ -7,7 +7,6 @@ from gpuscale.install.common import Object, labels, metadata, selector, settings
 from gpuscale.install.pods import ServedPodSettings
 from gpuscale.install.values import Values
 
-_NONE: Mapping[str, str] = MappingProxyType({})
 _STRATEGY = {"DaemonSet": "updateStrategy", "Deployment": "strategy"}
 
 

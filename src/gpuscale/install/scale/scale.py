@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from gpuscale.core.documents.documents import Document, Path, parts_of
 from gpuscale.core.documents.models import Model, refused
+from gpuscale.core.documents.validation import LABEL_PATTERN, SUBDOMAIN_PATTERN
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.formats.units import UNITS, MetricUnit, unit_fault
 from gpuscale.install.scale.manifest import V2BETA1, Scaled, hpa_spec, quantity
@@ -32,8 +33,6 @@ DEFAULT_WINDOW_S = 300
 """Kubernetes' own."""
 _KEDA_RESOURCES = ("cpu", "memory")
 
-LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
-SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=63)]
 Subdomain = Annotated[str, Field(pattern=SUBDOMAIN_PATTERN, max_length=63)]
 """Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from gpuscale.core.pki import KeyPair, host_names, make_ca, make_serving
+from gpuscale.core.pki import KeyPair, can_serve, make_ca, make_serving
 
 SPREAD_MS = 300_000
 """Replicas, their peers and the API server read a changed bundle well within five minutes."""
@@ -59,8 +59,8 @@ def next_step(
         is_published: every APIService has the whole bundle.
     """
     current = stored.current
-    if current is None or not is_good(current, names[0], now_ms):
-        if stored.next is not None and is_good(stored.next, names[0], now_ms):
+    if current is None or not can_serve(current, names[0], now_ms):
+        if stored.next is not None and can_serve(stored.next, names[0], now_ms):
             return replace(stored, current=stored.next, next=None, since_ms=now_ms)
         ca, pair = _new_pair(names, now_ms, days)
         bundle = b"".join([*_unexpired(stored.bundle, now_ms), ca])
@@ -69,7 +69,7 @@ def next_step(
     if waited_ms < -OVERLAP_MS:  # A clock that was far ahead must not hold up a renewal for years.
         waited_ms = OVERLAP_MS
     if stored.next is not None:
-        if not is_good(stored.next, names[0], now_ms):
+        if not can_serve(stored.next, names[0], now_ms):
             return replace(stored, next=None, since_ms=now_ms)
         if is_published and waited_ms >= SPREAD_MS:
             return replace(stored, current=stored.next, next=None, since_ms=now_ms)
@@ -84,20 +84,6 @@ def next_step(
     if waited_ms >= OVERLAP_MS and b"".join(own) != stored.bundle:
         return replace(stored, bundle=b"".join(own), since_ms=now_ms)
     return None
-
-
-def is_good(pair: KeyPair, name: str, now_ms: int) -> bool:
-    """Return whether a pair can serve now under a host name."""
-    try:
-        certificate = x509.load_pem_x509_certificate(pair.certificate)
-        key = serialization.load_pem_private_key(pair.key, None)
-    except (ValueError, TypeError):
-        return False
-    return (
-        name in host_names(pair.certificate)
-        and certificate.public_key() == key.public_key()
-        and now_ms < _ms(certificate.not_valid_after_utc)
-    )
 
 
 def split_bundle(bundle: bytes) -> list[bytes]:

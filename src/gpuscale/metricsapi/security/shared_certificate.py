@@ -16,10 +16,10 @@ from typing import Any
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.core.pki import KeyPair, names_of_service, write_private
+from gpuscale.core.pki import KeyPair, can_serve, names_of_service, write_private
 from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.metricsapi.security.rotation import SharedCertificate, is_good, next_step
+from gpuscale.metricsapi.security.rotation import SharedCertificate, next_step
 from gpuscale.metricsapi.security.serving_certificate import (
     CA_FILE,
     CERTIFICATE_FILE,
@@ -186,7 +186,7 @@ class SecretCertificate:
             pair = KeyPair(self.files.certificate.read_bytes(), self.files.key.read_bytes())
         except OSError:
             return False
-        return is_good(pair, self._names[0], self._clock.now_ms())
+        return can_serve(pair, self._names[0], self._clock.now_ms())
 
 
 def _stored(secret: Mapping[str, Any]) -> SharedCertificate:

@@ -11,13 +11,14 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from gpuscale.core.documents.documents import Document
 from gpuscale.core.documents.models import Milliseconds, Model, PositiveDuration, parse_file
+from gpuscale.core.documents.validation import LABEL_PATTERN, SUBDOMAIN_PATTERN
 from gpuscale.providers.field import ProviderField, default_provider
 
 
 class Metadata(Model):
     """The scenario's name."""
 
-    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)
+    name: str = Field(pattern=SUBDOMAIN_PATTERN, max_length=63)
 
 
 class FileRef(Model):
@@ -105,7 +106,7 @@ class GpuModelSpec(Model):
 class NodePoolSpec(Model):
     """A pool of equal GPU nodes."""
 
-    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)
+    name: str = Field(pattern=LABEL_PATTERN, max_length=40)
     provider: ProviderField = default_provider()
     instance_type: str = ""
     gpu_model: str
