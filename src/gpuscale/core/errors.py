@@ -28,6 +28,7 @@ GpuscaleError
 │   ├── ListError                 metricsapi.wire.statuses
 │   ├── ObjectsUnavailableError   kube.informers.directory
 │   ├── PortTakenError            local.loop
+│   ├── TooManyTriggersError      triggers.answer
 │   └── UnreadableError           observe.lookup
 ├── UpstreamError                 a part outside answered with an error
 │   ├── AmdFault                  gpu.amd.library

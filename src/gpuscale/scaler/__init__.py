@@ -1,0 +1,1 @@
+"""`gpuscale scaler`: triggers served to KEDA as an external scaler, over gRPC."""

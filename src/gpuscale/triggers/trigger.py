@@ -1,0 +1,79 @@
+"""One trigger: the load of a workload, its target, and what wakes the workload when no pod is there."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Aggregation = Literal["mean", "max", "sum"]
+
+DEFAULT_HOLD_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRef:
+    """A workload with a scale subresource, in the trigger's namespace."""
+
+    kind: str
+    """As the API has it, such as Deployment."""
+    name: str
+    api_version: str = "apps/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the running pods carry; exactly one of metric and query is given."""
+
+    metric: str = ""
+    """Name of a metric of pods in the custom metrics API; a signal of `install` stands for one."""
+    query: str = ""
+    """PromQL with one number as its answer: the load of the whole workload."""
+    aggregation: Aggregation = "mean"
+    """Of a metric, over the workload's pods; the trigger's value is this times the pods, or the sum."""
+    window_s: float = 0.0
+    """The value is the mean of what was read within so many seconds; 0 is the last reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeQuery:
+    """A wake source that is there without a pod: active while the answer is above the threshold."""
+
+    query: str
+    """PromQL with one number as its answer; no row at all is unavailable, not 0."""
+    threshold: float = 0.0
+    source: str = "query"
+    """What it is called in reasons and metrics: `query`, or the name of a preset."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeSchedule:
+    """A wake source that is active between two cron expressions, as KEDA's cron trigger is."""
+
+    start: str
+    """Five fields, such as `0 8 * * 1-5`."""
+    end: str
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What a workload is scaled on. Metadata of KEDA's triggers and files of triggers are read into it."""
+
+    namespace: str
+    name: str
+    """Of the metric, as GetMetricSpec and the external metrics API have it."""
+    workload: WorkloadRef
+    load: Load | None
+    """None for a trigger that wakes and does nothing else."""
+    target: float
+    """Load per pod; the served value is a total, held against it as an AverageValue."""
+    activation_target: float = 0.0
+    """The workload is active while the load per pod is above it."""
+    wakes: tuple[WakeQuery, ...] = ()
+    schedule: WakeSchedule | None = None
+    wake_replicas: int = 1
+    """Pods that are asked for while a wake source is active, at least."""
+    wake_deadline_s: float | None = None
+    """How long a woken workload may take to its first ready pod; None is learned from its pods."""
+    hold_s: float = DEFAULT_HOLD_S
+    """How long the last decision is held while a source is unavailable."""
+    fallback_replicas: int | None = None
+    """Pods that are asked for after that, 1 at least; None is what was asked for last, at least 1."""
