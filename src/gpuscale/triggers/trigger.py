@@ -23,7 +23,7 @@ class Load:
     """What the running pods carry; exactly one of metric and query is given."""
 
     metric: str = ""
-    """Name of a metric of pods in the custom metrics API; a signal of `install` stands for one."""
+    """Name of a metric of pods in the custom metrics API; or what a signal of `install` serves."""
     query: str = ""
     """PromQL with one number as its answer: the load of the whole workload."""
     aggregation: Aggregation = "mean"
