@@ -1,1 +1,1 @@
-"""What a workload is scaled on, awake or at zero, whoever asks, KEDA or the HPA. Pure; time comes in."""
+"""What a workload is scaled on, for KEDA and for the HPA, awake or at zero. Pure; time comes in."""
