@@ -16,8 +16,8 @@ from gpuscale.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_pr
 from gpuscale.objects.fields import Fields, shown
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.hpa.fields import unknown_fields
-from gpuscale.objects.manifests import KubernetesObject, read_manifest
-from gpuscale.objects.scaled_object import ScaledObject, read_scaled_object
+from gpuscale.objects.manifests import read_manifest
+from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.objects.workloads import Deployment
 
 _GROUPS = {
@@ -186,7 +186,7 @@ def _read_object(inputs: Inputs, document: Document) -> None:
     if kind == "HorizontalPodAutoscaler":
         inputs.findings += _unknown_fields(document)
     try:
-        found = _object(document)
+        found = read_manifest(document)
     except ConfigError as error:
         who = "the API server would refuse the object"
         inputs.findings += [refused(REFUSED_MANIFEST, each, who) for each in error.problems]
@@ -211,15 +211,6 @@ def _unknown_fields(document: Document) -> Iterator[LintFinding]:
             "",
             meant or f"Leave it out; the fields here are {', '.join(each.known)}.",
         )
-
-
-def _object(document: Document) -> KubernetesObject | ScaledObject:
-    fields = Fields(document, document.data)
-    if fields.text("kind") != "ScaledObject":
-        return read_manifest(document)
-    scaled = read_scaled_object(fields)
-    fields.finish()
-    return scaled
 
 
 def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:

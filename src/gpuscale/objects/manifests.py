@@ -8,6 +8,9 @@ from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, read_hpa
 from gpuscale.objects.nodes import Node, read_node
 from gpuscale.objects.pods import Pod, read_pod
+from gpuscale.objects.scaled_object import API_VERSION as KEDA_VERSION
+from gpuscale.objects.scaled_object import KIND as SCALED_OBJECT
+from gpuscale.objects.scaled_object import ScaledObject, read_scaled_object
 from gpuscale.objects.workloads import (
     Deployment,
     Job,
@@ -17,7 +20,7 @@ from gpuscale.objects.workloads import (
     read_service,
 )
 
-KubernetesObject = Deployment | Job | Service | HorizontalPodAutoscaler | Node | Pod
+KubernetesObject = Deployment | Job | Service | HorizontalPodAutoscaler | ScaledObject | Node | Pod
 
 _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("apps/v1", "Deployment"): read_deployment,
@@ -29,6 +32,7 @@ _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("autoscaling/v2beta1", "HorizontalPodAutoscaler"): read_hpa,
     ("autoscaling/v2beta2", "HorizontalPodAutoscaler"): read_hpa,
     ("autoscaling/v2", "HorizontalPodAutoscaler"): read_hpa,
+    (KEDA_VERSION, SCALED_OBJECT): read_scaled_object,
 }
 
 
