@@ -165,7 +165,7 @@ async def running(world, clock=None, drain_s=0.0, **flags):
         task.result()
 
     async def discovered():
-        return bool(server._provider.catalogue.custom)
+        return bool(server._backend.provider.catalogue.custom)
 
     try:
         await until(discovered)

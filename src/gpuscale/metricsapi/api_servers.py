@@ -8,6 +8,7 @@ from pathlib import Path
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.metricsapi.backend_settings import BackendSettings
 from gpuscale.metricsapi.settings import MetricsApiSettings
 
 _LOG = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def connect(settings: MetricsApiSettings, stack: AsyncExitStack) -> ApiServers |
     return ApiServers(*clients)
 
 
-def kube_settings(settings: MetricsApiSettings, path: Path | None) -> KubeSettings:
+def kube_settings(settings: BackendSettings, path: Path | None) -> KubeSettings:
     """Return how to reach the API server of a kubeconfig; None is the one of the pod's service account."""
     # A watch begins again, and so proves itself, before what it keeps up is too old.
     watch_s = min(_WATCH_S, 0.75 * settings.max_object_age_s)

@@ -10,7 +10,7 @@ from gpuscale.kube.client.beside import (
     service_account_credentials,
 )
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
-from gpuscale.metricsapi.settings import SourceSettings
+from gpuscale.metricsapi.backend_settings import SourceSettings
 from gpuscale.sources.access import TlsFiles, tls_to
 from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 

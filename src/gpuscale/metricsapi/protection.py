@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError, UsageError
@@ -14,6 +13,7 @@ from gpuscale.exposition.families import Family
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.metricsapi.api_servers import ApiServers, kube_settings
+from gpuscale.metricsapi.backend import Task
 from gpuscale.metricsapi.health import Check, remarked
 from gpuscale.metricsapi.security.audit import AuditLog, audit_families
 from gpuscale.metricsapi.security.authentication import Authenticator
@@ -34,9 +34,6 @@ from gpuscale.metricsapi.settings import MetricsApiSettings, ServingSettings
 from gpuscale.metricsapi.telemetry.own_metrics import (
     ServerMetrics,
 )
-
-Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
-"""Something that runs beside the server, and what it is called."""
 
 _LOG = logging.getLogger(__name__)
 _TRUST_WAIT_S = 10.0

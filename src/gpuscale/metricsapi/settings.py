@@ -1,59 +1,18 @@
 """The settings of a metrics API server, from its flags."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from gpuscale.core.flags import FlagReader
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.metricsapi.backend_settings import BackendSettings, backend_settings
 from gpuscale.metricsapi.connections.lobby import ConnectionLimits
 from gpuscale.metricsapi.flags import FLAGS
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.budget import DEFAULT_BUDGET, RuleBudget
-from gpuscale.series.storage.limits import RESOLUTION_MS, ScrapeLimits
-from gpuscale.sources.feeds.annotated_pods import exporters
-from gpuscale.sources.feeds.endpoint_slices import AgentChoice
-from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.feeds.sharing.settings import MAX_PEERS, PeerSettings, peer_service, peer_url
-from gpuscale.sources.feeds.targets import static_agent, static_scrape
-from gpuscale.sources.remote_write.settings import (
-    LABEL_NAME,
-    Endpoint,
-    endpoint_of_url,
-)
-from gpuscale.sources.ruler.settings import (
-    INTERVAL_MS,
-    AlertmanagerSettings,
-    RulerSettings,
-    alerts_url,
-)
-from gpuscale.sources.saving.settings import MIB, MIN_BYTES, SavingSettings
-from gpuscale.sources.source import SOURCE_PLUGINS, SourceKind
 
 AUDIT_MB, AUDIT_BACKUPS = 100, 10
-_SOURCES = ("prometheus", "streams")
 _TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
 
 _LEAST_DAYS, _MOST_DAYS = 7, 3650
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """How to reach Prometheus."""
-
-    url: str = field(repr=False)
-    verb: str = "POST"
-    in_cluster: bool = False
-    kubeconfig: Path | None = None
-    ca_file: Path | None = None
-    client_files: tuple[Path, Path] | None = None
-    """Certificate and key."""
-    token_file: Path | None = None
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    username: str | None = None
-    password_file: Path | None = None
-    timeout_s: float = 30.0
-    max_query_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +88,6 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSettings:
-    """Where rules come from."""
-
-    paths: tuple[Path, ...]
-    """Files, and folders with files; later ones come before earlier ones where they give one name."""
-    has_preset: bool
-    config_maps: str
-    """Label selector of teams' ConfigMaps; empty for none."""
-    namespace_labels: tuple[str, ...]
-    """The labels of series that are trusted to distinguish teams' namespaces."""
-    namespaces: str = ""
-    """Label selector of the namespaces whose ConfigMaps count; empty for all."""
-    budget: RuleBudget = DEFAULT_BUDGET
-    """Of each of them."""
-
-
-@dataclass(frozen=True, slots=True)
 class AuditSettings:
     """Where to write, and how much to keep."""
 
@@ -157,58 +99,20 @@ class AuditSettings:
     """Old files that are kept: PATH.1 is the newest."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsApiSettings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsApiSettings(BackendSettings):
     """Everything of one server."""
 
-    rules: RuleSettings
-    relist_interval_s: float
-    max_age_s: float | None
     hop_lag_interval_s: float
     """0 for never."""
-    kubeconfig: Path | None
-    """None is the pod's service account."""
-    discovery_interval_s: float
-    source: SourceSettings
     serving: ServingSettings
     auth: AuthSettings
     audit: AuditSettings | None = None
     """None writes none."""
-    verbosity: int = 0
     prints_preset: bool = False
     """Whether nothing is wanted but the preset's text."""
-    feeds: FeedSettings | None = None
-    """What fills the store where there is no Prometheus; None where there is one."""
-    plugin: SourceKind | None = None
-    """What is asked in place of a Prometheus; None where there is no such."""
     serves_prometheus_api: bool = True
-    """Whether the Prometheus HTTP API over that store is served too."""
-    ruler: RulerSettings = field(default_factory=RulerSettings)
-    """Prometheus rules over that store."""
-    freshness_ms: int = 0
-    """How old an answer of the source may be when it serves another request."""
-    most_freshness_ms: int = 0
-    """The same where samples come seldom; 0 where it makes no difference."""
-    widens_queries: bool = True
-    """Whether one query may serve many different requests."""
-    max_value_age_s: float | None = None
-    """None for any age."""
-    max_object_age_s: float = 60.0
-    """How long a copy of the cluster's objects counts after the API server last confirmed it."""
-    context: str | None = None
-    """Of the kubeconfigs; their current one when None."""
-    notes: tuple[str, ...] = ()
-    """What to say of flags that change nothing here."""
-
-
-def _most_freshness_ms(flags: FlagReader) -> int:
-    """Return the most that freshness may become by what is learned; 0 where nothing is to be learned.
-
-    Agents' streams bring a sample each second, and a user who gives a freshness means it.
-    """
-    most_ms = round(flags.seconds("value-freshness-max") * 1000)
-    is_stream = flags.text("source") == "streams"
-    return 0 if is_stream or flags.is_given("value-freshness") else most_ms
+    """Whether the Prometheus HTTP API over a store without a Prometheus is served too."""
 
 
 def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
@@ -232,240 +136,15 @@ def _settings(flags: FlagReader) -> MetricsApiSettings:
         flags.fault(
             "--secure-port: found 0, expected a port, or --insecure-loopback-port beside it"
         )
+    backend = backend_settings(flags)
     return MetricsApiSettings(
-        rules=_rules(flags),
-        relist_interval_s=flags.seconds("metrics-relist-interval"),
-        max_age_s=flags.seconds("metrics-max-age") or None,
+        **{each.name: getattr(backend, each.name) for each in fields(backend)},
         hop_lag_interval_s=flags.seconds("hop-lag-interval"),
-        kubeconfig=flags.path("lister-kubeconfig"),
-        discovery_interval_s=flags.seconds("discovery-interval") or 60.0,
-        source=_source(flags),
         serving=serving,
         auth=_auth(flags),
-        feeds=_feeds(flags) if flags.text("source") == "streams" else None,
-        plugin=_source_plugin(flags),
-        serves_prometheus_api=flags.boolean("serve-prometheus-api"),
-        ruler=_ruler(flags),
-        freshness_ms=round(flags.seconds("value-freshness") * 1000),
-        most_freshness_ms=_most_freshness_ms(flags),
-        widens_queries=flags.boolean("widen-queries"),
-        max_value_age_s=flags.seconds("value-max-age") or None,
-        max_object_age_s=flags.seconds("object-max-age") or float("inf"),
         audit=_audit(flags),
-        verbosity=flags.number("v"),
         prints_preset=flags.boolean("print-preset"),
-        notes=flags.notes(),
-    )
-
-
-def _source_plugin(flags: FlagReader) -> SourceKind | None:
-    """Return the plug-in that values come from; None for what is built in."""
-    name = flags.text("source")
-    plugin = None if name in _SOURCES else SOURCE_PLUGINS.find(name)
-    if plugin is None:
-        flags.choice("source", *_SOURCES)
-    return plugin
-
-
-def _rules(flags: FlagReader) -> RuleSettings:
-    paths = tuple(Path(text) for text in flags.every("config"))
-    preset = flags.choice("preset", "auto", "on", "off")
-    config_maps = flags.text("rules-configmaps")
-    namespaces = flags.text("rules-namespaces")
-    for name in ("rules-configmaps", "rules-namespaces"):
-        flags.converted(name, parse_selector, None)
-    budget = RuleBudget(
-        rules=flags.number("rules-max-per-namespace") or DEFAULT_BUDGET.rules,
-        longest_range_ms=round(flags.seconds("rules-max-range") * 1000)
-        or DEFAULT_BUDGET.longest_range_ms,
-    )
-    nothing_is_served = not paths and preset == "off" and not config_maps
-    if nothing_is_served or "" in flags.every("config"):
-        flags.fault("--config: found nothing, expected a rule file")
-    return RuleSettings(
-        paths,
-        preset == "on" or (preset == "auto" and not paths),
-        config_maps,
-        flags.items("rules-namespace-labels"),
-        namespaces,
-        budget,
-    )
-
-
-def _source(flags: FlagReader) -> SourceSettings:
-    in_cluster = flags.boolean("prometheus-auth-incluster")
-    kubeconfig = flags.path("prometheus-auth-config")
-    if in_cluster and kubeconfig is not None:
-        flags.fault(
-            "--prometheus-auth-incluster and --prometheus-auth-config: found both, expected one"
-        )
-    ca_file = flags.path("prometheus-ca-file")
-    pair = flags.pair("prometheus-client-tls-cert-file", "prometheus-client-tls-key-file")
-    headers = (text.partition("=") for text in flags.every("prometheus-header"))
-    return SourceSettings(
-        url=flags.text("prometheus-url"),
-        verb=flags.choice("prometheus-verb", "GET", "POST"),
-        in_cluster=in_cluster and ca_file is None,
-        kubeconfig=kubeconfig if ca_file is None else None,
-        ca_file=ca_file,
-        client_files=pair,
-        token_file=flags.path("prometheus-token-file"),
-        headers=tuple((name, value) for name, _, value in headers),
-        username=flags.text("prometheus-username") or None,
-        password_file=flags.path("prometheus-password-file"),
-        timeout_s=flags.seconds("prometheus-timeout") or 30.0,
-        max_query_chars=flags.number("prometheus-max-query-length") or None,
-    )
-
-
-def _feeds(flags: FlagReader) -> FeedSettings:
-    honor_labels = flags.boolean("honor-labels")
-    namespace, _, service = flags.text("agent-service").rpartition("/")
-    ca_file = flags.path("agent-ca-file")
-    client_files = flags.pair("agent-client-tls-cert-file", "agent-client-tls-key-file")
-    agents = AgentChoice(
-        service=service,
-        namespace=namespace,
-        selector=flags.text("agent-selector"),
-        port=flags.text("agent-port"),
-        scheme="" if ca_file is None and client_files is None else "https",
-        honor_labels=honor_labels,
-    )
-    return FeedSettings(
-        agents=agents,
-        static=(
-            *flags.each("agent", flags.every("agent"), static_agent),
-            *flags.each("scrape", flags.every("scrape"), static_scrape),
-        ),
-        scrapes_pods=flags.boolean("scrape-annotated-pods"),
-        exporters=flags.each("exporter-pods", flags.items("exporter-pods"), exporters),
-        scrape_interval_s=flags.seconds("scrape-interval") or 5.0,
-        honor_labels=honor_labels,
-        agent_ca_file=ca_file,
-        agent_client_files=client_files,
-        agent_username=flags.text("agent-username") or None,
-        agent_password_file=flags.path("agent-password-file"),
-        agent_token_file=flags.path("agent-token-file"),
-        retention_ms=round(flags.seconds("store-retention") * 1000) or 900_000,
-        max_series=flags.number("store-max-series") or 200_000,
-        max_samples=flags.number("store-max-samples") or 20_000_000,
-        limits=ScrapeLimits(
-            samples=flags.number("scrape-sample-limit"),
-            series=flags.number("scrape-series-limit"),
-            labels=flags.number("scrape-label-limit"),
-            label_name_chars=flags.number("scrape-label-name-length-limit"),
-            label_value_chars=flags.number("scrape-label-value-length-limit"),
-            body_bytes=flags.number("scrape-body-size-limit"),
-        ),
-        keeps_all_series=flags.boolean("keep-all-series"),
-        resolution_ms=round(flags.seconds("stream-resolution") * 1000) or RESOLUTION_MS,
-        saving=_saving(flags),
-        remote_write=_remote_write(flags),
-        peers=_peers(flags),
-    )
-
-
-def _peers(flags: FlagReader) -> PeerSettings | None:
-    texts, service_text = flags.items("peers"), flags.text("peers-service")
-    if not texts and not service_text:
-        for name in ("peers-ca-file", "peers-token-file", "peers-server-name"):
-            if flags.text(name):
-                flags.fault(
-                    f"--{name}: found it alone, expected --peers or --peers-service beside it"
-                )
-        return None
-    if texts and service_text:
-        flags.fault("--peers and --peers-service: found both, expected one")
-    if len(texts) > MAX_PEERS:
-        flags.fault(f"--peers: found {len(texts)} addresses, expected at most {MAX_PEERS}")
-    urls = flags.each("peers", texts, peer_url)
-    services = flags.each("peers-service", [service_text] if service_text else [], peer_service)
-    service = services[0] if services else None
-    token_file = flags.path("peers-token-file")
-    if token_file is not None and any(url.startswith("http:") for url in urls):
-        flags.fault("--peers: found http beside --peers-token-file, expected https")
-    server_name = flags.text("peers-server-name") or (service and service.server_name)
-    return PeerSettings(urls, service, flags.path("peers-ca-file"), token_file, server_name or None)
-
-
-def _saving(flags: FlagReader) -> SavingSettings | None:
-    directory = flags.path("store-directory")
-    limit = flags.converted("store-directory-size-limit", _bytes, MIN_BYTES)
-    return None if directory is None else SavingSettings(directory, limit)
-
-
-def _bytes(text: str) -> int:
-    try:
-        limit = parse_quantity(text).value()
-    except ValueError:
-        limit = 0
-    if limit < MIN_BYTES:
-        expected = f"bytes such as 512Mi, {MIN_BYTES // MIB}Mi at least"
-        raise ValueError(f"found {text!r}, expected {expected}")
-    return limit
-
-
-def _remote_write(flags: FlagReader) -> tuple[Endpoint, ...]:
-    path = flags.path("remote-write-config")
-    endpoints: list[Endpoint] = []
-    if path is not None:
-        from gpuscale.sources.remote_write.file import read_file
-
-        endpoints += read_file(path)
-    name = "remote-write-url"
-    endpoints += flags.each(name, flags.every(name), endpoint_of_url)
-    name = "remote-write-label"
-    labels = dict(flags.each(name, flags.every(name), _external_label))
-    if labels and path is None and not endpoints:
-        flags.fault("--remote-write-label: found it alone, expected --remote-write-url beside it")
-    names = [endpoint.name or endpoint.shown_url for endpoint in endpoints]
-    for name in names:
-        if names.count(name) > 1:
-            flags.fault(
-                f"--remote-write-url: found {name} twice, expected different addresses, or names for them in "
-                "--remote-write-config"
-            )
-    return tuple(
-        replace(each, external_labels=tuple({**dict(each.external_labels), **labels}.items()))
-        for each in endpoints
-    )
-
-
-def _external_label(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    if not LABEL_NAME.fullmatch(name) or not value:
-        raise ValueError(f"found {text!r}, expected NAME=VALUE")
-    return name, value
-
-
-def _ruler(flags: FlagReader) -> RulerSettings:
-    paths = tuple(Path(text) for text in flags.every("prometheus-rules"))
-    if Path() in paths:
-        flags.fault("--prometheus-rules: found nothing, expected a rule file or a folder")
-    if paths and flags.text("source") != "streams":
-        flags.fault(
-            "--prometheus-rules: found it beside --source=prometheus, which evaluates its own rules; "
-            "expected --source=streams"
-        )
-    interval_ms = round(flags.seconds("evaluation-interval") * 1000)
-    urls = flags.items("alertmanager")
-    if urls and not paths:
-        flags.fault(
-            "--alertmanager: found it alone, expected --prometheus-rules beside it, whose alerts are sent"
-        )
-    flags.each("alertmanager", urls, alerts_url)
-    alertmanagers = AlertmanagerSettings(
-        urls=urls,
-        username=flags.text("alertmanager-username") or None,
-        password_file=flags.path("alertmanager-password-file"),
-        token_file=flags.path("alertmanager-token-file"),
-        ca_file=flags.path("alertmanager-ca-file"),
-        client_files=flags.pair(
-            "alertmanager-client-tls-cert-file", "alertmanager-client-tls-key-file"
-        ),
-    )
-    return RulerSettings(
-        paths, interval_ms or INTERVAL_MS, flags.text("external-url"), alertmanagers
+        serves_prometheus_api=flags.boolean("serve-prometheus-api"),
     )
 
 

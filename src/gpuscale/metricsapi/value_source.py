@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from gpuscale.core.clock import Origin
 from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.api_servers import kube_settings
+from gpuscale.metricsapi.backend_settings import BackendSettings
 from gpuscale.metricsapi.prometheus_tls import make_source
 from gpuscale.metricsapi.rulebook.rule_book import RuleBook
-from gpuscale.metricsapi.settings import MetricsApiSettings
 from gpuscale.sources.asking.single_flight import Sharing
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.source import MetricSource, SourceRequest
@@ -36,7 +36,7 @@ class OpenedSource:
 
 
 def open_source(
-    settings: MetricsApiSettings,
+    settings: BackendSettings,
     rules: RuleBook,
     origin: Origin,
     stack: AsyncExitStack,
@@ -67,7 +67,7 @@ def open_source(
 
 
 def _open_collector(
-    settings: MetricsApiSettings,
+    settings: BackendSettings,
     feeds: FeedSettings,
     rules: RuleBook,
     origin: Origin,
@@ -114,7 +114,7 @@ def _open_collector(
     return OpenedSource(client, fitted, collector, client)
 
 
-def sharing_of(settings: MetricsApiSettings) -> Sharing:
+def sharing_of(settings: BackendSettings) -> Sharing:
     """Return how questions are shared, whichever source they go to."""
     return Sharing(
         settings.freshness_ms, settings.most_freshness_ms, widens=settings.widens_queries
