@@ -13,9 +13,10 @@ class WorkloadRef:
     """A workload with a scale subresource, in the trigger's namespace."""
 
     kind: str
-    """As the API has it, such as Deployment."""
+    """As the API has it, such as Deployment; of another group as it was written."""
     name: str
     api_version: str = "apps/v1"
+    """The group alone, such as argoproj.io, where no version was stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class Trigger:
     namespace: str
     name: str
     """Of the metric, as GetMetricSpec and the external metrics API have it."""
-    workload: WorkloadRef
+    workload: WorkloadRef | None
+    """None where nothing has to be known of pods: a query, or wake sources alone."""
     load: Load | None
     """None for a trigger that wakes and does nothing else."""
     target: float
