@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image chart-package cluster-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live docs clean
+.PHONY: help run test check image chart-package cluster-tools keda-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -64,6 +64,9 @@ chart-package: $(VENV)/.dev ## package the Helm chart in build/chart, also as an
 
 cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
 	@$(BIN)/python -m gpuscale_testing.tools build
+
+keda-tools: $(VENV)/.dev ## build KEDA's operator and metrics server too, for the tests with KEDA (8 min or more, once)
+	@$(BIN)/python -m gpuscale_testing.tools build keda-operator keda-adapter keda
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster

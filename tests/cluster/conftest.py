@@ -11,6 +11,8 @@ from functools import cache
 import pytest
 
 from gpuscale_testing import ControlPlane, Settings, missing
+from gpuscale_testing.keda import Keda
+from gpuscale_testing.programs.toolset import KEDA
 
 HPA_SYNC_PERIOD_S = 1.0
 
@@ -48,4 +50,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 def plane() -> Iterator[ControlPlane]:
     """A control plane that looks at HPAs every second."""
     with ControlPlane(Settings(hpa_sync_period_s=HPA_SYNC_PERIOD_S)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def keda(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keda]:
+    """KEDA on that control plane, which serves the external metrics API by it."""
+    if reason := missing(KEDA):
+        pytest.skip(reason)
+    with Keda(plane, tmp_path_factory.mktemp("keda")) as running:
         yield running

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
 from gpuscale_testing import tools
-from gpuscale_testing.programs import building, toolset
+from gpuscale_testing.programs import building, definitions, fetching, toolset
 
 ETCD = toolset.tool_named("etcd")
 GO_THAT_BUILDS = """
@@ -58,6 +58,8 @@ def test_the_versions_are_those_of_the_go_modules() -> None:
     assert kubernetes.pop().startswith("v1.")
     assert versions["prometheus-adapter"] == "v0.12.0"
     assert versions["etcd"].startswith("v3.")
+    (release,) = (each for each in definitions.pinned_definitions() if each.name == "keda")
+    assert {versions[name] for name in toolset.KEDA} == {release.version}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,27 @@ def test_several_programs_that_are_not_there_are_told_in_one_sentence(tmp_path: 
         f"etcd {etcd}, kube-apiserver {apiserver} are not there: looked in $KUBEBUILDER_ASSETS (/none) "
         f"and {tmp_path}; build once with `python -m gpuscale_testing.tools build`"
     )
+
+
+def test_what_is_built_apart_is_told_with_a_command_that_names_it(tmp_path: Path) -> None:
+    reason = toolset.missing(toolset.KEDA, {"GPUSCALE_TOOLS": str(tmp_path)})
+    told = "build once with `python -m gpuscale_testing.tools build keda-operator keda-adapter`"
+    assert reason.endswith(told)
+
+
+def test_a_build_without_names_leaves_out_what_is_built_apart(
+    cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[str] = []
+    monkeypatch.setattr(
+        building, "build", lambda chosen, _: wanted.extend(tool.name for tool in chosen)
+    )
+    monkeypatch.setattr(fetching, "fetch", lambda *_: None)
+    monkeypatch.setattr("sys.argv", ["tools", "build"])
+    with pytest.raises(SystemExit) as caught:
+        tools.main()
+    assert not caught.value.code
+    assert wanted == [*toolset.CONTROL_PLANE, "prometheus-adapter"]
 
 
 def test_another_version_in_the_cache_does_not_count(tmp_path: Path) -> None:

@@ -134,13 +134,18 @@ def _running(
     component = Component(name, [*command, *shared, *flags], own, _GRACE_S)
     api = MetricsApi(name, port, component)
     try:
-        wait_until(lambda: _is_ready(api), f"{name} to be ready", _READY_S, every_s=0.1)
+        wait_until(lambda: is_ready(api), f"{name} to be ready", _READY_S, every_s=0.1)
         yield api
     finally:
         component.end_stop()
 
 
-def _is_ready(api: MetricsApi) -> bool:
+def is_ready(api: MetricsApi) -> bool:
+    """Return whether a server answers that it is ready.
+
+    Raises:
+        UnavailableError: it has ended; with the end of its log.
+    """
     if api.component.exit_code is not None:
         raise UnavailableError(f"{api.name} has ended:\n{api.component.log_tail()}")
     with closing(api.connect(timeout_s=5.0)) as connection, suppress(OSError, HTTPException):

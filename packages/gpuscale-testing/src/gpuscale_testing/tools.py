@@ -25,14 +25,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Build or find etcd, the Kubernetes control plane and prometheus-adapter, and fetch or find the "
-    "definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and eksctl, for tests.",
+    help="Build or find etcd, the Kubernetes control plane, prometheus-adapter and KEDA, and fetch or find "
+    "the definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and eksctl, for tests.",
 )
 
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Programs, such as kube-apiserver, and definitions, such as keda; none means all."
+        help="Programs, such as kube-apiserver, and definitions, such as keda; none means all "
+        "but the programs keda-operator and keda-adapter, which take 8 minutes or more by themselves."
     ),
 ]
 
@@ -40,7 +41,7 @@ Names = Annotated[
 @app.command()
 def build(names: Names = None) -> None:
     """Build and fetch what is not there in its pinned version; 5 to 10 minutes on two cores, once."""
-    known = [*TOOLS, *pinned_definitions()]
+    known = [*_usual(), *pinned_definitions()]
     wanted = [_named(name) for name in names] if names else known
     building.build([each for each in wanted if isinstance(each, Tool)], _say)
     fetching.fetch([each for each in wanted if isinstance(each, Definitions)], _say)
@@ -57,13 +58,20 @@ def find(
 
 @app.command()
 def where() -> None:
-    """List all programs and definitions with version and path; exit code 1 if one is not there."""
+    """List all programs and definitions with version and path.
+
+    Exit code 1 if one is not there that `build` without names gets.
+    """
     for tool in TOOLS:
         _line(tool.name, toolset.pinned_version(tool), _place(tool))
     for each in pinned_definitions():
         _line(each.name, each.version, _place(each))
-    if toolset.missing([tool.name for tool in TOOLS]) or missing_definitions():
+    if toolset.missing([tool.name for tool in _usual()]) or missing_definitions():
         raise typer.Exit(1)
+
+
+def _usual() -> list[Tool]:
+    return [tool for tool in TOOLS if not tool.apart]
 
 
 def _named(name: str) -> Tool | Definitions:
@@ -85,7 +93,8 @@ def _place(wanted: Tool | Definitions) -> str:
     try:
         return str(_found(wanted))
     except UnavailableError:
-        return f"not there; {toolset.BUILD_COMMAND} gets it"
+        tools = [wanted] if isinstance(wanted, Tool) else []
+        return f"not there; {toolset.build_command(tools)} gets it"
 
 
 def _line(name: str, version: str, place: str) -> None:

@@ -1,4 +1,4 @@
-"""Which programs a control plane is made of, in which versions, and where they are.
+"""Which programs the tests start, in which versions, and where they are: a control plane, and KEDA.
 
 The versions stand in one place: the `go.mod` files in `modules`. A program counts as there if
 `$KUBEBUILDER_ASSETS` holds it, or if the cache holds it in the pinned version.
@@ -32,6 +32,8 @@ class Tool:
     module: str
     """The module whose version is the program's."""
     package: str
+    apart: bool = False
+    """Built only by name: it takes longer than all the others together, and few tests need it."""
 
 
 TOOLS = (
@@ -46,8 +48,20 @@ TOOLS = (
         "sigs.k8s.io/prometheus-adapter",
         "sigs.k8s.io/prometheus-adapter/cmd/adapter",
     ),
+    *(
+        Tool(
+            name,
+            "keda",
+            "github.com/kedacore/keda/v2",
+            f"github.com/kedacore/keda/v2/cmd/{command}",
+            apart=True,
+        )
+        for name, command in (("keda-operator", "operator"), ("keda-adapter", "adapter"))
+    ),
 )
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+KEDA = ("keda-operator", "keda-adapter")
+"""Its operator and its metrics server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,5 +174,12 @@ def _not_there(tools: Sequence[Tool], environment: Mapping[str, str]) -> str:
     assets = environment.get(ASSETS_VARIABLE, "not set")
     return (
         f"{absent} {verb} not there: looked in ${ASSETS_VARIABLE} ({assets}) and "
-        f"{cache_folder(environment)}; build once with `{BUILD_COMMAND}`"
+        f"{cache_folder(environment)}; build once with `{build_command(tools)}`"
     )
+
+
+def build_command(tools: Sequence[Tool]) -> str:
+    """Return the command that builds these programs."""
+    if not any(tool.apart for tool in tools):
+        return BUILD_COMMAND
+    return " ".join((BUILD_COMMAND, *(tool.name for tool in tools)))

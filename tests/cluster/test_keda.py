@@ -1,0 +1,50 @@
+"""KEDA itself, unmodified, on a real control plane: its own trigger, then gpuscale's scaler."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuscale.testing.prometheus import serve
+from gpuscale_testing import SimulatedNode, simulated_nodes
+
+sys.path.insert(0, str(Path(__file__).parent))
+from keda_objects import ReplicaWatch, apply, deployment, prometheus_trigger, scaled_object
+
+pytestmark = [pytest.mark.cluster, pytest.mark.prometheus, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory):
+    with serve([], tmp_path_factory.mktemp("prometheus")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def watch(plane, keda):
+    with simulated_nodes(plane, SimulatedNode("h200", gpus=64)), ReplicaWatch(plane) as watch:
+        yield watch
+
+
+def put(prometheus, name, value):
+    prometheus.write([({"__name__": name}, round(time.time() * 1000), float(value))])
+
+
+def test_its_own_prometheus_trigger_scales_from_zero_and_back(plane, watch, prometheus) -> None:
+    put(prometheus, "queue_length", 0)
+    trigger = prometheus_trigger(prometheus.url, "queue_length", 10)
+    apply(plane, deployment("own"), scaled_object("own", trigger))
+    plane.wait("scaledobject/own", "condition=Ready")
+    assert watch.counts("own") == [0]
+
+    put(prometheus, "queue_length", 1)
+    watch.await_count("own", 1)
+    put(prometheus, "queue_length", 35)
+    watch.await_count("own", 4)
+    put(prometheus, "queue_length", 1)
+    watch.await_count("own", 1)
+    put(prometheus, "queue_length", 0)
+    watch.await_count("own", 0)
+    assert watch.counts("own") == [0, 1, 4, 1, 0]
+    plane.kubectl("delete", "scaledobject,deployment", "own")
