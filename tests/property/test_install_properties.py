@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError
+from gpuscale.formats.signals import SIGNALS
 from gpuscale.install.cluster.kinds import KINDS, kind_of, path_of
 from gpuscale.install.common import INSTALL_LABEL
 from gpuscale.install.notes import notes
 from gpuscale.install.render import KIND_ORDER, manifest, pool_files, render
-from gpuscale.install.signals import SIGNALS
 from gpuscale.install.values import Values, parse_values
 
 JSON = st.recursive(

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuscale.formats.signals import SIGNALS, Signal, SignalName
 from gpuscale.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
 from gpuscale.install.image import parse_image
-from gpuscale.install.signals import SIGNALS, Signal, SignalName
 from gpuscale.install.values import MetricSourceName
 from gpuscale.providers import Provider, taint_object
 

@@ -5,9 +5,9 @@ from itertools import product
 import pytest
 
 from gpuscale.core.errors import ConfigError
+from gpuscale.formats.signals import SIGNALS
 from gpuscale.install.linted import lint_rendered
 from gpuscale.install.render import render
-from gpuscale.install.signals import SIGNALS
 from gpuscale.install.values import parse_values
 from gpuscale.lint.problems import problems_of_errors
 

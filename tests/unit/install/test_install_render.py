@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from gpuscale.cli.servers.agent import plain_arguments as exporter_arguments
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.exporter.settings import read_settings as exporter_settings
+from gpuscale.formats.signals import SIGNALS
 from gpuscale.install.render import KIND_ORDER, Inputs, manifest, render
-from gpuscale.install.signals import SIGNALS
 from gpuscale.metricsapi.settings import read_settings as metrics_api_settings
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.rules.config import load_rules

@@ -41,7 +41,7 @@ _WORDS = {
 
 def signals() -> Sequence[str]:
     """Return the names of the signals."""
-    from gpuscale.install.signals import SignalName
+    from gpuscale.formats.signals import SignalName
 
     return get_args(SignalName)
 

@@ -108,8 +108,8 @@ def _autoscaler(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _signal(answers: "Answers", found: "Detected") -> "Answers":
+    from gpuscale.formats.signals import SIGNALS
     from gpuscale.install.propose import DEFAULT_SIGNAL
-    from gpuscale.install.signals import SIGNALS
 
     if answers.signal is not None:
         return answers

@@ -14,9 +14,9 @@ from gpuscale.doctor.checks.values import VALUE_CHECKS, value_findings
 from gpuscale.doctor.checks.workload.subjects import wants_gpus
 from gpuscale.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.formats.signals import SIGNALS
 from gpuscale.formats.units import spec_unit_fault
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
-from gpuscale.install.signals import SIGNALS
 from gpuscale.kube.reading import fields_of
 from gpuscale.lint.lint import lint
 from gpuscale.objects.fields import Fields

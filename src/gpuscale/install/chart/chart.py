@@ -9,11 +9,11 @@ from typing import Any
 from gpuscale import __version__
 from gpuscale.core.documents.described import described_schema
 from gpuscale.core.documents.documents import dump_documents
+from gpuscale.formats.signals import SIGNALS, Signal
 from gpuscale.install.alerts.groups import alert_sources
 from gpuscale.install.boards.catalogue import board_sources
 from gpuscale.install.chart.reference import values_reference
 from gpuscale.install.scale.scale import Scale, Workload
-from gpuscale.install.signals import SIGNALS, Signal
 from gpuscale.install.values import Values
 from gpuscale.providers import BUILT_IN, Provider
 

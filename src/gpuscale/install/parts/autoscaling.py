@@ -1,5 +1,6 @@
 """What scales the workloads: a HorizontalPodAutoscaler of any version, or KEDA's ScaledObject."""
 
+from gpuscale.formats.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.common import Object, metadata
 from gpuscale.install.parts import prometheus
 from gpuscale.install.scale.manifest import quantity, resource_trigger
@@ -11,7 +12,6 @@ from gpuscale.install.scale.metrics import (
     SignalMetric,
 )
 from gpuscale.install.scale.scale import Scale
-from gpuscale.install.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.values import Values
 
 PART = "autoscaler"

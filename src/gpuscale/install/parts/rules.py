@@ -1,11 +1,11 @@
 """The rules: which series the metrics API serves as what, and which means are recorded."""
 
 from gpuscale.core.documents.documents import dump_documents
+from gpuscale.formats.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.common import METRICS_API, Object
 from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE, resource_rules
 from gpuscale.install.parts.workloads import config_map
 from gpuscale.install.scale.manifest import MEAN
-from gpuscale.install.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.values import Values
 
 PART = METRICS_API

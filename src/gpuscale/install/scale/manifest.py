@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuscale.formats.signals import SIGNALS
 from gpuscale.install.scale.metrics import (
     ContainerResourceMetric,
     HpaMetric,
@@ -11,7 +12,6 @@ from gpuscale.install.scale.metrics import (
     SignalMetric,
     as_written,
 )
-from gpuscale.install.signals import SIGNALS
 
 Object = dict[str, Any]
 

@@ -8,7 +8,7 @@ from gpuscale.core.documents.models import Model
 from gpuscale.core.documents.validation import REFUSED
 from gpuscale.core.errors import QueryError
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.install.signals import SignalName
+from gpuscale.formats.signals import SignalName
 from gpuscale.objects.fields import QUANTITY
 from gpuscale.series.promql.parse import parse_query
 

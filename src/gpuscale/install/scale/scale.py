@@ -9,6 +9,7 @@ from gpuscale.core.documents.documents import Document, Path, parts_of
 from gpuscale.core.documents.models import Model, refused
 from gpuscale.core.documents.validation import LABEL_PATTERN, SUBDOMAIN_PATTERN
 from gpuscale.core.quantity import parse_quantity
+from gpuscale.formats.signals import SIGNALS, Signal, SignalName
 from gpuscale.formats.units import UNITS, MetricUnit, unit_fault
 from gpuscale.install.scale.manifest import V2BETA1, Scaled, hpa_spec, quantity
 from gpuscale.install.scale.metrics import (
@@ -24,7 +25,6 @@ from gpuscale.install.scale.metrics import (
     Target,
     as_written,
 )
-from gpuscale.install.signals import SIGNALS, Signal, SignalName
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
 
