@@ -1,6 +1,6 @@
 """KEDA's ScaledObjects, with the defaults that KEDA fills in.
 
-What the API server refuses (the CRD's schema) or KEDA's controller refuses (bounds, triggers) is a fault here.
+What the API server refuses (by the CRD's schema) or KEDA's controller (bounds, triggers) is a fault here.
 What a trigger's metadata means is its scaler's own, so only what prometheus triggers need is looked at.
 
 Source: KEDA v2.21 apis/keda/v1alpha1/scaledobject_types.go, scaletriggers_types.go, withtriggers_types.go
@@ -83,6 +83,11 @@ class Trigger:
         return self.metric_type == "AverageValue"
 
     @property
+    def is_resource(self) -> bool:
+        """Whether the HPA asks the resource metrics API, and KEDA nobody."""
+        return self.kind in RESOURCE_TRIGGERS
+
+    @property
     def query(self) -> str:
         """The PromQL of a prometheus trigger; empty for others."""
         return self.metadata.get("query", "")
@@ -114,8 +119,8 @@ class ScaledObject:
     """The same from the object's creation, while there was no activity at all."""
     fallback: Fallback | None = None
     modifiers: ScalingModifiers | None = None
-    hpa_name: str = ""
-    """Of the HPA that KEDA makes."""
+    named_hpa: str = ""
+    """The name that the HPA is given; empty takes KEDA's."""
     behavior: Behavior | None = None
     restores_replicas: bool = False
     """Whether the target gets its first count back when the ScaledObject is deleted."""
@@ -123,6 +128,11 @@ class ScaledObject:
     @property
     def key(self) -> str:
         return self.metadata.key
+
+    @property
+    def hpa_name(self) -> str:
+        """Of the HPA that KEDA makes."""
+        return self.named_hpa or f"keda-hpa-{self.metadata.name}"
 
     @property
     def is_paused(self) -> bool:
@@ -195,7 +205,7 @@ def read_scaled_object(fields: Fields) -> ScaledObject:
         initial_cooldown_s=_count(spec, "initialCooldownPeriod", 0),
         fallback=_fallback(spec),
         modifiers=_modifiers(advanced),
-        hpa_name=config.text("name", f"keda-hpa-{metadata.name}"),
+        named_hpa=config.text("name"),
         behavior=read_behavior(config, config, "v2"),
         restores_replicas=advanced.boolean("restoreToOriginalReplicaCount"),
     )
