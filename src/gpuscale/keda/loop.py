@@ -129,7 +129,7 @@ class ScaleLoop:
         return Look(self._request(Activity(True, False, names[:1]), now_ms, target), ())
 
     async def answer(self, name: str, now_ms: int, target: ScaleTarget) -> int:
-        """Return the value of a metric, in thousandths, as the HPA is told it.
+        """Return the value of a metric, in thousandths, as the HPA gets it.
 
         Args:
             name: of the metric, as the HPA has it.
@@ -147,7 +147,7 @@ class ScaleLoop:
             is_error |= bool(failure)
             for metric in metrics:
                 if metric.name == name:
-                    found = await self._told(index, scaler, metric, now_ms, target)
+                    found = await self._for_hpa(index, scaler, metric, now_ms, target)
         is_error |= found is not None and bool(found.error)
         if is_error and not (found is not None and found.is_fallback):
             raise UpstreamError(f"metric:{name} encountered error")
@@ -155,7 +155,7 @@ class ScaleLoop:
             raise NotFoundError(f"no matching metrics found for {name}")
         return found.value_milli
 
-    async def _told(
+    async def _for_hpa(
         self, index: int, scaler: Scaler, metric: ExternalMetric, now_ms: int, target: ScaleTarget
     ) -> _Record:
         kept = self._records.get(metric.name)
