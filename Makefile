@@ -65,8 +65,8 @@ chart-package: $(VENV)/.dev ## package the Helm chart in build/chart, also as an
 cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fetch CRDs, for the cluster tests (5-10 min, once)
 	@$(BIN)/python -m gpuscale_testing.tools build
 
-keda-tools: $(VENV)/.dev ## build KEDA's operator and metrics server too, for the tests with KEDA (8 min or more, once)
-	@$(BIN)/python -m gpuscale_testing.tools build keda-operator keda-adapter keda
+keda-tools: $(VENV)/.dev ## build KEDA's programs too, for the tests with KEDA (8 min or more, once)
+	@$(BIN)/python -m gpuscale_testing.tools build keda-operator keda-adapter keda-webhooks keda
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster

@@ -58,5 +58,5 @@ def keda(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """KEDA on that control plane, which serves the external metrics API by it."""
     if reason := missing(KEDA):
         pytest.skip(reason)
-    with Keda(plane, tmp_path_factory.mktemp("keda")) as running:
+    with Keda(plane, tmp_path_factory.mktemp("keda"), webhooks=True) as running:
         yield running

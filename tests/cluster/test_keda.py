@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.core.errors import UpstreamError
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import SimulatedNode, simulated_nodes
 
@@ -48,3 +49,11 @@ def test_its_own_prometheus_trigger_scales_from_zero_and_back(plane, watch, prom
     watch.await_count("own", 0)
     assert watch.counts("own") == [0, 1, 4, 1, 0]
     plane.kubectl("delete", "scaledobject,deployment", "own")
+
+
+def test_its_admission_webhook_refuses_what_the_schema_lets_through(plane, watch) -> None:
+    first = scaled_object("judged", prometheus_trigger("http://prometheus", "queue_length", 10))
+    apply(plane, deployment("judged"), first)
+    with pytest.raises(UpstreamError, match="already managed by the ScaledObject 'judged'"):
+        apply(plane, {**first, "metadata": {"name": "second"}})
+    plane.kubectl("delete", "scaledobject,deployment", "judged")

@@ -1,15 +1,17 @@
-"""KEDA's operator and metrics server as processes on loopback, beside a control plane.
+"""KEDA's operator, metrics server and admission webhooks as processes on loopback, beside a control plane.
 
-Both are as released. What a chart would set up around them is left out: the admission webhooks, the rotation
-of certificates, and roles, since both act as the cluster's admin.
+All are as released. What a chart would set up around them is left out: the rotation of certificates, and
+roles, since all act as the cluster's admin.
 """
 
+import base64
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale_testing.addresses import free_ports, is_listening, wait_until
@@ -21,11 +23,12 @@ from gpuscale_testing.plane import ControlPlane
 from gpuscale_testing.programs.definitions import find_definitions
 from gpuscale_testing.programs.toolset import find
 
-Program = Literal["keda-operator", "keda-adapter"]
+Program = Literal["keda-operator", "keda-adapter", "keda-webhooks"]
 
 EXTERNAL_METRICS = "external.metrics.k8s.io/v1beta1"
 _NAMESPACE = "keda"
 _SERVICE = "keda-operator-metrics-apiserver"
+_VALIDATED = ("scaledobject", "scaledjob", "triggerauthentication", "clustertriggerauthentication")
 _READY_S = 60.0
 _GRACE_S = 5.0
 
@@ -47,8 +50,9 @@ class Keda:
         plane: a running control plane.
         folder: for certificates and logs; a folder of its own below is made.
         registered: whether the control plane serves external.metrics.k8s.io by KEDA.
+        webhooks: whether KEDA judges its objects before the control plane takes them.
         flags: program name to flags that are added at the end, where they win.
-        environment: variables for both programs, such as `KEDA_HTTP_DEFAULT_TIMEOUT`; they inherit none.
+        environment: variables for all programs, such as `KEDA_HTTP_DEFAULT_TIMEOUT`; they inherit none.
     """
 
     def __init__(
@@ -57,12 +61,14 @@ class Keda:
         folder: Path,
         *,
         registered: bool = True,
+        webhooks: bool = False,
         flags: Mapping[Program, Sequence[str]] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._plane = plane
         self._folder = folder / "keda"
         self._registered = registered
+        self._webhooks = webhooks
         self._flags = flags or {}
         self._environment = environment or {}
         self._running = ExitStack()
@@ -74,7 +80,7 @@ class Keda:
         """Of the operator's own metrics, HTTP on 127.0.0.1."""
 
     def __enter__(self) -> Self:
-        """Start both and return once they are ready, and available if registered.
+        """Start them and return once they are ready, and available if registered.
 
         Raises:
             UnavailableError: a program is not built, has ended, or is not ready within a minute.
@@ -108,24 +114,24 @@ class Keda:
         return self._components[program].pid
 
     def logs(self) -> str:
-        """Return the ends of both logs."""
+        """Return the ends of the logs."""
         return "\n".join(f"--- {c.name}\n{c.log_tail()}" for c in self._components.values())
 
     def _start(self, stack: ExitStack) -> None:
-        programs: dict[Program, Path] = {
-            "keda-operator": find("keda-operator"),
-            "keda-adapter": find("keda-adapter"),
-        }
+        wanted: list[Program] = ["keda-operator", "keda-adapter"]
+        wanted += ["keda-webhooks"] if self._webhooks else []
+        paths = {program: find(program) for program in wanted}
         apply_definitions(self._plane)
         self._folder.mkdir(parents=True)
-        service_port, probe_port, self.metrics_port, self.port = free_ports(4)
+        service_port, probe_port, self.metrics_port, self.port, webhooks_port = free_ports(5)
         arguments: dict[Program, list[str]] = {
             "keda-operator": self._operator_flags(service_port, probe_port),
             "keda-adapter": self._adapter_flags(service_port),
+            "keda-webhooks": self._webhooks_flags(webhooks_port),
         }
-        for program, path in programs.items():
+        for program, path in paths.items():
             flags = [*arguments[program], *self._flags.get(program, ())]
-            command = [*self._clean_environment(), str(path), *flags]
+            command = [*self._clean_environment(), str(path), *flags, "--zap-encoder=console"]
             component = Component(program, command, self._folder, _GRACE_S)
             stack.callback(component.end_stop)
             self._components[program] = component
@@ -133,9 +139,12 @@ class Keda:
         self._ready = {
             "keda-operator": lambda: is_listening(service_port),
             "keda-adapter": lambda: is_ready(api),
+            "keda-webhooks": lambda: is_listening(webhooks_port),
         }
-        for program in programs:
+        for program in wanted:
             self._await(program)
+        if self._webhooks:
+            self._plane.apply(json.dumps(self._webhook_configuration(webhooks_port)))
         if self._registered:
             group_versions = [EXTERNAL_METRICS]
             stack.enter_context(
@@ -159,7 +168,6 @@ class Keda:
             f"--metrics-service-bind-address=127.0.0.1:{service_port}",
             f"--cert-dir={self._certificates('operator', pair)}",
             f"--ca-dir={trusted}",
-            "--zap-encoder=console",
         ]
 
     def _adapter_flags(self, service_port: int) -> list[str]:
@@ -178,8 +186,46 @@ class Keda:
                 f"--{name}-kubeconfig={kubeconfig}"
                 for name in ("lister", "authentication", "authorization")
             ),
-            "--zap-encoder=console",
         ]
+
+    def _webhooks_flags(self, port: int) -> list[str]:
+        pair = self._plane.serving_certificate("127.0.0.1")
+        return [
+            f"--port={port}",
+            f"--cert-dir={self._certificates('webhooks', pair)}",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+            "--cache-miss-to-direct-client=true",  # a workload that was made just now is found
+        ]
+
+    def _webhook_configuration(self, port: int) -> dict[str, Any]:
+        bundle = base64.b64encode(self._plane.ca.read_bytes()).decode()
+        webhooks = [
+            {
+                "name": f"v{kind}.kb.io",
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "clientConfig": {
+                    "url": f"https://127.0.0.1:{port}/validate-keda-sh-v1alpha1-{kind}",
+                    "caBundle": bundle,
+                },
+                "rules": [
+                    {
+                        "apiGroups": ["keda.sh"],
+                        "apiVersions": ["v1alpha1"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": [f"{kind}s"],
+                    }
+                ],
+            }
+            for kind in _VALIDATED
+        ]
+        return {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "keda-admission"},
+            "webhooks": webhooks,
+        }
 
     def _certificates(self, name: str, pair: KeyPair) -> Path:
         """Return a folder with the files that both programs know each other by."""

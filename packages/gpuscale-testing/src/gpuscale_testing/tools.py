@@ -33,7 +33,7 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         help="Programs, such as kube-apiserver, and definitions, such as keda; none means all "
-        "but the programs keda-operator and keda-adapter, which take 8 minutes or more by themselves."
+        "but KEDA's three programs, which take 8 minutes or more by themselves."
     ),
 ]
 

@@ -56,12 +56,16 @@ TOOLS = (
             f"github.com/kedacore/keda/v2/cmd/{command}",
             apart=True,
         )
-        for name, command in (("keda-operator", "operator"), ("keda-adapter", "adapter"))
+        for name, command in (
+            ("keda-operator", "operator"),
+            ("keda-adapter", "adapter"),
+            ("keda-webhooks", "webhooks"),
+        )
     ),
 )
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-KEDA = ("keda-operator", "keda-adapter")
-"""Its operator and its metrics server."""
+KEDA = ("keda-operator", "keda-adapter", "keda-webhooks")
+"""Its operator, its metrics server and its admission webhooks."""
 
 
 @dataclass(frozen=True, slots=True)

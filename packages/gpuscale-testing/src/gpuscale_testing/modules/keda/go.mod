@@ -1,6 +1,6 @@
-// KEDA's operator and metrics server. `go install PKG@VERSION` refuses a module with replace lines, so this module
-// requires it, with the replace and exclude lines of its own go.mod. To move it: change both, the require line and
-// the release in definitions.toml, then run `go mod tidy` here.
+// KEDA's operator, metrics server and webhooks. `go install PKG@VERSION` refuses a module with replace lines, so
+// this module requires it, with the replace and exclude lines of its own go.mod. To move it: change both, the
+// require line and the release in definitions.toml, then run `go mod tidy` here.
 module gpuscale.dev/tools/keda
 
 go 1.26.0
@@ -8,6 +8,7 @@ go 1.26.0
 tool (
 	github.com/kedacore/keda/v2/cmd/adapter
 	github.com/kedacore/keda/v2/cmd/operator
+	github.com/kedacore/keda/v2/cmd/webhooks
 )
 
 require (
