@@ -102,10 +102,10 @@ def test_several_programs_that_are_not_there_are_told_in_one_sentence(tmp_path: 
     )
 
 
-def test_what_is_built_apart_is_told_with_a_command_that_names_it(tmp_path: Path) -> None:
+def test_what_is_built_apart_has_a_command_that_names_it(tmp_path: Path) -> None:
     reason = toolset.missing(toolset.KEDA, {"GPUSCALE_TOOLS": str(tmp_path)})
-    told = "build once with `python -m gpuscale_testing.tools build keda-operator keda-adapter keda-webhooks`"
-    assert reason.endswith(told)
+    programs = "keda-operator keda-adapter keda-webhooks"
+    assert reason.endswith(f"once with `python -m gpuscale_testing.tools build {programs}`")
 
 
 def test_a_build_without_names_leaves_out_what_is_built_apart(
