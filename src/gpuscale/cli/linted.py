@@ -10,6 +10,7 @@ from gpuscale.core.documents.documents import Document, Path, load_documents
 from gpuscale.core.documents.models import API_VERSION
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
 from gpuscale.core.findings import with_plugins
+from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintReport
 from gpuscale.lint.inputs import FileJudge, is_block
@@ -33,10 +34,14 @@ _KEEPS_LABELS = {
 """How a scenario's `honorLabels` is said in an object."""
 
 
-def linted(names: Sequence[str]) -> LintReport:
+def linted(names: Sequence[str], kubernetes: KubernetesVersion | None = None) -> LintReport:
     """Return what lint finds in files; a values file's rules count for manifests beside it.
 
     Several values files, and scenarios, are looked at one by one.
+
+    Args:
+        names: of the files; - is standard input.
+        kubernetes: release of the cluster that they are for; None where nobody said.
 
     Raises:
         ConfigError: with every file that can't be read, or in which there is nothing to look at.
@@ -48,10 +53,10 @@ def linted(names: Sequence[str]) -> LintReport:
     scenarios = [each for each in texts if kinds[each[0]] == "Scenario"]
     alone = len(values) == 1
     judges = with_plugins(JUDGES, FileJudge)
-    reports = [_of_values(each, plain if alone else (), judges) for each in values]
+    reports = [_of_values(each, plain if alone else (), judges, kubernetes) for each in values]
     if plain and not alone:
-        reports.append(lint(plain, judges=judges))
-    reports += [_of_scenario(each, judges) for each in scenarios]
+        reports.append(lint(plain, judges=judges, kubernetes=kubernetes))
+    reports += [_of_scenario(each, judges, kubernetes) for each in scenarios]
     report = together(reports, [name for name, _ in texts])
     if not report.has_checked:
         raise ConfigError(*_nothing(texts, report))
@@ -118,7 +123,12 @@ def _nothing(texts: Sequence[Text], report: LintReport) -> Iterator[Problem]:
 # Values files
 
 
-def _of_values(given: Text, beside: Sequence[Text], judges: Sequence[FileJudge]) -> LintReport:
+def _of_values(
+    given: Text,
+    beside: Sequence[Text],
+    judges: Sequence[FileJudge],
+    kubernetes: KubernetesVersion | None,
+) -> LintReport:
     from gpuscale.install.linted import lint_values
     from gpuscale.install.values import parse_values
 
@@ -127,11 +137,11 @@ def _of_values(given: Text, beside: Sequence[Text], judges: Sequence[FileJudge])
         values = parse_values(text, name)
     except ConfigError as error:
         refusals = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
-        alone = lint(beside, judges=judges) if beside else _EMPTY
+        alone = lint(beside, judges=judges, kubernetes=kubernetes) if beside else _EMPTY
         return together(
             [replace(_EMPTY, findings=tuple(refusals), values=1, files=1), alone], [name]
         )
-    return lint_values(values, text, name, beside, judges)
+    return lint_values(values, text, name, beside, judges, kubernetes)
 
 
 _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
@@ -140,7 +150,9 @@ _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 # Scenarios
 
 
-def _of_scenario(given: Text, judges: Sequence[FileJudge]) -> LintReport:
+def _of_scenario(
+    given: Text, judges: Sequence[FileJudge], kubernetes: KubernetesVersion | None
+) -> LintReport:
     from gpuscale.cli.scenarios import load_policy, read_beside
     from gpuscale.sim.scenario.setup import load_setup
 
@@ -157,7 +169,7 @@ def _of_scenario(given: Text, judges: Sequence[FileJudge]) -> LintReport:
     refusal = replace(_EMPTY, findings=tuple(refusals), scenarios=1, files=1)
     texts = list(_named_texts(given, folder))
     objects = [_KEEPS_LABELS] if _keeps_labels(given) else []
-    inside = lint(texts, objects, judges) if texts else _EMPTY
+    inside = lint(texts, objects, judges, kubernetes) if texts else _EMPTY
     return together([refusal, inside], [name, *(each for each, _ in texts)])
 
 

@@ -11,6 +11,7 @@ from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.words import printable as visible
 
 if TYPE_CHECKING:
+    from gpuscale.hpa.versions import KubernetesVersion
     from gpuscale.install.values import Values
 
 STDIN = "-"
@@ -92,8 +93,15 @@ def printable(text: str) -> str:
     return visible(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
-def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
+def checked_values(
+    text: str, source: str, kubernetes: "KubernetesVersion | None" = None
+) -> "tuple[Values, list[str]]":
     """Return the values of a file's text, and what is worth knowing about them.
+
+    Args:
+        text: of the file.
+        source: its name, for messages.
+        kubernetes: release of the cluster that they are for; None where it is not known.
 
     Raises:
         ConfigError: it is wrong, or asks for what lint says can't work.
@@ -105,7 +113,7 @@ def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
     from gpuscale.lint.problems import problems_of_errors
 
     values = parse_values(text, source)
-    report = lint_values(values, text, source)
+    report = lint_values(values, text, source, kubernetes=kubernetes)
     if errors := problems_of_errors(report):
         raise ConfigError(*errors)
     warnings = [
@@ -113,4 +121,4 @@ def checked_values(text: str, source: str) -> "tuple[Values, list[str]]":
         for each in report.findings
         if each.check.severity is Severity.WARNING
     ]
-    return values, [*warnings, *notes(values)]
+    return values, [*warnings, *notes(values, kubernetes)]

@@ -24,7 +24,6 @@ from gpuscale.hpa.conditions import SCALED_TO_ZERO
 from gpuscale.hpa.decide import decide, needs_metrics, scale_unreadable
 from gpuscale.hpa.selectors import selector_failure
 from gpuscale.hpa.types import (
-    DEFAULT_SETTINGS,
     Condition,
     ControllerSettings,
     Decision,
@@ -34,6 +33,13 @@ from gpuscale.hpa.types import (
     Recommendation,
     Scale,
     ScaleEvent,
+)
+from gpuscale.hpa.versions import (
+    SCALE_TO_ZERO,
+    VERSION_EXAMPLE,
+    KubernetesVersion,
+    parse_version,
+    settings_of,
 )
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, read_hpa
@@ -74,6 +80,8 @@ class DecisionRequest:
     """A sentence for each thing that the controller knows and the writer of the document could not see."""
     reported: ReportedStatus | None = None
     """The status in the HPA's manifest, which decides nothing."""
+    kubernetes: KubernetesVersion | None = None
+    """The cluster's release; None where the document does not say."""
 
     @property
     def is_first_sync(self) -> bool:
@@ -122,8 +130,10 @@ def read_decision(document: Document) -> DecisionRequest:
     fields = Fields(document, document.data)
     spec = _spec(fields)
     name, namespace = _name(fields)
-    settings = _settings(spec.child("config"))
-    hpa = _hpa(spec, settings)
+    config = spec.child("config")
+    kubernetes = _kubernetes(config)
+    settings = _settings(config, kubernetes)
+    hpa = _hpa(spec, settings, kubernetes)
     reported = read_reported(spec.child("hpa"))
     scale, scale_error = _scale(spec, reported)
     state = _state(spec)
@@ -151,6 +161,7 @@ def read_decision(document: Document) -> DecisionRequest:
         selecting_hpas=selecting,
         unknown=unknown,
         reported=reported,
+        kubernetes=kubernetes,
     )
 
 
@@ -214,16 +225,28 @@ def _mapping(fields: Fields, key: str) -> Fields | None:
 # Configuration
 
 
-def _settings(config: Fields) -> ControllerSettings:
+def _kubernetes(config: Fields) -> KubernetesVersion | None:
+    value = config.data.get("kubernetesVersion")
+    if value is None:
+        return None
+    try:
+        return parse_version(value if isinstance(value, str) else shown(value))
+    except ValueError:
+        config.note(("kubernetesVersion",), f"{VERSION_EXAMPLE}, in quotes", found=shown(value))
+        return None
+
+
+def _settings(config: Fields, kubernetes: KubernetesVersion | None) -> ControllerSettings:
     note_unknown(
         config,
+        "kubernetesVersion",
         "tolerance",
         "downscaleStabilization",
         "cpuInitializationPeriod",
         "initialReadinessDelay",
         "scaleToZero",
     )
-    default = DEFAULT_SETTINGS
+    default = settings_of(kubernetes)
     return ControllerSettings(
         downscale_stabilization_s=_seconds(
             config, "downscaleStabilization", default.downscale_stabilization_s
@@ -236,6 +259,7 @@ def _settings(config: Fields) -> ControllerSettings:
             config, "initialReadinessDelay", default.initial_readiness_delay_s
         ),
         scale_to_zero=config.boolean("scaleToZero", default=default.scale_to_zero),
+        marks_zero=default.marks_zero,
     )
 
 
@@ -257,7 +281,9 @@ def _tolerance(config: Fields, default: float) -> float:
 # The HPA and its target
 
 
-def _hpa(spec: Fields, settings: ControllerSettings) -> HorizontalPodAutoscaler | None:
+def _hpa(
+    spec: Fields, settings: ControllerSettings, kubernetes: KubernetesVersion | None
+) -> HorizontalPodAutoscaler | None:
     """Return the HPA, or None where something about it is wrong."""
     fields = _mapping(spec, "hpa")
     if fields is None:
@@ -272,7 +298,14 @@ def _hpa(spec: Fields, settings: ControllerSettings) -> HorizontalPodAutoscaler 
         return None
     hpa = read_hpa(fields)
     if hpa.min_replicas == 0 and not settings.scale_to_zero:
-        fix = "set spec.config.scaleToZero if the cluster has the feature gate HPAScaleToZero"
+        fix = (
+            f"set spec.config.kubernetesVersion if the cluster is {SCALE_TO_ZERO.beta} or later, or "
+            f"spec.config.scaleToZero if it has the feature gate {SCALE_TO_ZERO.name}"
+        )
+        if kubernetes is not None:
+            fix = (
+                f"set spec.config.scaleToZero if the gate {SCALE_TO_ZERO.name} is on in the cluster"
+            )
         fields.note(("spec", "minReplicas"), "at least 1", found="0", fix=fix)
     return hpa if len(fields.problems) == faults else None
 

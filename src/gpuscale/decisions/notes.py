@@ -29,6 +29,7 @@ from gpuscale.hpa.types import (
     ReadyCondition,
     Recommendation,
 )
+from gpuscale.hpa.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
 from gpuscale.objects.hpa import (
     ExternalMetric,
     HorizontalPodAutoscaler,
@@ -129,11 +130,17 @@ def _pause(request: DecisionRequest) -> DecisionNote:
     command = scale_command(request.hpa.target, request.hpa.metadata.namespace, 1)
     if request.hpa.min_replicas == 0:
         effect = (
-            "From 0 replicas an HPA wakes only what it put to 0 itself (condition ScaledToZero)."
+            "From 0 replicas an HPA wakes only what it put to 0 itself, which the condition ScaledToZero "
+            "says; a 0 that something else wrote is a pause."
         )
-    else:
-        effect = "An HPA leaves a target with 0 replicas alone."
-    return DecisionNote("pause", effect, f"Start it by hand: {command}")
+        remedy = (
+            f"Start it by hand: {command}. If a manifest in Git has replicas: 0, take the field out, or it "
+            "stops again at the next apply."
+        )
+        return DecisionNote("pause", effect, remedy)
+    return DecisionNote(
+        "pause", "An HPA leaves a target with 0 replicas alone.", f"Start it by hand: {command}"
+    )
 
 
 # Metrics that failed
@@ -285,8 +292,24 @@ def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[Decisio
         "tolerance",
         f"A ratio from {tolerances} counts as on target; without that the metrics would ask "
         f"for {asked}.",
-        f"Set spec.behavior.{direction}.tolerance below {ratio:g} (from Kubernetes 1.35 on; in 1.33 "
-        "and 1.34 with the feature gate HPAConfigurableTolerance), or move the target.",
+        _own_tolerance(
+            f"Set spec.behavior.{direction}.tolerance below {ratio:g}", request.kubernetes
+        ),
+    )
+
+
+def _own_tolerance(say: str, version: KubernetesVersion | None) -> str:
+    """Return how to set a tolerance of the HPA's own, on a cluster of a release."""
+    match None if version is None else TOLERANCE.stage(version):
+        case "beta" | "stable":
+            return f"{say}, or move the target."
+        case "alpha":
+            return f"{say} (with the feature gate {TOLERANCE.name}), or move the target."
+        case "absent":
+            return f"Move the target: before Kubernetes {TOLERANCE.alpha} an HPA has no tolerance of its own."
+    return (
+        f"{say} (from Kubernetes {TOLERANCE.beta} on; in {TOLERANCE.alpha} and {TOLERANCE.last_alpha} with "
+        f"the feature gate {TOLERANCE.name}), or move the target."
     )
 
 
@@ -363,7 +386,7 @@ def _limits(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNo
             yield DecisionNote(
                 "minReplicas",
                 f"The count is raised to spec.minReplicas, {hpa.min_replicas}.",
-                _lower_min(hpa),
+                _lower_min(request),
             )
         case "ScaleUpLimit":
             yield _up_limit(hpa, decision)
@@ -371,13 +394,19 @@ def _limits(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNo
             yield _policy_limit("scaleDown", hpa.behavior.scale_down, decision)
 
 
-def _lower_min(hpa: HorizontalPodAutoscaler) -> str:
-    if hpa.min_replicas == 1:
-        return (
-            "Nothing, unless the target may stop: spec.minReplicas 0 takes the feature gate "
-            "HPAScaleToZero and an Object or External metric."
+def _lower_min(request: DecisionRequest) -> str:
+    if request.hpa.min_replicas != 1:
+        return "Lower spec.minReplicas."
+    if request.settings.scale_to_zero:
+        needed = "an Object or External metric"
+    elif request.kubernetes is not None:
+        needed = f"the feature gate {SCALE_TO_ZERO.name} and an Object or External metric"
+    else:
+        needed = (
+            f"an Object or External metric, and before Kubernetes {SCALE_TO_ZERO.beta} the feature gate "
+            f"{SCALE_TO_ZERO.name}"
         )
-    return "Lower spec.minReplicas."
+    return f"Nothing, unless the target may stop: spec.minReplicas 0 takes {needed}."
 
 
 def _up_limit(hpa: HorizontalPodAutoscaler, decision: Decision) -> DecisionNote:

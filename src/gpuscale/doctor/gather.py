@@ -19,6 +19,7 @@ from gpuscale.doctor.judges import KINDS, Listed
 from gpuscale.doctor.prometheus import PrometheusReader
 from gpuscale.doctor.rights import server_rights
 from gpuscale.doctor.snapshot import Look, Snapshot
+from gpuscale.hpa.versions import version_or_none
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
@@ -103,6 +104,7 @@ class Gatherer:
             hpas=await hpas.read(seen),
             rule_maps=await self._rule_maps(seen),
             rights=await server_rights(self._client, seen),
+            kubernetes=version_or_none(await self._client.git_version()),
         )
 
     async def _list(self, kind: Listed) -> Look:

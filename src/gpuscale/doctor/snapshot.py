@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from gpuscale.exposition.families import Family
+from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.install.parts import agent
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
@@ -148,6 +149,8 @@ class Snapshot:
     """ConfigMaps with the rules of metrics servers."""
     rights: Sequence[Right] = ()
     """Of the accounts of metrics servers."""
+    kubernetes: KubernetesVersion | None = None
+    """The cluster's release; None where it can't be read."""
     certificates: Mapping[str, str] = field(default_factory=dict)
     """By APIService: the certificate that its server's Secret holds, as PEM."""
     agents_passed_over: int = 0

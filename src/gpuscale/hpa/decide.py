@@ -70,6 +70,8 @@ class _Sync:
     @property
     def was_scaled_to_zero(self) -> bool:
         """Whether it was this controller that took the target to zero."""
+        if not self.settings.marks_zero:
+            return self.min_replicas == 0
         return self.settings.scale_to_zero and is_true(self.state.conditions, SCALED_TO_ZERO)
 
     @property
@@ -82,9 +84,13 @@ class _Sync:
 
     @property
     def may_leave_zero(self) -> bool:
-        return self.was_scaled_to_zero and (
-            self.min_replicas != 0 or self.has_object_or_external_metrics
-        )
+        has_way = self.min_replicas != 0 or self.has_object_or_external_metrics
+        return self.was_scaled_to_zero and (has_way or not self.settings.marks_zero)
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether the controller keeps the condition ScaledToZero."""
+        return self.settings.scale_to_zero and self.settings.marks_zero
 
 
 def decide(
@@ -151,7 +157,7 @@ def _begun(state: HpaState, scale: Scale, now_ms: int) -> HpaState:
 
 def _paused(sync: _Sync) -> Decision:
     conditions = set_condition(sync.state.conditions, SCALING_DISABLED, sync.now_ms)
-    if not sync.settings.scale_to_zero:
+    if not sync.has_condition:
         conditions = remove_condition(conditions, SCALED_TO_ZERO)
     state = replace(sync.state, conditions=conditions)
     step = "The target has 0 replicas and this controller did not put it there: scaling is paused."
@@ -295,7 +301,7 @@ def _new_size(replicas: int, reason: str) -> str:
 def _written(sync: _Sync, state: HpaState, replicas: int) -> HpaState:
     """Return the state once the scale was written."""
     conditions = set_condition(state.conditions, succeeded_rescale(replicas), sync.now_ms)
-    if sync.settings.scale_to_zero:
+    if sync.has_condition:
         is_own_zero = replicas == 0 and sync.may_reach_zero
         verdict = SCALED_TO_ZERO_BY_CONTROLLER if is_own_zero else NOT_SCALED_TO_ZERO
         conditions = set_condition(conditions, verdict, sync.now_ms)

@@ -134,7 +134,10 @@ class ControllerSettings:
     initial_readiness_delay_s: int = 30
     """A pod that turned unready within this time after its start was never ready."""
     scale_to_zero: bool = False
-    """The feature gate HPAScaleToZero; alpha and off in v1.36."""
+    """The feature gate HPAScaleToZero; off by default up to v1.36, on from v1.37."""
+    marks_zero: bool = True
+    """Whether a zero of the controller's own is told from a pause by the condition ScaledToZero, as from v1.36.
+    Before, every zero is its own where minReplicas is 0."""
 
 
 DEFAULT_SETTINGS = ControllerSettings()

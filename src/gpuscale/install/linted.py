@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.core.documents.documents import Document, Path, dotted, load_documents, parts_of
+from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.install.common import Object
 from gpuscale.install.render import outline
 from gpuscale.install.values import Values
@@ -64,6 +65,7 @@ def lint_values(
     source: str,
     beside: Sequence[tuple[str, str]] = (),
     judges: Sequence[FileJudge] = JUDGES,
+    kubernetes: KubernetesVersion | None = None,
 ) -> LintReport:
     """Return what lint finds in what values would be rendered to.
 
@@ -73,8 +75,9 @@ def lint_values(
         source: its name, for the places of findings.
         beside: name and text of rule files and manifests that it is held against.
         judges: what looks at it.
+        kubernetes: release of the cluster that it is for; None where it is not known.
     """
-    return lint_rendered(outline(values), text, source, beside, judges)
+    return lint_rendered(outline(values), text, source, beside, judges, kubernetes)
 
 
 def lint_rendered(
@@ -83,6 +86,7 @@ def lint_rendered(
     source: str,
     beside: Sequence[tuple[str, str]] = (),
     judges: Sequence[FileJudge] = JUDGES,
+    kubernetes: KubernetesVersion | None = None,
 ) -> LintReport:
     """Return what lint finds in the objects that were rendered from a values file.
 
@@ -92,6 +96,7 @@ def lint_rendered(
         source: its name, for the places of findings.
         beside: name and text of rule files and manifests that these are held against.
         judges: what looks at them.
+        kubernetes: release of the cluster that they are for; None where it is not known.
     """
     (values,) = load_documents(text, source)
     scales = {
@@ -108,7 +113,7 @@ def lint_rendered(
 
     arguments = set(_arguments(objects))
     preset = ((_PRESET, preset_text()),) if "--preset=on" in arguments else ()
-    report = lint((*beside, *preset), objects, judges)
+    report = lint((*beside, *preset), objects, judges, kubernetes)
     served = _Served(
         external=any(each["metadata"]["name"] == _EXTERNAL_API for each in objects),
         by_teams=any(each.startswith("--rules-configmaps=") for each in arguments),

@@ -1,14 +1,43 @@
 """What values allow but may not mean: reported when they are rendered, without stopping anything."""
 
+from gpuscale.hpa.versions import SCALE_TO_ZERO, KubernetesVersion
 from gpuscale.install.common import has_api_pods, image_reference
 from gpuscale.install.image import has_registry
 from gpuscale.install.scale.scale import Scale
 from gpuscale.install.values import Values
 
 
-def notes(values: Values) -> list[str]:
-    """Return what a user should know about these values, one sentence or two each."""
-    return [*_scaling(values), *_streams(values), *_sharing(values), *_access(values)]
+def notes(values: Values, kubernetes: KubernetesVersion | None = None) -> list[str]:
+    """Return what a user should know about these values, one sentence or two each.
+
+    Args:
+        values: of the installation.
+        kubernetes: release of the cluster that they are for; None where it is not known.
+    """
+    return [
+        *_scaling(values),
+        *_zero(values, kubernetes),
+        *_streams(values),
+        *_sharing(values),
+        *_access(values),
+    ]
+
+
+def _zero(values: Values, kubernetes: KubernetesVersion | None) -> list[str]:
+    """Return how to turn on what HPAs with minReplicas 0 need, unless the cluster has it."""
+    if not any(each.autoscaler == "hpa" and each.min_replicas == 0 for each in values.spec.scale):
+        return []
+    gate = SCALE_TO_ZERO
+    if kubernetes is not None and gate.is_on(kubernetes):
+        return []
+    which = (
+        f"before Kubernetes {gate.beta}" if kubernetes is None else f"on Kubernetes {kubernetes}"
+    )
+    return [
+        f"minReplicas 0 takes the feature gate {gate.name} {which}: start kube-apiserver and "
+        f"kube-controller-manager with --feature-gates={gate.name}=true; where you can't, take "
+        "autoscaler: keda or minReplicas: 1"
+    ]
 
 
 def image_note(values: Values) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gpuscale.core.documents.documents import Document, Path, dotted, load_documents
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.findings import Judge
+from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
 from gpuscale.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
@@ -86,21 +87,26 @@ class Inputs:
     """How many objects of a kind can't be read."""
     findings: list[LintFinding] = field(default_factory=list)
     passed_over: list[PassedOver] = field(default_factory=list)
+    kubernetes: KubernetesVersion | None = None
+    """The release of the cluster that they are for; None where nobody said."""
 
 
 def read_inputs(
-    texts: Sequence[tuple[str, str]], objects: Sequence[Mapping[str, object]] = ()
+    texts: Sequence[tuple[str, str]],
+    objects: Sequence[Mapping[str, object]] = (),
+    kubernetes: KubernetesVersion | None = None,
 ) -> Inputs:
     """Return what files hold, and Kubernetes objects that no file holds.
 
     Args:
         texts: file name and text of each.
         objects: as `render` makes them; `object_name` is their place.
+        kubernetes: release of the cluster that they are for.
 
     Raises:
         ConfigError: with every file or document that is neither a rule file nor a manifest.
     """
-    inputs = Inputs()
+    inputs = Inputs(kubernetes=kubernetes)
     problems: list[Problem] = []
     for source, text in texts:
         try:

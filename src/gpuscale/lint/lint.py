@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.lint.checks import JUDGES
 from gpuscale.lint.findings import LintFinding, LintReport
 from gpuscale.lint.inputs import FileJudge, read_inputs
@@ -11,6 +12,7 @@ def lint(
     texts: Sequence[tuple[str, str]],
     objects: Sequence[Mapping[str, object]] = (),
     judges: Sequence[FileJudge] = JUDGES,
+    kubernetes: KubernetesVersion | None = None,
 ) -> LintReport:
     """Return what is found in files and objects, which are held against each other.
 
@@ -19,11 +21,12 @@ def lint(
         objects: Kubernetes objects that no file holds, such as rendered ones. The place of a finding
             in one names it instead of a file: `HorizontalPodAutoscaler prod/bert`.
         judges: what looks at them.
+        kubernetes: release of the cluster that they are for; None where it is not known.
 
     Raises:
         ConfigError: a file is neither, or no YAML; with every such fault.
     """
-    inputs = read_inputs(texts, objects)
+    inputs = read_inputs(texts, objects, kubernetes)
     found = [each for judge in judges for each in judge.judge(inputs)]
     order = {source: position for position, (source, _) in enumerate(texts)}
 

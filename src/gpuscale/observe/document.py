@@ -8,6 +8,7 @@ from gpuscale.core.quantity import parse_quantity
 from gpuscale.decisions.documents import API_VERSION, KIND
 from gpuscale.hpa.conditions import SCALED_TO_ZERO
 from gpuscale.hpa.replicas.arithmetic import MAX_INT64
+from gpuscale.hpa.versions import SCALE_TO_ZERO, KubernetesVersion
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import ContainerResourceMetric, HorizontalPodAutoscaler, ResourceMetric
 from gpuscale.objects.pods import PodPhase
@@ -44,6 +45,8 @@ class Sight:
     history: History = field(default_factory=lambda: History({}, ()))
     unknown: tuple[str, ...] = ()
     """What could not be read beside."""
+    kubernetes: KubernetesVersion | None = None
+    """The cluster's release; None where it can't be read."""
 
 
 def decision_document(sight: Sight) -> dict[str, object]:
@@ -61,8 +64,8 @@ def decision_document(sight: Sight) -> dict[str, object]:
         spec["observed"] = list(sight.observed)
     if sight.history.entries:
         spec["history"] = sight.history.entries
-    if _has_zero(sight):
-        spec["config"] = {"scaleToZero": True}
+    if config := _config(sight):
+        spec["config"] = config
     unknown = [*sight.unknown, *((*sight.history.unknown, _FLAGS) if sight.observed else ())]
     if unknown:
         spec["unknown"] = unknown
@@ -121,6 +124,15 @@ def _scale(sight: Sight) -> Entry:
         "statusReplicas": count(status.get("replicas")),
         "selector": text_of(status.get("selector")),
     }
+
+
+def _config(sight: Sight) -> Entry:
+    """Return the cluster's release, and the gate for zero where it is seen to be on against its default."""
+    version = sight.kubernetes
+    config: Entry = {} if version is None else {"kubernetesVersion": str(version)}
+    if _has_zero(sight) and not (version is not None and SCALE_TO_ZERO.is_on(version)):
+        config["scaleToZero"] = True
+    return config
 
 
 def _has_zero(sight: Sight) -> bool:

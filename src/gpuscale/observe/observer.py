@@ -9,7 +9,8 @@ from gpuscale.core.errors import GpuscaleError, NotFoundError
 from gpuscale.doctor.direct import at_once
 from gpuscale.hpa.conditions import SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_DISABLED
 from gpuscale.hpa.decide import needs_metrics
-from gpuscale.hpa.types import Condition, ControllerSettings, HpaState, Scale
+from gpuscale.hpa.types import Condition, HpaState, Scale
+from gpuscale.hpa.versions import KubernetesVersion, settings_of, version_or_none
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.json_values import mapping_of, text_of
@@ -44,6 +45,7 @@ class Observer:
         self._metrics = MetricReader(client, self._discovery)
         self._known: dict[str, asyncio.Future[dict[str, Selector]]] = {}
         """Of each namespace the selectors of its HPAs, by key."""
+        self._version: asyncio.Future[str | None] | None = None
 
     async def look(self, body: JsonObject) -> Sight:
         """Return what the controller would see of an HPA now.
@@ -57,7 +59,14 @@ class Observer:
         events, unknown = await self._events(hpa)
         steps = await self._target_events(hpa) if hpa.behavior is not None else []
         history = read_history(body, events, hpa, now_ms, steps)
-        sight = Sight(body, hpa, now_ms, history=history, unknown=unknown)
+        sight = Sight(
+            body,
+            hpa,
+            now_ms,
+            history=history,
+            unknown=unknown,
+            kubernetes=await self._kubernetes(),
+        )
         scale, error = await self._scale(hpa.target, hpa.metadata.namespace)
         if error:
             return replace(sight, scale_error=error)
@@ -78,6 +87,12 @@ class Observer:
             observed=observed,
             unknown=(*unknown, *more),
         )
+
+    async def _kubernetes(self) -> KubernetesVersion | None:
+        """Return the cluster's release, which is asked for once; None where it can't be read."""
+        if self._version is None:
+            self._version = asyncio.ensure_future(self._client.git_version())
+        return version_or_none(await self._version)
 
     async def _events(
         self, hpa: HorizontalPodAutoscaler
@@ -197,7 +212,9 @@ def _looks_at_metrics(sight: Sight) -> bool:
         for each in conditions_of(sight.body)
         if each.get("type") == SCALED_TO_ZERO
     )
-    settings = ControllerSettings(scale_to_zero=bool(conditions))
+    settings = settings_of(sight.kubernetes)
+    if conditions:
+        settings = replace(settings, scale_to_zero=True)
     return needs_metrics(sight.hpa, scale, HpaState(conditions=conditions), settings)
 
 

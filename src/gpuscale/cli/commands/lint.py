@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from gpuscale.cli.options.kubernetes import KubernetesVersionText, read_kubernetes_version
 from gpuscale.cli.texts import Output, print_document, printable
 
 
@@ -22,6 +23,7 @@ def lint(
             "--output", "-o", help="text, or one json or yaml document with all findings."
         ),
     ] = Output.TEXT,
+    kubernetes_version: KubernetesVersionText = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for notes too.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List the objects that have nothing to check.")
@@ -35,11 +37,13 @@ def lint(
     nothing to check.
 
     Example:  gpuscale lint rules.yaml hpa.yaml
+
+    Example:  gpuscale lint hpa.yaml --kubernetes-version 1.37
     """
     from gpuscale.cli.linted import linted
     from gpuscale.views.findings import lint_document, lint_lines
 
-    report = linted(files)
+    report = linted(files, read_kubernetes_version(kubernetes_version))
     if output is Output.TEXT:
         for line in lint_lines(report, lists_all=verbose):
             print(printable(line))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.cli.options.kubernetes import KubernetesVersionText, read_kubernetes_version
 from gpuscale.cli.texts import (
     Output,
     checked_values,
@@ -17,6 +18,7 @@ from gpuscale.cli.texts import (
 from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from gpuscale.hpa.versions import KubernetesVersion
     from gpuscale.install.common import Object
     from gpuscale.install.values import Values
 
@@ -43,6 +45,7 @@ def render(
             show_default="the objects are printed",
         ),
     ] = None,
+    kubernetes_version: KubernetesVersionText = None,
     installer: Annotated[
         str | None,
         typer.Option(
@@ -69,7 +72,7 @@ def render(
             raise UsageError(f"--output: found {output!r}, expected yaml or json")
         output_dir, output = output, "yaml"
         deprecated(f"-o {output_dir}", f"--output-dir {output_dir}")
-    values = read_values(values_file)
+    values = read_values(values_file, read_kubernetes_version(kubernetes_version))
     if note := image_note(values):
         _note(note)
     objects = rendered(values) if installer is None else _role_of(installer, values)
@@ -81,13 +84,17 @@ def render(
         _write(values, objects, Path(output_dir))
 
 
-def read_values(name: str) -> "Values":
+def read_values(name: str, kubernetes: "KubernetesVersion | None" = None) -> "Values":
     """Return the values of a file, and say what is worth knowing about them.
+
+    Args:
+        name: of the file; - is standard input.
+        kubernetes: release of the cluster that they are for; None where it is not known.
 
     Raises:
         ConfigError: the file can't be read, is wrong, or asks for what lint says can't work.
     """
-    values, notes = checked_values(read_text(name), shown_name(name))
+    values, notes = checked_values(read_text(name), shown_name(name), kubernetes)
     for note in notes:
         _note(note)
     return values

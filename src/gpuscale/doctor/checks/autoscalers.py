@@ -230,7 +230,7 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     rules = [_manifest(body) for body in snapshot.rule_maps]
     texts += [(f"configmap/{index}", text) for index, text in enumerate(rules)]
     try:
-        report = lint(texts)
+        report = lint(texts, kubernetes=snapshot.kubernetes)
     except ConfigError:
         return  # Something that lint does not read, such as rules that are no YAML.
     for each in report.findings:

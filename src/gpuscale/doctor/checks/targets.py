@@ -13,6 +13,8 @@ from gpuscale.doctor import facts
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import AUTOSCALER, ClusterFinding
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.hpa.conditions import SCALED_TO_ZERO
+from gpuscale.hpa.versions import MARKS_ZERO
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import SelectPolicy
@@ -61,6 +63,12 @@ HPA_PAUSED = TARGET_CHECKS.add(
     "A workload at 0 replicas, which pauses its HPA.",
     "Set replicas to 1 or more for the HPA to go on.",
 )
+STUCK_AT_ZERO = TARGET_CHECKS.add(
+    "stuck-at-zero",
+    Severity.WARNING,
+    "A workload at 0 replicas that its HPA will not wake, although it has `minReplicas: 0`.",
+    "Set replicas to 1, and take replicas out of manifests that are applied again and again.",
+)
 SCALE_DOWN_DISABLED = TARGET_CHECKS.add(
     "scale-down-disabled",
     Severity.NOTE,
@@ -103,6 +111,7 @@ def target_findings(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFindin
             yield from _foreign(snapshot, look, body)
         yield from _replicas(look, body)
         yield from _paused(look, body)
+        yield from _stuck(snapshot, look, body)
     yield from _behavior(look)
 
 
@@ -315,6 +324,28 @@ def is_paused(look: HpaLook, body: Fields | None) -> bool:
         body is not None
         and body.child("spec").integer("replicas", 1) == 0
         and look.hpa.min_replicas != 0
+    )
+
+
+def _stuck(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
+    """Return where an HPA takes 0 replicas for a pause that are not its own, or that it no longer knows."""
+    version = snapshot.kubernetes
+    marks = version is None or version >= MARKS_ZERO
+    if look.hpa.min_replicas != 0 or body.child("spec").integer("replicas", 1) != 0 or not marks:
+        return
+    conditions = fields_of(dict(look.body)).child("status").items("conditions")
+    said = next((each for each in conditions if each.text("type") == SCALED_TO_ZERO), None)
+    if said is not None and said.text("status") == "True":
+        return
+    target = look.hpa.target
+    yield STUCK_AT_ZERO.found(
+        look.about,
+        f"{target.kind} {target.name} has 0 replicas that its HPA did not write: it takes them for a pause.",
+        f"condition {SCALED_TO_ZERO}: {'none' if said is None else said.text('status')}",
+        Fix(
+            STUCK_AT_ZERO.fix,
+            f"kubectl scale -n {look.namespace} {target.kind.lower()}/{target.name} --replicas=1",
+        ),
     )
 
 

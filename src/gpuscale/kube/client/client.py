@@ -132,6 +132,15 @@ class KubeClient:
         async with self._answer(path, {}, "text/plain, */*", self._settings.timeout_s) as answer:
             return (await self._body(path, answer)).decode(errors="replace")
 
+    async def git_version(self) -> str | None:
+        """Return what the server calls its version, such as v1.36.3; None where it does not say."""
+        try:
+            found = await self.get("/version")
+        except (ApiStatusError, ApiUnreachableError):
+            return None
+        version = found.get("gitVersion")
+        return version if isinstance(version, str) else None
+
     async def check_ready(self) -> None:
         """Return if the API server can serve: without its etcd it answers some requests, and hangs on others.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.quantity import Quantity
+from gpuscale.hpa.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa
@@ -75,8 +76,14 @@ REMOVED_API_VERSION = _CHECKS.add(
 SCALE_TO_ZERO_GATE = _CHECKS.add(
     "scale-to-zero-gate",
     Severity.NOTE,
-    "`minReplicas: 0`, which takes a feature gate.",
+    "`minReplicas: 0`, which takes a feature gate before Kubernetes 1.37.",
     "Turn it on in kube-apiserver and kube-controller-manager, or take minReplicas 1.",
+)
+TOLERANCE_GATE = _CHECKS.add(
+    "tolerance-gate",
+    Severity.WARNING,
+    "A tolerance of the HPA's own, with `--kubernetes-version` of a release that drops it.",
+    "Leave it out, or turn the gate on where there is one.",
 )
 TWO_HPAS = _CHECKS.add(
     "two-hpas",
@@ -93,7 +100,8 @@ def hpa_findings(inputs: Inputs) -> Iterator[LintFinding]:
     """Return what is wrong with the autoscalers of the files."""
     for placed in inputs.hpas:
         yield from _version(placed)
-        yield from _scale_to_zero(placed)
+        yield from _scale_to_zero(placed, inputs.kubernetes)
+        yield from _tolerance(placed, inputs.kubernetes)
         for metric in placed_metrics(placed):
             yield from _metric_findings(metric)
     yield from _one_target(inputs)
@@ -126,13 +134,35 @@ def _version(placed: PlacedHpa) -> Iterator[LintFinding]:
     )
 
 
-def _scale_to_zero(placed: PlacedHpa) -> Iterator[LintFinding]:
-    if placed.hpa.min_replicas == 0:
-        yield SCALE_TO_ZERO_GATE.found(
-            placed.place("spec", "minReplicas"),
-            "minReplicas 0 is taken only with the feature gate HPAScaleToZero.",
-            "The gate is off by default up to Kubernetes 1.36.",
-        )
+def _scale_to_zero(placed: PlacedHpa, version: KubernetesVersion | None) -> Iterator[LintFinding]:
+    gate = SCALE_TO_ZERO
+    if placed.hpa.min_replicas != 0 or (version is not None and gate.is_on(version)):
+        return
+    since = (
+        f"The gate is off by default up to Kubernetes {gate.last_alpha}, and on from {gate.beta}."
+    )
+    yield SCALE_TO_ZERO_GATE.found(
+        placed.place("spec", "minReplicas"),
+        f"minReplicas 0 is taken only with the feature gate {gate.name}."
+        if version is not None
+        else f"Before Kubernetes {gate.beta}, minReplicas 0 is taken only with the feature gate {gate.name}.",
+        since,
+    )
+
+
+def _tolerance(placed: PlacedHpa, version: KubernetesVersion | None) -> Iterator[LintFinding]:
+    behavior = placed.hpa.behavior
+    if version is None or behavior is None or TOLERANCE.is_on(version):
+        return
+    has_gate = TOLERANCE.stage(version) == "alpha"
+    for key, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
+        if rules.tolerance is not None:
+            yield TOLERANCE_GATE.found(
+                placed.place("spec", "behavior", key, "tolerance"),
+                f"Kubernetes {version} drops the tolerance"
+                + (f" unless the feature gate {TOLERANCE.name} is on." if has_gate else "."),
+                f"It is there from {TOLERANCE.alpha} with the gate, and from {TOLERANCE.beta} by default.",
+            )
 
 
 def _one_target(inputs: Inputs) -> Iterator[LintFinding]:
