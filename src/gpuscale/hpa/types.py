@@ -136,7 +136,7 @@ class ControllerSettings:
     scale_to_zero: bool = False
     """The feature gate HPAScaleToZero; off by default up to v1.36, on from v1.37."""
     marks_zero: bool = True
-    """Whether a zero of the controller's own is told from a pause by the condition ScaledToZero, as from v1.36.
+    """Whether the condition ScaledToZero tells a zero of the controller's own from a pause, as from v1.36.
     Before, every zero is its own where minReplicas is 0."""
 
 

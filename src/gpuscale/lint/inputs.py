@@ -29,6 +29,7 @@ _GROUPS = {
 }
 """Kinds that are read, with the group that makes them these."""
 _MONITORS = frozenset({"ServiceMonitor", "PodMonitor"})
+_AUTHENTICATIONS = frozenset({"TriggerAuthentication", "ClusterTriggerAuthentication"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,26 @@ class PlacedScaledObject:
         """Return where a field of the manifest stands."""
         return place_in(self.document, path)
 
+    def written(self, *path: str | int) -> Mapping[str, object]:
+        """Return a mapping of the manifest as it is written; an empty one where there is none."""
+        found: object = self.document.data
+        for key in path:
+            if isinstance(found, dict):
+                found = found.get(key)
+            elif isinstance(found, list) and isinstance(key, int) and key < len(found):
+                found = found[key]
+            else:
+                return {}
+        return found if isinstance(found, dict) else {}
+
 
 def place_in(document: Document, path: Path) -> Place:
     """Return where a field of a document stands."""
     return Place(document.source, document.line(path), dotted(path) or None)
+
+
+ObjectKey = tuple[str, str, str]
+"""Namespace, kind and name."""
 
 
 @dataclass(slots=True)
@@ -76,6 +93,12 @@ class Inputs:
     hpas: list[PlacedHpa] = field(default_factory=list)
     scaled_objects: list[PlacedScaledObject] = field(default_factory=list)
     deployments: list[Deployment] = field(default_factory=list)
+    at_zero: dict[ObjectKey, Place] = field(default_factory=dict)
+    """Manifests that write `replicas: 0`, and where."""
+    authentications: dict[ObjectKey, frozenset[str]] = field(default_factory=dict)
+    """The parameters that KEDA's TriggerAuthentications give."""
+    served_triggers: set[str] = field(default_factory=set)
+    """External metrics that a file of triggers serves."""
     recorded: set[str] = field(default_factory=set)
     """Series that recording rules make."""
     honors_labels: bool = False
@@ -165,6 +188,7 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         expected = "a manifest with apiVersion and kind; rules stand alone in their file"
         raise ConfigError(document.problem((), expected, found=shown(data)))
     kind = str(data.get("kind"))
+    _note_zero(inputs, document, data)
     if isinstance(data.get("items"), list) and kind.endswith("List"):
         for item in _items(document, data["items"]):
             _read_document(inputs, item, text)
@@ -174,6 +198,20 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         _read_config_map(inputs, document, text)
     else:
         _read_beside(inputs, document, kind)
+
+
+def _note_zero(inputs: Inputs, document: Document, data: Mapping[str, object]) -> None:
+    """Note a manifest that writes the count 0 into what an autoscaler may scale."""
+    spec = data.get("spec")
+    if isinstance(spec, dict) and spec.get("replicas") == 0 and spec["replicas"] is not False:
+        inputs.at_zero[_key(data)] = place_in(document, ("spec", "replicas"))
+
+
+def _key(data: Mapping[str, object]) -> ObjectKey:
+    metadata = data.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    namespace = str(names.get("namespace") or "default")
+    return namespace, str(data.get("kind")), str(names.get("name"))
 
 
 def _items(document: Document, items: list[object]) -> Iterator[Document]:
@@ -228,9 +266,12 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
         line = document.line(("data", name)) or 0
         padded = "\n" * line + value if is_block(text, line, value) else value
         inside = load_documents(padded, document.source)
-        if len(inside) == 1 and _read_prometheus_file(inputs, inside[0].data):
+        if len(inside) != 1:
+            continue
+        data = inside[0].data
+        if _read_prometheus_file(inputs, data) or _read_triggers(inputs, data):
             found = True
-        elif len(inside) == 1 and is_rules(inside[0].data):
+        elif is_rules(data):
             found = True
             inputs.rule_files += 1
             _add_rules(inputs, read_rules(inside[0], padded))
@@ -248,6 +289,13 @@ def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
     return bool(recorded or jobs)
 
 
+def _read_triggers(inputs: Inputs, data: object) -> bool:
+    """Note which metrics a file of triggers serves; False where it is none."""
+    found = list(_dicts(data, "triggers"))
+    inputs.served_triggers |= {str(each["metricName"]) for each in found if "metricName" in each}
+    return bool(found)
+
+
 def is_block(text: str, line: int, value: str) -> bool:
     """Return whether a text is below its key line by line, so that its lines are known."""
     below = text.split("\n", line + 1)[line : line + 1]
@@ -259,7 +307,9 @@ def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
     spec = data.get("spec", data) if kind == "PrometheusRule" or "groups" in data else {}
     recorded = set(_recorded(spec))
     inputs.recorded |= recorded
-    if kind in _MONITORS:
+    if kind in _AUTHENTICATIONS:
+        inputs.authentications[_key(data)] = frozenset(_parameters(data.get("spec")))
+    elif kind in _MONITORS:
         inputs.honors_labels |= _honors_labels(data.get("spec"))
     elif not recorded:
         inputs.passed_over.append(_passed(document))
@@ -270,6 +320,14 @@ def _recorded(spec: object) -> Iterator[str]:
         for rule in _dicts(group, "rules"):
             if isinstance(rule.get("record"), str):
                 yield str(rule["record"])
+
+
+def _parameters(spec: object) -> Iterator[str]:
+    """Return the names that the lists of an authentication give, such as its secretTargetRef."""
+    for key in spec if isinstance(spec, dict) else ():
+        for each in _dicts(spec, str(key)):
+            if isinstance(each.get("parameter"), str):
+                yield str(each["parameter"])
 
 
 def _honors_labels(spec: object) -> bool:

@@ -212,3 +212,24 @@ def test_needs_metrics_agrees_with_what_decide_looks_at(
     hpa = queue(given, low=2, high=5)
     assert needs_metrics(hpa, Scale(spec, spec, "app=web"), state, ON) is needed
     assert bool(given.decide(hpa, ONE, spec=spec, state=state, settings=ON).metrics) is needed
+
+
+class TestZeroBefore136:
+    """Source: kubernetes v1.35 horizontal.go: only `minReplicas != 0` makes a count of 0 a pause."""
+
+    OLD = ControllerSettings(scale_to_zero=True, marks_zero=False)
+
+    def test_any_zero_is_the_controllers_own(self, given) -> None:
+        hpa = queue(given, low=0)
+        decision = given.decide(hpa, ExternalValues((2500,)), spec=0, settings=self.OLD)
+        assert decision.desired_replicas == 3
+
+    def test_min_above_zero_pauses(self, given) -> None:
+        decision = given.decide(queue(given, low=1), ONE, spec=0, settings=self.OLD)
+        assert condition(decision, "ScalingActive").reason == "ScalingDisabled"
+
+    def test_there_is_no_condition(self, given) -> None:
+        hpa = queue(given, low=0, behavior=AT_ONCE)
+        decision = given.decide(hpa, NONE, spec=3, settings=self.OLD)
+        assert decision.desired_replicas == 0
+        assert condition(decision, "ScaledToZero") is None

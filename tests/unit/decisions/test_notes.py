@@ -159,8 +159,7 @@ ONE_POD = "policies: [{type: Pods, value: 1, periodSeconds: 60}]"
             (
                 "minReplicas",
                 "The count is raised to spec.minReplicas, 1.",
-                "Nothing, unless the target may stop: spec.minReplicas 0 takes the feature gate "
-                "HPAScaleToZero and an Object or External metric.",
+                "Nothing, unless the target may stop: spec.minReplicas 0 takes an Object or External metric.",
             ),
             id="min of one",
         ),
@@ -238,8 +237,10 @@ ONE_POD = "policies: [{type: Pods, value: 1, periodSeconds: 60}]"
             {"observed": queue(50), "spec": 0, "low": 0},
             (
                 "pause",
-                "From 0 replicas an HPA wakes only what it put to 0 itself (condition ScaledToZero).",
-                "Start it by hand: kubectl scale -n prod deployment/web --replicas=1",
+                "From 0 replicas an HPA wakes only what it put to 0 itself, which the condition ScaledToZero "
+                "says; a 0 that something else wrote is a pause.",
+                "Start it by hand: kubectl scale -n prod deployment/web --replicas=1. If a manifest in Git has "
+                "replicas: 0, take the field out, or it stops again at the next apply.",
             ),
             id="someone else's zero",
         ),
@@ -409,3 +410,18 @@ def test_commands_do_not_break_out_of_their_quotation_marks() -> None:
 
 def test_labels_of_metrics_are_short() -> None:
     assert metric_label(read(OBJECT).metrics[0]) == "Object rps(code=ok)"
+
+
+@pytest.mark.parametrize(
+    ("version", "needed"),
+    [
+        ("1.36", "the feature gate HPAScaleToZero and an Object or External metric"),
+        ("1.37", "an Object or External metric"),
+    ],
+)
+def test_what_zero_takes_follows_the_release(version, needed) -> None:
+    text = text_of(observed=queue(0), spec=9).replace(
+        "config: {scaleToZero: true}", f'config: {{kubernetesVersion: "{version}"}}'
+    )
+    ((_, _, remedy),) = found(text)
+    assert remedy == f"Nothing, unless the target may stop: spec.minReplicas 0 takes {needed}."

@@ -170,6 +170,14 @@ def object_look(name="gone"):
     return (replace(found, metrics=(replace(found.metrics[0], spec=spec),)),)
 
 
+def queue_body():
+    body = hpa_body(least=0)
+    target = {"type": "AverageValue", "averageValue": "5"}
+    queue = {"metric": {"name": "queue"}, "target": target}
+    body["spec"]["metrics"] = [{"type": "External", "external": queue}]
+    return body
+
+
 def behaving(direction):
     body = hpa_body()
     body["spec"]["behavior"] = {direction: {"selectPolicy": "Disabled"}}
@@ -308,6 +316,14 @@ WORKLOAD_CASES = [
     (
         "hpa-paused",
         {**deployments(deployment(spec={"replicas": 0})), "hpas": (look(values=()),)},
+        "--replicas=1",
+    ),
+    (
+        "stuck-at-zero",
+        {
+            **deployments(deployment(spec={"replicas": 0})),
+            "hpas": (look(queue_body(), values=()),),
+        },
         "--replicas=1",
     ),
     ("scale-down-disabled", {"hpas": behaving("scaleDown")}, '"scaleDown"'),

@@ -9,6 +9,7 @@ import pytest
 
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Severity
+from gpuscale.hpa.versions import parse_version
 from gpuscale.lint.checks import CHECKS
 from gpuscale.lint.lint import lint
 from gpuscale.rules.config import preset_text
@@ -130,6 +131,49 @@ spec:
     metricType: {metric_type}
     metadata: {{serverAddress: 'http://p:9090', query: '{query}', threshold: '{threshold}'}}
 """
+
+
+def scaled(trigger, more="minReplicaCount: 1", name="web"):
+    return f"""\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: {name}, namespace: ml}}
+spec:
+  scaleTargetRef: {{name: web}}
+  {more}
+  triggers:
+  - {trigger}
+"""
+
+
+PROMETHEUS = (
+    "{type: prometheus, metadata: {serverAddress: 'https://p', query: avg(queue), threshold: '5'"
+)
+BY_CA = PROMETHEUS + "}, metricType: Value, authenticationRef: {name: p}}"
+AUTHENTICATION = """\
+apiVersion: keda.sh/v1alpha1
+kind: TriggerAuthentication
+metadata: {name: p, namespace: ml}
+spec: {secretTargetRef: [{parameter: ca, name: p, key: ca.crt}]}
+"""
+SCALER = "{type: external, metadata: {scalerAddress: 's:9090'}}"
+OURS = "{type: external-push, metadata: {scalerAddress: 's:9090', workload: deployment/web}}"
+FALLBACK = "minReplicaCount: 0\n  fallback: {failureThreshold: 3, replicas: %s}"
+MODIFIED = """\
+minReplicaCount: 1
+  fallback: {failureThreshold: 3, replicas: 2}
+  advanced: {scalingModifiers: {formula: q, target: '%s'}}"""
+AT_ZERO = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {%sselector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: []}}}
+"""
+TOLERANT = "behavior: {scaleUp: {tolerance: 50m}}"
+WAKES = {
+    "rules.yaml": EXTERNAL.replace("DCGM_FI_DEV_GPU_UTIL", "queue"),
+    "hpa.yaml": hpa(external(), more="minReplicas: 0"),
+}
 
 
 CASES = {
@@ -671,6 +715,18 @@ CASES = {
             "hpa.yaml": hpa(external(), more="minReplicas: 1"),
         },
     ),
+    "tolerance-gate": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), more=TOLERANT)},
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods())},
+    ),
+    "zero-in-manifest": (
+        {**WAKES, "web.yaml": AT_ZERO % "replicas: 0, "},
+        {**WAKES, "web.yaml": AT_ZERO % ""},
+    ),
+    "zero-in-manifest/pause": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods()), "web.yaml": AT_ZERO % "replicas: 0, "},
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods()), "web.yaml": AT_ZERO % "replicas: 2, "},
+    ),
     "two-hpas": (
         {"rules.yaml": NAMED, "hpa.yaml": hpa(pods()) + "---\n" + hpa(pods(), name="web2")},
         {
@@ -722,7 +778,59 @@ CASES = {
         {"rules.yaml": NAMED, "hpa.yaml": hpa(pods()), "keda.yaml": keda("avg(queue_length)")},
         {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), namespace="ml"), "keda.yaml": keda("avg(q)")},
     ),
+    "average-of-a-mean": (
+        {"keda.yaml": keda("avg(queue_length)", metric_type="AverageValue")},
+        {"keda.yaml": keda("sum(queue_length)", metric_type="AverageValue")},
+    ),
+    "cannot-wake/resources": (
+        {
+            "keda.yaml": scaled(
+                "{type: cpu, metricType: Utilization, metadata: {value: '60'}}",
+                "maxReplicaCount: 4",
+            )
+        },
+        {"keda.yaml": scaled(OURS, "maxReplicaCount: 4")},
+    ),
+    "fallback-to-zero": (
+        {"keda.yaml": scaled(OURS, FALLBACK % 0)},
+        {"keda.yaml": scaled(OURS, FALLBACK % 1)},
+    ),
+    "fallback-without-effect": (
+        {"keda.yaml": scaled(OURS, MODIFIED % "2.5")},
+        {"keda.yaml": scaled(OURS, MODIFIED % "25")},
+    ),
+    "fallback-of-a-scaler": (
+        {"keda.yaml": scaled(SCALER, FALLBACK % 1)},
+        {"keda.yaml": scaled(OURS, FALLBACK % 1)},
+    ),
+    "ca-ignored": (
+        {"keda.yaml": scaled(BY_CA), "auth.yaml": AUTHENTICATION},
+        {
+            "keda.yaml": scaled(BY_CA.replace("}", ", authModes: tls}", 1)),
+            "auth.yaml": AUTHENTICATION,
+        },
+    ),
+    "polling-without-effect": (
+        {"keda.yaml": scaled(OURS, "minReplicaCount: 1\n  pollingInterval: 5")},
+        {"keda.yaml": scaled(OURS, "minReplicaCount: 0\n  pollingInterval: 5")},
+    ),
+    "name-too-long": (
+        {"keda.yaml": scaled(OURS, name="w" * 64)},
+        {"keda.yaml": scaled(OURS, name="w" * 54)},
+    ),
+    "name-too-long/hpa": (
+        {"keda.yaml": scaled(OURS, name="w" * 55)},
+        {
+            "keda.yaml": scaled(
+                OURS,
+                "advanced: {horizontalPodAutoscalerConfig: {name: web}}",
+                name="w" * 55,
+            )
+        },
+    ),
 }
+OLD = {"tolerance-gate": parse_version("1.34")}
+"""What release a case is for, where that matters."""
 
 
 def told():
@@ -732,17 +840,17 @@ def told():
     return {name: body.rstrip("\n") for name, _, body in blocks}
 
 
-def linted(files):
-    return lint(list(files.items()))
+def linted(files, kubernetes=None):
+    return lint(list(files.items()), kubernetes=kubernetes)
 
 
-def ids(files):
-    return [finding.check.id for finding in linted(files).findings]
+def ids(files, kubernetes=None):
+    return [finding.check.id for finding in linted(files, kubernetes).findings]
 
 
 def shown(files, check):
     """Return the lines about one check."""
-    lines = list(text_lines(linted(files)))
+    lines = list(text_lines(linted(files, OLD.get(check))))
     shown, inside = [], False
     for line in lines[:-2]:
         if not line.startswith("  "):
@@ -763,7 +871,7 @@ def test_the_check_fires_with_these_words(case) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_check_is_quiet_beside_what_is_right(case) -> None:
-    assert check_of(case) not in ids(CASES[case][1])
+    assert check_of(case) not in ids(CASES[case][1], OLD.get(check_of(case)))
 
 
 def test_every_check_has_a_case_and_every_case_its_words() -> None:
@@ -955,3 +1063,62 @@ def test_the_report_for_programs() -> None:
 def test_the_last_line_counts() -> None:
     lines = list(text_lines(linted(CASES["unknown-metric"][0])))
     assert lines[-1] == "1 error, 0 warnings, 0 notes; 1 rule and 1 HPA in 2 files"
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        (None, ["scale-to-zero-gate"]),
+        ("1.36.3", ["scale-to-zero-gate"]),
+        ("v1.37.0", []),
+        ("1.38", []),
+    ],
+)
+def test_zero_takes_a_gate_up_to_the_release_that_has_it_on(version, found) -> None:
+    release = None if version is None else parse_version(version)
+    assert [each for each in ids(WAKES, release) if each == "scale-to-zero-gate"] == found
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("1.32", "Kubernetes 1.32 drops the tolerance."),
+        ("1.33", "Kubernetes 1.33 drops the tolerance unless the feature gate"),
+        ("1.34", "Kubernetes 1.34 drops the tolerance unless the feature gate"),
+    ],
+)
+def test_a_tolerance_is_dropped_before_its_release(version, words) -> None:
+    files = {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), more=TOLERANT)}
+    (found,) = linted(files, parse_version(version)).findings
+    assert found.what.startswith(words)
+
+
+@pytest.mark.parametrize("version", ["1.35", "1.37"])
+def test_a_tolerance_is_kept_from_its_release_on(version) -> None:
+    files = {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(), more=TOLERANT)}
+    assert ids(files, parse_version(version)) == []
+
+
+def test_a_zero_in_a_manifest_before_1_36_is_only_a_stop() -> None:
+    files = {**WAKES, "web.yaml": AT_ZERO % "replicas: 0, "}
+    (found,) = [
+        each
+        for each in linted(files, parse_version("1.35")).findings
+        if each.check.id == "zero-in-manifest"
+    ]
+    assert "each apply stops the workload" in found.what
+
+
+def test_metrics_of_triggers_are_known() -> None:
+    served = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: t}
+data:
+  triggers.yaml: |
+    triggers:
+    - {workload: deployment/web, metricName: gpu_util, target: "5"}
+"""
+    files = {"rules.yaml": NAMED, "t.yaml": served, "hpa.yaml": hpa(external())}
+    assert ids(files) == []
+    assert ids({**files, "t.yaml": served.replace("gpu_util", "x")}) == ["unknown-metric"]

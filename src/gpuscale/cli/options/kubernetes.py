@@ -16,7 +16,7 @@ KubernetesVersionText = Annotated[
     typer.Option(
         _FLAG,
         metavar="VERSION",
-        help="Release of the cluster that the files are for, such as 1.37; it says which feature gates are on.",
+        help="Release of the cluster, such as 1.37, which says what feature gates are on.",
         show_default="any",
     ),
 ]

@@ -50,7 +50,8 @@ def _scaled_object(values: Values, scale: Scale) -> Object:
             "scaleTargetRef": scale.target_reference,
             "minReplicaCount": scale.min_replicas,
             "maxReplicaCount": scale.max_replicas,
-            "pollingInterval": 15,
+            # Above zero the HPA asks, and KEDA's own polls would scale nothing.
+            **({"pollingInterval": 15} if scale.min_replicas == 0 else {}),
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scale.whole_behavior}},
             "triggers": [_trigger(values, scale, each) for each in scale.entries],
         },

@@ -84,6 +84,8 @@ def answer_of(
         return None
     if resource is not None and not (resource.namespaced or resource.plural == "namespaces"):
         return None
+    if isinstance(spec, ExternalMetric) and spec.name in inputs.served_triggers:
+        return None
     rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
     may = servings(rules, spec.name)
     if not may:

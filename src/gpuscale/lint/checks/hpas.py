@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Severity
 from gpuscale.core.quantity import Quantity
-from gpuscale.hpa.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
+from gpuscale.hpa.versions import MARKS_ZERO, SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa
@@ -85,6 +85,12 @@ TOLERANCE_GATE = _CHECKS.add(
     "A tolerance of the HPA's own, with `--kubernetes-version` of a release that drops it.",
     "Leave it out, or turn the gate on where there is one.",
 )
+ZERO_IN_MANIFEST = _CHECKS.add(
+    "zero-in-manifest",
+    Severity.WARNING,
+    "An HPA whose target's manifest writes `replicas: 0`: it never wakes, or is paused at each apply.",
+    "Take replicas out of the manifest; who applies it then leaves the count to the HPA.",
+)
 TWO_HPAS = _CHECKS.add(
     "two-hpas",
     Severity.ERROR,
@@ -104,6 +110,7 @@ def hpa_findings(inputs: Inputs) -> Iterator[LintFinding]:
         yield from _tolerance(placed, inputs.kubernetes)
         for metric in placed_metrics(placed):
             yield from _metric_findings(metric)
+        yield from _zero_in_manifest(inputs, placed)
     yield from _one_target(inputs)
 
 
@@ -139,7 +146,8 @@ def _scale_to_zero(placed: PlacedHpa, version: KubernetesVersion | None) -> Iter
     if placed.hpa.min_replicas != 0 or (version is not None and gate.is_on(version)):
         return
     since = (
-        f"The gate is off by default up to Kubernetes {gate.last_alpha}, and on from {gate.beta}."
+        f"The gate is off by default up to Kubernetes {gate.last_alpha}, and on from {gate.beta}; turned off "
+        "again, it leaves at 0 what is there."
     )
     yield SCALE_TO_ZERO_GATE.found(
         placed.place("spec", "minReplicas"),
@@ -163,6 +171,26 @@ def _tolerance(placed: PlacedHpa, version: KubernetesVersion | None) -> Iterator
                 + (f" unless the feature gate {TOLERANCE.name} is on." if has_gate else "."),
                 f"It is there from {TOLERANCE.alpha} with the gate, and from {TOLERANCE.beta} by default.",
             )
+
+
+def _zero_in_manifest(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
+    hpa = placed.hpa
+    where = inputs.at_zero.get((hpa.metadata.namespace, hpa.target.kind, hpa.target.name))
+    if where is None:
+        return
+    what = f"The manifest of {hpa.target.kind} {hpa.target.name} writes replicas: 0"
+    if hpa.min_replicas != 0:
+        says = f"{what}, which pauses the HPA each time it is applied."
+    elif inputs.kubernetes is None or inputs.kubernetes >= MARKS_ZERO:
+        says = (
+            f"{what}: the HPA wakes only what it put to 0 itself (condition ScaledToZero), so it stays at 0 "
+            "until somebody scales it up."
+        )
+    else:
+        says = f"{what}, so that each apply stops the workload whatever its load."
+    yield ZERO_IN_MANIFEST.found(
+        placed.place("spec", "scaleTargetRef"), says, f"{where}: replicas: 0"
+    )
 
 
 def _one_target(inputs: Inputs) -> Iterator[LintFinding]:

@@ -89,6 +89,8 @@ def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
     spec = metric.spec
     if not isinstance(spec, ObjectMetric | ExternalMetric):
         return None
+    if isinstance(spec, ExternalMetric) and spec.name in inputs.served_triggers:
+        return None
     rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
     return next((each.series for each in servings(rules, spec.name)), None)
 

@@ -1,6 +1,6 @@
 """What is wrong with the queries and thresholds of KEDA's prometheus triggers.
 
-Source: KEDA v2.17 pkg/scalers/prometheus_scaler.go (one row; what an empty answer is).
+Source: KEDA v2.21 pkg/scalers/prometheus_scaler.go (one row; what an empty answer is).
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.lint.promql_facts import is_one_row, reads, values_of
-from gpuscale.objects.scaled_object import PROMETHEUS, Trigger
+from gpuscale.objects.scaled_object import PROMETHEUS, RESOURCE_TRIGGERS, Trigger
 from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.promql.tree import Node
+from gpuscale.series.promql.tree import Aggregate, Node
 
 _CHECKS = Checks()
 SEVERAL_ROWS = _CHECKS.add(
@@ -30,6 +30,12 @@ SEVERAL_ROWS = _CHECKS.add(
     Severity.WARNING,
     "A KEDA query that may give more rows than the one that it takes.",
     "Aggregate to one row, with avg(...), max(...) or sum(...).",
+)
+AVERAGE_OF_A_MEAN = _CHECKS.add(
+    "average-of-a-mean",
+    Severity.WARNING,
+    "A mean with `metricType: AverageValue`, which divides it by the target once more.",
+    "Write metricType: Value beside the trigger, or take sum(...) instead of the mean.",
 )
 
 
@@ -43,6 +49,8 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
     scaled = placed.scaled
     series: list[str | None] = []
     for index, trigger in enumerate(scaled.triggers):
+        if trigger.kind in RESOURCE_TRIGGERS:
+            continue  # They never say that something is to be done at 0.
         if trigger.kind != PROMETHEUS:
             series.append(None)
             continue
@@ -66,12 +74,16 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
         yield from query_findings(node, place, trigger.query)
         yield from _rows(trigger, node, place)
         in_another_unit = tuple(_unit(placed, index, trigger, node))
-        yield from in_another_unit or _reach(placed, index, trigger, node)
-    if (
-        scaled.least == 0
-        and series
-        and all(each is not None and is_of_gpu(each) for each in series)
-    ):
+        yield from (
+            in_another_unit
+            or tuple(_reach(placed, index, trigger, node))
+            or _mean(placed, index, trigger, node)
+        )
+    if scaled.least > 0 or not scaled.triggers:
+        return
+    if not series:
+        yield _only_resources(placed)
+    elif all(each is not None and is_of_gpu(each) for each in series):
         yield _never_wakes(placed, [str(each) for each in series])
 
 
@@ -119,6 +131,33 @@ def _reach(
             evidence=f"{trigger.query} is {unit}" if unit else trigger.query,
             way_out="Write metricType: Value beside the trigger, which multiplies the count.",
         )
+    )
+
+
+def _mean(
+    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+) -> Iterator[LintFinding]:
+    """Report a mean over pods or GPUs that KEDA's HPA divides by the target, whatever the number of pods."""
+    is_mean = isinstance(node, Aggregate) and node.operator == "avg"
+    if not (is_mean and trigger.is_average and trigger.threshold):
+        return
+    has_type = "metricType" in placed.written("spec", "triggers", index)
+    place = ("metricType",) if has_type else ("metadata", "query")
+    yield AVERAGE_OF_A_MEAN.found(
+        placed.place("spec", "triggers", index, *place),
+        "AverageValue, KEDA's default, asks for value / threshold pods; a mean does not grow with the pods, "
+        f"so at {2 * trigger.threshold:g} it asks for 2, whether there is 1 pod or 50.",
+        trigger.query,
+    )
+
+
+def _only_resources(placed: PlacedScaledObject) -> LintFinding:
+    return CANNOT_WAKE.found(
+        placed.place("spec", "minReplicaCount"),
+        "From 0 replicas nothing wakes the target: CPU and memory are measured of running pods.",
+        "KEDA refuses minReplicaCount 0, its default, with cpu and memory triggers alone.",
+        "Add a trigger on the load itself, such as the length of a queue, or write "
+        "minReplicaCount: 1.",
     )
 
 
