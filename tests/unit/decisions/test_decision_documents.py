@@ -293,8 +293,8 @@ def test_every_fault_is_told_at_once_in_the_order_of_lines() -> None:
                 observed="  observed: [{samples: [1]}]\n",
             ),
             "why.yaml:10: spec.hpa.spec.minReplicas: found 0, expected at least 1; "
-            "set spec.config.kubernetesVersion if the cluster is 1.37 or later, or spec.config.scaleToZero if "
-            "it has the feature gate HPAScaleToZero",
+            "set spec.config.kubernetesVersion if the cluster is 1.37 or later, or spec.config.scaleToZero "
+            "if it has the feature gate HPAScaleToZero",
             id="zero without the gate",
         ),
         pytest.param(

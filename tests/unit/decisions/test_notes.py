@@ -239,8 +239,8 @@ ONE_POD = "policies: [{type: Pods, value: 1, periodSeconds: 60}]"
                 "pause",
                 "From 0 replicas an HPA wakes only what it put to 0 itself, which the condition ScaledToZero "
                 "says; a 0 that something else wrote is a pause.",
-                "Start it by hand: kubectl scale -n prod deployment/web --replicas=1. If a manifest in Git has "
-                "replicas: 0, take the field out, or it stops again at the next apply.",
+                "Start it by hand: kubectl scale -n prod deployment/web --replicas=1. If a manifest in Git "
+                "has replicas: 0, take the field out, or it stops again at the next apply.",
             ),
             id="someone else's zero",
         ),
