@@ -36,6 +36,7 @@ GpuscaleError
 │   ├── ApiStatusError            kube.client.errors
 │   ├── BeyondLimitError          sources.feeds.scraper
 │   ├── FetchError                rules.queries.plan
+│   ├── NotOfTheApiError          metricsapi.federation.answers
 │   ├── TooLargeError             sources.http
 │   ├── UnexpectedResultError     rules.queries.plan
 │   └── UnsupportedFormatError    exposition.reading.entries

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -31,6 +32,9 @@ from gpuscale.metricsapi.telemetry.hop_lag import HopLag
 from gpuscale.metricsapi.telemetry.own_metrics import ServerMetrics, cache_family, with_samples
 from gpuscale.metricsapi.usage.measured import UsageProvider
 from gpuscale.sources.source import MetricSource
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.federation.federation import Federation
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class MetricsApiServer:
         self._tasks: list[Task] = []
         self._stopping = False
         self._protection: Protection | None = None
+        self._federation: Federation | None = None
 
     async def run(
         self,
@@ -153,6 +158,12 @@ class MetricsApiServer:
                 backend.provider, backend.source, self._metrics, backend.value_clock, interval_s
             )
             self._tasks.append(("hop lag", lag.run))
+        if self._settings.federation:
+            from gpuscale.metricsapi.federation.federation import Federation
+
+            self._federation = Federation(self._settings.federation, backend.provider)
+            stack.push_async_callback(self._federation.close)
+            self._tasks.append(("other metrics APIs", self._federation.run))
         if self._settings.serving.secure_port:
             self._protection = Protection(
                 self._settings, cluster, self._metrics, self._clock, shared
@@ -165,7 +176,7 @@ class MetricsApiServer:
         if self._protection is not None:
             guard = self._protection.guard
             port = Port(
-                self._application(guard.check, guard.sees_reasons),
+                self._application(guard.check, guard.sees_reasons, self._federation),
                 serving.limits,
                 self._malformed,
                 self._protection.certificate.context,
@@ -185,11 +196,24 @@ class MetricsApiServer:
             await port.open("127.0.0.1", serving.insecure_loopback_port)
             announce(f"http://127.0.0.1:{serving.insecure_loopback_port}")
 
-    def _application(self, guard: Inner, sees_reasons: SeesReasons = everybody) -> web.Application:
+    def _application(
+        self,
+        guard: Inner,
+        sees_reasons: SeesReasons = everybody,
+        federation: "Federation | None" = None,
+    ) -> web.Application:
         app = web.Application(middlewares=[counted(self._metrics, guard, lambda: self._stopping)])
         app.on_response_prepare.append(without_server)
         answered = self._metrics.answered
-        add_routes(app, self._backend.provider, self._checks, answered, self._usage, sees_reasons)
+        add_routes(
+            app,
+            self._backend.provider,
+            self._checks,
+            answered,
+            self._usage,
+            sees_reasons,
+            federation,
+        )
         app.router.add_get("/metrics", self._get_metrics)
         if self._backend.collector_client is not None and self._settings.serves_prometheus_api:
             from gpuscale.metricsapi.collector.prometheus_api import PrometheusApi
@@ -222,12 +246,15 @@ class MetricsApiServer:
             connection_families(self._ports, self._malformed),
             self._lag.families(),
             () if protection is None else protection.audit_families(),
+            () if self._federation is None else self._federation.families(),
         )
 
     def _checks(self, endpoint: str) -> Sequence[Check]:
         if endpoint == "livez":
             return ()
         checks = self._backend.checks()
+        if self._federation is not None:
+            checks += self._federation.checks()
         if self._protection is not None:
             checks += self._protection.checks()
         if endpoint == "readyz":

@@ -194,6 +194,18 @@ class MetricsProvider:
             queries = (each for each in config.series_queries() if each not in known_queries)
             await self._relist(tuple(queries))
 
+    def serves(self, target: CustomTarget | ExternalTarget) -> bool:
+        """Return whether a metric is in the catalogue now."""
+        if isinstance(target, ExternalTarget):
+            return self.catalogue.external_entry(target.metric, target.namespace) is not None
+        try:
+            resource = self._mapper.parse(target.resource)
+        except UnknownResourceError:
+            return False
+        name = None if target.name == ALL else target.name
+        entry = self.catalogue.custom_entry(resource, target.metric, target.namespace, name)
+        return entry is not None
+
     async def custom(
         self, target: CustomTarget, objects: Selector, series: Selector
     ) -> CustomAnswer:

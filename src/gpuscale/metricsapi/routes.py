@@ -6,18 +6,21 @@ would be read as the client's own preferred type.
 Source: custom-metrics-apiserver v1.30.0; k8s.io/apiserver v0.30.0 (responsewriters, healthz).
 """
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.words import printable
 from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, Checks, Health, health, single
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.telemetry.own_metrics import Answer
 from gpuscale.metricsapi.usage.answers import UsageAnswers
 from gpuscale.metricsapi.usage.measured import UsageProvider
-from gpuscale.metricsapi.why.page import asks_why, why_response
+from gpuscale.metricsapi.why.page import asks_why, why_answer, why_response
 from gpuscale.metricsapi.wire import bodies
 from gpuscale.metricsapi.wire.aggregated import (
     aggregated_list,
@@ -32,6 +35,8 @@ from gpuscale.metricsapi.wire.paths import (
     EXTERNAL_GROUP,
     RESOURCE_GROUP,
     BadPathError,
+    CustomTarget,
+    ExternalTarget,
     NoRouteError,
     custom_target,
     external_target,
@@ -48,6 +53,10 @@ from gpuscale.metricsapi.wire.statuses import (
     watch_not_supported,
 )
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.objects.selectors import Selector
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.federation.federation import Federation
 
 Answered = Callable[[Answer], None]
 """Called with an answer that holds values."""
@@ -67,6 +76,7 @@ def add_routes(
     answered: Answered = lambda _: None,
     usage: UsageProvider | None = None,
     sees_reasons: SeesReasons = everybody,
+    federation: "Federation | None" = None,
 ) -> None:
     """Serve the provider's metrics on `app`; the owner of the app runs `provider.run`.
 
@@ -77,8 +87,9 @@ def add_routes(
         answered: called with every answer that holds values.
         usage: answers for `metrics.k8s.io`; None does not serve it.
         sees_reasons: of failed checks.
+        federation: other metrics APIs behind this one; None passes nothing on.
     """
-    api = _Api(provider, checks, answered, usage, sees_reasons)
+    api = _Api(provider, checks, answered, usage, sees_reasons, federation)
     app.router.add_route("*", "/apis", api.handle)
     app.router.add_route("*", "/apis/{path:.*}", api.handle)
     app.router.add_get("/version", api.version)
@@ -100,8 +111,10 @@ class _Api:
         answered: Answered,
         usage: UsageProvider | None,
         sees_reasons: SeesReasons,
+        federation: "Federation | None",
     ) -> None:
         self.provider = provider
+        self._federation = federation
         self._sees_reasons = sees_reasons
         self._usage = None if usage is None else UsageAnswers(usage, answered)
         self._more_checks = checks
@@ -185,14 +198,40 @@ class _Api:
                 return self._groups(request)
             case [group] if group in self._served_groups():
                 return json_response(request, 200, bodies.group(group))
+            case [group, version] if self._is_served(group, version):
+                listed = bodies.resource_list(f"{group}/{version}", self._listed(group, version))
+                return self._warned(json_response(request, 200, listed))
             case [group, version, *rest] if self._is_served(group, version):
-                if rest and asks_why(request) and group in (CUSTOM_GROUP, EXTERNAL_GROUP):
-                    target = custom_target if group == CUSTOM_GROUP else external_target
-                    return await why_response(request, self.provider.parts(), target(rest))
-                return json_response(
-                    request, 200, await self._values(request, group, version, rest)
-                )
+                if group == RESOURCE_GROUP and self._usage is not None:
+                    body = await self._usage.answer(request, version, rest)
+                    return json_response(request, 200, body)
+                is_custom = group == CUSTOM_GROUP
+                target = custom_target(rest) if is_custom else external_target(rest)
+                return await self._metric(request, f"{group}/{version}", target)
         raise NoRouteError
+
+    async def _metric(
+        self, request: web.Request, group_version: str, target: CustomTarget | ExternalTarget
+    ) -> web.Response:
+        """Answer for one metric, by ourselves or by what another metrics API says."""
+        federation = self._federation
+        name = "labelSelector" if isinstance(target, ExternalTarget) else "metricLabelSelector"
+        series = selector_of(request, name)
+        claim = None if federation is None else federation.owner(target, series)
+        if federation is None or claim is None:
+            if asks_why(request):
+                return await why_response(request, self.provider.parts(), target)
+            own = self._custom if isinstance(target, CustomTarget) else self._external
+            return json_response(request, 200, await own(request, group_version, target, series))  # type: ignore[arg-type]
+        if asks_why(request):
+            from gpuscale.metricsapi.federation.why import why_passed_on
+
+            asking = federation.values(request, claim, group_version, target)
+            return why_answer(request, await why_passed_on(claim, target, asking))
+        if is_watch(request):
+            raise RequestError(watch_not_supported("*", group_version.partition("/")[0]))
+        passed = await federation.values(request, claim, group_version, target)
+        return json_response(request, 200, passed.body)
 
     def _groups(self, request: web.Request) -> web.Response:
         served = self._served_groups()
@@ -207,59 +246,54 @@ class _Api:
         return response
 
     def _aggregated(self, version: str, served: list[str]) -> bodies.Body:
-        catalogue = self.provider.catalogue
         listed = {
-            (group, each): bodies.listed_resources(group, catalogue)
+            (group, each): self._listed(group, each)
             for group in served
             for each in versions_of(group)
         }
         return aggregated_list(version, listed, served)
 
+    def _listed(self, group: str, version: str) -> list[bodies.Body]:
+        """Return the resources of a group and version, those of other metrics APIs among them."""
+        ours = bodies.listed_resources(group, self.provider.catalogue)
+        federation = self._federation
+        return ours if federation is None else federation.listed(group, version, ours)
+
+    def _warned(self, response: web.Response) -> web.Response:
+        """Add why a list may lack something, as kubectl shows it."""
+        for text in () if self._federation is None else self._federation.warnings():
+            response.headers.add("Warning", f"299 gpuscale {json.dumps(printable(text))}")
+        return response
+
     def _served_groups(self) -> list[str]:
         config = self.provider.config
         groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, config.external_rules))
-        served = [group for group, rules in groups if rules]
+        others = () if self._federation is None else self._federation.groups
+        served = [group for group, rules in groups if rules or group in others]
         is_usage_served = self._usage is not None and self._usage.is_served
         return [*served, RESOURCE_GROUP] if is_usage_served else served
 
     def _is_served(self, group: str, version: str) -> bool:
         return group in self._served_groups() and version in versions_of(group)
 
-    async def _values(
-        self, request: web.Request, group: str, version: str, rest: list[str]
-    ) -> bodies.Body | str:
-        if group == CUSTOM_GROUP:
-            return await self._custom(request, version, rest)
-        if group == EXTERNAL_GROUP or self._usage is None:
-            return await self._external(request, version, rest)
-        return await self._usage.answer(request, version, rest)
-
     async def _custom(
-        self, request: web.Request, version: str, rest: list[str]
-    ) -> bodies.Body | str:
-        if not rest:
-            return bodies.custom_resources(version, self.provider.catalogue)
-        target = custom_target(rest)
+        self, request: web.Request, group_version: str, target: CustomTarget, series: Selector
+    ) -> str:
         objects = selector_of(request, "labelSelector")
-        series = selector_of(request, "metricLabelSelector")
         started = time.perf_counter()
         answer = await self.provider.custom(target, objects, series)
         self._tell(CUSTOM_GROUP, target.metric, answer.values, started)
-        return bodies.custom_list(version, target, answer.resource, answer.values, series)
+        return bodies.custom_list(group_version, target, answer.resource, answer.values, series)
 
     async def _external(
-        self, request: web.Request, version: str, rest: list[str]
-    ) -> bodies.Body | str:
-        if not rest:
-            return bodies.external_resources(version, self.provider.catalogue)
-        target = external_target(rest)
+        self, request: web.Request, group_version: str, target: ExternalTarget, series: Selector
+    ) -> str:
         if is_watch(request):
             raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
-        series = selector_of(request, "labelSelector")
         started = time.perf_counter()
         values = await self.provider.external(target, series)
         self._tell(EXTERNAL_GROUP, target.metric, values, started)
-        return bodies.external_list(version, target.metric, values)
+        return bodies.external_list(group_version, target.metric, values)
 
     def _tell(
         self,

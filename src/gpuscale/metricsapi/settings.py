@@ -7,6 +7,12 @@ from pathlib import Path
 from gpuscale.core.flags import FlagReader
 from gpuscale.metricsapi.backend_settings import BackendSettings, backend_settings
 from gpuscale.metricsapi.connections.lobby import ConnectionLimits
+from gpuscale.metricsapi.federation.settings import (
+    MemberSettings,
+    member_of_flag,
+    members_of_file,
+    together,
+)
 from gpuscale.metricsapi.flags import FLAGS
 
 AUDIT_MB, AUDIT_BACKUPS = 100, 10
@@ -113,6 +119,8 @@ class MetricsApiSettings(BackendSettings):
     """Whether nothing is wanted but the preset's text."""
     serves_prometheus_api: bool = True
     """Whether the Prometheus HTTP API over a store without a Prometheus is served too."""
+    federation: tuple[MemberSettings, ...] = ()
+    """Other metrics APIs that what is not ours is passed on to."""
 
 
 def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
@@ -141,11 +149,25 @@ def _settings(flags: FlagReader) -> MetricsApiSettings:
         **{each.name: getattr(backend, each.name) for each in fields(backend)},
         hop_lag_interval_s=flags.seconds("hop-lag-interval"),
         serving=serving,
+        federation=_federation(flags, serving),
         auth=_auth(flags),
         audit=_audit(flags),
         prints_preset=flags.boolean("print-preset"),
         serves_prometheus_api=flags.boolean("serve-prometheus-api"),
     )
+
+
+def _federation(flags: FlagReader, serving: ServingSettings) -> tuple[MemberSettings, ...]:
+    members = flags.each("federate", flags.every("federate"), member_of_flag)
+    if (path := flags.path("federation")) is not None:
+        members += members_of_file(path)
+    if members and not serving.secure_port:
+        flags.fault(
+            "--federate: found it with --secure-port=0, expected HTTPS: the loopback port does not ask who "
+            "its clients are, and passes nothing on"
+        )
+    together(members, flags.fault)
+    return members
 
 
 def _serving(flags: FlagReader) -> ServingSettings:

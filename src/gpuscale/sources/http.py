@@ -77,7 +77,7 @@ class HttpSession:
         most_bytes = options.pop("most_bytes", self.max_response_bytes)
         async with self.stream(method, url, **options) as response:
             content_type = response.headers.get("Content-Type", "")
-            return response.status, content_type, await self._body(response, most_bytes)
+            return response.status, content_type, await self.body(response, most_bytes)
 
     @asynccontextmanager
     async def stream(
@@ -106,7 +106,12 @@ class HttpSession:
             self._session = aiohttp.ClientSession(timeout=timeout, connector=connector)
         return self._session
 
-    async def _body(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    async def body(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+        """Return the body of an answer that is held open.
+
+        Raises:
+            TooLargeError: it is larger than `most_bytes`.
+        """
         chunks: list[bytes] = []
         size = 0
         async for chunk in response.content.iter_any():

@@ -9,7 +9,7 @@ k8s.io/apiserver v0.30.0 pkg/server/options.
 from types import MappingProxyType
 
 from gpuscale.metricsapi.flags.auditing import ACCEPTED, AUDIT, LOGGING
-from gpuscale.metricsapi.flags.metrics import CLUSTER, METRICS
+from gpuscale.metricsapi.flags.metrics import CLUSTER, FEDERATION, METRICS
 from gpuscale.metricsapi.flags.serving import AUTHENTICATION, AUTHORIZATION, SERVING
 from gpuscale.metricsapi.flags.sources import PROMETHEUS, STREAMS
 
@@ -19,6 +19,7 @@ GROUPS = MappingProxyType(
         "Prometheus": PROMETHEUS,
         "Streams": STREAMS,
         "Cluster": CLUSTER,
+        "Federation": FEDERATION,
         "Serving": SERVING,
         "Authentication": AUTHENTICATION,
         "Authorization": AUTHORIZATION,
@@ -49,6 +50,7 @@ COMMON = frozenset(
         "store-directory",
         "remote-write-url",
         "lister-kubeconfig",
+        "federate",
         "secure-port",
         "insecure-loopback-port",
         "tls-cert-file",

@@ -139,3 +139,17 @@ CLUSTER = (
         "client-burst", "Requests at once to the API server.", default="10", no_effect=_NO_THROTTLE
     ),
 )
+FEDERATION = (
+    Flag(
+        "federate",
+        "Another metrics API that answers what is not ours: NAME or NAME=TARGET, with options behind commas, "
+        "such as keda,caFile=/etc/keda/ca.crt. May be given several times.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag(
+        "federation",
+        "File with such metrics APIs, as `members`.",
+        is_ours=True,
+    ),
+)

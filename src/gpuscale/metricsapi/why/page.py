@@ -5,12 +5,16 @@ own would not get through the API server's aggregation, and would need permissio
 """
 
 import json
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from gpuscale.metricsapi.why.shared import Parts
 from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
 from gpuscale.metricsapi.wire.requests import selector_of
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.why.hops import Explanation
 
 PARAMETER = "why"
 
@@ -31,7 +35,6 @@ async def why_response(
     # Few servers are ever asked this; the others start without it.
     from gpuscale.metricsapi.why.custom import why_custom
     from gpuscale.metricsapi.why.external import why_external
-    from gpuscale.metricsapi.why.text import page, text_lines
 
     if isinstance(target, CustomTarget):
         objects = selector_of(request, "labelSelector")
@@ -39,7 +42,16 @@ async def why_response(
         explanation = await why_custom(parts, target, objects, series)
     else:
         explanation = await why_external(parts, target, selector_of(request, "labelSelector"))
-    document = {**explanation.document(), "discovered": parts.relisted_ms is not None}
+    return why_answer(request, explanation, discovered=parts.relisted_ms is not None)
+
+
+def why_answer(
+    request: web.Request, explanation: "Explanation", *, discovered: bool = True
+) -> web.Response:
+    """Return an explanation in the form that is asked for."""
+    from gpuscale.metricsapi.why.text import page, text_lines
+
+    document = {**explanation.document(), "discovered": discovered}
     form = _form(request)
     if form == "json":
         text = json.dumps(document, ensure_ascii=False) + "\n"

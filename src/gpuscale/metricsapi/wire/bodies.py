@@ -18,7 +18,6 @@ from gpuscale import __version__
 from gpuscale.core.quantity import milli_text
 from gpuscale.metricsapi.wire.paths import (
     CUSTOM_GROUP,
-    EXTERNAL_GROUP,
     RESOURCE_GROUP,
     CustomTarget,
     versions_of,
@@ -49,7 +48,7 @@ def _second_text(seconds: int) -> str:
 
 
 def custom_list(
-    version: str,
+    group_version: str,
     target: CustomTarget,
     resource: ResourceType,
     values: Iterable[MetricValue],
@@ -63,7 +62,7 @@ def custom_list(
         described += f'"namespace":{quoted(target.namespace)},'
     # The apiVersion of an ObjectReference keeps the slash before a core version, as upstream.
     named, end = f',"apiVersion":{quoted(resource.api_version)}}},', "}"
-    if version == "v1beta2":
+    if group_version.endswith("/v1beta2"):
         named += f'"metric":{{"name":{metric},"selector":{shown}}},'
     else:
         named += f'"metricName":{metric},'
@@ -72,17 +71,17 @@ def custom_list(
         f'{described}"name":{quoted(value.object_name)}{named}{_measured(value)}{end}'
         for value in values
     ]
-    return _list("MetricValueList", f"{CUSTOM_GROUP}/{version}", items)
+    return _list("MetricValueList", group_version, items)
 
 
-def external_list(version: str, metric: str, values: Iterable[ExternalValue]) -> str:
+def external_list(group_version: str, metric: str, values: Iterable[ExternalValue]) -> str:
     """Return an ExternalMetricValueList as JSON."""
     name = quoted(metric)
     items = [
         f'{{"metricName":{name},"metricLabels":{_labels(value)},{_measured(value)}}}'
         for value in values
     ]
-    return _list("ExternalMetricValueList", f"{EXTERNAL_GROUP}/{version}", items)
+    return _list("ExternalMetricValueList", group_version, items)
 
 
 def json_text(body: object) -> str:
@@ -105,22 +104,10 @@ def selector_body(selector: Selector) -> Body | None:
     return {**body, "matchExpressions": expressions} if expressions else body
 
 
-def custom_resources(version: str, catalogue: Catalogue) -> Body:
-    """Return the APIResourceList of the custom metrics."""
-    return _resource_list(f"{CUSTOM_GROUP}/{version}", listed_resources(CUSTOM_GROUP, catalogue))
-
-
 def usage_resources(version: str) -> Body:
     """Return the APIResourceList of resource metrics."""
     listed = listed_resources(RESOURCE_GROUP, Catalogue())
-    return _resource_list(f"{RESOURCE_GROUP}/{version}", listed)
-
-
-def external_resources(version: str, catalogue: Catalogue) -> Body:
-    """Return the APIResourceList of the external metrics; all are namespaced, as upstream has it."""
-    return _resource_list(
-        f"{EXTERNAL_GROUP}/{version}", listed_resources(EXTERNAL_GROUP, catalogue)
-    )
+    return resource_list(f"{RESOURCE_GROUP}/{version}", listed)
 
 
 def listed_resources(group: str, catalogue: Catalogue) -> list[Body]:
@@ -174,7 +161,8 @@ def _resource(name: str, kind: str, *, namespaced: bool, verbs: Sequence[str] = 
     }
 
 
-def _resource_list(group_version: str, resources: list[Body]) -> Body:
+def resource_list(group_version: str, resources: list[Body]) -> Body:
+    """Return an APIResourceList."""
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",

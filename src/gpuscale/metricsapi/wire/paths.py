@@ -6,7 +6,7 @@ pkg/apiserver/endpoints/handlers (get.go).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from gpuscale.core.byte_cache import remembered
 from gpuscale.objects.names import is_object_name
@@ -98,6 +98,20 @@ def external_target(parts: Sequence[str]) -> ExternalTarget:
         case ("namespaces", namespace, metric):
             return ExternalTarget(_named(namespace), metric)
     raise NoRouteError
+
+
+def path_of(target: CustomTarget | ExternalTarget) -> str:
+    """Return the path of a target, encoded, behind that of a group's version."""
+    parts: tuple[str, ...]
+    if isinstance(target, ExternalTarget):
+        parts = ("namespaces", target.namespace, target.metric)
+    elif target.namespace is not None:
+        parts = ("namespaces", target.namespace, target.resource, target.name, target.metric)
+    elif target.resource == "namespaces":
+        parts = ("namespaces", target.name, "metrics", target.metric)
+    else:
+        parts = (target.resource, target.name, target.metric)
+    return "/".join(quote(part, safe="*:@") for part in parts)
 
 
 def _named(name: str) -> str:

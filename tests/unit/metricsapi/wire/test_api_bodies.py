@@ -22,7 +22,7 @@ def test_times_are_whole_seconds() -> None:
 
 
 def test_custom_v1beta1_is_upstreams_text() -> None:
-    body = custom_list("v1beta1", TARGET, PODS, [VALUE], Selector())
+    body = custom_list("custom.metrics.k8s.io/v1beta1", TARGET, PODS, [VALUE], Selector())
     assert body == (
         '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},'
         '"items":[{"describedObject":{"kind":"Pod","namespace":"prod","name":"web-0",'
@@ -32,7 +32,9 @@ def test_custom_v1beta1_is_upstreams_text() -> None:
 
 
 def test_custom_v1beta2_is_upstreams_text() -> None:
-    body = custom_list("v1beta2", TARGET, PODS, [VALUE], parse_selector("a=b"))
+    body = custom_list(
+        "custom.metrics.k8s.io/v1beta2", TARGET, PODS, [VALUE], parse_selector("a=b")
+    )
     assert body == (
         '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},'
         '"items":[{"describedObject":{"kind":"Pod","namespace":"prod","name":"web-0",'
@@ -44,7 +46,11 @@ def test_custom_v1beta2_is_upstreams_text() -> None:
 def test_a_root_scoped_object_has_no_namespace() -> None:
     target = CustomTarget("nodes", None, "n1", "m")
     body = custom_list(
-        "v1beta1", target, KUBERNETES.find("nodes"), [MetricValue("n1", 1000, 0)], Selector()
+        "custom.metrics.k8s.io/v1beta1",
+        target,
+        KUBERNETES.find("nodes"),
+        [MetricValue("n1", 1000, 0)],
+        Selector(),
     )
     assert json.loads(body)["items"] == [
         {
@@ -59,7 +65,7 @@ def test_a_root_scoped_object_has_no_namespace() -> None:
 
 def test_external_v1beta1_is_upstreams_text() -> None:
     values = [ExternalValue({"queue": "a"}, 42_000, TIME_MS), ExternalValue(None, -500, TIME_MS)]
-    assert external_list("v1beta1", "queue_depth", values) == (
+    assert external_list("external.metrics.k8s.io/v1beta1", "queue_depth", values) == (
         '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1",'
         '"metadata":{},"items":[{"metricName":"queue_depth","metricLabels":{"queue":"a"},'
         '"timestamp":"2026-01-02T03:04:05Z","value":"42"},{"metricName":"queue_depth",'
@@ -71,11 +77,15 @@ def test_names_that_need_it_are_escaped() -> None:
     odd = 'a"\\\n\u00e9\ud800'
     target = CustomTarget("pods", odd, "*", odd)
     (item,) = json.loads(
-        custom_list("v1beta1", target, PODS, [MetricValue(odd, 0, 0)], Selector())
+        custom_list(
+            "custom.metrics.k8s.io/v1beta1", target, PODS, [MetricValue(odd, 0, 0)], Selector()
+        )
     )["items"]
     assert (item["describedObject"]["name"], item["describedObject"]["namespace"]) == (odd, odd)
     assert (item["metricName"], item["value"]) == (odd, "0")
-    (item,) = json.loads(external_list("v1beta1", odd, [ExternalValue({odd: odd}, 0, 0)]))["items"]
+    (item,) = json.loads(
+        external_list("external.metrics.k8s.io/v1beta1", odd, [ExternalValue({odd: odd}, 0, 0)])
+    )["items"]
     assert (item["metricName"], item["metricLabels"]) == (odd, {odd: odd})
 
 

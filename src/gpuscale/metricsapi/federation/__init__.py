@@ -1,0 +1,1 @@
+"""Other metrics APIs behind this one: whose a metric is, and what passes between."""
