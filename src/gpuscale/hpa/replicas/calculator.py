@@ -16,6 +16,7 @@ from gpuscale.hpa.replicas.arithmetic import (
     ceil_replicas,
     metric_usage_ratio,
     resource_utilization_ratio,
+    saturated_sum,
     truncated_quotient,
 )
 from gpuscale.hpa.replicas.pods import PodGroups, Sample, calculate_requests, group_pods
@@ -87,6 +88,26 @@ def plain_metric_replicas(
         average_value_milli=usage.current_usage_milli,
         explanation=(measured, *steps),
     )
+
+
+def plain_metric_total_milli(
+    metrics: Mapping[str, Sample], target_usage_milli: int, sync: SyncContext
+) -> int:
+    """Return the total that asks for as many pods, held per pod, as the average of a custom metric does.
+
+    The total of an External metric knows nothing of missing and unready pods. Where the average without them
+    would ask for another count than with them, they are in it.
+
+    Raises:
+        UncomputableError: there are no pods, or none has a sample that counts.
+    """
+    groups, counted_milli = _counted_metrics(metrics, "", sync)
+    if not groups.missing_pods and not groups.unready_pods:
+        return saturated_sum(counted_milli.values())
+    replicas = plain_metric_replicas(metrics, target_usage_milli, "", sync).replicas
+    total_milli = saturated_sum(counted_milli.values())
+    fewest, most = (replicas - 1) * target_usage_milli + 1, replicas * target_usage_milli
+    return min(max(total_milli, fewest), most)
 
 
 def resource_replicas(

@@ -1,0 +1,71 @@
+"""What is seen of a workload, its load and its wake sources at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuscale.hpa.replicas.pods import Sample
+from gpuscale.hpa.types import PodInfo
+from gpuscale.triggers.startup import UNKNOWN_DEADLINE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is not known, and why; never 0."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodsSeen:
+    """The workload's pods."""
+
+    desired: int
+    """`spec.replicas` of its scale."""
+    pods: tuple[PodInfo, ...] = ()
+    """Those that its selector finds."""
+    starting_s: tuple[float, ...] = ()
+    """How long each pod that was never ready has been starting; one entry more for pods not yet there."""
+    deadline_s: float = UNKNOWN_DEADLINE_S
+    """How long pods like these may take, as learned from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodLoads:
+    """A metric of the pods that have it."""
+
+    samples: Mapping[str, Sample]
+    measured_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TotalLoad:
+    """The load of the whole workload."""
+
+    value: float
+    measured_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeSeen:
+    """A wake source's answer."""
+
+    source: str
+    is_active: bool | None
+    """None where the source is away."""
+    shown: str
+    """The value and the threshold, or why there is none, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """All that a decision about a trigger is made of."""
+
+    now_ms: int
+    """Wall time, for what is shown."""
+    now_s: float
+    """Monotonic time, for ages and waits."""
+    load: PodLoads | TotalLoad | Missing = Missing("the load was not asked for")
+    pods: PodsSeen | Missing | None = None
+    """None for a trigger without a workload."""
+    wakes: tuple[WakeSeen, ...] = field(default=())
+    """Of every wake source, the schedule too."""
