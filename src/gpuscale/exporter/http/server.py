@@ -6,6 +6,7 @@ protocol itself is h11's; asyncio carries the bytes, and TLS.
 
 import asyncio
 import logging
+import resource
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,6 +31,11 @@ _HEAD_S = 10.0
 """How long a request may take to come in, once it has begun."""
 _LINGER_S = 1.0
 _BACKLOG = 512
+_AT_ONCE = 16
+"""Connections that are accepted before the first of them is looked at."""
+_MOST_CONNECTIONS = 4096
+_SPARED_FILES = 128
+"""Of those that the process may open: for the driver, the kubelet, and files that are read again."""
 _PHRASES = {
     200: "OK",
     400: "Bad Request",
@@ -105,6 +111,7 @@ class HttpServer:
         self._shutdown_s = shutdown_s
         self._servers: list[asyncio.Server] = []
         self._connections: dict[asyncio.Task[None], _Connection] = {}
+        self._most = _most_connections()
 
     async def start(
         self,
@@ -126,14 +133,18 @@ class HttpServer:
         """
         for each in sockets:
             self._servers.append(
-                await asyncio.start_server(self._connected, sock=each, ssl=tls, backlog=_BACKLOG)
+                await asyncio.start_server(self._connected, sock=each, ssl=tls, backlog=_AT_ONCE)
             )
         if not sockets:
             self._servers.append(
                 await asyncio.start_server(
-                    self._connected, host or None, port, ssl=tls, backlog=_BACKLOG
+                    self._connected, host or None, port, ssl=tls, backlog=_AT_ONCE
                 )
             )
+        for server in self._servers:
+            for each in server.sockets:
+                with socket.fromfd(each.fileno(), each.family, each.type) as listening:
+                    listening.listen(_BACKLOG)
         return int(self._servers[0].sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -151,18 +162,29 @@ class HttpServer:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= self._most:
+            writer.transport.abort()  # out of files, asyncio would log every attempt to accept
+            return
         task = cast("asyncio.Task[None]", asyncio.current_task())
         connection = _Connection(reader, writer, self._handler)
         self._connections[task] = connection
         try:
             await connection.serve()
-        except (ConnectionError, TimeoutError):
+        except OSError:  # timeouts too
             pass  # the client is gone, or has nothing more to say
         finally:
             del self._connections[task]
             writer.close()
             with suppress(Exception):  # what a broken connection has to say of its end
                 await writer.wait_closed()
+
+
+def _most_connections() -> int:
+    """Return how many connections leave enough files to the rest of the process."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return min(_MOST_CONNECTIONS, max(_SPARED_FILES, files - _SPARED_FILES))
 
 
 class _Connection:
@@ -309,7 +331,7 @@ class _Connection:
             return
         text = f"{status} {_PHRASES.get(status, '')}: {why}\n".encode()
         headers = {"Content-Type": TEXT_TYPE, "Connection": "close"}
-        with suppress(ConnectionError, TimeoutError):
+        with suppress(OSError):  # the client may be gone already, whatever that is called
             await self._send_whole(Response(text, status, headers), text)
             await self._linger()
 
