@@ -18,7 +18,9 @@ from gpuscale.gpu.amd.sources import amd_call_of
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
 from gpuscale.gpu.fields import FIELDS, Field
 from gpuscale.gpu.nvml.values.batches import BATCHES, LINK_RATES
+from gpuscale.gpu.nvml.values.fabric import FABRIC
 from gpuscale.gpu.nvml.values.gpm import GPM_METRICS
+from gpuscale.gpu.nvml.values.link_counts import LINK_COUNTS
 from gpuscale.gpu.nvml.values.plan import EVENT_FIELDS, INSTANCE_FIELDS, READABLE, SPLIT_FIELDS
 from gpuscale.gpu.nvml.values.rows import ROWS
 from gpuscale.gpu.nvml.values.utilization import UTILIZATION_CALLS
@@ -42,7 +44,12 @@ _COLUMNS = (
 _NEEDS = (
     ("VGPU", "vGPU"),
     ("C2C", "NVLink-C2C"),
+    ("NVLINK_COUNT_", "NVLink (Hopper or newer)"),
+    ("NVLINK_ERROR_DL_", "NVLink (Hopper or newer)"),
     ("NVLINK", "NVLink"),
+    ("FABRIC_", "an NVLink fabric"),
+    ("RECOVERY_ACTION", "driver 550 or newer"),
+    ("CLOCKS_EVENT_REASON_", "driver 570 or newer"),
     ("_REMAP", "Ampere or newer"),
     ("_RETIRED_", "Turing or older"),
     ("_ECC_CURRENT", "ECC memory"),
@@ -63,6 +70,10 @@ out and counted with its reason in `gpuscale_exporter_absent_fields`; it is neve
 Which DCGM fields are served is the counters file's choice. *Type* is the one of the built-in file; a file of
 your own gives its own. *Needs* and *With MIG* are about NVML: a GPU that is split has values for the whole
 GPU and for each of its instances, each where the table says so. Profiling fields come from GPM, without DCGM.
+
+Every other field name of DCGM up to 4.6, of NVSwitches, CPUs, network adapters and vGPUs too, may stand in a
+counters file: it has no value here, and its reason is counted. Older and newer names of a field below give
+its value.
 
 `DCGM_FI_DEV_GPU_UTIL` and `DCGM_FI_DEV_MEM_COPY_UTIL` are means over the time since the collect before.
 `source` in `gpuscale_exporter_reader_calls_total` shows what they average: `utilization_rates` for figures
@@ -187,6 +198,9 @@ def _nvml_calls() -> dict[str, str]:
         calls[rate.field] = f"nvmlDeviceGetFieldValues({' + '.join(rate.ways)}), over time"
     for field, metric in GPM_METRICS.items():
         calls[field] = f"nvmlGpmMetricsGet({metric})"
+    for field, name in LINK_COUNTS.items():
+        calls[field] = f"nvmlDeviceGetFieldValues({name}), all links"
+    calls |= dict.fromkeys(FABRIC, "nvmlDeviceGetGpuFabricInfoV")
     calls |= UTILIZATION_CALLS
     for field in EVENT_FIELDS | (READABLE - calls.keys()):
         calls[field] = _event_call(field)

@@ -1,7 +1,7 @@
 """The counters file in use, and its reload while the agent runs.
 
-A bad file never replaces a good one: what was loaded last stays, and log, metrics and `/readyz?verbose` say
-what is wrong.
+A file with a fault never replaces a good one: what was loaded last stays. At the start there is none, and the
+good rows are served. Log, metrics and `/readyz?verbose` say what is wrong.
 """
 
 import logging
@@ -9,10 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gpuscale.core.errors import GpuscaleError, NotFoundError
+from gpuscale.core.errors import ConfigError, GpuscaleError, NotFoundError
 from gpuscale.core.watched_files import stamps_of
 from gpuscale.exporter.families.own_metrics import ConfigStatus
-from gpuscale.gpu.counters import DEFAULT_COUNTERS, MAX_TEXT_BYTES, Counter, load_counters
+from gpuscale.gpu.counters import (
+    DEFAULT_COUNTERS,
+    MAX_TEXT_BYTES,
+    Counter,
+    CountersRead,
+    read_counters,
+)
 
 if TYPE_CHECKING:
     from gpuscale.core.clock import Clock  # it loads asyncio, before which the agent decides on TLS
@@ -32,7 +38,7 @@ class CountersFile:
         clock: stamps loads.
 
     Raises:
-        ConfigError: the file is wrong.
+        ConfigError: the file is no counters file: too large, or without a single good row among bad ones.
         NotFoundError: the file can't be read.
     """
 
@@ -41,9 +47,9 @@ class CountersFile:
         self._mode = mode
         self._clock = clock
         self._stamps = stamps_of(self._paths)
-        self.counters = self._load()
         self._loaded_ms = clock.now_ms()
         self._error: str | None = None
+        self.counters = self._load_first()
 
     @property
     def status(self) -> ConfigStatus:
@@ -72,14 +78,36 @@ class CountersFile:
     def _paths(self) -> tuple[Path, ...]:
         return () if self._path is None else (self._path,)
 
+    def _load_first(self) -> Counters:
+        """Return the good rows of a file whose others are wrong."""
+        read = self._read()
+        if not read.problems:
+            return self._counters(read)
+        error = ConfigError(*read.problems)
+        if not read.rows:
+            raise error
+        self._error = str(error)
+        _log.error("the good rows of the counters file are served, these are not: %s", error)
+        return self._counters(read)
+
     def _load(self) -> Counters:
+        read = self._read()
+        if read.problems:
+            raise ConfigError(*read.problems)
+        return self._counters(read)
+
+    def _read(self) -> CountersRead:
         if self._path is None:
-            return DEFAULT_COUNTERS
-        own = load_counters(read_text(self._path, MAX_TEXT_BYTES + 1), str(self._path))
-        if self._mode == "replace":
-            return own
-        named = {counter.field for counter in own}
-        return (*(each for each in DEFAULT_COUNTERS if each.field not in named), *own)
+            return CountersRead(DEFAULT_COUNTERS)
+        return read_counters(read_text(self._path, MAX_TEXT_BYTES + 1), str(self._path))
+
+    def _counters(self, read: CountersRead) -> Counters:
+        for note in read.notes:
+            _log.warning("%s", note)
+        if self._path is None or self._mode == "replace":
+            return read.rows
+        named = {counter.field for counter in read.rows}
+        return (*(each for each in DEFAULT_COUNTERS if each.field not in named), *read.rows)
 
 
 def read_text(path: Path, max_bytes: int) -> str:

@@ -14,6 +14,7 @@ from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import AttributionOf, Extras
 from gpuscale.exporter.counters_file import Counters, CountersFile, read_text
 from gpuscale.exporter.families.azure import AzureMetrics
+from gpuscale.exporter.http.loop_errors import LoopErrors
 from gpuscale.exporter.readers import (
     WHAT_ELSE,
     ReplaceableReader,
@@ -29,6 +30,7 @@ from gpuscale.gpu.readings import GpuReading
 if TYPE_CHECKING:
     from gpuscale.exporter.http.passwords import BasicAuth
     from gpuscale.exporter.http.tls import ServerTls
+    from gpuscale.exporter.simulated_pods import SimulatedPods
     from gpuscale.gpu.recordings.recording import Recorder
 
 POLL_S = 2.0
@@ -67,6 +69,7 @@ class ExporterService:
         self._counters = _counters_file(settings, self._clock)
         self._tls, self._auth = _web_security(settings)
         self._fields = fields_to_read(self._counters.counters, settings)
+        self._simulated_pods = _simulated_pods(settings)
         self._source = ReplaceableReader(self._make_reader(self._fields))
         self._recorder = _recorder(settings)
         self._reader = _recorded(self._source, self._recorder)
@@ -84,8 +87,9 @@ class ExporterService:
             UnavailableError: the address can't be listened on; or GPUs can't be read that were chosen by
                 number, or that were not asked for by kind.
         """
+        asyncio.get_running_loop().set_exception_handler(LoopErrors())
         for note in self._settings.notes:
-            _log.info("%s", note)
+            _log.warning("%s", note)
         tasks: list[asyncio.Task[None]] = []
         try:
             port = await self.agent.start(
@@ -130,7 +134,9 @@ class ExporterService:
         self._fields = fields
 
     def _make_reader(self, fields: frozenset[str]) -> GpuReader:
-        return make_reader(self._settings, fields, self._settings.options.node)
+        pods = self._simulated_pods
+        work = None if pods is None else pods.work
+        return make_reader(self._settings, fields, self._settings.options.node, work)
 
     def _make_agent(self) -> NodeAgent:
         settings = self._settings
@@ -145,6 +151,8 @@ class ExporterService:
             before_first=None if owners is None else owners.asked,
         )
         attribution: AttributionOf = (lambda _: None) if owners is None else owners
+        if self._simulated_pods is not None:
+            attribution = self._simulated_pods.owners(attribution)
         return NodeAgent(
             self._reader,
             attribution,
@@ -234,6 +242,14 @@ def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
         ),
         clock,
     )
+
+
+def _simulated_pods(settings: ExporterSettings) -> "SimulatedPods | None":
+    if settings.pods is None or settings.gpu.kind != "simulated":
+        return None
+    from gpuscale.exporter.simulated_pods import SimulatedPods
+
+    return SimulatedPods()
 
 
 def _counters_file(settings: ExporterSettings, clock: Clock) -> CountersFile:

@@ -1,6 +1,7 @@
 """The reader of the GPUs that settings name."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gpuscale.core.errors import BugError
 from gpuscale.exporter.devices import SelectedReader
@@ -8,8 +9,12 @@ from gpuscale.exporter.families.azure import AZURE_FIELDS
 from gpuscale.exporter.settings import ExporterSettings, GpuSource
 from gpuscale.formats.ack import ACK_FIELDS
 from gpuscale.gpu.counters import Counter
+from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.reader import CallStats, GpuReader, ReaderRequest
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
+
+if TYPE_CHECKING:
+    from gpuscale.gpu.simulated import WorkSource
 
 SEED = 1
 SHARE_FIELDS = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
@@ -23,7 +28,7 @@ WHAT_ELSE = (
 
 def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> frozenset[str]:
     """Return the fields that a reader has to read for what is served."""
-    wanted = {counter.field for counter in counters}
+    wanted = {counter.field for counter in counters if counter.field in FIELDS}
     if "ack" in settings.styles:
         wanted |= ACK_FIELDS
     if settings.pods is not None:
@@ -33,18 +38,29 @@ def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> f
 
 def needs_processes(settings: ExporterSettings) -> bool:
     """Return whether anything served is about processes: ACK's series, or the parts of containers."""
-    return "ack" in settings.styles or settings.pods is not None
+    return settings.pods is not None
 
 
-def make_reader(settings: ExporterSettings, fields: frozenset[str], node: str) -> GpuReader:
+def make_reader(
+    settings: ExporterSettings,
+    fields: frozenset[str],
+    node: str,
+    work: "WorkSource | None" = None,
+) -> GpuReader:
     """Return a reader of the GPUs that the settings name.
+
+    Args:
+        settings: of the node agent.
+        fields: to read.
+        node: its name.
+        work: what simulated GPUs do; None is the usual.
 
     Raises:
         UnavailableError: the vendor's library is not there.
         NotFoundError: the recording is not there.
         ConfigError: the recording is damaged.
     """
-    reader = _source(settings, fields, node)
+    reader = _source(settings, fields, node, work)
     return reader if settings.devices.is_flexible else SelectedReader(reader, settings.devices)
 
 
@@ -90,11 +106,13 @@ class ReplaceableReader:
         return self._inner
 
 
-def _source(settings: ExporterSettings, fields: frozenset[str], node: str) -> GpuReader:
+def _source(
+    settings: ExporterSettings, fields: frozenset[str], node: str, work: "WorkSource | None"
+) -> GpuReader:
     source = settings.gpu
     match source.kind:
         case "simulated":
-            return _simulated(source, fields, settings.interval_ms, node)
+            return _simulated(source, fields, settings.interval_ms, node, work)
         case "replay":
             from gpuscale.gpu.recordings.recording import ReplayReader
 
@@ -107,12 +125,19 @@ def _source(settings: ExporterSettings, fields: frozenset[str], node: str) -> Gp
             return _plugin(source, fields, settings.interval_ms, node)
 
 
-def _simulated(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
+def _simulated(
+    source: GpuSource,
+    fields: frozenset[str],
+    interval_ms: int,
+    node: str,
+    work: "WorkSource | None",
+) -> GpuReader:
     from gpuscale.gpu.model_table import MODELS
     from gpuscale.gpu.simulated import SimulatedReader, wave
 
     model = MODELS[source.model]
-    return SimulatedReader(node, model, source.count, SEED, wave, interval_ms, fields=fields)
+    works = work or wave
+    return SimulatedReader(node, model, source.count, SEED, works, interval_ms, fields=fields)
 
 
 def _nvml(settings: ExporterSettings, fields: frozenset[str]) -> GpuReader:

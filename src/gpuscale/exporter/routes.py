@@ -179,7 +179,7 @@ class Handlers:
         status = self._agent.snapshot.status
         lines = [_check("collect", status.error) + self._age_text()]
         if status.is_attributing:
-            lines.append(_check("attribution", status.attribution_error) + self._missing_text())
+            lines.append(_check("attribution", status.attribution_fault) + self._missing_text())
         else:
             lines.append("[+]attribution off")
         lines += [_check(f"gpu {gpu_name(each.gpu)}", each.error) for each in status.gpus]

@@ -202,6 +202,12 @@ def _pod_settings(flags: FlagReader) -> PodSettings:
     )
 
 
+_ACK_ALONE = (
+    "--style ack: without --kubernetes nothing says which pod a process runs in, so there are no "
+    "DCGM_CUSTOM_* series; the device series have ACK's labels"
+)
+
+
 def _notes(flags: FlagReader) -> tuple[str, ...]:
     """Return the notes of flags that change nothing. A wrong value of one is a mistake all the same."""
     for flag in FLAGS.values():
@@ -210,7 +216,12 @@ def _notes(flags: FlagReader) -> tuple[str, ...]:
                 flags.choice(flag.name)
             elif flag.kind == "duration":
                 _interval_ms(flags, flag.name, 0, 24 * MAX_INTERVAL_MS)
-    return flags.notes(skips_off=True)
+    notes = flags.notes(skips_off=True)
+    if not {"ack", "both"}.isdisjoint(flags.text("style").split(",")) and not flags.boolean(
+        "kubernetes"
+    ):
+        notes = (*notes, _ACK_ALONE)
+    return notes
 
 
 def _interval_ms_or_none(flags: FlagReader, name: str, at_least: int, at_most: int) -> int | None:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.write import six_decimals
-from gpuscale.formats.names import NEW_NAMES, Names, NewName, new_name
+from gpuscale.formats.names import NEW_NAMES, NEWER_NAMES, Names, NewName, new_name
 from gpuscale.formats.xid import xid_message
 from gpuscale.gpu.counters import Counter
-from gpuscale.gpu.fields import FIELDS
+from gpuscale.gpu.fields import FIELDS, ValueKind
+from gpuscale.gpu.known_fields import field_named
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuReading
 
@@ -28,6 +29,8 @@ LabelPairs = tuple[tuple[str, str], ...]
 XID_FIELD = "DCGM_FI_DEV_XID_ERRORS"
 _PLAIN_TYPES = ("gauge", "counter")
 _UNFIT = re.compile("[^a-zA-Z0-9_]")
+_LONGEST = 18
+"""Digits of text that is served as a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def _old_families(
     attribution: Attribution,
     options: FamilyOptions,
 ) -> tuple[Family, ...]:
-    text_fields = {row.field: row.field for row in rows if row.type == "label"}
+    text_fields = {row.name: row.field for row in rows if row.type == "label"}
 
     def labels_of(reading: GpuReading) -> DeviceLabels:
         return _dcgm_labels(reading, text_fields, attribution, options, "Hostname")
@@ -127,7 +130,7 @@ def _new_families(
     options: FamilyOptions,
 ) -> tuple[Family, ...]:
     """Return the families under their newer names, in the newer units."""
-    text_fields = {row.field: new_name(row.field) for row in rows if row.type == "label"}
+    text_fields = {new_name(row.name): row.field for row in rows if row.type == "label"}
 
     def labels_of(reading: GpuReading) -> DeviceLabels:
         return _dcgm_labels(reading, text_fields, attribution, options, "hostname")
@@ -157,7 +160,11 @@ def _only_new(families: Iterable[Family]) -> tuple[Family, ...]:
 
 
 def _by_name(families: Iterable[Family]) -> tuple[Family, ...]:
-    return tuple(sorted(families, key=lambda family: family.name))
+    """Return the families in order of their names, of two with one name the first."""
+    by_name: dict[str, Family] = {}
+    for family in families:
+        by_name.setdefault(family.name, family)
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def device_families(
@@ -173,16 +180,25 @@ def device_families(
     plain = [(reading, labels.pairs()) for reading, labels in devices]
     served = (row for row in counters if row.type != "label")
     families = []
-    for row in sorted(served, key=lambda row: (FIELDS[row.field].id, row.field)):
-        if FIELDS[row.field].is_derived:
+    for row in sorted(served, key=lambda row: (field_named(row.field).id, row.name)):
+        if field_named(row.field).is_derived:
             samples = _event_samples(row.field, everyone)
         elif row.field == XID_FIELD and with_xid_message:
             samples = _xid_samples(devices)
         else:
             samples = _samples(row.field, plain)
         if samples:
-            families.append(Family(row.field, _family_type(row), row.help, samples))
+            samples = _converted(samples, row.alias)
+            families.append(Family(row.name, _family_type(row), row.help, samples))
     return tuple(families)
+
+
+def _converted(samples: tuple[Sample, ...], alias: str) -> tuple[Sample, ...]:
+    """Return samples in the unit of a newer name of the field."""
+    new = NEWER_NAMES.get(alias)
+    if new is None:
+        return samples
+    return tuple(Sample(each.labels, new.value(each.value)) for each in samples)
 
 
 def event_fields(reading: GpuReading) -> frozenset[str]:
@@ -225,12 +241,23 @@ def sole_owner(reading: GpuReading, attribution: Attribution) -> ContainerRef | 
 
 
 def _samples(field: str, devices: Iterable[tuple[GpuReading, LabelPairs]]) -> tuple[Sample, ...]:
-    to_number = int if FIELDS[field].kind == "int" else float
-    return tuple(
-        Sample(pairs, to_number(reading.values[field]))
+    kind = field_named(field).kind
+    found = (
+        (pairs, as_number(reading.values[field], kind))
         for reading, pairs in devices
         if field in reading.values
     )
+    return tuple(Sample(pairs, number) for pairs, number in found if number is not None)
+
+
+def as_number(value: float | str, kind: ValueKind) -> int | float | None:
+    """Return a value as a number; None for text that is none, such as a version."""
+    if kind == "int":
+        return int(value)
+    if kind == "double":
+        return float(value)
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST else None
 
 
 def _xid_samples(devices: Iterable[tuple[GpuReading, DeviceLabels]]) -> tuple[Sample, ...]:
@@ -258,7 +285,7 @@ def _dcgm_labels(
     owner = sole_owner(reading, attribution)
     labels = {
         name: _label_text(reading.values[field])
-        for field, name in text_fields.items()
+        for name, field in text_fields.items()
         if field in reading.values
     }
     if owner and options.pod_labels:

@@ -136,6 +136,10 @@ NEW_NAMES: Mapping[str, NewName] = MappingProxyType(
 """Older field name to how it is served from 4.9 on."""
 
 
+NEWER_NAMES: Mapping[str, NewName] = MappingProxyType({new.name: new for new in NEW_NAMES.values()})
+"""The same by the newer name, for a counters file that is written in them."""
+
+
 def new_name(field: str) -> str:
     """Return what a field is called from 4.9 on."""
     renamed = NEW_NAMES.get(field)

@@ -15,6 +15,7 @@ from gpuscale.formats.amd import amd_family_meanings
 from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
 from gpuscale.gpu.fields import FIELDS
+from gpuscale.gpu.known_fields import known_names
 
 Kind = Literal["gauge", "counter"]
 _SHARES: Mapping[str, float] = MappingProxyType({"%": 100.0, "ratio": 1.0})
@@ -57,7 +58,7 @@ def is_of_gpu(name: str) -> bool:
 
 def is_unknown_gpu_name(name: str) -> bool:
     """Return whether a name looks like one of DCGM's, and no exporter has it."""
-    return name.startswith(_DCGM) and name not in _known()
+    return name.startswith(_DCGM) and name not in _known() and name not in known_names()
 
 
 def recorded_from(name: str) -> str | None:

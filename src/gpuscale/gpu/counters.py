@@ -4,8 +4,8 @@ One row per metric: DCGM field, Prometheus type, help text. Spaces around a colu
 `#` comments out a line as its first character only, and a help text with a comma is quoted as CSV does.
 
 Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/counters/counter_config.go. Differences: all errors of a
-    file are reported together; a line of spaces is blank; a quoted column may follow spaces; a field may
-    stand in one row only; text is only taken as a label; a quoted column ends on its line.
+    file are reported together, and good rows count beside bad ones; a line of spaces is blank; a quoted
+    column may follow spaces; a quoted column ends on its line; names from DCGM 4.6 and 4.7 are known too.
 """
 
 import csv
@@ -19,6 +19,7 @@ from typing import Literal, get_args
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.words import closest
 from gpuscale.gpu.fields import FIELDS
+from gpuscale.gpu.known_fields import current_name, is_known, known_names
 
 CounterType = Literal["gauge", "counter", "histogram", "summary", "label"]
 
@@ -38,19 +39,49 @@ class Counter:
     """One row: serve this field, as this type, with this help text."""
 
     field: str
-    """A name of `FIELDS`."""
+    """What is read: a name of `FIELDS`, or of a DCGM field that nothing here reads."""
     type: CounterType
     """`label` makes the value a label of every other sample of its GPU."""
     help: str
     line: int
     """1-based, for messages."""
+    alias: str = ""
+    """The name that the file has for the field, where that is another one, such as `dcgm_gpu_temp`."""
+
+    @property
+    def name(self) -> str:
+        """Return the name to serve it under."""
+        return self.alias or self.field
+
+
+@dataclass(frozen=True, slots=True)
+class CountersRead:
+    """What a counters file says, and what is wrong with the rest of it."""
+
+    rows: tuple[Counter, ...]
+    """The good ones, in file order; of two with one name the first."""
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is odd but taken."""
 
 
 def load_counters(text: str, source: str) -> tuple[Counter, ...]:
     """Return the rows of a counters file in file order.
 
     Raises:
-        ConfigError: at least one row is wrong, there is none, or the text is too large.
+        ConfigError: at least one row is wrong, or the text is too large.
+    """
+    read = read_counters(text, source)
+    if read.problems:
+        raise ConfigError(*read.problems)
+    return read.rows
+
+
+def read_counters(text: str, source: str) -> CountersRead:
+    """Return what is good and what is wrong in a counters file.
+
+    Raises:
+        ConfigError: the text is too large.
     """
     if len(text.encode(errors="replace")) > MAX_TEXT_BYTES:
         expected = f"at most {MAX_TEXT_BYTES // 1024} KiB"
@@ -76,6 +107,7 @@ class _Loader:
         self._source = source
         self._counters: dict[str, Counter] = {}
         self._problems: list[Problem] = []
+        self._notes: list[str] = []
 
     def add(self, number: int, line: str) -> None:
         if len(self._problems) >= MAX_PROBLEMS:
@@ -84,20 +116,28 @@ class _Loader:
         columns = self._columns(number, line)
         if columns is None:
             return
-        field, type_, help_ = columns
-        self._check_field(number, field)
-        self._check_type(number, field, type_)
-        if len(self._problems) == faults:
-            self._counters[field] = Counter(field, type_, help_, number)  # type: ignore[arg-type]
+        name, type_, help_ = columns
+        self._check_field(number, name)
+        self._check_type(number, type_)
+        if len(self._problems) > faults:
+            return
+        if name in self._counters:
+            first = self._counters[name].line
+            self._notes.append(f"{self._source}:{number}: {name} stands on line {first} already")
+            return
+        field = current_name(name)
+        if type_ != "label" and field in FIELDS and FIELDS[field].kind == "string":
+            note = f"{name} is text: it is served where it is a number; take the type label for it"
+            self._notes.append(f"{self._source}:{number}: {note}")
+        alias = "" if name == field else name
+        self._counters[name] = Counter(field, type_, help_, number, alias)  # type: ignore[arg-type]
 
-    def finish(self) -> tuple[Counter, ...]:
+    def finish(self) -> CountersRead:
         if len(self._problems) >= MAX_PROBLEMS:
             self._note(None, None, None, f"reading stopped after {MAX_PROBLEMS} faults")
-        if not self._problems and not self._counters:
-            self._note(None, None, "no rows", f"at least one row of {_COLUMNS}")
-        if self._problems:
-            raise ConfigError(*self._problems)
-        return tuple(self._counters.values())
+        return CountersRead(
+            tuple(self._counters.values()), tuple(self._problems), tuple(self._notes)
+        )
 
     def _columns(self, number: int, line: str) -> list[str] | None:
         try:
@@ -111,20 +151,14 @@ class _Loader:
         return [column.strip(" ") for column in row]
 
     def _check_field(self, number: int, field: str) -> None:
-        if field not in FIELDS:
-            fix = _near_miss(field, FIELDS)
+        if not is_known(field):
+            fix = _field_meant(field)
             self._note(number, "field", _shown(field), "the name of a DCGM field", fix)
-        elif field in self._counters:
-            first = self._counters[field].line
-            expected = f"each field once; it stands on line {first} already"
-            self._note(number, "field", _shown(field), expected)
 
-    def _check_type(self, number: int, field: str, type_: str) -> None:
+    def _check_type(self, number: int, type_: str) -> None:
         if type_ not in _TYPES:
             expected = f"{', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
             self._note(number, "type", _shown(type_), expected, _near_miss(type_, _TYPES))
-        elif type_ != "label" and field in FIELDS and FIELDS[field].kind == "string":
-            self._note(number, "type", _shown(type_), f"label, because {field} is text")
 
     def _note(
         self,
@@ -151,6 +185,30 @@ def _columns_fix(line: str, count: int) -> str | None:
     if count > len(("field", "type", "help")):
         return "put a help text that holds a comma in double quotes"
     return None
+
+
+_FIELD_PREFIX = re.compile(r"dcgm_(?:(?:fi|exp)_)?(?:(?:dev|prof)_)?", re.IGNORECASE)
+_LIKE_ENOUGH = 0.8
+"""Of the words behind the prefix, which all names share."""
+
+
+def _field_meant(found: str) -> str | None:
+    """Return a question that names the field of which this is a misspelling.
+
+    Other numbers in the name, such as a link's, mean another field: that is no misspelling.
+    """
+    if len(found) > _SHOWN_CHARACTERS:
+        return None
+    names: dict[str, str] = {}
+    for name in (*FIELDS, *known_names()):
+        if _numbers(name) == _numbers(found):
+            names.setdefault(_FIELD_PREFIX.sub("", name).lower(), name)
+    close = closest(_FIELD_PREFIX.sub("", found), names, _LIKE_ENOUGH)
+    return f"did you mean {names[close]}?" if close else None
+
+
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"[0-9]+", text)
 
 
 def _near_miss(found: str, known: Iterable[str]) -> str | None:

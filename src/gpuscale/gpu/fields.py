@@ -211,6 +211,66 @@ _PER_LINK = tuple(
     for n in range(6)
 )
 
+_LINK_COUNTS = tuple(
+    _int(id_, f"NVLINK_{name}", unit, meaning)
+    for id_, name, unit, meaning in (
+        (497, "ERROR_DL_CRC", "", "NVLink CRC errors, all links"),
+        (498, "ERROR_DL_RECOVERY", "", "NVLink recoveries, all links"),
+        (499, "ERROR_DL_REPLAY", "", "NVLink replays, all links"),
+        (1200, "COUNT_TX_PACKETS", "", "packets sent, all links"),
+        (1201, "COUNT_TX_BYTES", "bytes", "bytes sent, all links"),
+        (1202, "COUNT_RX_PACKETS", "", "packets received, all links"),
+        (1203, "COUNT_RX_BYTES", "bytes", "bytes received, all links"),
+        (1204, "COUNT_RX_MALFORMED_PACKET_ERRORS", "", "malformed packets received, all links"),
+        (1205, "COUNT_RX_BUFFER_OVERRUN_ERRORS", "", "packets dropped for want of room, all links"),
+        (1206, "COUNT_RX_ERRORS", "", "packets received with an error, all links"),
+        (1207, "COUNT_RX_REMOTE_ERRORS", "", "packets that the sender marked as bad, all links"),
+        (1208, "COUNT_RX_GENERAL_ERRORS", "", "packets with a header mismatch, all links"),
+        (1209, "COUNT_LOCAL_LINK_INTEGRITY_ERRORS", "", "link integrity errors, all links"),
+        (1210, "COUNT_TX_DISCARDS", "", "packets discarded before sending, all links"),
+        (1211, "COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS", "", "links that came up again"),
+        (1212, "COUNT_LINK_RECOVERY_FAILED_EVENTS", "", "links that did not come up again"),
+        (1213, "COUNT_LINK_RECOVERY_EVENTS", "", "link recoveries, all links"),
+        (1214, "COUNT_RX_SYMBOL_ERRORS", "", "symbol errors received, all links"),
+        (1219, "COUNT_EFFECTIVE_ERRORS", "", "errors left after correction, all links"),
+    )
+)
+
+_FABRIC = (
+    _int(170, "FABRIC_MANAGER_STATUS", "", "NVLink fabric: 0 none, 3 set up, 4 failed"),
+    _int(171, "FABRIC_MANAGER_ERROR_CODE", "", "NVML's code for how setting up the fabric ended"),
+    _text(172, "FABRIC_CLUSTER_UUID", "UUID of the NVLink fabric"),
+    _int(173, "FABRIC_CLIQUE_ID", "", "number of the GPU's clique in the NVLink fabric"),
+    _int(174, "FABRIC_HEALTH_MASK", "", "bits that say what is wrong with the NVLink fabric"),
+    _int(175, "FABRIC_HEALTH_SUMMARY", "", "NVLink fabric: 1 healthy, 2 unhealthy, 3 limited"),
+)
+
+_NEEDS_AND_CAUSES = (
+    _int(285, "C2C_LINK_COUNT", "", "links between CPU and GPU"),
+    _int(1400, "C2C_LINK_ERROR_INTR", "", "errors on the links between CPU and GPU"),
+    _int(1401, "C2C_LINK_ERROR_REPLAY", "", "replays on the links between CPU and GPU"),
+    _int(1402, "C2C_LINK_ERROR_REPLAY_B2B", "", "replays one after the other, CPU and GPU"),
+    *(
+        _int(1420 + n, f"CLOCKS_EVENT_REASON_{name}_NS", "ns", f"time slowed down by {cause}")
+        for n, (name, cause) in enumerate(
+            (
+                ("SW_POWER_CAP", "the power limit"),
+                ("SYNC_BOOST", "sync boost"),
+                ("SW_THERM_SLOWDOWN", "heat, in the driver"),
+                ("HW_THERM_SLOWDOWN", "heat, in hardware"),
+                ("HW_POWER_BRAKE_SLOWDOWN", "the power brake"),
+            )
+        )
+    ),
+    _int(1501, "PCIE_COUNT_CORRECTABLE_ERRORS", "", "PCIe errors that were corrected"),
+    _int(
+        1523,
+        "GET_GPU_RECOVERY_ACTION",
+        "",
+        "what brings the GPU back: 0 nothing, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset",
+    ),
+)
+
 _LINKS = (
     _int(409, "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "", "NVLink flow-control CRC errors"),
     _int(419, "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "", "NVLink data CRC errors"),
@@ -284,6 +344,9 @@ _ALL = (
     *_ECC_BY_PLACE,
     *_SPARE_ROWS,
     *_PER_LINK,
+    *_LINK_COUNTS,
+    *_FABRIC,
+    *_NEEDS_AND_CAUSES,
     *_LINKS,
     *_PROFILING,
     *_DERIVED,

@@ -44,7 +44,7 @@ class Needs:
     def counters(self, counters: tuple[Counter, ...]) -> tuple[Counter, ...]:
         if self.names is None:
             return counters
-        return tuple(item for item in counters if item.field in self.names)
+        return tuple(item for item in counters if item.name in self.names)
 
     def fields(self, counters: tuple[Counter, ...]) -> frozenset[str]:
         """Return the fields worth reading: those of the counters, and what the records show."""

@@ -386,8 +386,8 @@ def test_replaced_reader_is_closed_by_the_next_read() -> None:
     [
         pytest.param({}, False, id="fields of devices only"),
         pytest.param({"kubernetes": "true"}, True, id="parts of containers"),
-        pytest.param({"style": "ack"}, True, id="use by process"),
-        pytest.param({"style": "both"}, True, id="use by process, beside dcgm-exporter's series"),
+        pytest.param({"style": "ack"}, False, id="ACK's labels alone"),
+        pytest.param({"style": "ack", "kubernetes": "true"}, True, id="use by process"),
     ],
 )
 def test_processes_are_read_only_where_something_served_is_about_them(given, wanted: bool) -> None:
@@ -423,3 +423,16 @@ def test_agent_loads_nothing_that_it_was_not_asked_for(loaded: str, absent) -> N
     code = f"import sys, {loaded}\nprint(sorted({absent!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_told"),
+    [
+        pytest.param({"style": "ack"}, True, id="alone"),
+        pytest.param({"style": "both"}, True, id="both"),
+        pytest.param({"style": "ack", "kubernetes": "true"}, False, id="with pods"),
+        pytest.param({}, False, id="another style"),
+    ],
+)
+def test_missing_process_series_are_told_of(given, is_told: bool) -> None:
+    assert any("no DCGM_CUSTOM_*" in note for note in read(**given).notes) is is_told

@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from gpuscale import __version__
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.formats.dcgm import event_fields
+from gpuscale.formats.dcgm import as_number, event_fields
 from gpuscale.gpu.counters import Counter
-from gpuscale.gpu.fields import FIELDS
+from gpuscale.gpu.known_fields import field_named, why_not_read
 from gpuscale.gpu.reader import CallStats
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
-NOT_READ = "this reader does not read it"
+NO_NUMBER = "text that is no number"
 DERIVED = "derived counters are not collected"
 PREFIX = "gpuscale_exporter_"
 
@@ -115,6 +115,13 @@ class CollectStatus:
     calls: tuple[CallStats, ...] = ()
     """What reading has cost so far."""
 
+    @property
+    def attribution_fault(self) -> str | None:
+        """Return why it is not known which pods the GPUs belong to; None where it is."""
+        if self.attribution_error is not None or self.is_attribution_known:
+            return self.attribution_error
+        return "it is not known which pods hold the GPUs"
+
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
@@ -177,7 +184,7 @@ def _collect_rows(status: CollectStatus) -> dict[str, Rows]:
 
 def _attribution_rows(status: CollectStatus) -> dict[str, Rows]:
     is_told = status.collects and status.is_attributing
-    is_up = status.attribution_error is None and status.is_attribution_known
+    is_up = status.attribution_fault is None
     reasons = sorted(status.unattributed.items())
     return {
         "attribution_up": _one(int(is_up) if is_told else None),
@@ -233,12 +240,12 @@ def _gpu_labels(gpu: GpuIdentity) -> tuple[tuple[str, str], ...]:
 
 
 def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows:
-    fields = [counter.field for counter in counters]
+    rows = [(counter.name, counter.field, counter.type) for counter in counters]
     tally = Tally(
-        (name, reading.absent.get(name, _default_reason(name)))
+        (name, reading.absent.get(field) or _default_reason(field, reading))
         for reading in readings
-        for name in fields
-        if name not in reading.values and name not in event_fields(reading)
+        for name, field, type_ in rows
+        if not _is_served(field, type_, reading)
     )
     return [
         ((("field", name), ("reason", reason)), count)
@@ -246,8 +253,18 @@ def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows
     ]
 
 
-def _default_reason(name: str) -> str:
-    return DERIVED if FIELDS[name].is_derived else NOT_READ
+def _is_served(field: str, type_: str, reading: GpuReading) -> bool:
+    if field in event_fields(reading):
+        return True
+    if field not in reading.values:
+        return False
+    return type_ == "label" or as_number(reading.values[field], field_named(field).kind) is not None
+
+
+def _default_reason(field: str, reading: GpuReading) -> str:
+    if field in reading.values:
+        return NO_NUMBER
+    return DERIVED if field_named(field).is_derived else why_not_read(field)
 
 
 _STATM = Path("/proc/self/statm")

@@ -6,7 +6,7 @@ makes it one.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuscale.core.errors import UnavailableError
@@ -95,6 +95,14 @@ def process_samples(library: Library, handle: Handle, since_us: int) -> Sequence
         raise library.NVMLError(code)
     used: Sequence[Answer] = buffer[: min(count.value, _PROCESSES)]
     return used
+
+
+def fabric_info(library: Library, handle: Handle, structure: Callable[[], Answer]) -> Answer:
+    """Return the fabric's state, in one of the structures that NVML fills in for it."""
+    info = structure()
+    is_stand_in = library.nvmlLib is None
+    library.nvmlDeviceGetGpuFabricInfoV(handle, info if is_stand_in else ctypes.byref(info))
+    return info
 
 
 def _pairs(value_type: int, samples: Sequence[Answer]) -> list[tuple[int, int | float]]:

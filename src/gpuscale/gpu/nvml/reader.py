@@ -25,6 +25,7 @@ from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.slot import Slot, lost_reading
 from gpuscale.gpu.nvml.values.plan import EVENT_FIELDS, READABLE
 from gpuscale.gpu.nvml.values.polls import Poller
+from gpuscale.gpu.nvml.values.sources import Wait
 from gpuscale.gpu.nvml.workers import Lanes
 from gpuscale.gpu.nvml.xid import XidLog, XidWatcher
 from gpuscale.gpu.reader import CallStats
@@ -84,7 +85,7 @@ class NvmlReader:
         self._shared = self._new_shared(gpus=0)
         self._is_open = False
         self._failure = ""
-        self._retry_at_ms = 0.0
+        self._retry = Wait()
         self._waits = Backoff(self._settings.reopen_first_ms, self._settings.reopen_last_ms)
         self._counted_ms = 0
         lost_ms = self._settings.lost_reopen_ms
@@ -156,7 +157,7 @@ class NvmlReader:
         if self._have_gpus_changed(now_ms):
             return True
         since_ms = self._lost_since_ms
-        if since_ms is None or now_ms - since_ms < self._lost_waits.wait:
+        if since_ms is None or 0 <= now_ms - since_ms < self._lost_waits.wait:
             return False
         self._lost_waits.advance()
         self._lost_since_ms = now_ms
@@ -176,7 +177,7 @@ class NvmlReader:
             return True
 
     def _open(self, now_ms: int) -> None:
-        if now_ms < self._retry_at_ms:
+        if not self._retry.is_over(now_ms):
             raise UnavailableError(self._failure)
         self._seen = self._present()
         try:
@@ -233,7 +234,7 @@ class NvmlReader:
 
     def _unavailable(self, failure: UnavailableError, now_ms: int) -> UnavailableError:
         self._failure = f"NVML can't be used: {failure}"
-        self._retry_at_ms = now_ms + self._waits.advance()
+        self._retry.begin(now_ms, self._waits.advance())
         return UnavailableError(self._failure)
 
     def _note_lost(self, now_ms: int) -> None:

@@ -12,6 +12,7 @@ from gpuscale.gpu.nvml.faults import (
     DriverGoneError,
     GpuLostError,
 )
+from gpuscale.gpu.nvml.values.sources import Wait
 from gpuscale.gpu.nvml.workers import Work
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
@@ -36,7 +37,7 @@ class Slot:
         self.work: Work[Readings] = Work()
         self._open: OpenGpu | None = None
         self._lost: str | None = None
-        self._retry_at_ms = 0
+        self._retry = Wait()
         self._asked_ms: int | None = None
 
     @property
@@ -108,7 +109,7 @@ class Slot:
     def _ensure_open(self, now_ms: int) -> OpenGpu:
         if self._open is not None:
             return self._open
-        if self._lost is not None and now_ms < self._retry_at_ms:
+        if self._lost is not None and not self._retry.is_over(now_ms):
             raise GpuLostError(self._lost)
         try:
             self._open = OpenGpu(self.caller, self.gpu.index, self._shared)
@@ -120,7 +121,7 @@ class Slot:
 
     def _lose(self, reason: str, now_ms: int) -> UnavailableError:
         self._lost = reason
-        self._retry_at_ms = now_ms + self._shared.settings.lost_retry_ms
+        self._retry.begin(now_ms, self._shared.settings.lost_retry_ms)
         return GpuLostError(reason)
 
 

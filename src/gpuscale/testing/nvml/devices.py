@@ -195,6 +195,15 @@ class DeviceCalls(Driver):
             self._fill(value, gpu)
         return values
 
+    def nvmlDeviceGetGpuFabricInfoV(self, device: Handle, gpuFabricInfo: Answer) -> None:
+        """Fill in where the GPU stands in its fabric."""
+        gpu = self._gpu(device, "nvmlDeviceGetGpuFabricInfoV")
+        state, status, summary = gpu.fabric or (0, 0, 0)
+        gpuFabricInfo.state, gpuFabricInfo.status = state, status
+        gpuFabricInfo.cliqueId = 7
+        if hasattr(gpuFabricInfo, "healthSummary"):
+            gpuFabricInfo.healthSummary = summary
+
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Handle) -> list[Answer]:
         """Return the processes on a GPU or MIG device."""
         found = self._find(handle, "nvmlDeviceGetComputeRunningProcesses_v3")
@@ -261,6 +270,9 @@ class DeviceCalls(Driver):
             vendor.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION: gpu.energy_mj,
             **gpu.field_values,
         }
+        links = gpu.link_counts.get(value.fieldId, ())
+        if value.scopeId < len(links):
+            known = {value.fieldId: links[value.scopeId]}
         if value.fieldId not in known:
             value.nvmlReturn = vendor.NVML_ERROR_NOT_SUPPORTED
             return

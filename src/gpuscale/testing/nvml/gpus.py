@@ -73,6 +73,10 @@ class FakeGpu:
     """Correctable, uncorrectable, pending, failed."""
     field_values: dict[int, Scripted] = field(default_factory=dict)
     """By NVML field id; other ids are not supported."""
+    link_counts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By NVML field id, the count of each link from 0 on; links beyond are not supported."""
+    fabric: tuple[int, int, int] | None = None
+    """State, NVML's return code and health summary; None is a GPU without a fabric."""
     has_gpm: bool = True
     gpm_unit: str = "MiB/s"
     has_samples: bool = True

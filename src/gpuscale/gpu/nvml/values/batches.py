@@ -60,6 +60,13 @@ _VIOLATIONS = {
     "TOTAL_APP_CLOCKS": "TOTAL_APP_CLOCKS",
     "TOTAL_BASE_CLOCKS": "TOTAL_BASE_CLOCKS",
 }
+_CLOCK_EVENTS = (
+    "SW_POWER_CAP",
+    "SYNC_BOOST",
+    "SW_THERM_SLOWDOWN",
+    "HW_THERM_SLOWDOWN",
+    "HW_POWER_BRAKE_SLOWDOWN",
+)
 _ECC_PLACES = ("L1", "L2", "DEV", "REG", "TEX")
 _NVLINK_ERRORS = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
 _COUNTED_LINKS = 12
@@ -85,6 +92,29 @@ BATCHES = (
             for ours, theirs in _VIOLATIONS.items()
         ),
     ),
+    Batch(
+        "clock_event_times",
+        "counters",
+        tuple(
+            BatchField(
+                f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{name}_NS",
+                f"NVML_FI_DEV_CLOCKS_EVENT_REASON_{name}",
+            )
+            for name in _CLOCK_EVENTS
+        ),
+    ),
+    Batch("recovery_action", "counters", _same_names("GET_GPU_RECOVERY_ACTION")),
+    Batch(
+        "c2c",
+        "counters",
+        _same_names(
+            "C2C_LINK_COUNT",
+            "C2C_LINK_ERROR_INTR",
+            "C2C_LINK_ERROR_REPLAY",
+            "C2C_LINK_ERROR_REPLAY_B2B",
+        ),
+    ),
+    Batch("pcie_errors", "counters", _same_names("PCIE_COUNT_CORRECTABLE_ERRORS")),
     Batch(
         "ecc",
         "counters",

@@ -8,7 +8,9 @@ from gpuscale.gpu.nvml.library import Handle
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.values.batches import BATCHES, LINK_RATES, FieldBatch, LinkRates
 from gpuscale.gpu.nvml.values.clock_events import COUNT_FIELD, MASK_FIELD, TOTAL_FIELD
+from gpuscale.gpu.nvml.values.fabric import FABRIC, Fabric
 from gpuscale.gpu.nvml.values.gpm import GPM_METRICS, GRAPHICS_FIELDS, Gpm, GpmTarget
+from gpuscale.gpu.nvml.values.link_counts import LINK_COUNTS, LinkCounts
 from gpuscale.gpu.nvml.values.plain import MemoryCalls, PlainCalls
 from gpuscale.gpu.nvml.values.polls import Poller
 from gpuscale.gpu.nvml.values.rows import MEMORY, ROWS, Pace
@@ -23,6 +25,8 @@ READABLE = frozenset(
         *(field for row in ROWS for field in row.values),
         *(each.field for batch in BATCHES for each in batch.fields),
         *(rate.field for rate in LINK_RATES),
+        *LINK_COUNTS,
+        *FABRIC,
         *GPM_METRICS,
         *UTILIZATION_FIELDS,
         XID_FIELD,
@@ -91,6 +95,8 @@ def gpu_sources(
     for batch in BATCHES:
         source = FieldBatch(caller, gpu, batch, fields, retry_ms)
         sources.append((source, periods[batch.pace]))
+    sources.append((LinkCounts(caller, gpu, fields, retry_ms), settings.counters_period_ms))
+    sources.append((Fabric(caller, gpu, fields, retry_ms), settings.counters_period_ms))
     sources.append((LinkRates(caller, gpu, fields, retry_ms), settings.nvlink_period_ms))
     return _scheduled(sources, index)
 

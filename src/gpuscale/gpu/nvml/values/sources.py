@@ -108,23 +108,42 @@ class Scheduled:
         self.source.close()
 
 
+class Wait:
+    """A time that has to pass before something is tried again.
+
+    Times are those of readings. A clock that is set back ends the wait: its own time is no measure any more.
+    """
+
+    __slots__ = ("_ms", "_since_ms")
+
+    def __init__(self) -> None:
+        self._since_ms = 0
+        self._ms = 0.0
+
+    def begin(self, now_ms: int, wait_ms: float) -> None:
+        self._since_ms, self._ms = now_ms, wait_ms
+
+    def is_over(self, now_ms: int) -> bool:
+        return not 0 <= now_ms - self._since_ms < self._ms
+
+
 class Retry:
     """Remembers a failure that will most likely last, to ask again only after a while."""
 
-    __slots__ = ("_after_ms", "_reason", "_until_ms")
+    __slots__ = ("_after_ms", "_reason", "_wait")
 
     def __init__(self, after_ms: int) -> None:
         self._after_ms = after_ms
         self._reason: str | None = None
-        self._until_ms = 0
+        self._wait = Wait()
 
     def reason(self, now_ms: int) -> str | None:
         """Return why not to ask now, or None."""
-        return self._reason if now_ms < self._until_ms else None
+        return None if self._wait.is_over(now_ms) else self._reason
 
     def note(self, failure: CallFailedError, now_ms: int) -> str:
         """Return the reason of a failure, and remember it where it lasts."""
         if failure.is_lasting:
             self._reason = failure.reason
-            self._until_ms = now_ms + self._after_ms
+            self._wait.begin(now_ms, self._after_ms)
         return failure.reason
