@@ -1,4 +1,4 @@
-# One image for the node agent and the metrics API; it builds for amd64 and arm64:
+# One image for the node agent, the metrics API and KEDA's scaler; it builds for amd64 and arm64:
 #   make image IMAGE=REGISTRY/gpuscale:VERSION PUSH=1
 #
 # It runs as nobody with a read-only root file system. Only the node agent, where it ties GPUs to pods, is run as
@@ -11,7 +11,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 # Byte code is made now: nothing can be written when it runs.
 RUN python -m venv /opt/gpuscale \
-    && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes,streams]'
+    && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes,keda,streams]'
 
 FROM python:3.13-slim-trixie
 
@@ -23,7 +23,7 @@ RUN python -m compileall -q -x '/(ensurepip|idlelib|site-packages|turtledemo)/' 
 COPY --from=build /opt/gpuscale /opt/gpuscale
 ENV PATH=/opt/gpuscale/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
-# 9400 node agent, 6443 metrics API
-EXPOSE 9400 6443
+# 9400 node agent, 6443 metrics API, 6000 KEDA's scaler
+EXPOSE 9400 6443 6000
 ENTRYPOINT ["gpuscale"]
 CMD ["--help"]

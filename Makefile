@@ -78,7 +78,7 @@ test-gpu: $(VENV)/.dev ## the tests on a real NVIDIA GPU; writes benchmarks/resu
 	@$(BIN)/python -m pytest -c tests/gpu/pytest.ini -p no:cacheprovider tests/gpu
 
 proto: $(VENV)/.dev ## make the Python messages from our .proto files
-	@$(BIN)/python -m gpuscale.attribution.kubelet.proto.generate
+	@$(BIN)/python tools/messages.py
 
 bench: $(VENV)/.dev ## measure the budgets; results go to benchmarks/results
 	@for b in benchmarks/bench_*.py; do $(BIN)/python $$b || exit 1; done

@@ -43,6 +43,7 @@ GpuscaleError
 ├── BugError                      gpuscale broke one of its own rules
 ├── ApiError                      promapi.body
 ├── CouldNotLookError             cli.options.cluster
+├── RefusedError                  scaler.known_triggers
 ├── StreamError                   exposition.stream
 └── UncomputableError             hpa.types
 ```

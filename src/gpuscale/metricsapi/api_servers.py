@@ -46,6 +46,15 @@ def connect(settings: MetricsApiSettings, stack: AsyncExitStack) -> ApiServers |
     return ApiServers(*clients)
 
 
+def connect_objects(settings: BackendSettings, stack: AsyncExitStack) -> KubeClient | None:
+    """Return a connection to look up names and labels of objects; None without a cluster."""
+    if settings.kubeconfig is None and not SERVICE_ACCOUNT.exists():
+        return None
+    client = KubeClient(kube_settings(settings, settings.kubeconfig), metadata_only=True)
+    stack.push_async_callback(client.close)
+    return client
+
+
 def kube_settings(settings: BackendSettings, path: Path | None) -> KubeSettings:
     """Return how to reach the API server of a kubeconfig; None is the one of the pod's service account."""
     # A watch begins again, and so proves itself, before what it keeps up is too old.

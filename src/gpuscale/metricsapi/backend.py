@@ -15,7 +15,7 @@ from gpuscale.exposition.families import Family
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.informers.directory import CopyState, ObjectCopies
-from gpuscale.metricsapi.api_servers import ApiServers, kube_settings
+from gpuscale.metricsapi.api_servers import kube_settings
 from gpuscale.metricsapi.backend_settings import BackendSettings
 from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.metricsapi.collector.feed_metrics import collector_families, value_families
@@ -80,31 +80,35 @@ class MetricsBackend:
         self._wall_clock = WallClock()
         self._mapper: ResourceMapper = KUBERNETES
 
-    async def open(self, cluster: ApiServers | None, stack: AsyncExitStack) -> None:
-        """Make all parts, read the rules, and note what has to run; the stack closes what is opened.
+    async def open(self, client: KubeClient | None, stack: AsyncExitStack) -> None:
+        """Make all parts, read the rules, and note what has to run.
+
+        Args:
+            client: to look up objects with; None without a cluster.
+            stack: closes what is opened.
 
         Raises:
             ConfigError: the rule file is wrong.
             UsageError: a file can't be used.
             UnavailableError: the API server is not there.
         """
-        if cluster is not None:
-            self._mapper = await read_mapper(cluster.objects)
-        self._rules = self._open_rules(stack, cluster)
-        opened = self._open_source(stack, is_clustered=cluster is not None)
+        if client is not None:
+            self._mapper = await read_mapper(client)
+        self._rules = self._open_rules(stack, is_clustered=client is not None)
+        opened = self._open_source(stack, is_clustered=client is not None)
         self.collector, self.collector_client = opened.collector, opened.client
         if opened.collector is not None:
             self.tasks.append(("collector", opened.collector.run))
         self.source = TimedSource(opened.source, self._metrics)
-        self.provider = self._make_provider(cluster, opened.sharing)
+        self.provider = self._make_provider(client, opened.sharing)
         self.provider.team_faults = self._rules.faults_in
         stack.push_async_callback(self.provider.close)
         self.tasks.append(("discovery", self.provider.run))
         if (collector := self.collector) is not None:
             self.tasks.append(("new series", lambda: self._follow_new_series(collector)))
         self.tasks.append(("rules", self._follow_rules))
-        if cluster is not None:
-            self.tasks.append(("resources", lambda: self._follow_resources(cluster.objects)))
+        if client is not None:
+            self.tasks.append(("resources", lambda: self._follow_resources(client)))
 
     def families(self) -> Sequence[Family]:
         """Return how the parts do, as metrics."""
@@ -138,17 +142,17 @@ class MetricsBackend:
         origin = self._wall_clock.origin
         return open_source(self._settings, self._rules, origin, stack, is_clustered=is_clustered)
 
-    def _open_rules(self, stack: AsyncExitStack, cluster: ApiServers | None) -> RuleBook:
+    def _open_rules(self, stack: AsyncExitStack, *, is_clustered: bool) -> RuleBook:
         settings = self._settings.rules
         teams = None
-        if settings.config_maps and cluster is None:
+        if settings.config_maps and not is_clustered:
             _LOG.warning("there is no API server: no rules are read from ConfigMaps")
-        elif settings.config_maps and cluster is not None:
+        elif settings.config_maps:
             kube = kube_settings(self._settings, self._settings.kubeconfig)
-            client = KubeClient(kube)
-            stack.push_async_callback(client.close)
+            team_client = KubeClient(kube)
+            stack.push_async_callback(team_client.close)
             teams = TeamRules(
-                client,
+                team_client,
                 kube,
                 settings.config_maps,
                 settings.namespace_labels,
@@ -165,9 +169,9 @@ class MetricsBackend:
             teams=teams,
         )
 
-    def _make_provider(self, cluster: ApiServers | None, sharing: Sharing) -> MetricsProvider:
+    def _make_provider(self, client: KubeClient | None, sharing: Sharing) -> MetricsProvider:
         settings = self._settings
-        if cluster is None:
+        if client is None:
             return MetricsProvider(
                 self._rules.config,
                 self.source,
@@ -180,7 +184,7 @@ class MetricsBackend:
                 max_value_age_s=settings.max_value_age_s,
             )
         self.copies = ObjectCopies(
-            cluster.objects,
+            client,
             kube_settings(settings, settings.kubeconfig),
             self._clock,
             max_age_s=settings.max_object_age_s,

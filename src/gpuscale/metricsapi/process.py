@@ -144,7 +144,7 @@ class MetricsApiServer:
         # Before the source: its replicas are verified by the CAs that are written with the certificate.
         shared = await open_shared_certificate(self._settings, stack, self._clock)
         backend = self._backend
-        await backend.open(cluster, stack)
+        await backend.open(None if cluster is None else cluster.objects, stack)
         self._usage = UsageProvider(
             lambda: backend.provider.config.resource_rules,
             backend.provider.ask,

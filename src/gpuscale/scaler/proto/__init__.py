@@ -1,0 +1,1 @@
+"""KEDA's external scaler on the wire; `make proto` makes the messages from `externalscaler.proto`."""
