@@ -6,6 +6,7 @@ Source: KEDA v2.21 controllers/keda/hpa.go.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from gpuscale.keda.scalers import known_metrics
 from gpuscale.objects.hpa import (
     Behavior,
     CrossVersionObjectReference,
@@ -22,6 +23,11 @@ VERSION = "2.21.0"
 _EXCLUDED_LABELS = "scaledobject.keda.sh/hpa-excluded-labels"
 _KINDS = {"ContainerResourceMetric": 0, "ExternalMetric": 1, "ResourceMetric": 2}
 """KEDA sorts metrics by their type's name."""
+
+
+def made_hpa(scaled: ScaledObject) -> HorizontalPodAutoscaler:
+    """Return the HPA of a ScaledObject whose triggers are known here."""
+    return generated_hpa(scaled, (metric for each in known_metrics(scaled) for metric in each))
 
 
 def generated_hpa(

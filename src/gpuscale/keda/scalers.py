@@ -143,6 +143,20 @@ def make_scalers(
     return tuple(scalers), tuple(faults)
 
 
+def known_metrics(scaled: ScaledObject) -> tuple[tuple[MetricSpec, ...], ...]:
+    """Return the HPA's metrics of each trigger."""
+    return tuple(scaler.metrics for scaler in make_scalers(scaled, _unasked)[0])
+
+
+def trigger_faults(scaled: ScaledObject) -> tuple[TriggerFault, ...]:
+    """Return what is wrong with the triggers."""
+    return make_scalers(scaled, _unasked)[1]
+
+
+async def _unasked(_query: str, _at_ms: int) -> Value:
+    raise BugError("a trigger was asked that was to be described")
+
+
 def _prometheus(metadata: Metadata, ask: Ask) -> Scaler:
     metadata.text("serverAddress")
     query, threshold = metadata.text("query"), metadata.number("threshold")

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import BugError
+from gpuscale.keda.activation import ACTIVATED, DEACTIVATED
 
-REPLICAS = ("SuccessfulRescale",)
+REPLICAS = ("SuccessfulRescale", ACTIVATED, DEACTIVATED)
 """Kinds of events that change the replicas of a Deployment."""
 NODES = ("TriggeredScaleUp", "ScaleDown")
 """Kinds of events that change the size of a node pool."""
@@ -17,7 +18,8 @@ class Change:
     """One count that changed."""
 
     object: str
-    """Of the autoscaler: `HorizontalPodAutoscaler/name`; for nodes the kind alone, as names differ."""
+    """Of the autoscaler: `HorizontalPodAutoscaler/name` or `ScaledObject/name`; for nodes the kind alone, as
+    names differ."""
     before: float | None
     after: float | None
     seconds: float

@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.objects.workloads import Deployment, Job, Service
 from gpuscale.rehearse.mark import Mark
 from gpuscale.sim.control.cloud import CloudPool
 from gpuscale.sim.scenario.setup import JobSetup, Setup
 
-Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler)
+Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler, ScaledObject)
 
 
 def placed(setup: Setup, mark: Mark) -> Setup:
@@ -23,6 +24,7 @@ def placed(setup: Setup, mark: Mark) -> Setup:
         deployments=tuple(_moved(each, mark) for each in setup.deployments),
         services=tuple(_moved(each, mark) for each in setup.services),
         hpas=tuple(_moved(each, mark) for each in setup.hpas),
+        scaled_objects=tuple(_moved(each, mark) for each in setup.scaled_objects),
         workloads=tuple(
             replace(each, deployment=mark.key_of(each.deployment)) for each in setup.workloads
         ),
@@ -35,6 +37,7 @@ def namespaces(setup: Setup) -> tuple[str, ...]:
     metas = [deployment.metadata for deployment in setup.deployments]
     metas += [service.metadata for service in setup.services]
     metas += [hpa.metadata for hpa in setup.hpas]
+    metas += [scaled.metadata for scaled in setup.scaled_objects]
     metas += [run.job.metadata for run in setup.jobs]
     return tuple(sorted({meta.namespace for meta in metas}))
 

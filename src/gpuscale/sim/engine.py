@@ -22,11 +22,12 @@ class Stage(IntEnum):
     SCRAPE = 3
     RULES = 4
     DISCOVERY = 5
-    HPA = 6
-    CONTROLLERS = 7
-    SCHEDULER = 8
-    NODE_AUTOSCALER = 9
-    RECORD = 10
+    KEDA = 6
+    HPA = 7
+    CONTROLLERS = 8
+    SCHEDULER = 9
+    NODE_AUTOSCALER = 10
+    RECORD = 11
 
 
 class Engine:

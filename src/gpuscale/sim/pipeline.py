@@ -20,11 +20,15 @@ from gpuscale.hpa.client import observe
 from gpuscale.hpa.types import Observation
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer, needed_metric_names
+from gpuscale.series.promql.parse import metric_names, parse_query
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
+from gpuscale.sim.keda import FIRST_POLL_MS, KedaOperator, MetricsWithKeda
+from gpuscale.sim.load.requests import SERIES as REQUESTS
+from gpuscale.sim.load.requests import RequestTarget
 from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.site import Site
@@ -40,6 +44,10 @@ class Needs:
 
     names: frozenset[str] | None
     """None: any, because some rule does not name its series outright."""
+
+    def requests(self) -> bool:
+        """Return whether the series of the services' requests are worth storing."""
+        return self.names is None or bool(self.names & REQUESTS)
 
     def counters(self, counters: tuple[Counter, ...]) -> tuple[Counter, ...]:
         if self.names is None:
@@ -57,7 +65,25 @@ def needs_of(setup: Setup) -> Needs:
     """Return what the rules of a scenario can ask for."""
     names = needed_metric_names(setup.rules)
     read = setup.prometheus_rules.needed_metric_names()
-    return Needs(None if names is None or read is None else names | read)
+    asked = _asked_by_triggers(setup)
+    if names is None or read is None or asked is None:
+        return Needs(None)
+    return Needs(names | read | asked)
+
+
+def _asked_by_triggers(setup: Setup) -> frozenset[str] | None:
+    """Return the names of the series that KEDA's triggers ask for; None where one leaves them open."""
+    names: set[str] = set()
+    for scaled in setup.scaled_objects:
+        for trigger in scaled.triggers:
+            try:
+                read = metric_names(parse_query(trigger.query)) if trigger.query else frozenset()
+            except QueryError:
+                continue  # KEDA gets the error at each poll
+            if read is None:
+                return None
+            names |= read
+    return frozenset(names)
 
 
 FIRST_LOOK_MS = 1_000
@@ -126,14 +152,17 @@ class VirtualPipeline:
         self._counters = self._needs.counters(world.setup.counters)
         self._targets: dict[str, ScrapeTarget] = {}
         self._source = EmbeddedSource(self.store)
+        self._requests = RequestTarget(self.store) if self._needs.requests() else None
         self._client = VirtualMetricsClient(ClusterDirectory(world.cluster), self._source)
+        self._keda = KedaOperator(world, controller, self._source.query)
+        self._with_keda = MetricsWithKeda(self._client, self._keda)
         self._schedule()
 
     def observe(self, hpa: HorizontalPodAutoscaler, now_ms: int) -> tuple[Observation, ...]:
         """Return what the metrics API would answer for each metric of an HPA."""
-        self._client.now_ms = now_ms
+        self._client.now_ms = self._with_keda.now_ms = now_ms
         selector = self._controller.target(hpa).scale.selector
-        return immediately(observe(self._client, hpa, selector))
+        return immediately(observe(self._with_keda, hpa, selector))
 
     def _schedule(self) -> None:
         engine, start = self._world.engine, self._world.start_ms
@@ -149,6 +178,8 @@ class VirtualPipeline:
         engine.every(relist_ms, Stage.DISCOVERY, self._discover, first_ms=relist_at)
         for key in self._world.cluster.hpas:
             self._schedule_hpa(key, start + pipeline.hpa_sync_period)
+        for key, period_ms in self._keda.polled:
+            self._schedule_polls(key, start + FIRST_POLL_MS, period_ms)
 
     def _look_once(self, now_ms: int) -> None:
         """Every hop looks once as it starts, before it falls into its own pace."""
@@ -164,8 +195,16 @@ class VirtualPipeline:
         period_ms = self._setup.pipeline.hpa_sync_period
         self._world.engine.every(period_ms, Stage.HPA, sync, first_ms=first_ms)
 
+    def _schedule_polls(self, key: str, first_ms: int, period_ms: int) -> None:
+        def poll(now_ms: int) -> None:
+            immediately(self._keda.poll(key, now_ms))
+
+        self._world.engine.every(period_ms, Stage.KEDA, poll, first_ms=first_ms)
+
     def _scrape(self, now_ms: int) -> None:
         self._world.advance_load(now_ms)
+        if self._requests is not None:
+            self._requests.scrape(self._world.services, now_ms)
         self.utilization = {}
         nodes = self._world.gpus.readers
         for node in self._targets.keys() - nodes.keys():

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.golang.durations import format_duration
+from gpuscale.keda.generated import made_hpa
 from gpuscale.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.objects.pods import (
     Container,
@@ -205,7 +206,8 @@ class Site:
         setup = self.setup
         self.cluster.deployments = {item.metadata.key: item for item in setup.deployments}
         self.cluster.services = {item.metadata.key: item for item in setup.services}
-        self.cluster.hpas = {item.metadata.key: item for item in setup.hpas}
+        made = (made_hpa(each) for each in setup.scaled_objects if not each.is_paused)
+        self.cluster.hpas = {item.metadata.key: item for item in (*setup.hpas, *made)}
         for deployment in setup.deployments:
             self._add_idle(deployment.metadata.key)
 

@@ -300,7 +300,7 @@ class ScenarioSpec(Model):
     duration: PositiveDuration
     seed: int = Field(default=1, ge=0)
     manifests: tuple[FileRef, ...] = Field(min_length=1)
-    """Kubernetes manifests as they are: Deployment, Service, Job, HorizontalPodAutoscaler."""
+    """Kubernetes manifests as they are: Deployment, Service, Job, HorizontalPodAutoscaler, ScaledObject."""
     rules: FileRef | None = None
     """A prometheus-adapter rule file; absent: the adapter chart's default rules."""
     recording_rules: FileRef | None = None

@@ -23,6 +23,7 @@ from gpuscale.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.objects.meta import ObjectMeta
 from gpuscale.objects.nodes import Taint
 from gpuscale.objects.pods import Lifecycle
+from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.objects.workloads import Deployment, Job, Service
 from gpuscale.rules.config import AdapterConfig, default_config, load_rules
 from gpuscale.series.rules.groups import RuleGroups
@@ -32,6 +33,7 @@ from gpuscale.sim.load.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsL
 from gpuscale.sim.load.service import ServiceModel
 from gpuscale.sim.load.traces import load_trace
 from gpuscale.sim.scenario import model as spec
+from gpuscale.sim.scenario.scaled import scaled_object_problems
 
 _CHART_RULES = "rules: {default: true}\n"
 """The values with which the adapter's chart adds its default rules, and no others."""
@@ -90,6 +92,8 @@ class Setup:
     deployments: tuple[Deployment, ...]
     services: tuple[Service, ...]
     hpas: tuple[HorizontalPodAutoscaler, ...]
+    """Of the manifests; those that KEDA makes come with `scaled_objects`."""
+    scaled_objects: tuple[ScaledObject, ...]
     workloads: tuple[ServiceSetup, ...]
     jobs: tuple[JobSetup, ...]
     rules: AdapterConfig
@@ -140,6 +144,7 @@ class _Resolver:
         self._load_policy = load_policy
         self._problems: list[Problem] = []
         self._manifests: list[Mapping[str, object]] = []
+        self._scaled: list[tuple[ScaledObject, Document]] = []
 
     def setup(self) -> Setup:
         objects = self._objects()
@@ -147,6 +152,7 @@ class _Resolver:
         deployments = tuple(o for o in objects if isinstance(o, Deployment))
         jobs = {o.metadata.key: o for o in objects if isinstance(o, Job)}
         hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
+        scaled_objects = tuple(o for o in objects if isinstance(o, ScaledObject))
         rules_text, rules = self._rules()
         prometheus_rules = self._prometheus_rules()
         counters = self._counters()
@@ -156,6 +162,7 @@ class _Resolver:
         runs = self._jobs(jobs) if has_objects else ()
         if has_objects:
             self._check_targets(hpas, deployments)
+            self._check_scaled_objects(hpas, deployments)
         replica_policy = self._policy(
             "gpuscale.replica_policies",
             self._spec.replica_policy,
@@ -189,6 +196,7 @@ class _Resolver:
             deployments=deployments,
             services=(*(o for o in objects if isinstance(o, Service)), self._agent_service()),
             hpas=hpas,
+            scaled_objects=scaled_objects,
             workloads=workloads,
             jobs=runs,
             rules=rules,
@@ -237,7 +245,13 @@ class _Resolver:
                 continue
             try:
                 documents = load_documents(*text)
-                objects.extend(read_manifests(documents))
+                found = read_manifests(documents)
+                objects.extend(found)
+                self._scaled += [
+                    (each, document)
+                    for each, document in zip(found, documents, strict=True)
+                    if isinstance(each, ScaledObject)
+                ]
                 self._manifests += [each.data for each in documents if isinstance(each.data, dict)]
             except ConfigError as error:
                 self._problems.extend(error.problems)
@@ -384,6 +398,15 @@ class _Resolver:
                 self._note(
                     ("manifests",), f"a Deployment of the manifests (there: {there})", found=found
                 )
+
+    def _check_scaled_objects(
+        self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]
+    ) -> None:
+        known = {deployment.metadata.key: deployment for deployment in deployments}
+        before: list[ScaledObject] = []
+        for scaled, document in self._scaled:
+            self._problems += scaled_object_problems(scaled, document, known, hpas, before)
+            before.append(scaled)
 
     def _load(self, load: spec.LoadSpec, path: Path) -> Load | None:
         if isinstance(load, spec.TraceSpec):

@@ -1,0 +1,168 @@
+"""KEDA in the simulated cluster: a scale loop for each ScaledObject, and the answers to the HPAs it makes.
+
+The loop and its decisions are `gpuscale.keda`'s. Here are the targets that they are about, what is written to
+them, and the events.
+"""
+
+from collections.abc import Sequence
+
+from gpuscale.core.errors import NotFoundError
+from gpuscale.hpa.client import MetricsClient
+from gpuscale.hpa.conditions import is_true
+from gpuscale.hpa.types import Event, PodUsage
+from gpuscale.keda.loop import Look, ScaleLoop, ScaleTarget
+from gpuscale.keda.scalers import Ask, make_scalers
+from gpuscale.objects.hpa import CrossVersionObjectReference
+from gpuscale.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.objects.pods import PodPhase
+from gpuscale.objects.scaled_object import NAME_LABEL, ScaledObject
+from gpuscale.objects.selectors import Operator, Selector
+from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.world import World
+
+FIRST_POLL_MS = 500
+"""From a ScaledObject to KEDA's first poll of it: it makes the HPA in between."""
+_SCALING_ACTIVE = "ScalingActive"
+
+
+class KedaOperator:
+    """The ScaledObjects of a world.
+
+    Args:
+        world: what they scale.
+        controller: of the HPAs.
+        ask: answers the PromQL of prometheus triggers.
+    """
+
+    def __init__(self, world: World, controller: HpaController, ask: Ask) -> None:
+        self._world = world
+        self._controller = controller
+        self._loops: dict[str, ScaleLoop] = {}
+        self._reported: dict[str, set[str]] = {}
+        for scaled in world.setup.scaled_objects:
+            if scaled.is_paused:
+                self._pause(scaled)
+            else:
+                scalers, _ = make_scalers(scaled, ask)
+                self._loops[scaled.key] = ScaleLoop(scaled, scalers, world.start_ms)
+
+    @property
+    def polled(self) -> tuple[tuple[str, int], ...]:
+        """Return the key and the polling interval, in milliseconds, of each ScaledObject that is polled."""
+        return tuple(
+            (key, loop.scaled.polling_interval_s * 1000) for key, loop in self._loops.items()
+        )
+
+    async def poll(self, key: str, now_ms: int) -> None:
+        """Poll the triggers of a ScaledObject and write what follows."""
+        loop = self._loops[key]
+        hpa = f"{loop.scaled.metadata.namespace}/{loop.scaled.hpa_name}"
+        decision = self._controller.decisions.get(hpa)
+        is_asking = decision is not None and is_true(decision.conditions, _SCALING_ACTIVE)
+        look = await loop.poll(now_ms, self._target(loop.scaled), hpa_is_asking=is_asking)
+        self._apply(loop.scaled, look, now_ms)
+
+    async def value(self, namespace: str, metric: str, scaled: str, now_ms: int) -> ExternalValue:
+        """Return what KEDA's metrics server answers for a metric of a ScaledObject.
+
+        Raises:
+            GpuscaleError: there is no value, and why.
+        """
+        loop = self._loops.get(f"{namespace}/{scaled}")
+        if loop is None:
+            raise NotFoundError(f"ScaledObject.keda.sh {scaled!r} not found")
+        target = self._target(loop.scaled)
+        if not max(loop.scaled.least, 1) <= target.replicas <= loop.scaled.most:
+            # A question would count as a failure or a success, and the HPA asks none.
+            raise NotFoundError(f"the HPA looks at no metric at {target.replicas} replicas")
+        return ExternalValue({}, await loop.answer(metric, now_ms, target), now_ms)
+
+    def _target(self, scaled: ScaledObject) -> ScaleTarget:
+        cluster = self._world.cluster
+        deployment = cluster.deployments[_deployment(scaled)]
+        pods = cluster.selected(scaled.metadata.namespace, deployment.selector)
+        running = [pod.status for pod in pods if pod.status.phase is PodPhase.RUNNING]
+        return ScaleTarget(deployment.replicas, sum(status.ready is True for status in running))
+
+    def _pause(self, scaled: ScaledObject) -> None:
+        if scaled.paused_replicas is not None:
+            self._world.set_replicas(_deployment(scaled), scaled.paused_replicas)
+
+    def _apply(self, scaled: ScaledObject, look: Look, now_ms: int) -> None:
+        said = self._reported.setdefault(scaled.key, set())
+        failing = {event.message for event in look.events if event.type == "Warning"}
+        for event in look.events:
+            # Kubernetes counts the repetitions of a warning instead of listing them.
+            if event.type != "Warning" or event.message not in said:
+                self._log(scaled, event, now_ms)
+        self._reported[scaled.key] = failing
+        step = look.step
+        if step.replicas is None:
+            return
+        before = self._world.cluster.deployments[_deployment(scaled)].replicas
+        self._world.set_replicas(_deployment(scaled), step.replicas)
+        if step.event is not None:
+            self._log(scaled, step.event, now_ms, (before, step.replicas))
+
+    def _log(
+        self, scaled: ScaledObject, event: Event, now_ms: int, change: tuple[int, int] | None = None
+    ) -> None:
+        before, after = change or (None, None)
+        name = f"ScaledObject/{scaled.metadata.name}"
+        self._world.cluster.event(
+            now_ms, event.reason, name, event.message, before=before, after=after
+        )
+
+
+class MetricsWithKeda:
+    """A metrics client whose external metrics of ScaledObjects are KEDA's answers.
+
+    Args:
+        inner: answers everything else.
+        operator: KEDA.
+    """
+
+    def __init__(self, inner: MetricsClient, operator: KedaOperator) -> None:
+        self.now_ms = 0
+        """When KEDA is asked."""
+        self._inner = inner
+        self._operator = operator
+
+    async def pod_values(
+        self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
+    ) -> Sequence[MetricValue]:
+        return await self._inner.pod_values(namespace, selector, metric, metric_selector)
+
+    async def object_value(
+        self,
+        namespace: str,
+        described: CrossVersionObjectReference,
+        metric: str,
+        metric_selector: Selector | None,
+    ) -> MetricValue:
+        return await self._inner.object_value(namespace, described, metric, metric_selector)
+
+    async def external_values(
+        self, namespace: str, metric: str, selector: Selector | None
+    ) -> Sequence[ExternalValue]:
+        scaled = _scaled_object_of(selector)
+        if scaled is None:
+            return await self._inner.external_values(namespace, metric, selector)
+        return [await self._operator.value(namespace, metric, scaled, self.now_ms)]
+
+    async def resource_usages(
+        self, namespace: str, selector: str, resource: str
+    ) -> Sequence[PodUsage]:
+        return await self._inner.resource_usages(namespace, selector, resource)
+
+
+def _scaled_object_of(selector: Selector | None) -> str | None:
+    """Return the ScaledObject that a metric's selector names."""
+    for each in () if selector is None else selector.requirements:
+        if each.key == NAME_LABEL and each.operator is Operator.EQUALS:
+            return each.values[0]
+    return None
+
+
+def _deployment(scaled: ScaledObject) -> str:
+    return f"{scaled.metadata.namespace}/{scaled.target_name}"

@@ -1,0 +1,58 @@
+"""What is wrong with the ScaledObjects of a scenario: missing targets, triggers that can't be simulated."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpuscale.core.documents.documents import Document
+from gpuscale.core.errors import Problem
+from gpuscale.keda.loop import unsupported
+from gpuscale.keda.scalers import trigger_faults
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.objects.scaled_object import ScaledObject
+from gpuscale.objects.workloads import Deployment
+
+
+def scaled_object_problems(
+    scaled: ScaledObject,
+    document: Document,
+    deployments: Mapping[str, Deployment],
+    hpas: Iterable[HorizontalPodAutoscaler],
+    others: Iterable[ScaledObject],
+) -> tuple[Problem, ...]:
+    """Return why a ScaledObject can't be simulated, at its lines.
+
+    Args:
+        scaled: the ScaledObject.
+        document: that it was read from.
+        deployments: of the scenario, by `namespace/name`.
+        hpas: of the scenario.
+        others: the ScaledObjects before it.
+    """
+    spec = Fields(document, document.data).child("spec")
+    for path, name in unsupported(scaled):
+        spec.note(path, f"a ScaledObject without {name}: the simulator has no such formulas")
+    for fault in trigger_faults(scaled):
+        spec.note(("triggers", fault.index, *fault.path), fault.expected, found=fault.found)
+    target = f"{scaled.metadata.namespace}/{scaled.target_name}"
+    if scaled.target_kind != "Deployment" or target not in deployments:
+        there = ", ".join(sorted(deployments)) or "none"
+        spec.note(
+            ("scaleTargetRef",),
+            f"a Deployment of the manifests (there: {there})",
+            found=f"{scaled.target_kind} {target}",
+        )
+    for owner in _owners(target, hpas, others):
+        found = f"{target}, which {owner} scales"
+        spec.note(("scaleTargetRef", "name"), "a workload with one autoscaler", found=found)
+    return tuple(spec.problems)
+
+
+def _owners(
+    target: str, hpas: Iterable[HorizontalPodAutoscaler], others: Iterable[ScaledObject]
+) -> Iterator[str]:
+    for hpa in hpas:
+        if f"{hpa.metadata.namespace}/{hpa.target.name}" == target:
+            yield f"HorizontalPodAutoscaler {hpa.metadata.name}"
+    for other in others:
+        if f"{other.metadata.namespace}/{other.target_name}" == target:
+            yield f"ScaledObject {other.metadata.name}"
