@@ -32,6 +32,7 @@ from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
+from gpuscale.sim.keda import FIRST_POLL_MS, KedaOperator, MetricsWithKeda
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.world import World
 from gpuscale.sources.http import HttpSession
@@ -101,6 +102,7 @@ class LiveLoop:
             RemoteWriter(self._runner.store, endpoint, self._clock, self._axis.to_caller_ms)
             for endpoint in options.remote_write
         )
+        self._keda = KedaOperator(self._world, self._controller, self._runner.source.query)
         self._provider = MetricsProvider(
             setup.rules,
             self._runner.source,
@@ -160,13 +162,19 @@ class LiveLoop:
     async def _run_tasks(
         self, session: HttpSession, client: HttpMetricsClient, stop: asyncio.Event
     ) -> None:
-        hpas = LiveHpas(self._runner.present, self._controller, client)
+        present = self._runner.present
+        metrics = MetricsWithKeda(client, self._keda, present.catch_up)
+        hpas = LiveHpas(present, self._controller, metrics)
         pipeline = self._setup.pipeline
         paces: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
             ("scraper", pipeline.scrape_interval, lambda: self._runner.scrape(session)),
             ("rules", pipeline.rule_interval, self._runner.evaluate_rules),
             ("discovery", pipeline.relist_interval, self._provider.relist),
             ("hpa", pipeline.hpa_sync_period, hpas.sync_all),
+        ]
+        polls = [
+            every(self._clock, self._world.start_ms + FIRST_POLL_MS, period_ms, self._poll(key))
+            for key, period_ms in self._keda.polled
         ]
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -184,9 +192,13 @@ class LiveLoop:
                 )
                 for name, period_ms, action in paces
             ]
+            tasks += [group.create_task(each, name="KEDA") for each in polls]
             await stop.wait()
             for task in tasks:
                 task.cancel()
+
+    def _poll(self, scaled: str) -> Callable[[], Awaitable[None]]:
+        return lambda: self._keda.poll(scaled, self._runner.present.catch_up())
 
     async def _look_once(self, session: HttpSession) -> None:
         """Let every hop look once as it starts, before it falls into its own pace."""

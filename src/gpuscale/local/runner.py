@@ -19,6 +19,7 @@ from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.document.document import events, row
 from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.events import Event
+from gpuscale.sim.load.requests import RequestTarget
 from gpuscale.sim.pipeline import utilization
 from gpuscale.sim.site import Site
 from gpuscale.sources.embedded import EmbeddedSource
@@ -56,6 +57,7 @@ class Runner:
         """Node to what its GPUs showed when they were recorded last."""
         self._site = site
         self._clock = clock
+        self._requests = RequestTarget(self.store)
         self._scraper = Scraper(self.present, self.agents, self.store, clock)
 
         def pass_on(event: Event) -> None:
@@ -64,7 +66,10 @@ class Runner:
         site.cluster.events.listen(pass_on)
 
     async def scrape(self, session: HttpSession) -> None:
-        """Scrape all node agents once."""
+        """Scrape all node agents once, and take in the requests of the services."""
+        now_ms = self.present.catch_up()
+        self._site.advance_load(now_ms)
+        self._requests.scrape(self._site.services, now_ms)
         await self._scraper.scrape_all(session)
 
     async def evaluate_rules(self) -> None:

@@ -4,7 +4,7 @@ The loop and its decisions are `gpuscale.keda`'s. Here are the targets that they
 them, and the events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gpuscale.core.errors import NotFoundError
 from gpuscale.hpa.client import MetricsClient
@@ -120,13 +120,15 @@ class MetricsWithKeda:
     Args:
         inner: answers everything else.
         operator: KEDA.
+        now: returns the time, milliseconds since the epoch.
     """
 
-    def __init__(self, inner: MetricsClient, operator: KedaOperator) -> None:
-        self.now_ms = 0
-        """When KEDA is asked."""
+    def __init__(
+        self, inner: MetricsClient, operator: KedaOperator, now: Callable[[], int]
+    ) -> None:
         self._inner = inner
         self._operator = operator
+        self._now = now
 
     async def pod_values(
         self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
@@ -148,7 +150,7 @@ class MetricsWithKeda:
         scaled = _scaled_object_of(selector)
         if scaled is None:
             return await self._inner.external_values(namespace, metric, selector)
-        return [await self._operator.value(namespace, metric, scaled, self.now_ms)]
+        return [await self._operator.value(namespace, metric, scaled, self._now())]
 
     async def resource_usages(
         self, namespace: str, selector: str, resource: str

@@ -155,12 +155,12 @@ class VirtualPipeline:
         self._requests = RequestTarget(self.store) if self._needs.requests() else None
         self._client = VirtualMetricsClient(ClusterDirectory(world.cluster), self._source)
         self._keda = KedaOperator(world, controller, self._source.query)
-        self._with_keda = MetricsWithKeda(self._client, self._keda)
+        self._with_keda = MetricsWithKeda(self._client, self._keda, lambda: world.engine.now_ms)
         self._schedule()
 
     def observe(self, hpa: HorizontalPodAutoscaler, now_ms: int) -> tuple[Observation, ...]:
         """Return what the metrics API would answer for each metric of an HPA."""
-        self._client.now_ms = self._with_keda.now_ms = now_ms
+        self._client.now_ms = now_ms
         selector = self._controller.target(hpa).scale.selector
         return immediately(observe(self._with_keda, hpa, selector))
 

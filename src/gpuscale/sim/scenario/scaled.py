@@ -30,7 +30,7 @@ def scaled_object_problems(
     """
     spec = Fields(document, document.data).child("spec")
     for path, name in unsupported(scaled):
-        spec.note(path, f"a ScaledObject without {name}: the simulator has no such formulas")
+        spec.note(path, "none: formulas are not simulated", found=name)
     for fault in trigger_faults(scaled):
         spec.note(("triggers", fault.index, *fault.path), fault.expected, found=fault.found)
     target = f"{scaled.metadata.namespace}/{scaled.target_name}"
