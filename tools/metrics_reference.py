@@ -268,7 +268,7 @@ def _ack() -> Iterable[Family]:
 
 
 def _containers() -> Iterable[Family]:
-    return container_families((GpuShares(_reading(), (Share(_OWNER, 1, 1),)),), _OPTIONS)
+    return container_families((GpuShares(_reading(), (Share(_OWNER, 1, 1, 1.0),)),), _OPTIONS)
 
 
 def _own_section() -> str:

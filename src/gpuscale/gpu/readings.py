@@ -57,6 +57,9 @@ class ProcessReading:
     decode_util: int | None
     memory_used_mib: int | None
     """None where the driver does not report it, as under vGPU or WSL."""
+    looks: int | None = None
+    """Of how many looks of the driver the utilisations are the mean, where it only samples who runs. Such a
+    mean is about a longer time than the GPU's own values. None where they are about the same time."""
 
 
 @dataclass(frozen=True, slots=True)

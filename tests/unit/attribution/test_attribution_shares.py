@@ -1,6 +1,11 @@
 import pytest
 
-from gpuscale.attribution.processes.shares import Share, split_utilisation, split_whole
+from gpuscale.attribution.processes.shares import (
+    Share,
+    split_utilisation,
+    split_whole,
+    standard_error,
+)
 from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
@@ -9,8 +14,8 @@ BERT, TUNE, IDLE = (ContainerRef("ml", name, "main") for name in ("bert-0", "tun
 SHARED = (BERT, TUNE, IDLE)
 
 
-def process(pid, sm_util, memory_mib=1000, name="python"):
-    return ProcessReading(pid, name, sm_util, 0, 0, 0, memory_mib)
+def process(pid, sm_util, memory_mib=1000, name="python", looks=None):
+    return ProcessReading(pid, name, sm_util, 0, 0, 0, memory_mib, looks)
 
 
 def reading(util, *processes, used_mib=10_000):
@@ -140,3 +145,48 @@ def test_lost_gpu_has_no_shares() -> None:
 def test_gpu_that_nobody_was_given_is_nobodys(util: int) -> None:
     found = split_utilisation(reading(util, process(9, 50, 10), used_mib=10), Attribution())
     assert found == (Share(None, util, 10),)
+
+
+def test_sampled_use_is_told_as_it_is_with_its_error() -> None:
+    # The GPU is at 90 % now; over the window of the looks it was at 20 + 40.
+    found = split_utilisation(
+        reading(90, process(1, 20, looks=50), process(2, 40, looks=50)),
+        owned(SHARED, p1=BERT, p2=TUNE),
+    )
+    assert [(each.container, each.sm_util) for each in found[:3]] == [
+        (BERT, 20),
+        (TUNE, 40),
+        (IDLE, 0),
+    ]
+    # (20/60 * 50 + 0.5) / 51 = 0.337; 60 * sqrt(0.337 * 0.663 / 51) = 3.97
+    assert [each.standard_error for each in found[:3]] == [
+        pytest.approx(3.97, abs=0.01),
+        pytest.approx(3.97, abs=0.01),
+        None,
+    ]
+
+
+def test_young_process_has_the_error_of_its_own_looks() -> None:
+    found = split_utilisation(
+        reading(90, process(1, 60, looks=50), process(2, 30, looks=5)),
+        owned((BERT, TUNE), p1=BERT, p2=TUNE),
+    )
+    # (30/90 * 5 + 0.5) / 6 = 0.361; 90 * sqrt(0.361 * 0.639 / 6) = 17.6
+    assert found[1].standard_error == pytest.approx(17.65, abs=0.05)
+
+
+def test_sampled_use_of_one_container_alone_is_the_devices_own() -> None:
+    found = split_utilisation(
+        reading(70, process(1, 30, looks=50), process(2, 30, looks=50)),
+        owned((BERT, TUNE), p1=BERT, p2=BERT),
+    )
+    assert [(each.container, each.sm_util, each.standard_error) for each in found[:2]] == [
+        (BERT, 70, None),
+        (TUNE, 0, None),
+    ]
+
+
+def test_error_is_never_zero_while_others_may_not_have_been_seen() -> None:
+    assert standard_error(80, 80, 50) > 0
+    assert standard_error(0, 80, 50) == standard_error(80, 80, 50)
+    assert standard_error(0, 0, 50) == 0

@@ -1,13 +1,18 @@
 """How much of one GPU each of its containers used.
 
-The driver's figures per process don't add up to its figure for the device: they are means over other
-times, and time between processes belongs to none of them. The device's figure is taken for the total, and the
-processes' for the proportions. So shares always add up to what the device did, in whole numbers.
+Where the driver counts what processes do, the device's figure is taken for the total and the processes' for
+the proportions, so that shares add up to what the device did, in whole numbers.
+
+Where the driver samples who runs, a process' figure is the mean of a window that is longer than the time that
+the device's figure is about. Total and proportions have to be of the same window: a share is then the sum of
+its processes' own figures, and what is told beside it is its standard error. Only where all processes of a
+GPU are one container's is there nothing to split, and its share is the device's own figure.
 
 Unknown shares are left out: there are no shares where the device's utilisation is absent, nor where
 the GPU was busy and no process is seen to be the cause, nor where the MPS server hides its clients.
 """
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,6 +24,7 @@ from gpuscale.gpu.readings import GpuReading, ProcessReading
 
 UTILISATION_FIELD = "DCGM_FI_DEV_GPU_UTIL"
 MEMORY_FIELD = "DCGM_FI_DEV_FB_USED"
+HIGHEST_PERCENT = 100
 MPS_SERVER = "nvidia-cuda-mps-server"
 
 Key = TypeVar("Key", bound=Hashable)
@@ -34,6 +40,8 @@ class Share:
     """Part of the device's utilisation, in its percent."""
     memory_used_mib: int | None
     """Part of the device's used memory; None where the driver does not report it."""
+    standard_error: float | None = None
+    """Of `sm_util`, in its percent, where that is sampled. None where it is not."""
 
 
 def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Share, ...]:
@@ -47,11 +55,55 @@ def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Sh
         device_util > 0 and not _is_explained(reading, busy)
     ):
         return _all_to_sole_owner(reading, device_util, owners, busy)
-    utils = split_whole(device_util, busy)
+    utils, errors = _utils(reading.processes, attribution, device_util, busy)
     memory = _memory_by_owner(reading, attribution, tuple(utils))
     holders = (*(each for each in utils if each is not None), None)
-    shares = (Share(each, utils.get(each, 0), memory.get(each)) for each in holders)
+    shares = (
+        Share(each, utils.get(each, 0), memory.get(each), errors.get(each)) for each in holders
+    )
     return tuple(share for share in shares if _is_worth_telling(share))
+
+
+def standard_error(use: float, total: float, looks: int) -> float:
+    """Return the standard error of a use that was sampled, in the percent that it is in.
+
+    Each look finds one process and gives it what the GPU did since the look before. So the part that a
+    container has of the total is a binomial proportion. Half a look is added to either side: that nobody else
+    was seen in ten looks does not mean that nobody else was there.
+
+    Args:
+        use: of the container.
+        total: of all processes over the same window.
+        looks: in the window.
+    """
+    if total <= 0:
+        return 0.0
+    part = (min(use / total, 1.0) * looks + 0.5) / (looks + 1)
+    return total * math.sqrt(part * (1 - part) / (looks + 1))
+
+
+def _utils(
+    processes: Sequence[ProcessReading],
+    attribution: Attribution,
+    device_util: int,
+    busy: Mapping[ContainerRef | None, int],
+) -> tuple[dict[ContainerRef | None, int], dict[ContainerRef | None, float]]:
+    """Return the utilisation of each holder, and the standard errors of those that are sampled."""
+    users = {attribution.by_pid.get(each.pid) for each in processes}
+    looks = {each.pid: each.looks for each in processes if each.looks is not None}
+    if len(looks) < len(processes) or len(users) < 2:
+        return split_whole(device_util, busy), {}
+    total = sum(busy.values())
+    fewest: dict[ContainerRef | None, int] = {}
+    for pid, count in looks.items():
+        owner = attribution.by_pid.get(pid)
+        fewest[owner] = min(count, fewest.get(owner, count))
+    utils = {owner: min(use, HIGHEST_PERCENT) for owner, use in busy.items()}
+    errors = {
+        owner: standard_error(busy[owner], min(total, HIGHEST_PERCENT), count)
+        for owner, count in fewest.items()
+    }
+    return utils, errors
 
 
 def split_whole(total: int, weights: Mapping[Key, int]) -> dict[Key, int]:

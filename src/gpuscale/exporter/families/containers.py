@@ -1,7 +1,7 @@
-"""What each container used of each GPU, as families: the device's own value, split.
+"""What each container used of each GPU, as families.
 
-The samples of one GPU add up to its device value. A sample without pod labels is what no container is
-known to have used.
+The samples of one GPU add up to its device value, over the same time. A sample without pod labels is what no
+container is known to have used.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,9 @@ from gpuscale.gpu.readings import GpuReading
 SharesOf = Callable[[GpuReading, Attribution], Sequence[Share]]
 
 UTILIZATION = "gpuscale_container_gpu_utilization_percent"
+UTILIZATION_ERROR = "gpuscale_container_gpu_utilization_standard_error_percent"
 MEMORY_USED = "gpuscale_container_gpu_memory_used_bytes"
+ERROR_HELP = "Standard error of that part where the driver samples who runs (%)."
 _MIB = 1024 * 1024
 
 
@@ -40,6 +42,11 @@ def container_families(gpus: Sequence[GpuShares], options: FamilyOptions) -> tup
     """Return the families of containers, those without a sample left out."""
     rows = [(share, _labels(gpu.reading, share, options)) for gpu in gpus for share in gpu.shares]
     util = tuple(Sample(labels, share.sm_util) for share, labels in rows)
+    errors = tuple(
+        Sample(labels, round(share.standard_error, 1))
+        for share, labels in rows
+        if share.standard_error is not None
+    )
     memory = tuple(
         Sample(labels, share.memory_used_mib * _MIB)
         for share, labels in rows
@@ -47,6 +54,7 @@ def container_families(gpus: Sequence[GpuShares], options: FamilyOptions) -> tup
     )
     families = (
         Family(UTILIZATION, "gauge", "Part of the GPU's utilization (%).", util),
+        Family(UTILIZATION_ERROR, "gauge", ERROR_HELP, errors),
         Family(MEMORY_USED, "gauge", "Part of the GPU's used memory (bytes).", memory),
     )
     return tuple(family for family in families if family.samples)

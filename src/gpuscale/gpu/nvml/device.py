@@ -33,6 +33,7 @@ from gpuscale.gpu.nvml.values.polls import Poller
 from gpuscale.gpu.nvml.values.processes import Processes
 from gpuscale.gpu.nvml.values.rows import pci_bus_id
 from gpuscale.gpu.nvml.values.sources import Findings, Scheduled, Turns
+from gpuscale.gpu.nvml.values.utilization import GPU_UTIL
 from gpuscale.gpu.nvml.xid import XID_FIELD, XidLog, XidWatcher
 from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuReading, ProcessReading
 
@@ -75,11 +76,13 @@ class _Part:
             found.update(source.read(now_ms))
         return found
 
-    def processes(self, now_ms: int) -> tuple[ProcessReading, ...]:
+    def processes(self, now_ms: int, found: Findings) -> tuple[ProcessReading, ...]:
         if self._processes is None:
             return ()
         if self._process_turns.is_due(now_ms):
-            self._listed = self._processes.read(now_ms)
+            util = found.values.get(GPU_UTIL)
+            known = util if isinstance(util, (int, float)) else None
+            self._listed = self._processes.read(now_ms, known)
             self._process_turns.take(now_ms)
         return self._listed
 
@@ -228,7 +231,7 @@ class OpenGpu:
             now_ms,
             {field: value for field, value in found.values.items() if field in fields},
             {field: why for field, why in found.absent.items() if field not in found.values},
-            part.processes(now_ms),
+            part.processes(now_ms, found),
             (*xids, *events),
         )
 

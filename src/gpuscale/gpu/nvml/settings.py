@@ -37,6 +37,8 @@ class NvmlSettings:
     """The list of processes, 0.03 to 0.3 ms."""
     process_use_period_ms: int = 5_000
     """Use by process, 2 ms a GPU that has any; at once when a process is new."""
+    process_use_soon_ms: int = 1_000
+    """The same while a process is younger than the window, or when the GPU's utilisation has changed."""
     process_use_window_ms: int = 10_000
     """What use by process is the mean of: the driver looks only every 200 ms, see `processes`."""
     nvlink_period_ms: int = 30_000

@@ -20,8 +20,9 @@ positions in the list of GPUs, which the header starts and `new` extends.
 | `gpu` | by position: what is different in a GPU's reading from its last one | nothing is |
 
 Of one GPU: `v` values, `-v` fields that lost their value, `a` reasons with the fields that are absent for
-them, `-a` fields that are absent no more, `p` all processes, `e` all event counts, `lag` milliseconds from
-the measurement to the read. A GPU starts with nothing and a lag of 0.
+them, `-a` fields that are absent no more, `p` all processes (with the number of looks where use is sampled),
+`e` all event counts, `lag` milliseconds from the measurement to the read. A GPU starts with nothing and a lag
+of 0.
 """
 
 import math
@@ -38,7 +39,7 @@ MAX_INTEGER = 2**64
 """No driver counts further."""
 _LATEST_MS = 2**53
 """Far beyond any date, and exact in every reader of JSON."""
-_NUMBERS_OF_A_PROCESS = 5
+_NUMBERS_OF_A_PROCESS = (5, 6)
 """After its PID and name; each may be unknown."""
 _SHOWN_CHARACTERS = 60
 
@@ -329,7 +330,7 @@ def _instance(data: Mapping[str, Any]) -> GpuInstance:
 
 
 def _process_data(process: ProcessReading) -> list[int | str | None]:
-    return [
+    data: list[int | str | None] = [
         process.pid,
         process.name,
         process.sm_util,
@@ -338,14 +339,15 @@ def _process_data(process: ProcessReading) -> list[int | str | None]:
         process.decode_util,
         process.memory_used_mib,
     ]
+    return data if process.looks is None else [*data, process.looks]
 
 
 def _process(data: object, where: str) -> ProcessReading:
     match _list(data, where):
-        case [pid, str(name), *numbers] if len(numbers) == _NUMBERS_OF_A_PROCESS:
+        case [pid, str(name), *numbers] if len(numbers) in _NUMBERS_OF_A_PROCESS:
             known = (_whole_or_none(number, where) for number in numbers)
             return ProcessReading(_whole(pid, where, 0, MAX_INTEGER), name, *known)
-    expected = "[pid, name, SM %, memory copy %, encode %, decode %, MiB]"
+    expected = "[pid, name, SM %, memory copy %, encode %, decode %, MiB, looks?]"
     raise FormatFault(where, _shown(data), expected)
 
 

@@ -391,8 +391,10 @@ def test_new_process_is_asked_for_at_once(bench) -> None:
     gpu = FakeGpu(processes=[FakeProcess(7, 50)])
     b = bench(gpu, fields={UTIL})
     b.one()
-    gpu.processes.append(FakeProcess(9, 20))
-    assert [each.sm_util for each in b.one().processes] == [50, 20]
+    # It has had one second of the window of ten, five looks: the driver's mean is 2 %, its own 20 %.
+    since_us = b.now_ms * 1000
+    gpu.processes.append(FakeProcess(9, lambda at_us: 20 if at_us > since_us else 0))
+    assert [(each.sm_util, each.looks) for each in b.one().processes] == [(50, 50), (20, 5)]
     assert b.nvml.count("nvmlDeviceGetProcessUtilization") == 2
 
 

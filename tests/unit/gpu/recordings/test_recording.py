@@ -80,7 +80,7 @@ class FakeReader:
 
 
 def test_what_is_written_comes_back() -> None:
-    busy = ProcessReading(101, "python", 40, 10, None, 0, None)
+    busy = ProcessReading(101, "python", 40, 10, None, 0, None, looks=50)
     xid = EventCount("DCGM_EXP_XID_ERRORS_TOTAL", (("xid", "79"),), 2)
     ticks = [
         (0, (reading(), reading(7, gpu=OTHER))),
@@ -374,7 +374,7 @@ ONE_GPU = (
         pytest.param(
             f'{ONE_GPU}\n{{"t": 0, "gpu": {{"0": {{"p": [[1]]}}}}}}',
             "a.jsonl:2: gpu.0.p: found a list, expected "
-            "[pid, name, SM %, memory copy %, encode %, decode %, MiB]",
+            "[pid, name, SM %, memory copy %, encode %, decode %, MiB, looks?]",
             id="process",
         ),
     ],

@@ -61,6 +61,37 @@ class ProcessUse:
 
 
 IDLE = ProcessUse(0, 0, 0, 0)
+LOOK_MS = 200
+"""From one look of the driver at who runs to the next."""
+_SHORTEST_MS = 1_000
+"""Fewer looks than in so long say nothing; a process that is younger is divided by so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledUse:
+    """What a process used, and of how many looks that is the mean."""
+
+    use: ProcessUse
+    looks: int
+
+
+def sampled_use(use: ProcessUse, age_ms: int, window_ms: int) -> SampledUse:
+    """Return the use of a process over its own time where that is shorter than the window.
+
+    Args:
+        use: over the whole window, as if the process had been there all the time.
+        age_ms: since when it is there; at most the window.
+        window_ms: what the driver's means are of.
+    """
+    own_ms = min(window_ms, max(age_ms, _SHORTEST_MS))
+    looks = max(1, own_ms // LOOK_MS)
+    if own_ms == window_ms:
+        return SampledUse(use, looks)
+    sm, copy, encode, decode = (
+        min(HIGHEST_PERCENT, round(each * window_ms / own_ms))
+        for each in (use.sm_util, use.mem_copy_util, use.encode_util, use.decode_util)
+    )
+    return SampledUse(ProcessUse(sm, copy, encode, decode), looks)
 
 
 def process_uses(samples: Iterable[ProcessSample], since_us: int) -> dict[int, ProcessUse]:
