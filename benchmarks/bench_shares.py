@@ -92,7 +92,7 @@ def mix_figures(name: str, mix: Sequence[float]) -> Iterator[harness.Figure]:
         [statistics.mean(abs(each.error) for each in one) for one in rounds],
     )
     yield harness.figure(
-        f"{name}: standard error that is told",
+        f"{name}: standard error that is served",
         "points",
         [statistics.mean(each.standard_error or 0.0 for each in one) for one in rounds],
     )

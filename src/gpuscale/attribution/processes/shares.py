@@ -5,7 +5,7 @@ the proportions, so that shares add up to what the device did, in whole numbers.
 
 Where the driver samples who runs, a process' figure is the mean of a window that is longer than the time that
 the device's figure is about. Total and proportions have to be of the same window: a share is then the sum of
-its processes' own figures, and what is told beside it is its standard error. Only where all processes of a
+its processes' own figures, and its standard error is served beside it. Only where all processes of a
 GPU are one container's is there nothing to split, and its share is the device's own figure.
 
 Unknown shares are left out: there are no shares where the device's utilisation is absent, nor where

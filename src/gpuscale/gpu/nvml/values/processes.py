@@ -7,7 +7,7 @@ Measured on an H200: the driver looks every 200 ms, and gives the whole of what 
 process that runs at that moment. A second holds five looks, which say little of how two processes share a
 GPU; ten seconds hold fifty, and give a share of 70 % to within 6 points, one standard error. So use is the
 mean over a window that is longer than the time between reads. The driver divides by all looks of the window,
-also by those before a process was there; a younger process is told the mean of its own time. Bursts at a
+also by those before a process was there; a younger process has the mean of its own time. Bursts at a
 period that divides the driver's meet every look alike: two processes with bursts every 100 ms may be reported
 as 100 : 0. The looks are the driver's, so that nothing can be done about it here.
 
