@@ -1,0 +1,1 @@
+"""Triggers watched: evaluated on a schedule from the provider and the cluster's objects."""

@@ -1,0 +1,28 @@
+"""Bounds and paces of the triggers that a server watches."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerSettings:
+    """How many triggers are watched, how often they are evaluated, and how often the source is asked."""
+
+    max_triggers: int = 5_000
+    max_namespace_triggers: int = 2_000
+    """Of one namespace."""
+    max_bytes: int = 32 * 1024 * 1024
+    """Of all triggers' texts."""
+    asleep_interval_s: float = 1.0
+    """Between evaluations of a trigger whose workload is at zero, where the wake sources count."""
+    interval_s: float = 5.0
+    """Between evaluations of another."""
+    forget_s: float = 600.0
+    """A trigger that nobody asked for so long is no longer watched; those of a trigger file always are."""
+    questions_per_s: float = 300.0
+    """To the source, of all triggers; with more to ask, all namespaces wait for their turn alike."""
+    at_once: int = 32
+    """Evaluations under way."""
+    question_timeout_s: float = 8.0
+    """After so long a source without an answer is away."""
+    stale_s: float = 30.0
+    """An answer that could not be renewed for so long is held, not measured."""
