@@ -23,7 +23,7 @@ import harness
 from gpuscale.core.clock import WallClock
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.routes import ServeOptions
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import Counter, load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution

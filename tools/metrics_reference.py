@@ -12,7 +12,7 @@ from gpuscale.exporter.families.own_metrics import METRICS, PREFIX
 from gpuscale.exposition.families import Family
 from gpuscale.formats.ack import ack_families
 from gpuscale.formats.amd import amd_families, amd_family_meanings
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.amd.sources import amd_call_of
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters

@@ -15,7 +15,7 @@ from aiohttp.test_utils import unused_port
 from gpuscale.core.clock import WallClock
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.routes import ServeOptions
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef

@@ -164,7 +164,9 @@ async def test_claims_of_gpu_drivers_are_kept(kubelet, client) -> None:
     await kubelet.start()
     (found,) = (await client.allocations()).containers
     assert found.claims == (
-        ClaimDevice("gpu.nvidia.com", "n1", "gpu-0", ("k8s.gpu.nvidia.com/device=claim-1",)),
+        ClaimDevice(
+            "gpu.nvidia.com", "n1", "gpu-0", ("k8s.gpu.nvidia.com/device=claim-1",), "c", "ml"
+        ),
     )
 
 

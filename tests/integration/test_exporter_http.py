@@ -14,7 +14,7 @@ from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.http.passwords import BasicAuth
 from gpuscale.exporter.routes import ServeOptions
 from gpuscale.exposition.write import CONTENT_TYPE
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.nvml.reader import NvmlReader

@@ -10,7 +10,7 @@ import pytest
 from gpuscale.core.clock import ManualClock, WallClock
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import Collector
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef

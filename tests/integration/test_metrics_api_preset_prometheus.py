@@ -20,7 +20,7 @@ from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import Extras
 from gpuscale.exporter.routes import ServeOptions
 from gpuscale.exposition.parse import parse_text
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef

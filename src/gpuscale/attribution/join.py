@@ -5,11 +5,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.attribution import reasons
-from gpuscale.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
-from gpuscale.attribution.kubelet.device_ids import KnownGpus, resolve_claim, resolve_device
+from gpuscale.attribution.kubelet.allocations import (
+    ClaimDevice,
+    ContainerDevices,
+    Device,
+    NodeAllocations,
+)
+from gpuscale.attribution.kubelet.device_ids import (
+    KnownGpus,
+    replica_of,
+    resolve_claim,
+    resolve_device,
+)
 from gpuscale.attribution.processes.cgroups import ProcessPlace
 from gpuscale.attribution.processes.processes import PodDirectory, owner_of_process
-from gpuscale.gpu.owners import ContainerRef, Unattributed
+from gpuscale.gpu.owners import ClaimRef, ContainerRef, Holding, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
 
@@ -45,6 +55,8 @@ class GpuOwners:
 
     by_gpu: Mapping[str, tuple[ContainerRef, ...]] = field(default_factory=dict)
     missing: tuple[Unattributed, ...] = ()
+    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    """What each of those containers was given."""
 
 
 def pod_directory(view: NodeView) -> PodDirectory:
@@ -84,20 +96,33 @@ def gpu_owners(
     """Return who holds which GPU, and the devices that belong to none that is read here."""
     known = KnownGpus(gpus)
     refs, twice = holders_of(allocations, directory)
-    by_gpu: dict[str, dict[ContainerRef, None]] = {}
+    holdings: dict[str, dict[Holding, None]] = {}
     missing = list(twice)
-    for each in refs:
+    for each, ref in refs.items():
         found = (
-            *(resolve_device(device, known) for device in each.devices),
-            *(resolve_claim(claim, known, claim_devices) for claim in each.claims),
+            *((resolve_device(device, known), _by_device(device, ref)) for device in each.devices),
+            *(
+                (resolve_claim(claim, known, claim_devices), _by_claim(claim, ref))
+                for claim in each.claims
+            ),
         )
-        for gpu in found:
+        for gpu, holding in found:
             if isinstance(gpu, Unattributed):
                 missing.append(_of_container(gpu, each))
             else:
-                by_gpu.setdefault(gpu, {})[refs[each]] = None
-    owners = {gpu: tuple(containers) for gpu, containers in by_gpu.items()}
-    return GpuOwners(owners, tuple(missing))
+                holdings.setdefault(gpu, {})[holding] = None
+    held = {gpu: tuple(each) for gpu, each in holdings.items()}
+    owners = {gpu: tuple(dict.fromkeys(it.container for it in each)) for gpu, each in held.items()}
+    return GpuOwners(owners, tuple(missing), held)
+
+
+def _by_device(device: Device, ref: ContainerRef) -> Holding:
+    return Holding(ref, replica_of(device))
+
+
+def _by_claim(claim: ClaimDevice, ref: ContainerRef) -> Holding:
+    named = ClaimRef(claim.namespace, claim.claim, claim.driver, claim.pool, claim.device)
+    return Holding(ref, claim=named)
 
 
 def _ref(each: ContainerDevices, directory: PodDirectory) -> ContainerRef:

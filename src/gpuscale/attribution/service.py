@@ -96,6 +96,7 @@ class NodeAttribution:
             (*self._source_gaps(), *owners.missing, *process_gaps),
             unknown_processes(readings, by_pid, process_gaps),
             is_known=self._kubelet.allocations is not None,
+            holdings=owners.holdings,
         )
 
     async def asked(self) -> None:

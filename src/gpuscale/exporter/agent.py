@@ -20,7 +20,7 @@ from gpuscale.exporter.http.server import HttpServer
 from gpuscale.exporter.http.subscribers import Subscribers
 from gpuscale.exporter.routes import Handlers, ServeOptions
 from gpuscale.exporter.snapshot import Snapshot
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.styles import Style
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.reader import GpuReader

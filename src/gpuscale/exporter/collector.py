@@ -7,8 +7,8 @@ old values would look fresh to an autoscaler. Its own metrics, and a log line, s
 import logging
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gpuscale.core.clock import Clock
 from gpuscale.exporter.families.azure import AzureMetrics
@@ -21,7 +21,7 @@ from gpuscale.exporter.families.own_metrics import (
 )
 from gpuscale.exporter.snapshot import Snapshot
 from gpuscale.exposition.families import Family
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.styles import Style, agent_families
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.owners import Attribution, Unattributed
@@ -47,6 +47,8 @@ class ReadOutcome:
     error: str | None
     """Why nothing could be read; None when reading went well."""
     calls: tuple[CallStats, ...] = ()
+    jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """GPU to the batch jobs on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Extras:
     """Makes the families of a vendor's own exporter; None serves none."""
     azure: AzureMetrics | None = None
     """Keeps the minute that Azure's metrics are means of."""
+    jobs: Callable[[], Mapping[str, tuple[str, ...]]] | None = None
+    """Reads which batch jobs are on which GPU; may block. None knows of no jobs."""
 
 
 class Collector:
@@ -116,7 +120,8 @@ class Collector:
         except Exception as failure:  # noqa: BLE001 - whatever a driver does, scrapes get an answer
             error = _reason(failure)
         duration_s = time.perf_counter() - started
-        return ReadOutcome(gpus, readings, duration_s, error, _stats(reader))
+        jobs = self._extras.jobs() if self._extras.jobs is not None else {}
+        return ReadOutcome(gpus, readings, duration_s, error, _stats(reader), jobs)
 
     def publish(self, outcome: ReadOutcome, server: ServerStatus | None = None) -> Snapshot:
         """Return the snapshot of an outcome, good or bad."""
@@ -132,6 +137,8 @@ class Collector:
         )
         _log_changes(before, self._status)
         readings = outcome.readings if outcome.error is None else ()
+        if outcome.jobs != self._options.jobs:
+            self._options = replace(self._options, jobs=outcome.jobs)
         return self._snapshot(readings, self._device_families(readings, attribution), server)
 
     def _next_status(self, outcome: ReadOutcome) -> CollectStatus:

@@ -221,15 +221,18 @@ _PODS = (
     _bool(
         "kubernetes-virtual-gpus",
         "KUBERNETES_VIRTUAL_GPUS",
-        "GPUs shared by several pods.",
-        no_effect="shared GPUs are always split by container, in series of their own; "
-        "device series are never repeated",
+        "Repeat the series of a shared GPU for each of its pods, with labels vgpu and pod_uid; "
+        "GPU_UTIL and FB_USED with what the pod uses.",
     ),
     _bool(
         "kubernetes-enable-dra",
         "KUBERNETES_ENABLE_DRA",
-        "GPUs from resource claims.",
-        no_effect="resource claims are always looked at",
+        "Add the labels dra_claim_name, dra_driver_name and so on to GPUs from resource claims.",
+    ),
+    Flag(
+        "kubeconfig",
+        "Kubeconfig to ask the API server with; the pod's service account if empty.",
+        env="GPUSCALE_EXPORTER_KUBECONFIG",
     ),
     Flag(
         "nvidia-resource-names",
@@ -263,8 +266,7 @@ _PODS = (
     ),
     Flag(
         "hpc-job-mapping-dir",
-        "Folder with one file of job ids per GPU.",
-        no_effect="jobs of batch systems are not distinguished",
+        "Folder with one file of job ids per GPU, for the label hpc_job.",
         env="DCGM_HPC_JOB_MAPPING_DIR",
     ),
 )

@@ -15,6 +15,7 @@ from gpuscale.exporter.collector import AttributionOf, Extras
 from gpuscale.exporter.counters_file import Counters, CountersFile, read_text
 from gpuscale.exporter.families.azure import AzureMetrics
 from gpuscale.exporter.http.loop_errors import LoopErrors
+from gpuscale.exporter.job_files import JobFiles
 from gpuscale.exporter.readers import (
     WHAT_ELSE,
     ReplaceableReader,
@@ -218,11 +219,12 @@ def _extras(settings: ExporterSettings) -> Extras:
         from gpuscale.formats.amd import amd_families
 
         vendor = amd_families
+    jobs = None if settings.jobs_folder is None else JobFiles(settings.jobs_folder).read
     if settings.pods is None:
-        return Extras(vendor=vendor)
+        return Extras(vendor=vendor, jobs=jobs)
     from gpuscale.attribution.processes.shares import split_utilisation
 
-    return Extras(split_utilisation, vendor, AzureMetrics(settings.cluster))
+    return Extras(split_utilisation, vendor, AzureMetrics(settings.cluster), jobs)
 
 
 def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
@@ -231,9 +233,11 @@ def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
         return None
     from gpuscale.attribution.service import NodeAttribution
     from gpuscale.attribution.settings import AttributionSettings, KubeletSettings, NodeSettings
+    from gpuscale.kube.client.settings import KubeSettings
 
     node = settings.options.node
-    kubernetes = NodeSettings(node, pod_labels=pods.label_patterns)
+    server = KubeSettings(kubeconfig=pods.kubeconfig)
+    kubernetes = NodeSettings(node, server, pods.label_patterns)
     return NodeAttribution(
         AttributionSettings(
             kubelet=KubeletSettings(pods.socket, resource_names=pods.resource_names),

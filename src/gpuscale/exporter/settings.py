@@ -12,7 +12,7 @@ from gpuscale.exporter.counters_file import Mode
 from gpuscale.exporter.devices import DeviceSelection, parse_devices
 from gpuscale.exporter.families.azure import AzureCluster
 from gpuscale.exporter.flags import FLAGS
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.names import Names
 from gpuscale.formats.styles import Style
 from gpuscale.gpu.model_table import MODELS
@@ -66,6 +66,8 @@ class PodSettings:
     """RE2 expressions for the keys of pod labels to serve; empty serves none."""
     needs_api_server: bool
     """Whether UIDs or labels are wanted, which only the API server has."""
+    kubeconfig: Path | None
+    """To ask the API server with; None is the pod's service account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class ExporterSettings:
     xid_window_ms: int
     clock_window_ms: int
     cluster: AzureCluster
+    jobs_folder: Path | None
+    """Where files tell the batch jobs on each GPU."""
     pods: PodSettings | None
     """None leaves GPUs without pods."""
     host: str
@@ -147,6 +151,7 @@ def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
             flags.text("azure-cluster-name"),
             gpu.vendor,
         ),
+        jobs_folder=flags.path("hpc-job-mapping-dir"),
         pods=_pod_settings(flags) if is_kubernetes else None,
         host=host,
         port=port,
@@ -174,6 +179,8 @@ def _family_options(flags: FlagReader, hostname: str, *, is_kubernetes: bool) ->
         names=_NAMES[flags.choice("names")],
         use_old_namespace=flags.boolean("use-old-namespace"),
         pod_uid=flags.boolean("kubernetes-enable-pod-uid"),
+        virtual_gpus=flags.boolean("kubernetes-virtual-gpus"),
+        claim_labels=flags.boolean("kubernetes-enable-dra"),
         pod_labels=flags.boolean("kubernetes-enable-pod-labels"),
         replace_blanks_in_model_name=flags.boolean("replace-blanks-in-model-name"),
         node_name=node,
@@ -199,6 +206,7 @@ def _pod_settings(flags: FlagReader) -> PodSettings:
         resource_names=flags.items("nvidia-resource-names"),
         label_patterns=(patterns or (".*",)) if has_labels else (),
         needs_api_server=has_labels or flags.boolean("kubernetes-enable-pod-uid"),
+        kubeconfig=flags.path("kubeconfig"),
     )
 
 

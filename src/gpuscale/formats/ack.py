@@ -20,16 +20,14 @@ from enum import Enum
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.formats.dcgm import (
-    DeviceLabels,
-    FamilyOptions,
-    LabelPairs,
     ack_node_labels,
     ack_owner_labels,
     device_families,
-    model_name,
     owners_of,
     sole_owner,
 )
+from gpuscale.formats.labels import DeviceLabels, FamilyOptions, LabelPairs, model_name
+from gpuscale.formats.repeated import DeviceSeries
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuReading, ProcessReading
@@ -132,16 +130,16 @@ def with_ack_labels(
 ) -> tuple[Family, ...]:
     """Return the `DCGM_FI_*` families with the labels that ACK's exporter gives them."""
 
-    def labels_of(reading: GpuReading) -> DeviceLabels:
+    def series_of(reading: GpuReading) -> DeviceSeries:
         labels = {
             "Hostname": options.hostname,
             **_gpu_labels(reading, options),
             **ack_node_labels(options),
             **ack_owner_labels(sole_owner(reading, attribution)),
         }
-        return DeviceLabels((), labels, {})
+        return DeviceSeries((DeviceLabels((), labels, {}),))
 
-    return device_families(readings, counters, labels_of, with_xid_message=False)
+    return device_families(readings, counters, series_of, with_xid_message=False)
 
 
 def _mode(owners: int) -> AllocateMode:

@@ -12,7 +12,8 @@ Source: ROCm device-metrics-exporter 1.5, pkg/amdgpu/gpuagent/gpuagent_gpu_metri
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.formats.dcgm import FamilyOptions, sole_owner
+from gpuscale.formats.dcgm import sole_owner
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.amd.sources import (
     AMD_CALLS,
     POWER_FAMILY,

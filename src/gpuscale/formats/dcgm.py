@@ -12,11 +12,19 @@ Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/rendermetrics (label order) and
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.write import six_decimals
-from gpuscale.formats.names import NEW_NAMES, NEWER_NAMES, Names, NewName, new_name
+from gpuscale.formats.labels import (
+    DeviceLabels,
+    FamilyOptions,
+    LabelPairs,
+    claim_attributes,
+    leading_labels,
+    pod_attributes,
+)
+from gpuscale.formats.names import NEW_NAMES, NEWER_NAMES, NewName, new_name
+from gpuscale.formats.repeated import BY_POD, DeviceSeries, device_series
 from gpuscale.formats.xid import xid_message
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.fields import FIELDS, ValueKind
@@ -24,69 +32,11 @@ from gpuscale.gpu.known_fields import field_named
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuReading
 
-LabelPairs = tuple[tuple[str, str], ...]
-
 XID_FIELD = "DCGM_FI_DEV_XID_ERRORS"
 _PLAIN_TYPES = ("gauge", "counter")
 _UNFIT = re.compile("[^a-zA-Z0-9_]")
 _LONGEST = 18
 """Digits of text that is served as a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyOptions:
-    """How samples are labelled. The defaults are dcgm-exporter's."""
-
-    hostname: str
-    """Value of `Hostname`, the node's name; the label is left out when empty."""
-    hostname_labels: tuple[str, ...] | None = None
-    """Names of that label; None is the one of the names served: `Hostname`, or `hostname` from 4.9 on."""
-    names: Names = "4.8"
-    """Which release's names and units the samples have."""
-    use_old_namespace: bool = False
-    """Say `uuid`, `pod_name`, `pod_namespace` and `container_name`, as releases before 2.0 did."""
-    pod_uid: bool = False
-    """Add `pod_uid` where it is known."""
-    pod_labels: bool = False
-    """Add the pod's own labels."""
-    replace_blanks_in_model_name: bool = False
-    """Write each run of blanks in `modelName` as one dash."""
-    ack_labels: bool = False
-    """Add ACK's labels to the DCGM samples, for rules of both worlds on one scrape."""
-    node_name: str = ""
-    """ACK's `NodeName`; the hostname when empty."""
-    node_pool: str = ""
-    """ACK's `NodePoolId`."""
-    pod_source: str = "ecs"
-    """ACK's `PodSource`: where pods run, `ecs` for nodes that are virtual machines."""
-
-    @property
-    def node(self) -> str:
-        """Return the name of the node for ACK's labels."""
-        return self.node_name or self.hostname
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceLabels:
-    """The labels of one GPU's samples, in the three parts that their order is made of."""
-
-    leading: LabelPairs
-    """In upstream's fixed order."""
-    labels: Mapping[str, str]
-    """Printed next, sorted; a name that is in another part is left out."""
-    attributes: Mapping[str, str]
-    """Printed last, sorted."""
-
-    def pairs(self, more: Mapping[str, str] | None = None) -> LabelPairs:
-        """Return all labels in printing order, with `more` among the attributes."""
-        attributes = {**self.attributes, **more} if more else self.attributes
-        taken = {*attributes, *(name for name, _ in self.leading)}
-        labels = ((name, value) for name, value in self.labels.items() if name not in taken)
-        return (*self.leading, *sorted(labels), *sorted(attributes.items()))
-
-    def with_labels(self, more: Iterable[tuple[str, str]]) -> "DeviceLabels":
-        """Return the same with more labels in the middle part."""
-        return DeviceLabels(self.leading, {**self.labels, **dict(more)}, self.attributes)
 
 
 def dcgm_families(
@@ -117,10 +67,10 @@ def _old_families(
 ) -> tuple[Family, ...]:
     text_fields = {row.name: row.field for row in rows if row.type == "label"}
 
-    def labels_of(reading: GpuReading) -> DeviceLabels:
-        return _dcgm_labels(reading, text_fields, attribution, options, "Hostname")
+    def series_of(reading: GpuReading) -> DeviceSeries:
+        return _dcgm_series(reading, text_fields, attribution, options, "Hostname")
 
-    return device_families(readings, rows, labels_of, with_xid_message=True)
+    return device_families(readings, rows, series_of, with_xid_message=True)
 
 
 def _new_families(
@@ -132,10 +82,10 @@ def _new_families(
     """Return the families under their newer names, in the newer units."""
     text_fields = {new_name(row.name): row.field for row in rows if row.type == "label"}
 
-    def labels_of(reading: GpuReading) -> DeviceLabels:
-        return _dcgm_labels(reading, text_fields, attribution, options, "hostname")
+    def series_of(reading: GpuReading) -> DeviceSeries:
+        return _dcgm_series(reading, text_fields, attribution, options, "hostname")
 
-    families = device_families(readings, rows, labels_of, with_xid_message=True)
+    families = device_families(readings, rows, series_of, with_xid_message=True)
     return tuple(_renamed(each, NEW_NAMES.get(each.name)) for each in families)
 
 
@@ -170,21 +120,24 @@ def _by_name(families: Iterable[Family]) -> tuple[Family, ...]:
 def device_families(
     readings: Sequence[GpuReading],
     counters: Iterable[Counter],
-    labels_of: Callable[[GpuReading], DeviceLabels],
+    series_of: Callable[[GpuReading], DeviceSeries],
     *,
     with_xid_message: bool,
 ) -> tuple[Family, ...]:
-    """Return one family per counter that has a value, in field-id order, labelled by `labels_of`."""
-    everyone = [(reading, labels_of(reading)) for reading in readings]
-    devices = [(reading, labels) for reading, labels in everyone if not reading.is_lost]
-    plain = [(reading, labels.pairs()) for reading, labels in devices]
+    """Return one family per counter that has a value, in field-id order, labelled by `series_of`."""
+    everyone = [(reading, series_of(reading)) for reading in readings]
+    every = [(reading, labels) for reading, series in everyone for labels in series.labels]
+    devices = [(reading, series) for reading, series in everyone if not reading.is_lost]
+    plain = [(reading, labels.pairs()) for reading, labels in every if not reading.is_lost]
     served = (row for row in counters if row.type != "label")
     families = []
     for row in sorted(served, key=lambda row: (field_named(row.field).id, row.name)):
         if field_named(row.field).is_derived:
-            samples = _event_samples(row.field, everyone)
+            samples = _event_samples(row.field, every)
         elif row.field == XID_FIELD and with_xid_message:
-            samples = _xid_samples(devices)
+            samples = _xid_samples([each for each in every if not each[0].is_lost])
+        elif row.field in BY_POD:
+            samples = _split_samples(row.field, devices)
         else:
             samples = _samples(row.field, plain)
         if samples:
@@ -250,6 +203,19 @@ def _samples(field: str, devices: Iterable[tuple[GpuReading, LabelPairs]]) -> tu
     return tuple(Sample(pairs, number) for pairs, number in found if number is not None)
 
 
+def _split_samples(
+    field: str, devices: Iterable[tuple[GpuReading, DeviceSeries]]
+) -> tuple[Sample, ...]:
+    """Return the samples of a field that pods of a shared GPU may have values of their own for."""
+    samples: list[Sample] = []
+    for reading, series in devices:
+        pairs = ((reading, labels.pairs()) for labels in series.of_field(field))
+        samples += _samples(field, pairs)
+        if field in reading.values:
+            samples += (Sample(labels.pairs(), values[field]) for labels, values in series.pods)
+    return tuple(samples)
+
+
 def as_number(value: float | str, kind: ValueKind) -> int | float | None:
     """Return a value as a number; None for text that is none, such as a version."""
     if kind == "int":
@@ -275,68 +241,34 @@ def _family_type(row: Counter) -> str:
     return row.type if row.type in _PLAIN_TYPES else "untyped"
 
 
-def _dcgm_labels(
+def _dcgm_series(
     reading: GpuReading,
     text_fields: Mapping[str, str],
     attribution: Attribution,
     options: FamilyOptions,
     hostname_label: str,
-) -> DeviceLabels:
+) -> DeviceSeries:
     owner = sole_owner(reading, attribution)
     labels = {
         name: _label_text(reading.values[field])
         for name, field in text_fields.items()
         if field in reading.values
     }
+    leading = leading_labels(reading, options, options.hostname_labels or (hostname_label,))
+    if options.ack_labels:
+        labels = {**labels, **ack_node_labels(options)}
+    bare = DeviceLabels(leading, labels, {})
     if owner and options.pod_labels:
         labels = {**owner.labels, **labels}
     if options.ack_labels:
-        labels = {**labels, **ack_node_labels(options), **ack_owner_labels(owner)}
-    leading = leading_labels(reading, options, options.hostname_labels or (hostname_label,))
-    return DeviceLabels(leading, labels, pod_attributes(owner, options))
-
-
-def leading_labels(
-    reading: GpuReading, options: FamilyOptions, hostname_labels: Iterable[str] = ("Hostname",)
-) -> LabelPairs:
-    """Return the labels of the GPU or MIG instance and its node, in upstream's order."""
-    gpu = reading.gpu
-    pairs: LabelPairs = (
-        ("gpu", str(gpu.index)),
-        ("uuid" if options.use_old_namespace else "UUID", gpu.uuid),
-        ("pci_bus_id", gpu.pci_bus_id),
-        ("device", gpu.device),
-        ("modelName", model_name(reading, options)),
-    )
-    if gpu.instance is not None:
-        instance = (("GPU_I_PROFILE", gpu.instance.profile), ("GPU_I_ID", str(gpu.instance.id)))
-        pairs = (*pairs, *instance)
-    if options.hostname:
-        pairs = (*pairs, *((name, options.hostname) for name in hostname_labels))
-    return pairs
-
-
-def model_name(reading: GpuReading, options: FamilyOptions) -> str:
-    """Return the value of `modelName`."""
-    if options.replace_blanks_in_model_name:
-        return "-".join(reading.gpu.model.split())
-    return reading.gpu.model
-
-
-def pod_attributes(owner: ContainerRef | None, options: FamilyOptions) -> dict[str, str]:
-    """Return the labels of a sample's owner; none where it has no single owner."""
-    if owner is None:
-        return {}
-    old = options.use_old_namespace
-    attributes = {
-        "pod_name" if old else "pod": owner.pod,
-        "pod_namespace" if old else "namespace": owner.namespace,
-    }
-    if owner.container:
-        attributes["container_name" if old else "container"] = owner.container
-    if options.pod_uid and owner.pod_uid:
-        attributes["pod_uid"] = owner.pod_uid
-    return attributes
+        labels = {**labels, **ack_owner_labels(owner)}
+    attributes = pod_attributes(owner, options)
+    if owner and options.claim_labels:
+        holdings = attribution.holdings.get(reading.gpu.allocated_as, ())
+        claim = holdings[0].claim if holdings else None
+        attributes |= claim_attributes(claim, reading)
+    owned = DeviceLabels(leading, labels, attributes)
+    return device_series(reading, owned, bare, attribution, options)
 
 
 def ack_node_labels(options: FamilyOptions) -> dict[str, str]:

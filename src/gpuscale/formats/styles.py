@@ -6,7 +6,8 @@ from typing import Literal
 
 from gpuscale.exposition.families import Family
 from gpuscale.formats.ack import ack_families, with_ack_labels
-from gpuscale.formats.dcgm import FamilyOptions, dcgm_families
+from gpuscale.formats.dcgm import dcgm_families
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.readings import GpuReading

@@ -21,6 +21,28 @@ class ContainerRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """The resource claim that a GPU was given by, and the device's name in it."""
+
+    namespace: str
+    name: str
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One container's hold of one GPU."""
+
+    container: ContainerRef
+    replica: str = ""
+    """Which share of a GPU that is shared; empty for all of it."""
+    claim: ClaimRef | None = None
+    """None where it was given by a device plugin."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unattributed:
     """One thing without an owner where one was looked for."""
 
@@ -47,6 +69,8 @@ class Attribution:
     """Processes whose container could not be found out: they may be anybody's."""
     is_known: bool = True
     """Whether it was found out what the containers were given; if not, a GPU without one may have one."""
+    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict, compare=False)
+    """The UUIDs of `by_gpu` to what each container was given: several where it has several shares."""
 
 
 @dataclass(frozen=True, slots=True)

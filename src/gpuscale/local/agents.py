@@ -2,7 +2,7 @@
 
 from gpuscale.core.clock import Clock
 from gpuscale.exporter.agent import NodeAgent
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.styles import Style
 from gpuscale.gpu.reader import CallStats
 from gpuscale.gpu.readings import GpuIdentity, GpuReading

@@ -12,7 +12,7 @@ from gpuscale.core.errors import QueryError
 from gpuscale.core.streams import stream
 from gpuscale.exposition.write import render_text, six_decimals
 from gpuscale.formats.ack import ACK_FIELDS
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.styles import agent_families
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.readings import GpuReading

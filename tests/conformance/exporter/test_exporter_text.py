@@ -7,7 +7,8 @@ doubles, plain integers, HELP from the counters file, families in field-id order
 import pytest
 
 from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.dcgm import FamilyOptions, dcgm_families
+from gpuscale.formats.dcgm import dcgm_families
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuIdentity, GpuInstance, GpuReading

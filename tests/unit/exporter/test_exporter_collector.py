@@ -7,7 +7,7 @@ import pytest
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.collector import LEFT_OUT, Collector
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef

@@ -8,7 +8,7 @@ from gpuscale.exporter.collector import Collector, Extras
 from gpuscale.exporter.families.azure import AzureCluster, AzureMetrics, container_name
 from gpuscale.exporter.families.containers import GpuShares, container_families, shares_of
 from gpuscale.exposition.write import render_text
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.owners import Attribution, ContainerRef, NodeGpuResources, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading

@@ -5,7 +5,7 @@ import pytest
 
 from gpuscale.exposition.write import render_text
 from gpuscale.formats.ack import ack_families, with_ack_labels
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading

@@ -2,7 +2,7 @@
 
 from gpuscale.exposition.write import render_text
 from gpuscale.formats.amd import amd_families, amd_family_meanings
-from gpuscale.formats.dcgm import FamilyOptions
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.amd.reader import AmdReader
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.owners import Attribution, ContainerRef

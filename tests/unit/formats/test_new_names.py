@@ -5,7 +5,8 @@ import pytest
 
 from gpuscale.exposition.parse import parse_text
 from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.dcgm import FamilyOptions, dcgm_families
+from gpuscale.formats.dcgm import dcgm_families
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, load_counters
 from gpuscale.gpu.fields import FIELDS

@@ -25,6 +25,10 @@ class ClaimDevice:
     device: str
     cdi_names: tuple[str, ...] = ()
     """What the container runtime injects."""
+    claim: str = ""
+    """Name of the claim; empty where the kubelet does not say."""
+    namespace: str = ""
+    """Of the claim."""
 
     @property
     def key(self) -> tuple[str, str, str]:

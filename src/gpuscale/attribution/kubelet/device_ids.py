@@ -182,6 +182,15 @@ def resolve_device(device: Device, gpus: KnownGpus) -> str | Unattributed:
         return Unattributed(reasons.UNKNOWN_DEVICE_ID, device.id[:MAX_ID], str(error))
 
 
+def replica_of(device: Device) -> str:
+    """Return which share of a GPU a device is; empty where it is no share or its id says nothing."""
+    try:
+        replica = parse_device_id(device.resource, device.id).replica
+    except ValueError:
+        return ""
+    return "" if replica is None else str(replica)
+
+
 def resolve_claim(
     claim: ClaimDevice, gpus: KnownGpus, uuids: Mapping[tuple[str, str, str], str]
 ) -> str | Unattributed:

@@ -197,6 +197,8 @@ class PodResourcesClient:
                 each.pool_name,
                 each.device_name,
                 tuple(cdi.name for cdi in each.cdi_devices),
+                resource.claim_name,
+                resource.claim_namespace,
             )
             for resource in resources
             for each in resource.claim_resources

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuscale.attribution.processes.shares import Share
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.formats.dcgm import FamilyOptions, LabelPairs, leading_labels, pod_attributes
+from gpuscale.formats.labels import FamilyOptions, LabelPairs, leading_labels, pod_attributes
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.readings import GpuReading
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.dcgm import FamilyOptions, dcgm_families
+from gpuscale.formats.dcgm import dcgm_families
+from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import DEFAULT_COUNTERS
 from gpuscale.gpu.owners import Attribution
 from gpuscale.gpu.recordings.recording import ReplayReader
