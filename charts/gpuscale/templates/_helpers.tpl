@@ -240,6 +240,22 @@ v1beta1.custom.metrics.k8s.io,v1beta2.custom.metrics.k8s.io
 {{- end }}
 {{- end }}
 
+{{/* Whether a CA of another metrics API is given. */}}
+{{- define "gpuscale.federatedCas" -}}
+{{- if include "gpuscale.hasApiPods" . }}{{ range .Values.spec.metricsApi.federate }}{{ if .caBundle }}true{{ end }}{{ end }}{{ end }}
+{{- end }}
+
+{{/* The Services of other metrics APIs, NAMESPACE/NAME; those without a target are known by name. */}}
+{{- define "gpuscale.federated" -}}
+{{- $usual := .Files.Get "files/federation.yaml" | fromYaml }}
+{{- $services := list }}
+{{- range .Values.spec.metricsApi.federate }}
+{{- $target := .target | default (get $usual .name) }}
+{{- if not (hasPrefix "https:" $target) }}{{ $services = append $services (regexReplaceAll ":[0-9]+$" $target "") }}{{ end }}
+{{- end }}
+{{- join "," $services }}
+{{- end }}
+
 {{- define "gpuscale.hasStreams" -}}
 {{- with .Values.spec.metricsApi }}{{ if and .enabled (eq .source "streams") }}true{{ end }}{{ end }}
 {{- end }}

@@ -15,6 +15,10 @@ DEVICE_PLUGIN = "device-plugin"
 
 INSTALL_LABEL = "gpuscale.dev/install"
 """On everything that an installation made; its value is the installation's name."""
+FEDERATES = "gpuscale.dev/federates"
+"""Annotation of an APIService with the Services, NAMESPACE/NAME, that requests are passed on to."""
+CA_SECRET = "gpuscale.dev/ca-secret"  # noqa: S105 - where it is
+"""Annotation of an APIService with the Secret, NAMESPACE/NAME, whose `ca.crt` its server is trusted by."""
 USER_ID = 65532
 """An unprivileged user; images without a shell use it too."""
 

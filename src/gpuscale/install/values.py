@@ -14,6 +14,7 @@ from gpuscale import __version__
 from gpuscale.core.documents.models import Model, PositiveDuration, parse_file
 from gpuscale.core.documents.validation import LABEL_PATTERN
 from gpuscale.core.quantity import parse_quantity
+from gpuscale.install.federation import FederatedApi
 from gpuscale.install.fields import (
     AlertmanagerUrl,
     CountersCsv,
@@ -35,6 +36,7 @@ from gpuscale.install.pods import (
 from gpuscale.install.prometheus_auth import KeyReference, PrometheusAuth, PrometheusUrl
 from gpuscale.install.scale.metrics import MAX_TARGET
 from gpuscale.install.scale.scale import Label, Scale, Subdomain
+from gpuscale.metricsapi.federation.settings import member_of_flag, together
 from gpuscale.objects import nodes
 from gpuscale.providers import BUILT_IN, Pool, either
 from gpuscale.providers.field import ProviderField, default_provider
@@ -150,7 +152,11 @@ class MetricsApi(ServedPodSettings):
     """With `streams`: also scrapes pods annotated `prometheus.io/scrape: "true"`, such as model servers, and
     serves their queues. Who may annotate pods may then name any pod as the one that a series is of."""
     external: bool = False
-    """Serves external.metrics.k8s.io too; a cluster has one server for it, and KEDA wants to be it."""
+    """Serves external.metrics.k8s.io too; a cluster has one server for it, and KEDA wants to be it, unless it
+    is federated."""
+    federate: tuple[FederatedApi, ...] = Field(default=(), max_length=8)
+    """Other metrics APIs that answer what is not ours, such as KEDA. Their APIServices are taken over, and
+    given back when the installation is removed."""
     resource: bool = False
     """Serves metrics.k8s.io too, CPU and memory of pods and nodes, in metrics-server's place."""
     certificates: Literal["generated", "cert-manager"] = "generated"
@@ -201,6 +207,17 @@ class MetricsApi(ServedPodSettings):
             return None
         mebibytes = parse_quantity(limit).nano // (1_000_000_000 * 2**20)
         return _SERIES_PER_MIB * max(0, mebibytes - _FIXED_MIB)
+
+    def federation_faults(self) -> list[str]:
+        faults: list[str] = []
+        flags = [each.flag() for each in self.federate]
+        together([member_of_flag(flag) for flag in flags], faults.append)
+        faults += [
+            f"found {each.name} in metricsApi.federate without metricsApi.external, expected external: true"
+            for each in self.federate
+            if each.is_external and not self.external
+        ]
+        return faults
 
     def alertmanager_faults(self) -> list[str]:
         if not self.alertmanagers:
@@ -434,6 +451,8 @@ class ValuesSpec(Model):
         if self.metrics_api.prometheus_rules and self.metrics_api.source != "streams":
             text = "found metricsApi.prometheusRules with metricsApi.source prometheus"
             return [f"{text}, expected source: streams, because a Prometheus has rules of its own"]
+        if faults := self.metrics_api.federation_faults():
+            raise ValueError("; ".join(faults))
         if faults := self.metrics_api.alertmanager_faults():
             return faults
         if self.metrics_api.exporter_pods and not self.metrics_api.scrape_pods:
@@ -466,10 +485,11 @@ class ValuesSpec(Model):
 
     def _faults_of(self, scale: Scale) -> list[str]:
         faults = []
-        if scale.autoscaler == "keda" and self.metrics_api.external:
+        federated = {each.name for each in self.metrics_api.federate}
+        if scale.autoscaler == "keda" and self.metrics_api.external and "keda" not in federated:
             faults.append(
                 "autoscaler keda beside metricsApi.external, expected external: false, because KEDA "
-                "serves external.metrics.k8s.io"
+                "serves external.metrics.k8s.io, or keda in metricsApi.federate"
             )
         has_means = any(each.metric == "object" for each in scale.signal_metrics)
         if has_means and not self.recording_rules:

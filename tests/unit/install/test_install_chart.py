@@ -26,6 +26,17 @@ HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:/usr/local/bin:
 needs_helm = pytest.mark.skipif(
     HELM is None and not os.environ.get("CI"), reason="needs helm, of the package helm-binary"
 )
+FEDERATED = [
+    {"name": "keda", "caBundle": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"},
+    {
+        "name": "prometheus-adapter",
+        "target": "other/adapter:6443",
+        "insecure": True,
+        "groups": ["custom"],
+        "metrics": ["http_*", "queue"],
+    },
+    {"name": "far", "target": "https://metrics.example.com", "metrics": ["far_*"]},
+]
 URL = "https://prometheus.monitoring.svc:9091/path"
 
 
@@ -271,7 +282,11 @@ OPTIONS = {
         {"metricsApi": {"externalName": "api.example.com", "port": 8443}},
         {"metricsApi": {"replicas": 3}},
     ],
-    "external": [{}, {"metricsApi": {"external": True}}],
+    "external": [
+        {},
+        {"metricsApi": {"external": True}},
+        {"metricsApi": {"external": True, "federate": FEDERATED}},
+    ],
     "certificates": [
         {},
         {"metricsApi": {"certificates": "cert-manager"}},

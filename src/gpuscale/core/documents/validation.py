@@ -31,6 +31,8 @@ PATTERNS: Mapping[str, str] = {
     r"^[A-Za-z0-9_./=, -]+$": "NAMESPACE or NAMESPACE/LABEL=VALUE, separated by commas",
     r"^[1-9][0-9]*(Mi|Gi)$": "a size such as 512Mi or 1Gi",
     r"^https?://[^\s\"'`$\\{},]+$": "a URL such as http://alertmanager.monitoring:9093",
+    r"^[^\s,/]+$": "the name of a metric, in which `*` is any text, such as http_*",
+    r"^[A-Za-z0-9:/.\[\]-]+$": "NAMESPACE/SERVICE:PORT, such as monitoring/adapter:443, or https://HOST",
     r"^[A-Z]{3}$": "a currency of three capital letters, such as USD",
 }
 """What the patterns of our models ask for, with an example."""

@@ -15,6 +15,7 @@ from gpuscale.install.boards.catalogue import board_sources
 from gpuscale.install.chart.reference import values_reference
 from gpuscale.install.scale.scale import Scale, Workload
 from gpuscale.install.values import Values
+from gpuscale.metricsapi.federation.settings import USUAL
 from gpuscale.providers import BUILT_IN, Provider
 
 _DATA_NOTE = "# Made by `python -m gpuscale.install.chart`.\n"
@@ -28,6 +29,7 @@ def chart_files() -> dict[str, str]:
         "values.schema.json": json.dumps(_schema(), indent=2, sort_keys=True) + "\n",
         "files/providers.yaml": _data({each.name: _provider(each) for each in BUILT_IN}),
         "files/signals.yaml": _data([_signal(name, each) for name, each in SIGNALS.items()]),
+        "files/federation.yaml": _data({name: each.target for name, each in USUAL.items()}),
         "files/scale-defaults.yaml": _data(_scale_defaults()),
         **{f"files/alerts/{name}": text for name, text in alert_sources().items()},
         **{f"files/dashboards/{name}": text for name, text in board_sources().items()},

@@ -20,7 +20,7 @@ from gpuscale.install.cluster.kinds import Reference, path_of, reference
 from gpuscale.install.cluster.ownership import creatable, essence, replaced, with_way_back
 from gpuscale.install.cluster.plan import FIELD_MANAGER, Plan, Step, make_plan, server_side_apply
 from gpuscale.install.cluster.waiting import Announce, Waiter
-from gpuscale.install.common import Object
+from gpuscale.install.common import CA_SECRET, Object
 from gpuscale.kube.client.client import CONFLICT, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 
@@ -185,9 +185,24 @@ class Installer:
     ) -> Mapping[str, Any]:
         """Write an object over another's, whose fields would else stay beside ours."""
         query = {"fieldManager": f"{FIELD_MANAGER}-replace", **options}
-        new = with_way_back(body, before)
+        new = with_way_back(await self._trusted(body), before)
         new["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
         return await self._client.replace(f"{path_of(body)}?{urlencode(query)}", new)
+
+    async def _trusted(self, body: Object) -> Object:
+        """Return an APIService with the CA that its pods made, so that no request fails until they add it."""
+        spec = body.get("spec", {})
+        secret = body["metadata"].get("annotations", {}).get(CA_SECRET)
+        if body["kind"] != "APIService" or secret is None or "caBundle" in spec:
+            return body
+        namespace, name = secret.split("/")
+        try:
+            found = await self._client.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        except ApiStatusError as error:
+            self._announce(f"warning: requests may fail until the pods are trusted: {error}")
+            return body
+        bundle = ((found or {}).get("data") or {}).get("ca.crt")
+        return body if bundle is None else {**body, "spec": {**spec, "caBundle": bundle}}
 
     async def _patch(
         self, body: Object, *, forces: bool = False, **options: str

@@ -16,7 +16,7 @@ from gpuscale.install.cluster.kinds import (
     reference,
 )
 from gpuscale.install.cluster.ownership import described, owner
-from gpuscale.install.common import INSTALL_LABEL, Object
+from gpuscale.install.common import FEDERATES, INSTALL_LABEL, Object
 from gpuscale.kube.client.client import APPLY, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 
@@ -121,8 +121,19 @@ def _foreign(steps: Sequence[Step], *, replaces: bool) -> list[str]:
     return [
         f"{step.reference} is there already, {described(step.before)}; {_way_out(step)}"
         for step in steps
-        if step.is_foreign and step.before is not None and not (replaces and not _is_job(step))
+        if step.is_foreign and step.before is not None
+        if not (replaces and not _is_job(step)) and not federates(step.body, step.before)
     ]
+
+
+def federates(body: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Return whether an APIService passes requests on to the Service that has served the API before."""
+    if body["kind"] != "APIService":
+        return False
+    service = (before.get("spec") or {}).get("service") or {}
+    annotations = body["metadata"].get("annotations") or {}
+    served = f"{service.get('namespace')}/{service.get('name')}"
+    return served in str(annotations.get(FEDERATES, "")).split(",")
 
 
 def _way_out(step: Step) -> str:

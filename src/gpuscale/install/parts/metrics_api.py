@@ -7,10 +7,13 @@ import base64
 
 from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.common import (
+    CA_SECRET,
+    FEDERATES,
     METRICS_API,
     Object,
     account_name,
     cluster_metadata,
+    has_api_pods,
     metadata,
     metrics_api_secret,
     part_name,
@@ -46,6 +49,7 @@ def metrics_api_objects(values: Values, certificate: ServingCertificate | None) 
         *service_accounts(values, PART),
         *_rights(values),
         *_certificate(values, certificate),
+        *_federated_cas(values),
         _service(values),
         *_api_services(values, certificate),
     ]
@@ -78,6 +82,7 @@ def _rights(values: Values) -> list[Object]:
         *(_agent_finding(values) if values.spec.has_streams else ()),
         *(_peer_reading(values) if values.spec.shares_agents else ()),
         *([_usage_reader(values)] if api.resource else ()),
+        *(_federated_reading(values) if api.federate else ()),
         *(_certificate_keeping(values) if renews_certificate(values) else ()),
     ]
 
@@ -127,6 +132,38 @@ def _usage_reader(values: Values) -> Object:
         "metadata": {**found, "labels": {**found["labels"], **aggregated}},
         "rules": [usage],
     }
+
+
+def _federated_reading(values: Values) -> list[Object]:
+    """Return the right to get metrics at the other metrics APIs, which ask for it as the API server does."""
+    name = part_name(values, "metrics-api-federation")
+    metrics = {
+        "apiGroups": ["custom.metrics.k8s.io", "external.metrics.k8s.io"],
+        "resources": ["*"],
+        "verbs": ["get", "list"],
+    }
+    return [
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": cluster_metadata(values, PART, name=name),
+            "rules": [metrics],
+        },
+        _binding(values, name, name),
+    ]
+
+
+def _federated_cas(values: Values) -> list[Object]:
+    """Return the ConfigMap with the CAs of other metrics APIs; none where no CA is given."""
+    bundles = {
+        f"{each.name}.crt": each.ca_bundle
+        for each in values.spec.metrics_api.federate
+        if each.ca_bundle
+    }
+    if not bundles or not has_api_pods(values):
+        return []
+    found = metadata(values, PART, name=part_name(values, "metrics-api-federation"))
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": found, "data": bundles}]
 
 
 def _agent_finding(values: Values) -> list[Object]:
@@ -296,8 +333,15 @@ def _api_service(values: Values, certificate: ServingCertificate | None, name: s
     version, group = name.split(".", 1)
     found = cluster_metadata(values, PART, name=name)
     trust: Object = {}
+    services = [each.service for each in values.spec.metrics_api.federate if each.service]
+    if services:
+        found["annotations"] = {FEDERATES: ",".join(services)}
+        if renews_certificate(values):
+            secret = f"{values.spec.namespace}/{metrics_api_secret(values)}"
+            found["annotations"][CA_SECRET] = secret
     if values.spec.metrics_api.certificates == "cert-manager":
-        found["annotations"] = {INJECT: f"{values.spec.namespace}/{metrics_api_secret(values)}"}
+        inject = {INJECT: f"{values.spec.namespace}/{metrics_api_secret(values)}"}
+        found["annotations"] = {**found.get("annotations", {}), **inject}
     elif certificate is not None:
         trust = {"caBundle": base64.b64encode(certificate.ca.encode()).decode()}
     service = {

@@ -32,6 +32,7 @@ _SAMPLES = "/var/lib/gpuscale/samples"
 _REMOTE_WRITE = "/etc/gpuscale/remote-write"
 _RULES = "/etc/gpuscale/rules"
 _TLS = "/etc/gpuscale/tls"
+_FEDERATION = "/etc/gpuscale/federation"
 _ALERTMANAGER_CA = "/etc/gpuscale/alertmanager-ca"
 _ALERTMANAGER_TOKEN = "/etc/gpuscale/alertmanager-token"  # noqa: S105 - where it is
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - where it is
@@ -68,6 +69,7 @@ def _pod_spec(values: Values) -> Object:
         volumes=[
             {"name": "rules", "configMap": {"name": part_name(values, PART)}},
             _certificate_volume(values),
+            *_federation_volumes(values),
             *_store_volumes(values),
             *prometheus_access.volumes(values),
         ],
@@ -92,6 +94,10 @@ def _container(values: Values) -> Object:
             # Folders, so that changed rules and renewed certificates arrive without a restart.
             {"name": "rules", "mountPath": _RULES, "readOnly": True},
             {"name": "tls", "mountPath": _TLS, **_read_only(values)},
+            *(
+                {"name": each["name"], "mountPath": _FEDERATION, "readOnly": True}
+                for each in _federation_volumes(values)
+            ),
             *_store_mounts(values),
             *prometheus_access.mounts(values),
         ],
@@ -105,6 +111,16 @@ def _certificate_volume(values: Values) -> Object:
         return {"name": "tls", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
     secret = {"secretName": metrics_api_secret(values), "defaultMode": 0o440}
     return {"name": "tls", "secret": secret}
+
+
+def _federation_volumes(values: Values) -> list[Object]:
+    items = [
+        {"key": f"{each.name}.crt", "path": f"{each.name}/ca.crt"}
+        for each in values.spec.metrics_api.federate
+        if each.ca_bundle
+    ]
+    cas = {"name": part_name(values, "metrics-api-federation"), "items": items}
+    return [{"name": "federation", "configMap": cas}] if items else []
 
 
 def _read_only(values: Values) -> Object:
@@ -184,6 +200,7 @@ def arguments(values: Values) -> list[str]:
         f"--config={_RULES}/{RULE_FILE}",
         *([f"--rules-configmaps={api.rules_config_maps}"] if api.rules_config_maps else ()),
         *(["--preset=on"] if api.preset and not values.spec.scrapes_pods else ()),
+        *(f"--federate={each.flag()}" for each in api.federate),
         *_source_arguments(values),
         f"--secure-port={PORT}",
         *_certificate_arguments(values),
