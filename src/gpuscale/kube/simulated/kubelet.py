@@ -202,23 +202,32 @@ class SimulatedKubelet:
             await self._write(pod, succeeded(pod, placed, _now()))
         uid = {"uid": pod["metadata"]["uid"]}
         options = {"gracePeriodSeconds": 0, "preconditions": uid}
-        await _persist(lambda: self._api.delete(_path(pod), options))
+        await self._persist(lambda: self._api.delete(_path(pod), options))
 
     async def _write(self, pod: JsonObject, status: JsonObject) -> None:
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, **status}
         path = f"{_path(pod)}/status"
-        await _persist(lambda: self._api.patch(path, body, STRATEGIC_MERGE))
+        await self._persist(lambda: self._api.patch(path, body, STRATEGIC_MERGE))
 
+    async def _persist(self, call: Callable[[], Awaitable[object]]) -> None:
+        """Call until the API server has answered.
 
-async def _persist(call: Callable[[], Awaitable[object]]) -> None:
-    """Call until the API server has answered; a pod that is gone, or another one by now, is no error."""
-    while True:
-        try:
-            await _unless(CONFLICT, _unless(NOT_FOUND, call()))
-        except ApiUnreachableError:
+        A call that has begun goes on to its end by itself: one that is cancelled while it connects would
+        leave its socket open.
+        """
+        while True:
+            if await asyncio.shield(self._tasks.create_task(_is_answered(call))):
+                return
             await asyncio.sleep(_RETRY_S)
-        else:
-            return
+
+
+async def _is_answered(call: Callable[[], Awaitable[object]]) -> bool:
+    """Return whether the API server answers; a pod that is gone, or another one by now, is no error."""
+    try:
+        await _unless(CONFLICT, _unless(NOT_FOUND, call()))
+    except ApiUnreachableError:
+        return False
+    return True
 
 
 async def _unless(code: int, call: Awaitable[object]) -> None:
