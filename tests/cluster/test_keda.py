@@ -8,10 +8,17 @@ import pytest
 
 from gpuscale.core.errors import UpstreamError
 from gpuscale.testing.prometheus import serve
-from gpuscale_testing import SimulatedNode, simulated_nodes
+from gpuscale_testing import SimulatedNode, simulated_nodes, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
-from keda_objects import ReplicaWatch, apply, deployment, prometheus_trigger, scaled_object
+from keda_objects import (
+    ReplicaWatch,
+    apply,
+    deployment,
+    prometheus_trigger,
+    scaled_job,
+    scaled_object,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.prometheus, pytest.mark.xdist_group("cluster")]
 
@@ -54,6 +61,37 @@ def test_its_own_prometheus_trigger_scales_from_zero_and_back(plane, watch, prom
 def test_its_admission_webhook_refuses_what_the_schema_lets_through(plane, watch) -> None:
     first = scaled_object("judged", prometheus_trigger("http://prometheus", "queue_length", 10))
     apply(plane, deployment("judged"), first)
+    plane.wait("scaledobject/judged", "condition=Ready")
     with pytest.raises(UpstreamError, match="already managed by the ScaledObject 'judged'"):
         apply(plane, {**first, "metadata": {"name": "second"}})
     plane.kubectl("delete", "scaledobject,deployment", "judged")
+
+
+@pytest.mark.parametrize("program", ["keda-operator", "keda-adapter"])
+def test_a_program_that_crashed_goes_on_where_it_was(
+    plane, keda, watch, prometheus, program
+) -> None:
+    put(prometheus, "queue_length", 20)
+    trigger = prometheus_trigger(prometheus.url, "queue_length", 10)
+    apply(plane, deployment("crash"), scaled_object("crash", trigger))
+    watch.await_count("crash", 2)
+    keda.kill(program)
+    put(prometheus, "queue_length", 40)
+    keda.restart(program)
+    watch.await_count("crash", 4)
+    plane.kubectl("delete", "scaledobject,deployment", "crash")
+
+
+def test_a_scaled_job_makes_a_job_for_each_item(plane, watch, prometheus) -> None:
+    put(prometheus, "jobs_waiting", 0)
+    apply(plane, scaled_job("batch", prometheus_trigger(prometheus.url, "jobs_waiting", 1)))
+    plane.wait("scaledjob/batch", "condition=Ready")
+    put(prometheus, "jobs_waiting", 3)
+    wait_until(lambda: len(jobs(plane)) == 3, "three Jobs")
+    put(prometheus, "jobs_waiting", 0)
+    plane.kubectl("delete", "scaledjob", "batch")
+    wait_until(lambda: not jobs(plane), "the Jobs to be gone")
+
+
+def jobs(plane):
+    return plane.get("jobs", "-l", "scaledjob.keda.sh/name=batch")["items"]
