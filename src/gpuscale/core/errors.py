@@ -29,6 +29,7 @@ GpuscaleError
 │   ├── ObjectsUnavailableError   kube.informers.directory
 │   ├── PortTakenError            local.loop
 │   ├── TooManyTriggersError      triggers.answer
+│   ├── TriggerUnknownError       metricsapi.triggers.served
 │   └── UnreadableError           observe.lookup
 ├── UpstreamError                 a part outside answered with an error
 │   ├── AmdFault                  gpu.amd.library

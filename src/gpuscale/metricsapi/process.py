@@ -35,6 +35,7 @@ from gpuscale.sources.source import MetricSource
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.federation.federation import Federation
+    from gpuscale.metricsapi.triggers.served import ServedTriggers
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class MetricsApiServer:
         self._stopping = False
         self._protection: Protection | None = None
         self._federation: Federation | None = None
+        self._triggers: ServedTriggers | None = None
 
     async def run(
         self,
@@ -158,6 +160,8 @@ class MetricsApiServer:
                 backend.provider, backend.source, self._metrics, backend.value_clock, interval_s
             )
             self._tasks.append(("hop lag", lag.run))
+        if self._settings.triggers:
+            self._open_triggers(stack, is_clustered=cluster is not None)
         if self._settings.federation:
             from gpuscale.metricsapi.federation.federation import Federation
 
@@ -170,6 +174,21 @@ class MetricsApiServer:
             )
             stack.push_async_callback(self._protection.close)
             self._tasks += self._protection.tasks
+
+    def _open_triggers(self, stack: AsyncExitStack, *, is_clustered: bool) -> None:
+        from gpuscale.metricsapi.triggers.opened import open_triggers
+        from gpuscale.metricsapi.triggers.served import ServedTriggers
+
+        triggers = open_triggers(
+            self._backend,
+            self._settings,
+            self._clock,
+            stack,
+            is_clustered=is_clustered,
+            place=self._settings.held,
+        )
+        self._triggers = ServedTriggers(self._settings.triggers, triggers, self._clock)
+        self._tasks += [("triggers", triggers.run), ("trigger files", self._triggers.follow)]
 
     async def _listen(self, announce: Callable[[str], None]) -> None:
         serving = self._settings.serving
@@ -213,6 +232,7 @@ class MetricsApiServer:
             self._usage,
             sees_reasons,
             federation,
+            self._triggers,
         )
         app.router.add_get("/metrics", self._get_metrics)
         if self._backend.collector_client is not None and self._settings.serves_prometheus_api:
@@ -247,6 +267,7 @@ class MetricsApiServer:
             self._lag.families(),
             () if protection is None else protection.audit_families(),
             () if self._federation is None else self._federation.families(),
+            () if self._triggers is None else self._triggers.families(),
         )
 
     def _checks(self, endpoint: str) -> Sequence[Check]:
@@ -255,6 +276,8 @@ class MetricsApiServer:
         checks = self._backend.checks()
         if self._federation is not None:
             checks += self._federation.checks()
+        if self._triggers is not None:
+            checks += self._triggers.checks()
         if self._protection is not None:
             checks += self._protection.checks()
         if endpoint == "readyz":

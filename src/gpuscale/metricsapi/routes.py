@@ -57,6 +57,8 @@ from gpuscale.objects.selectors import Selector
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.federation.federation import Federation
+    from gpuscale.metricsapi.triggers.served import ServedTriggers
+    from gpuscale.triggers.trigger import Trigger
 
 Answered = Callable[[Answer], None]
 """Called with an answer that holds values."""
@@ -77,6 +79,7 @@ def add_routes(
     usage: UsageProvider | None = None,
     sees_reasons: SeesReasons = everybody,
     federation: "Federation | None" = None,
+    triggers: "ServedTriggers | None" = None,
 ) -> None:
     """Serve the provider's metrics on `app`; the owner of the app runs `provider.run`.
 
@@ -88,8 +91,9 @@ def add_routes(
         usage: answers for `metrics.k8s.io`; None does not serve it.
         sees_reasons: of failed checks.
         federation: other metrics APIs behind this one; None passes nothing on.
+        triggers: served as external metrics beside those of the rules, and before them.
     """
-    api = _Api(provider, checks, answered, usage, sees_reasons, federation)
+    api = _Api(provider, checks, answered, usage, sees_reasons, federation, triggers)
     app.router.add_route("*", "/apis", api.handle)
     app.router.add_route("*", "/apis/{path:.*}", api.handle)
     app.router.add_get("/version", api.version)
@@ -112,8 +116,10 @@ class _Api:
         usage: UsageProvider | None,
         sees_reasons: SeesReasons,
         federation: "Federation | None",
+        triggers: "ServedTriggers | None",
     ) -> None:
         self.provider = provider
+        self._triggers = triggers
         self._federation = federation
         self._sees_reasons = sees_reasons
         self._usage = None if usage is None else UsageAnswers(usage, answered)
@@ -214,6 +220,10 @@ class _Api:
         self, request: web.Request, group_version: str, target: CustomTarget | ExternalTarget
     ) -> web.Response:
         """Answer for one metric, by ourselves or by what another metrics API says."""
+        if self._triggers is not None and isinstance(target, ExternalTarget):
+            trigger = self._triggers.find(target)
+            if trigger is not None:
+                return self._trigger(request, group_version, self._triggers, trigger)
         federation = self._federation
         name = "labelSelector" if isinstance(target, ExternalTarget) else "metricLabelSelector"
         series = selector_of(request, name)
@@ -232,6 +242,26 @@ class _Api:
             raise RequestError(watch_not_supported("*", group_version.partition("/")[0]))
         passed = await federation.values(request, claim, group_version, target)
         return json_response(request, 200, passed.body)
+
+    def _trigger(
+        self,
+        request: web.Request,
+        group_version: str,
+        triggers: "ServedTriggers",
+        trigger: "Trigger",
+    ) -> web.Response:
+        """Answer for a trigger; a selector of labels finds its value only where it asks for none."""
+        selector = selector_of(request, "labelSelector")
+        if asks_why(request):
+            return why_answer(request, triggers.why(trigger))
+        if is_watch(request):
+            raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
+        started = time.perf_counter()
+        values = (triggers.value(trigger),) if selector.matches({}) else ()
+        self._tell(EXTERNAL_GROUP, trigger.name, values, started)
+        return json_response(
+            request, 200, bodies.external_list(group_version, trigger.name, values)
+        )
 
     def _groups(self, request: web.Request) -> web.Response:
         served = self._served_groups()
@@ -255,7 +285,8 @@ class _Api:
 
     def _listed(self, group: str, version: str) -> list[bodies.Body]:
         """Return the resources of a group and version, those of other metrics APIs among them."""
-        ours = bodies.listed_resources(group, self.provider.catalogue)
+        more = self._triggers.names if self._triggers is not None else ()
+        ours = bodies.listed_resources(group, self.provider.catalogue, more)
         federation = self._federation
         return ours if federation is None else federation.listed(group, version, ours)
 
@@ -267,7 +298,8 @@ class _Api:
 
     def _served_groups(self) -> list[str]:
         config = self.provider.config
-        groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, config.external_rules))
+        external = config.external_rules or self._triggers is not None
+        groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, external))
         others = () if self._federation is None else self._federation.groups
         served = [group for group, rules in groups if rules or group in others]
         is_usage_served = self._usage is not None and self._usage.is_served

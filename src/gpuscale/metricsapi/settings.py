@@ -14,6 +14,7 @@ from gpuscale.metricsapi.federation.settings import (
     together,
 )
 from gpuscale.metricsapi.flags import FLAGS
+from gpuscale.metricsapi.trigger_settings import HeldPlace, held_place
 
 AUDIT_MB, AUDIT_BACKUPS = 100, 10
 _TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
@@ -119,6 +120,10 @@ class MetricsApiSettings(BackendSettings):
     """Whether nothing is wanted but the preset's text."""
     serves_prometheus_api: bool = True
     """Whether the Prometheus HTTP API over a store without a Prometheus is served too."""
+    triggers: tuple[Path, ...] = ()
+    """Trigger files, and folders with them."""
+    held: HeldPlace = field(default_factory=HeldPlace)
+    """Where the last decisions of triggers are kept."""
     federation: tuple[MemberSettings, ...] = ()
     """Other metrics APIs that what is not ours is passed on to."""
 
@@ -149,6 +154,8 @@ def _settings(flags: FlagReader) -> MetricsApiSettings:
         **{each.name: getattr(backend, each.name) for each in fields(backend)},
         hop_lag_interval_s=flags.seconds("hop-lag-interval"),
         serving=serving,
+        triggers=tuple(Path(path) for path in flags.every("triggers")),
+        held=held_place(flags),
         federation=_federation(flags, serving),
         auth=_auth(flags),
         audit=_audit(flags),

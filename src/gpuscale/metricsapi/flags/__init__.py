@@ -33,6 +33,7 @@ COMMON = frozenset(
         "config",
         "preset",
         "print-preset",
+        "triggers",
         "rules-configmaps",
         "source",
         "value-max-age",

@@ -24,6 +24,23 @@ METRICS = (
         is_ours=True,
     ),
     Flag(
+        "triggers",
+        "Trigger file, or folder with trigger files, whose triggers are served as external metrics; read "
+        "again when they change. May be given several times.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag(
+        "held-file",
+        "File that the last decisions of triggers are kept in, for a start while a source is away.",
+        is_ours=True,
+    ),
+    Flag(
+        "held-configmap",
+        "ConfigMap that replicas keep them in together, NAMESPACE/NAME.",
+        is_ours=True,
+    ),
+    Flag(
         "rules-configmaps",
         "Label selector of ConfigMaps with rules of teams, such as gpuscale.dev/rules=true; "
         "none are read if empty.",

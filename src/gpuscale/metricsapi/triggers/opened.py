@@ -1,56 +1,82 @@
 """The triggers of a server, with all that they need: what watches them, and what keeps their decisions."""
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
 from gpuscale.core.clock import Clock
+from gpuscale.exposition.families import Family
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.metricsapi.api_servers import kube_settings
-from gpuscale.metricsapi.backend import MetricsBackend, Task
+from gpuscale.metricsapi.backend import MetricsBackend
 from gpuscale.metricsapi.backend_settings import BackendSettings
 from gpuscale.metricsapi.health import Check, remarked
+from gpuscale.metricsapi.trigger_settings import HeldPlace, TriggerSettings
 from gpuscale.metricsapi.triggers.asking import Seeing
-from gpuscale.metricsapi.triggers.settings import TriggerSettings
+from gpuscale.metricsapi.triggers.families import trigger_families
 from gpuscale.metricsapi.triggers.stores import HeldConfigMap, HeldFile, HeldStore, Keeper
 from gpuscale.metricsapi.triggers.watch import Change, TriggerWatch
 from gpuscale.metricsapi.triggers.workloads import Workloads
+from gpuscale.triggers.answer import Answer
+from gpuscale.triggers.trigger import Trigger
 
 _LOG = logging.getLogger(__name__)
 _SHARED = 0.9
 """Of the shortest interval: how long an answer to a query serves other triggers."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldPlace:
-    """Where decisions are kept; in neither place, they are lost with the process."""
-
-    file: Path | None = None
-    config_map: tuple[str, str] | None = None
-    """Namespace and name."""
+_RESTORE_S = 5.0
+"""How long a start waits for the decisions that are kept."""
 
 
 class Triggers:
-    """What `open_triggers` made.
+    """What `open_triggers` made: answers for triggers, and all that this takes.
 
     Args:
-        watch: answers for triggers.
-        keeper: keeps its decisions; None where nothing does.
-        tasks: what has to run beside the server.
+        watch: answers.
+        workloads: the cluster's; None where there is no API server.
+        keeper: keeps decisions; None where nothing does.
     """
 
-    def __init__(self, watch: TriggerWatch, keeper: Keeper | None, tasks: list[Task]) -> None:
+    def __init__(
+        self, watch: TriggerWatch, workloads: Workloads | None, keeper: Keeper | None
+    ) -> None:
         self.watch = watch
-        self.keeper = keeper
-        self.tasks = tasks
+        self._workloads = workloads
+        self._keeper = keeper
+
+    def answer(self, trigger: Trigger) -> Answer | None:
+        """See `TriggerAnswers`."""
+        return self.watch.answer(trigger)
+
+    def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
+        """See `TriggerAnswers`."""
+        return self.watch.changes(trigger)
+
+    async def run(self) -> None:
+        """Go on from the decisions that are kept, and watch for as long as the task lives."""
+        if self._keeper is not None:
+            try:
+                async with asyncio.timeout(_RESTORE_S):
+                    await self._keeper.restore()
+            except TimeoutError:
+                _LOG.warning("the decisions that are kept could not be read in %g s", _RESTORE_S)
+        async with asyncio.TaskGroup() as group:
+            if self._workloads is not None:
+                group.create_task(self._workloads.run(), name="workloads")
+            if self._keeper is not None:
+                group.create_task(self._keeper.run(), name="held decisions")
+            group.create_task(self.watch.run(), name="trigger evaluations")
+
+    def families(self) -> tuple[Family, ...]:
+        """Return how the triggers do, as metrics."""
+        return trigger_families(self.watch)
 
     def checks(self) -> list[Check]:
         """Return how the parts do, for the health paths."""
-        return [] if self.keeper is None else [remarked("held-decisions", [self.keeper.fault])]
+        return [] if self._keeper is None else [remarked("held-decisions", [self._keeper.fault])]
 
 
-async def open_triggers(
+def open_triggers(
     backend: MetricsBackend,
     settings: BackendSettings,
     clock: Clock,
@@ -72,23 +98,16 @@ async def open_triggers(
         bounds: of the triggers.
     """
     bounds = bounds or TriggerSettings()
-    place = place or HeldPlace()
-    tasks: list[Task] = []
     client, workloads = None, None
     if is_clustered:
         kube = kube_settings(settings, settings.kubeconfig)
         client = KubeClient(kube)
         stack.push_async_callback(client.close)
         workloads = Workloads(client, kube, clock, settings.max_object_age_s)
-        tasks.append(("workloads", workloads.run))
-    seeing = Seeing(
-        backend.provider,
-        workloads,
-        clock,
-        bounds.question_timeout_s,
-        _SHARED * bounds.asleep_interval_s,
-    )
+    shared_s = _SHARED * bounds.asleep_interval_s
+    seeing = Seeing(backend.provider, workloads, clock, bounds.question_timeout_s, shared_s)
     stack.push_async_callback(seeing.close)
+    store = _store(place or HeldPlace(), client, clock)
     keepers: list[Keeper] = []
 
     def changed(change: Change) -> None:
@@ -97,13 +116,9 @@ async def open_triggers(
                 keeper.hurry()
 
     watch = TriggerWatch(seeing, clock, bounds, workloads, changed)
-    store = _store(place, client, clock)
     if store is not None:
         keepers.append(Keeper(watch, store, clock))
-        await keepers[0].restore()
-        tasks.append(("held decisions", keepers[0].run))
-    tasks.append(("triggers", watch.run))
-    return Triggers(watch, keepers[0] if keepers else None, tasks)
+    return Triggers(watch, workloads, keepers[0] if keepers else None)
 
 
 def _store(place: HeldPlace, client: KubeClient | None, clock: Clock) -> HeldStore | None:

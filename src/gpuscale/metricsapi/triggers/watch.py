@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.words import printable
+from gpuscale.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.metricsapi.triggers.asking import Sees
-from gpuscale.metricsapi.triggers.settings import TriggerSettings
 from gpuscale.metricsapi.triggers.turns import Budget, Turns
 from gpuscale.metricsapi.triggers.workloads import Workloads
 from gpuscale.triggers.answer import Answer, Basis, TooManyTriggersError

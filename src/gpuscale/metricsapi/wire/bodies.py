@@ -110,8 +110,8 @@ def usage_resources(version: str) -> Body:
     return resource_list(f"{RESOURCE_GROUP}/{version}", listed)
 
 
-def listed_resources(group: str, catalogue: Catalogue) -> list[Body]:
-    """Return the items of a group's APIResourceList."""
+def listed_resources(group: str, catalogue: Catalogue, triggers: Sequence[str] = ()) -> list[Body]:
+    """Return the items of a group's APIResourceList; names of triggers are external metrics."""
     if group == RESOURCE_GROUP:
         return [
             _resource("nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
@@ -124,7 +124,7 @@ def listed_resources(group: str, catalogue: Catalogue) -> list[Body]:
         ]
     return [
         _resource(name, "ExternalMetricValueList", namespaced=True)
-        for name in catalogue.external_metrics()
+        for name in dict.fromkeys((*catalogue.external_metrics(), *triggers))
     ]
 
 

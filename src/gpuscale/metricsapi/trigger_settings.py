@@ -1,6 +1,9 @@
-"""Bounds and paces of the triggers that a server watches."""
+"""Bounds and paces of the triggers that a server watches, and where their decisions are kept."""
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from gpuscale.core.flags import FlagReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +29,23 @@ class TriggerSettings:
     """After so long a source without an answer is away."""
     stale_s: float = 30.0
     """An answer that could not be renewed for so long is held, not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPlace:
+    """Where decisions are kept; in neither place, they are lost with the process."""
+
+    file: Path | None = None
+    config_map: tuple[str, str] | None = None
+    """Namespace and name."""
+
+
+def held_place(flags: FlagReader) -> HeldPlace:
+    """Return where the last decisions of triggers are kept; what can't be is noted."""
+    file, name = flags.path("held-file"), flags.text("held-configmap")
+    if file is not None and name:
+        flags.fault("--held-file: found it with --held-configmap, expected one of them")
+    namespace, slash, name = name.partition("/")
+    if (namespace or slash) and not (namespace and name and "/" not in name):
+        flags.fault(f"--held-configmap: found {namespace}{slash}{name}, expected NAMESPACE/NAME")
+    return HeldPlace(file, (namespace, name) if name else None)
