@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Triggers that are watched: what is asked, how often, for whom, and what is kept of it."""
 
 import asyncio
