@@ -13,7 +13,10 @@ COMPLETING = "_GPUSCALE_COMPLETE"
 """Variable that a shell's completion sets."""
 _DEBUG = "--debug"
 _DEBUG_VARIABLE = "GPUSCALE_DEBUG"
-_EXTRAS = {"grpc": "kubernetes", "google": "kubernetes", "pynvml": "nvidia", "amdsmi": "amd"}
+_EXTRAS = {
+    "grpc": "kubernetes", "google": "kubernetes", "pynvml": "nvidia", "amdsmi": "amd",
+    "hdrh": "load", "httptools": "load", "uvloop": "load",
+}  # fmt: skip
 """Packages that come with an extra only, by the name that they are imported by."""
 
 

@@ -16,6 +16,7 @@ from gpuscale.cli.commands import (
     init,
     install,
     lint,
+    load,
     rehearse,
     render,
     schema,
@@ -64,6 +65,12 @@ _COMMANDS: Sequence[tuple[str, str, Callable[..., None], str]] = (
 for _panel, _name, _function, _summary in _COMMANDS:
     _class = exporter.ExporterCommand if _name == "exporter" else Command
     app.command(_name, cls=_class, short_help=_summary, rich_help_panel=_panel)(_function)
+app.add_typer(
+    load.app,
+    name="load",
+    short_help="Send bounded load to a service, and time it.",
+    rich_help_panel=_TRY,
+)
 app.add_typer(
     metrics_api.app,
     name="metrics-api",

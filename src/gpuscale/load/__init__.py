@@ -1,0 +1,1 @@
+"""`gpuscale load`: bounded test load, and what came of it second by second."""

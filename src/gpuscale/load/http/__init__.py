@@ -1,0 +1,1 @@
+"""Requests to one URL, sent when they are due, whatever the server does."""

@@ -1,0 +1,284 @@
+"""The open loop: requests go out when they are due, also while the server is slow.
+
+Latency counts from the moment that a request was due, so a server that stands still for a second shows in
+all requests of that second, not in one (coordinated omission). A closed loop (users who wait for answers) is
+there for comparisons; it hides that, and it never asks for more than the server gives.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from gpuscale.load.http.connection import Connection
+from gpuscale.load.http.target import Target
+from gpuscale.load.plan import LoadPlan
+from gpuscale.load.recording import Recorder, Second
+
+_LOG = logging.getLogger(__name__)
+_SPIN_S = 0.0015
+"""Event loops wait in whole milliseconds; the last part of a wait is spent looking at the clock."""
+_BURST = 32
+"""Requests that are late go out in bursts, between which answers are read."""
+_SWEEP_S = 0.1
+_CONNECT_FAILURES = 16
+"""Connections that are tried at once while the server refuses them."""
+
+
+class Sender:
+    """Sends the requests of a plan from one process.
+
+    Args:
+        plan: what to do.
+        target: where.
+        due: when requests are due, seconds from the start, ascending; ignored in a closed loop.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        target: Target,
+        due: Iterator[float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plan, self._target, self._due, self._clock = plan, target, due, clock
+        self._recorder = Recorder()
+        self._idle: list[Connection] = []
+        self._waiting: deque[float] = deque()
+        self._deadlines: deque[tuple[float, Connection, int]] = deque()
+        self._open = self._opening = self._busy = 0
+        self._refused_in_a_row = 0
+        self._number = self._sent = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reported: set[str] = set()
+        self._is_over = False
+        self._crash: BaseException | None = None
+
+    async def run(self, start_s: float, stop: asyncio.Event) -> AsyncIterator[Second]:
+        """Send, and yield each second of the run, the last of them with what came after its end.
+
+        Args:
+            start_s: when the run starts, on this process' clock.
+            stop: ends it early.
+        """
+        sending = asyncio.create_task(self._send_all(start_s, stop), name="requests")
+        sweeping = asyncio.create_task(self._sweep(), name="time-outs")
+        try:
+            index = 0
+            while not sending.done():
+                await asyncio.wait({sending}, timeout=start_s + index + 1 - self._clock())
+                if self._crash is not None:
+                    raise self._crash
+                if self._clock() >= start_s + index + 1:
+                    yield self._recorder.take(index, self._in_flight())
+                    index += 1
+            await sending
+            yield self._recorder.take(index, self._in_flight())
+        finally:
+            self._is_over = True
+            sending.cancel()
+            sweeping.cancel()
+            for task in self._tasks:
+                task.cancel()
+            for connection in [*self._idle, *(each for _, each, _ in self._deadlines)]:
+                connection.close()
+
+    async def _send_all(self, start_s: float, stop: asyncio.Event) -> None:
+        """Send every request, then wait for the last answers as long as a request may take."""
+        if self._plan.load is None:
+            await self._send_closed(start_s, stop)
+        else:
+            await self._send_open(start_s, stop)
+        # A request may wait for a connection as long as for its answer.
+        last_s = self._clock() + 2 * (self._plan.request.timeout_s + _SWEEP_S)
+        while self._in_flight() and self._clock() < last_s and not stop.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)  # an event would have to be set with every answer
+        self._is_over = True
+        self._recorder.counts.not_sent += len(self._waiting)
+        self._waiting.clear()
+        for _, connection, number in self._deadlines:
+            if connection.is_busy and connection.number == number:
+                connection.close()
+                self._count_fault("unfinished", "the run ended before the answer")
+
+    async def _send_open(self, start_s: float, stop: asyncio.Event) -> None:
+        in_burst = 0
+        for offset in self._due:
+            due_s = start_s + offset
+            while (ahead_s := due_s - self._clock()) > 0 and not stop.is_set():
+                in_burst = 0
+                if ahead_s > _SPIN_S:
+                    # At most half a second, so that a stop is heard also when requests are rare.
+                    await asyncio.sleep(min(ahead_s - _SPIN_S, 0.5))
+                else:
+                    await asyncio.sleep(0)
+            if stop.is_set() or self._number >= self._plan.bounds.requests:
+                return
+            self._recorder.lateness.record_value(_us(self._clock() - due_s))
+            self._dispatch(due_s)
+            in_burst += 1
+            if in_burst == _BURST:
+                in_burst = 0
+                await asyncio.sleep(0)
+
+    async def _send_closed(self, start_s: float, stop: asyncio.Event) -> None:
+        await asyncio.sleep(max(0.0, start_s - self._clock()))
+        for _ in range(self._plan.users):
+            self._dispatch(self._clock())
+        end_s = start_s + self._plan.duration_s
+        while self._clock() < end_s and not stop.is_set():
+            # Waits that are over are as many as users without a request.
+            for _ in range(self._plan.users - self._busy - len(self._waiting)):
+                if self._number >= self._plan.bounds.requests:
+                    return
+                self._dispatch(self._clock())
+            await asyncio.sleep(0.0005)
+
+    def _dispatch(self, due_s: float) -> None:
+        self._number += 1
+        if self._idle:
+            self._send(self._idle.pop(), due_s)
+        elif len(self._waiting) >= self._plan.bounds.waiting:
+            self._recorder.counts.not_sent += 1
+        else:
+            self._waiting.append(due_s)
+            self._open_more()
+
+    def _send(self, connection: Connection, due_s: float) -> None:
+        self._recorder.counts.sent += 1
+        self._busy += 1
+        self._sent += 1
+        connection.send(self._target.data, due_s, self._sent)
+        timeout_s = self._plan.request.timeout_s
+        self._deadlines.append((self._clock() + timeout_s, connection, connection.number))
+
+    def _open_more(self) -> None:
+        """Open connections for what waits, within the bounds."""
+        most = self._plan.bounds.connections - self._open
+        if self._refused_in_a_row:
+            most = min(most, _CONNECT_FAILURES)
+        while self._opening < min(len(self._waiting), most) and not self._is_over:
+            self._opening += 1
+            task = asyncio.get_running_loop().create_task(self._connect())
+            self._tasks.add(task)
+            task.add_done_callback(self._connected)
+
+    def _connected(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._crash = error
+
+    async def _connect(self) -> None:
+        host, port = self._target.addresses[self._open % len(self._target.addresses)]
+        connection = Connection(self, self._clock)
+        try:
+            async with asyncio.timeout(self._plan.request.timeout_s):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection,
+                    host,
+                    port,
+                    ssl=self._target.tls,
+                    server_hostname=self._target.server_name,
+                )
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            self._opening -= 1
+            self._refuse(error)
+            return
+        self._opening -= 1
+        self._open += 1
+        self._refused_in_a_row = 0
+        self._make_idle(connection)
+
+    def _refuse(self, error: Exception) -> None:
+        """Count a request that no connection could be had for."""
+        self._refused_in_a_row += 1
+        kind = "refused"
+        if isinstance(error, ssl.SSLError):
+            kind = "tls"
+        elif isinstance(error, TimeoutError):
+            kind = "timeout"
+        if self._waiting:
+            self._waiting.popleft()
+            self._recorder.counts.sent += 1
+            self._count_fault(kind, str(error) or "no connection within the time-out")
+        self._open_more()
+
+    def _make_idle(self, connection: Connection) -> None:
+        if self._waiting:
+            self._send(connection, self._waiting.popleft())
+        else:
+            self._idle.append(connection)
+
+    # What connections say.
+
+    def answered(self, connection: Connection, status: int, size: int) -> None:
+        """Count an answer, and give the connection its next request."""
+        now_s, counts = self._clock(), self._recorder.counts
+        counts.statuses[status] += 1
+        counts.ok += status < 400
+        counts.bytes_in += size
+        self._recorder.latency.record_value(_us(now_s - connection.due_s))
+        self._recorder.service.record_value(_us(now_s - connection.written_s))
+        self._busy -= 1
+        if status >= 500:
+            self._report(f"HTTP {status}", "the server's answer to a request")
+        if connection.is_open:
+            self._make_idle(connection)
+        else:
+            self._open -= 1
+            self._open_more()
+
+    def failed(self, connection: Connection, kind: str, text: str) -> None:
+        """Count a request that came to nothing."""
+        self._busy -= 1
+        self._open -= 1
+        self._count_fault(kind, text)
+        self._open_more()
+
+    def gone(self, connection: Connection) -> None:
+        """Forget an idle connection that the server closed."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+            self._open -= 1
+
+    async def _sweep(self) -> None:
+        """End requests that take too long."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_s = self._clock()
+            while self._deadlines and self._is_settled(self._deadlines[0], now_s):
+                self._deadlines.popleft()
+            while self._waiting and now_s - self._waiting[0] > self._plan.request.timeout_s:
+                self._waiting.popleft()
+                self._recorder.counts.sent += 1
+                self._count_fault("timeout", "no connection was free within the time-out")
+
+    def _is_settled(self, entry: tuple[float, Connection, int], now_s: float) -> bool:
+        deadline_s, connection, number = entry
+        if not connection.is_busy or connection.number != number:
+            return True
+        if now_s < deadline_s:
+            return False
+        connection.close()
+        self.failed(connection, "timeout", "no answer within the time-out")
+        return True
+
+    def _in_flight(self) -> int:
+        return self._busy + len(self._waiting)
+
+    def _count_fault(self, kind: str, text: str) -> None:
+        self._recorder.counts.faults[kind] += 1
+        self._report(kind, text)
+
+    def _report(self, kind: str, text: str) -> None:
+        """Say it once for each kind; counts have the rest."""
+        if kind not in self._reported:
+            self._reported.add(kind)
+            _LOG.warning("%s: %s; further ones are only counted", kind, text)
+
+
+def _us(seconds: float) -> int:
+    return max(1, round(seconds * 1_000_000))

@@ -1,0 +1,103 @@
+"""What a run of load does, and what its result is held against."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.load.arrivals import Arrivals
+from gpuscale.sim.load.loads import Load
+
+MAX_RATE = 1_000_000.0
+MAX_DURATION_S = 7 * 24 * 3600.0
+_SLO = re.compile(r"p(\d{1,2}(?:\.\d+)?)=(\S+)")
+_ERRORS = re.compile(r"errors=(\d+(?:\.\d+)?)%")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, the same each time."""
+
+    url: str
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    timeout_s: float = 30.0
+    ca_file: str | None = None
+    is_insecure: bool = False
+    """Whether the server's certificate is taken as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a run never exceeds, whatever the server does."""
+
+    requests: int = 100_000_000
+    connections: int = 1_000
+    waiting: int = 10_000
+    """Requests that are due and wait for a connection; those beyond are not sent, and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """What the service promises; each fault of a result is one line."""
+
+    percentiles: tuple[tuple[float, float], ...] = ()
+    """(percentile, milliseconds at most)."""
+    errors_percent: float | None = None
+
+    def faults(
+        self, percentile_ms: "dict[float, float | None]", errors_percent: float | None
+    ) -> Iterator[str]:
+        """Yield what is not kept, given the measured values; None is a run without an answer."""
+        for percentile, limit_ms in self.percentiles:
+            found = percentile_ms.get(percentile)
+            if found is None:
+                yield f"p{percentile:g}: no answer came, expected at most {limit_ms:g} ms"
+            elif found > limit_ms:
+                yield f"p{percentile:g}: found {found:.4g} ms, expected at most {limit_ms:g} ms"
+        if self.errors_percent is not None and (
+            errors_percent is None or errors_percent > self.errors_percent
+        ):
+            found_text = "no answer" if errors_percent is None else f"{errors_percent:.3g} %"
+            yield f"errors: found {found_text}, expected at most {self.errors_percent:g} %"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """One run."""
+
+    request: Request
+    load: Load | None
+    """Requests over time; None is a closed loop of users."""
+    duration_s: float
+    arrivals: Arrivals = "poisson"
+    seed: int = 1
+    users: int = 0
+    """Of a closed loop: each sends the next request when it has the answer to its last."""
+    bounds: Bounds = field(default_factory=Bounds)
+    slo: Slo = field(default_factory=Slo)
+    shape: str = ""
+    """The load in the user's words, for the result."""
+
+
+def parse_slo(texts: tuple[str, ...]) -> Slo:
+    """Return what `p99=500ms` and `errors=1%` say.
+
+    Raises:
+        ValueError: a text is neither; with what was found and expected.
+    """
+    percentiles: list[tuple[float, float]] = []
+    errors: float | None = None
+    for text in texts:
+        if found := _SLO.fullmatch(text):
+            try:
+                limit_ms = float(parse_duration_ms(found[2]))
+            except ValueError:
+                raise ValueError(f"found {text!r}, expected a duration as in p99=500ms") from None
+            percentiles.append((float(found[1]), limit_ms))
+        elif found := _ERRORS.fullmatch(text):
+            errors = float(found[1])
+        else:
+            raise ValueError(f"found {text!r}, expected one such as p99=500ms or errors=1%")
+    return Slo(tuple(percentiles), errors)

@@ -1,0 +1,143 @@
+"""What came of requests, second by second, in bounded memory whatever their number."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from hdrh.histogram import HdrHistogram
+
+_MOST_US = 3_600_000_000
+_DIGITS = 3
+
+
+def new_histogram() -> HdrHistogram:
+    """Return an empty histogram of microseconds, up to an hour, within 0.1 % of each value."""
+    return HdrHistogram(1, _MOST_US, _DIGITS)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to requests in a time."""
+
+    sent: int = 0
+    ok: int = 0
+    not_sent: int = 0
+    """Due, but beyond the bounds of connections and of what waits for one."""
+    statuses: Counter[int] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    """By kind: refused, reset, timeout, tls, malformed, unfinished."""
+    bytes_in: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Count what another one counted."""
+        self.sent += other.sent
+        self.ok += other.ok
+        self.not_sent += other.not_sent
+        self.statuses.update(other.statuses)
+        self.faults.update(other.faults)
+        self.bytes_in += other.bytes_in
+
+    @property
+    def errors(self) -> int:
+        """Requests that came to nothing: no answer, or one of the server's own failure (5xx)."""
+        failed = sum(count for status, count in self.statuses.items() if status >= 500)
+        return failed + sum(self.faults.values()) + self.not_sent
+
+
+@dataclass(slots=True)
+class Second:
+    """What one process saw in one second of the run."""
+
+    index: int
+    counts: Counts
+    in_flight: int
+    latency: bytes
+    """Histogram in its own encoding; so are the two below."""
+    service: bytes
+    lateness: bytes
+
+
+class Recorder:
+    """Takes what happens now, and gives it away as seconds."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.latency = new_histogram()
+        """From the moment a request was due to its whole answer: what a user waits."""
+        self.service = new_histogram()
+        """From the moment it was written: what the server takes, without what waits in this process."""
+        self.lateness = new_histogram()
+        """From the moment it was due to the moment that this process turned to it."""
+
+    def take(self, index: int, in_flight: int) -> Second:
+        """Return what was recorded since the last time, and start over."""
+        second = Second(
+            index,
+            self.counts,
+            in_flight,
+            self.latency.encode(),
+            self.service.encode(),
+            self.lateness.encode(),
+        )
+        self.counts = Counts()
+        for histogram in (self.latency, self.service, self.lateness):
+            histogram.reset()
+        return second
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One second of a run, all processes together. Times are milliseconds, None without an answer."""
+
+    t_s: int
+    planned: float
+    sent: int
+    ok: int
+    errors: int
+    not_sent: int
+    in_flight: int
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+
+
+class Timeline:
+    """Joins the seconds of all processes into rows and totals."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.counts = Counts()
+        self.latency = new_histogram()
+        self.service = new_histogram()
+        self.lateness = new_histogram()
+
+    def add(self, seconds: list[Second], planned: float) -> Row:
+        """Add one second as each process saw it."""
+        counts, latency = Counts(), new_histogram()
+        for second in seconds:
+            counts.add(second.counts)
+            latency.decode_and_add(second.latency)
+            self.service.decode_and_add(second.service)
+            self.lateness.decode_and_add(second.lateness)
+        self.counts.add(counts)
+        self.latency.add(latency)
+        row = Row(
+            t_s=seconds[0].index,
+            planned=planned,
+            sent=counts.sent,
+            ok=counts.ok,
+            errors=counts.errors,
+            not_sent=counts.not_sent,
+            in_flight=sum(second.in_flight for second in seconds),
+            p50_ms=percentile_ms(latency, 50),
+            p95_ms=percentile_ms(latency, 95),
+            p99_ms=percentile_ms(latency, 99),
+        )
+        self.rows.append(row)
+        return row
+
+
+def percentile_ms(histogram: HdrHistogram, percentile: float) -> float | None:
+    """Return a percentile in milliseconds; None of an empty histogram."""
+    if not histogram.get_total_count():
+        return None
+    return float(histogram.get_value_at_percentile(percentile)) / 1000

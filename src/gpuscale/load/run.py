@@ -1,0 +1,144 @@
+"""A run of load, in this process or shared by several, joined second by second."""
+
+import asyncio
+import multiprocessing
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from multiprocessing.connection import Connection as Pipe
+
+import uvloop
+
+from gpuscale.core.errors import UnavailableError
+from gpuscale.load.arrivals import arrival_times
+from gpuscale.load.http.sender import Sender
+from gpuscale.load.http.target import Target, resolve
+from gpuscale.load.plan import LoadPlan
+from gpuscale.load.recording import Row, Second, Timeline
+
+_LEAD_S = 0.05
+"""From the order to start to the first second of a run."""
+_SPAWN_S = 1.5
+"""The same where processes have to start."""
+
+OnRow = Callable[[Row], None]
+
+
+def run_load(plan: LoadPlan, processes: int, on_row: OnRow) -> Timeline:
+    """Run a plan to its end; SIGINT and SIGTERM end it early, with what was measured by then.
+
+    Args:
+        plan: what to do.
+        processes: how many share the requests.
+        on_row: called with each second.
+
+    Raises:
+        UsageError: the URL or a header can't be used.
+        UnavailableError: the host has no address, or a process ended by itself.
+    """
+    target = resolve(plan.request)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(plan, target, processes, on_row))
+
+
+async def _run(plan: LoadPlan, target: Target, processes: int, on_row: OnRow) -> Timeline:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    timeline = Timeline()
+    seconds = _one(plan, target, stop) if processes == 1 else _several(plan, processes, stop)
+    async for parts in seconds:
+        on_row(timeline.add(parts, _planned(plan, parts[0].index)))
+    return timeline
+
+
+def _planned(plan: LoadPlan, index: int) -> float:
+    if plan.load is None:
+        return 0.0
+    start, end = min(index, plan.duration_s), min(index + 1, plan.duration_s)
+    return plan.load.requests_until(end) - plan.load.requests_until(start)
+
+
+async def _one(plan: LoadPlan, target: Target, stop: asyncio.Event) -> AsyncIterator[list[Second]]:
+    sender = Sender(plan, target, _due(plan, 0, 1))
+    async for second in sender.run(time.monotonic() + _LEAD_S, stop):
+        yield [second]
+
+
+def _due(plan: LoadPlan, index: int, processes: int) -> Iterator[float]:
+    """Return the moments of one process: each takes every n-th request."""
+    if plan.load is None:
+        return iter(())
+    times = arrival_times(plan.load, plan.duration_s, plan.arrivals, plan.seed)
+    return islice(times, index, None, processes)
+
+
+async def _several(
+    plan: LoadPlan, processes: int, stop: asyncio.Event
+) -> AsyncIterator[list[Second]]:
+    """Yield each second once all processes that still run have sent it."""
+    context = multiprocessing.get_context("spawn")
+    start_s = time.monotonic() + _SPAWN_S
+    pipes: list[Pipe] = []
+    workers = []
+    for index in range(processes):
+        ours, theirs = context.Pipe()
+        worker = context.Process(
+            target=_work, args=(plan, index, processes, start_s, theirs), daemon=True
+        )
+        worker.start()
+        theirs.close()
+        pipes.append(ours)
+        workers.append(worker)
+    stopping = asyncio.create_task(_send_stop(stop, pipes))
+    try:
+        open_pipes = list(pipes)
+        while open_pipes:
+            received = await asyncio.gather(
+                *(asyncio.to_thread(_receive, each) for each in open_pipes)
+            )
+            open_pipes = [each for each, second in zip(open_pipes, received, strict=True) if second]
+            if parts := [second for second in received if second is not None]:
+                yield parts
+        for worker in workers:
+            await asyncio.to_thread(worker.join)
+            if worker.exitcode:
+                raise UnavailableError(f"a process of the load ended with {worker.exitcode}")
+    finally:
+        stopping.cancel()
+        for worker in workers:
+            worker.kill()
+
+
+async def _send_stop(stop: asyncio.Event, pipes: list[Pipe]) -> None:
+    await stop.wait()
+    for pipe in pipes:
+        try:
+            pipe.send(None)
+        except OSError:
+            continue  # that one has ended
+
+
+def _receive(pipe: Pipe) -> Second | None:
+    try:
+        second: Second = pipe.recv()
+    except EOFError:
+        return None
+    return second
+
+
+def _work(plan: LoadPlan, index: int, processes: int, start_s: float, pipe: Pipe) -> None:
+    """Run one process' share, which ends when the pipe does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_share(plan, index, processes, start_s, pipe))
+
+
+async def _share(plan: LoadPlan, index: int, processes: int, start_s: float, pipe: Pipe) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), stop.set)
+    sender = Sender(plan, resolve(plan.request), _due(plan, index, processes))
+    async for second in sender.run(start_s, stop):
+        pipe.send(second)

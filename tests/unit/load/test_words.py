@@ -1,0 +1,48 @@
+"""Loads and promises in the words of the command line."""
+
+import pytest
+
+from gpuscale.load import shapes
+from gpuscale.load.plan import parse_slo
+
+
+def test_shapes_have_the_rates_they_say() -> None:
+    load, duration_s = shapes.steps("10@30s,50@1m")
+    assert duration_s == 90
+    assert load.requests_until(90) == 10 * 30 + 50 * 60
+    assert shapes.ramp("0..10", 10).requests_until(10) == 50
+    # 4 s at 5 a second, then 1 s at 50
+    assert shapes.spikes("5,50,5s,1s").requests_until(5) == 4 * 5 + 50
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "said"),
+    [
+        (shapes.steps, "10", "found '10', expected RATE@DURATION"),
+        (shapes.steps, "x@1s", "found 'x' in 'x@1s', expected requests per second"),
+        (shapes.steps, "1@soon", "expected a duration"),
+        (shapes.steps, "nan@1s", "expected requests per second"),
+        (shapes.spikes, "1,2,3", "expected BASE,PEAK,EVERY,LENGTH"),
+        (shapes.spikes, "1,2,5s,5s", "shorter than the time between"),
+    ],
+)
+def test_other_words_are_refused_with_what_is_expected(make, text, said) -> None:
+    with pytest.raises(ValueError, match="found") as caught:
+        make(text)
+    assert said in str(caught.value)
+
+
+def test_promises_are_held_against_what_was_measured() -> None:
+    slo = parse_slo(("p99=500ms", "p50=0.1s", "errors=1%"))
+    assert [*slo.faults({99.0: 499.0, 50.0: 100.0}, 1.0)] == []
+    assert [*slo.faults({99.0: 500.5, 50.0: None}, 1.5)] == [
+        "p99: found 500.5 ms, expected at most 500 ms",
+        "p50: no answer came, expected at most 100 ms",
+        "errors: found 1.5 %, expected at most 1 %",
+    ]
+
+
+@pytest.mark.parametrize("text", ["p99", "p99=fast", "errors=1", "p100=1s"])
+def test_other_promises_are_refused(text) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        parse_slo((text,))
