@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.kubelet.allocations import (
@@ -20,6 +20,7 @@ from gpuscale.attribution.kubelet.device_ids import (
 from gpuscale.attribution.processes.cgroups import ProcessPlace
 from gpuscale.attribution.processes.processes import PodDirectory, owner_of_process
 from gpuscale.gpu.owners import ClaimRef, ContainerRef, Holding, Unattributed
+from gpuscale.attribution.sharing.shared_gpus import SharedGpus
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
 
@@ -123,6 +124,28 @@ def _by_device(device: Device, ref: ContainerRef) -> Holding:
 def _by_claim(claim: ClaimDevice, ref: ContainerRef) -> Holding:
     named = ClaimRef(claim.namespace, claim.claim, claim.driver, claim.pool, claim.device)
     return Holding(ref, claim=named)
+
+
+def with_shares(owners: GpuOwners, shared: SharedGpus) -> GpuOwners:
+    """Return the owners with those of parts of GPUs, and without the pods that only hold a GPU for them."""
+    holdings = {
+        gpu: tuple(each for each in held if _pod_of(each.container) not in shared.reservations)
+        for gpu, held in owners.holdings.items()
+    }
+    for gpu, grants in shared.grants.items():
+        known = {each.container for each in holdings.get(gpu, ())}
+        more = (Holding(ref) for ref in grants if ref not in known)
+        holdings[gpu] = (*holdings.get(gpu, ()), *more)
+    by_gpu = {
+        gpu: tuple(dict.fromkeys(each.container for each in held))
+        for gpu, held in holdings.items()
+        if held
+    }
+    return replace(owners, by_gpu=by_gpu, holdings=holdings)
+
+
+def _pod_of(ref: ContainerRef) -> PodName:
+    return ref.namespace, ref.pod
 
 
 def _ref(each: ContainerDevices, directory: PodDirectory) -> ContainerRef:

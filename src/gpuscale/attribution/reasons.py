@@ -15,6 +15,10 @@ DEVICE_ALLOCATED_TWICE: Final = "device_allocated_twice"
 """One id is listed for two pods. The kubelet allocates an id once; one of the pods has ended."""
 DRA_UNRESOLVED: Final = "dra_unresolved"
 """A resource claim's device could not be found among the GPUs."""
+SHARE_UNRESOLVED: Final = "share_unresolved"
+"""A pod has a part of a GPU, and it could not be found out of which."""
+SHARE_UNREADABLE: Final = "share_unreadable"
+"""A pod's annotation about its part of a GPU is not what its scheduler writes."""
 HOST_PID_OFF: Final = "host_pid_off"
 """Processes of other containers can't be seen from here."""
 PROCESS_UNREADABLE: Final = "process_unreadable"
@@ -39,6 +43,8 @@ REASONS: Final = frozenset(
         UNKNOWN_DEVICE_ID,
         DEVICE_ALLOCATED_TWICE,
         DRA_UNRESOLVED,
+        SHARE_UNRESOLVED,
+        SHARE_UNREADABLE,
         HOST_PID_OFF,
         PROCESS_UNREADABLE,
         PROCESS_NOT_IN_POD,

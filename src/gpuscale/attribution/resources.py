@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gpuscale.attribution.join import holders_of
 from gpuscale.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
 from gpuscale.attribution.kubelet.device_ids import is_gpu_resource
+from gpuscale.attribution.kubelet.device_parts import ACK_RESOURCE
 from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.gpu.owners import ContainerRef, NodeGpuResources
 from gpuscale.kube.informers.records import NodeView, PodRecord
@@ -21,7 +22,14 @@ def count_devices(devices: Iterable[Device] | None) -> int | None:
 
 def allocated_counts(holders: Mapping[ContainerDevices, ContainerRef]) -> dict[ContainerRef, int]:
     """Return how many devices each container was given; resource claims are no request and don't count."""
-    return {ref: len(each.devices) for each, ref in holders.items() if each.devices}
+    counts = {ref: _device_count(each) for each, ref in holders.items()}
+    return {ref: count for ref, count in counts.items() if count}
+
+
+def _device_count(each: ContainerDevices) -> int:
+    """Return how many devices a container has; memory that is handed out in units is no device."""
+    parts = sum(part.count for part in each.parts if part.resource != ACK_RESOURCE)
+    return len(each.devices) + parts
 
 
 def gpu_resources(

@@ -17,6 +17,7 @@ from gpuscale.attribution.join import (
     gpu_owners,
     process_owners,
     unknown_processes,
+    with_shares,
 )
 from gpuscale.attribution.kubelet.allocations import NodeAllocations
 from gpuscale.attribution.kubelet.kubelet import AllocationSource, KubeletFollower
@@ -24,6 +25,7 @@ from gpuscale.attribution.processes.host_processes import HostProcesses
 from gpuscale.attribution.processes.processes import PodDirectory
 from gpuscale.attribution.resources import gpu_resources
 from gpuscale.attribution.settings import AttributionSettings, KubeletSettings, NodeSettings
+from gpuscale.attribution.sharing.shared_gpus import SharedGpus, shared_gpus
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.gpu.owners import Attribution, ContainerRef, NodeGpuResources, Unattributed
@@ -83,6 +85,7 @@ class NodeAttribution:
         self._processes = HostProcesses(settings.proc_root, settings.own_proc_root)
         self._inputs: _JoinInputs | None = None
         self._owners = GpuOwners()
+        self._shared = SharedGpus()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._asked = asyncio.Event()
 
@@ -90,13 +93,16 @@ class NodeAttribution:
         """Return what is known now of the owners of the GPUs that were read."""
         owners = self._gpu_owners(tuple(reading.gpu for reading in readings))
         by_pid, process_gaps = self._process_owners(readings, owners)
+        shared = self._shared
         return Attribution(
             owners.by_gpu,
             by_pid,
-            (*self._source_gaps(), *owners.missing, *process_gaps),
+            (*self._source_gaps(), *owners.missing, *shared.missing, *process_gaps),
             unknown_processes(readings, by_pid, process_gaps),
             is_known=self._kubelet.allocations is not None,
             holdings=owners.holdings,
+            grants=shared.grants,
+            unplaced=shared.unplaced,
         )
 
     async def asked(self) -> None:
@@ -152,11 +158,14 @@ class NodeAttribution:
     def _gpu_owners(self, gpus: tuple[GpuIdentity, ...]) -> GpuOwners:
         allocations = self._kubelet.allocations
         if allocations is None:
+            self._shared = SharedGpus()
             return GpuOwners()
         inputs = _JoinInputs(allocations, self._directory, self._view.claim_devices, gpus)
         if not inputs.is_same(self._inputs):
             self._inputs = inputs
-            self._owners = gpu_owners(allocations, inputs.directory, gpus, inputs.claim_devices)
+            owners = gpu_owners(allocations, inputs.directory, gpus, inputs.claim_devices)
+            self._shared = shared_gpus(allocations, self._view.pods, inputs.directory, gpus)
+            self._owners = with_shares(owners, self._shared)
         return self._owners
 
     def _process_owners(

@@ -5,6 +5,7 @@ And how many GPUs of a node Kubernetes counts, which is served also where nothin
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,42 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """How much of one GPU a container was given. None is what is not limited, or not known."""
+
+    memory_mib: int | None = None
+    memory_part: float | None = None
+    """0 to 1, where memory is given as a part of the GPU's."""
+    cores_percent: float | None = None
+    """Of the GPU's time or multiprocessors."""
+
+    def memory_of(self, total_mib: int | None) -> int | None:
+        """Return the memory in MiB of a GPU that has so much."""
+        if self.memory_mib is not None:
+            return self.memory_mib
+        if self.memory_part is None or total_mib is None:
+            return None
+        return round(self.memory_part * total_mib)
+
+    def plus(self, other: "Grant") -> "Grant":
+        """Return both together."""
+        return Grant(
+            _sum(self.memory_mib, other.memory_mib),
+            _sum(self.memory_part, other.memory_part),
+            _sum(self.cores_percent, other.cores_percent),
+        )
+
+
+Amount = TypeVar("Amount", int, float)
+
+
+def _sum(one: Amount | None, other: Amount | None) -> Amount | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+@dataclass(frozen=True, slots=True)
 class Unattributed:
     """One thing without an owner where one was looked for."""
 
@@ -71,6 +108,11 @@ class Attribution:
     """Whether it was found out what the containers were given; if not, a GPU without one may have one."""
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict, compare=False)
     """The UUIDs of `by_gpu` to what each container was given: several where it has several shares."""
+    grants: Mapping[str, Mapping[ContainerRef, Grant]] = field(default_factory=dict)
+    """UUID of a GPU that is handed out in parts, to what each container was given of it. All of them are
+    in `by_gpu` too."""
+    unplaced: frozenset[ContainerRef] = frozenset()
+    """Containers that were given a part of a GPU, without it being known which GPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,25 +15,42 @@ _STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContain
 _CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 _ENDED = frozenset({"Succeeded", "Failed"})
 _STATIC_POD_HASH = "kubernetes.io/config.hash"
+_LONGEST_SHARING = 16_384
+"""Characters; a pod with all GPUs of a node has some hundred."""
 _UNIT_NANO = 1_000_000_000
 
 
-def read_pod_record(body: dict[str, object], keeps_label: Callable[[str], bool]) -> PodRecord:
-    """Return what is kept of a Pod."""
+def read_pod_record(
+    body: dict[str, object],
+    keeps_label: Callable[[str], bool],
+    is_about_sharing: Callable[[str], bool] = lambda _key: False,
+) -> PodRecord:
+    """Return what is kept of a Pod.
+
+    Args:
+        body: as the API server has it.
+        keeps_label: whether a label is wanted, by its key.
+        is_about_sharing: whether an annotation or label says which part of a GPU the pod has.
+    """
     fields = fields_of(body)
     meta, spec, status = fields.child("metadata"), fields.child("spec"), fields.child("status")
-    labels = meta.labels("labels")
+    labels, annotations = meta.labels("labels"), meta.labels("annotations")
     return PodRecord(
         namespace=meta.text("namespace"),
         name=meta.text("name"),
         uid=meta.text("uid"),
         labels={key: value for key, value in labels.items() if keeps_label(key)},
         template_hash=labels.get("pod-template-hash", ""),
-        static_hash=meta.labels("annotations").get(_STATIC_POD_HASH, ""),
+        static_hash=annotations.get(_STATIC_POD_HASH, ""),
         controller=read_controller(body),
         containers=tuple(each.text("name") for each in _all_items(spec, _CONTAINER_LISTS)),
         container_ids=_container_ids(status),
         limits=_limits(spec),
+        sharing={
+            key: value
+            for key, value in (*labels.items(), *annotations.items())
+            if is_about_sharing(key) and len(value) <= _LONGEST_SHARING
+        },
         is_ended=status.text("phase") in _ENDED,
     )
 

@@ -13,6 +13,8 @@ class Device:
     """Such as `nvidia.com/gpu`."""
     id: str
     """In the device plugin's own form; see `device_ids`."""
+    count: int = 1
+    """Of how many alike; ids that count a GPU's memory are gathered under its UUID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class ContainerDevices:
     container: str
     devices: tuple[Device, ...] = ()
     claims: tuple[ClaimDevice, ...] = ()
+    parts: tuple[Device, ...] = ()
+    """Parts of GPUs, under the UUID that their ids name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class NodeAllocations:
     containers: tuple[ContainerDevices, ...] = ()
     allocatable: tuple[Device, ...] | None = None
     """Every GPU that the node may hand out; None where the kubelet does not report it."""
+    units: tuple[Device, ...] = ()
+    """How many units of memory each GPU is handed out in, under its UUID, where it is."""
 
 
 class KubeletError(UnavailableError):

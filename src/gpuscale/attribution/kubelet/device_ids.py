@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.kubelet.allocations import ClaimDevice, Device
+from gpuscale.attribution.kubelet.device_parts import NO_DEVICES, SHARING_VENDORS
 from gpuscale.gpu.owners import Unattributed
 from gpuscale.gpu.readings import GpuIdentity
 
@@ -33,6 +34,7 @@ _REPLICA = re.compile(f"(.+)::({_NUMBER})")
 _INDEX = re.compile(_NUMBER)
 _PCI = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _UUID_INSIDE = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_GPU_WORD = re.compile("gpu|vcuda")
 _AMD_PARTITION = re.compile("amd.com/[sdtqc]px_")
 _EXPECTED_ID = "an id such as GPU-..., MIG-..., nvidia0, 0 or 0000:c1:00.0"
 
@@ -54,21 +56,34 @@ class DeviceId:
 
 
 def is_gpu(device: Device, extra_resources: Iterable[str] = ()) -> bool:
-    """Return whether a device is a GPU, by the name of its resource or the form of its id.
+    """Return whether a device is a GPU, or a part of one, by the name of its resource or the form of its id.
 
-    Plugins can rename resources, so under `nvidia.com/` any name counts when its ids are UUIDs.
+    Plugins can rename resources, so any name counts when its ids are NVIDIA's UUIDs. So does the name alone
+    of those who are known to share GPUs: what can't be resolved is counted, and not passed over.
     """
     vendor, _, name = device.resource.partition("/")
     if device.resource in extra_resources:
         return True
+    if device.resource in NO_DEVICES:
+        return False
+    if vendor not in ("nvidia.com", "amd.com"):
+        is_shared = vendor in SHARING_VENDORS and _GPU_WORD.search(name) is not None
+        return is_shared or names_gpu(device.id)
     if vendor == "nvidia.com":
         return "gpu" in name or name.startswith("mig-") or _UUID.match(device.id) is not None
     return vendor == "amd.com" and is_gpu_resource(device.resource)
 
 
+def names_gpu(text: str) -> bool:
+    """Return whether a name holds the UUID of an NVIDIA GPU or MIG instance."""
+    return _UUID_INSIDE.search(text[:MAX_ID]) is not None
+
+
 def is_gpu_resource(resource: str, extra_resources: Iterable[str] = ()) -> bool:
     """Return whether a resource counts GPUs, going by its name alone."""
     vendor, _, name = resource.partition("/")
+    if resource in NO_DEVICES:
+        return False
     if vendor == "nvidia.com":
         return "gpu" in name or name.startswith("mig-") or resource in extra_resources
     if vendor == "amd.com":

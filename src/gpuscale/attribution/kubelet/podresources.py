@@ -23,7 +23,8 @@ from gpuscale.attribution.kubelet.allocations import (
     KubeletError,
     NodeAllocations,
 )
-from gpuscale.attribution.kubelet.device_ids import is_gpu
+from gpuscale.attribution.kubelet.device_ids import is_gpu, names_gpu
+from gpuscale.attribution.kubelet.device_parts import ACK_RESOURCE, gathered_parts
 from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
 from gpuscale.attribution.settings import KubeletSettings
 
@@ -70,7 +71,8 @@ class PodResourcesClient:
         listed = await self._call(
             "List", pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse.FromString
         )
-        return NodeAllocations(self._containers(listed), await self._allocatable())
+        allocatable, units = await self._allocatable()
+        return NodeAllocations(self._containers(listed), allocatable, units)
 
     async def close(self) -> None:
         """Close the connection; a later call opens it again."""
@@ -78,15 +80,20 @@ class PodResourcesClient:
         if channel is not None:
             await channel.close()
 
-    async def _allocatable(self) -> tuple[Device, ...] | None:
-        """Return every GPU that may be handed out; None from kubelets without that call."""
+    async def _allocatable(self) -> tuple[tuple[Device, ...] | None, tuple[Device, ...]]:
+        """Return every GPU that may be handed out, and the units of memory of those that are cut up.
+
+        Kubelets without that call give None.
+        """
         request = pb.AllocatableResourcesRequest()
         read = pb.AllocatableResourcesResponse.FromString
         try:
             answer = await self._call("GetAllocatableResources", request, read)
         except _UnsupportedError:
-            return None
-        return self._gpus(answer.devices)
+            return None, ()
+        devices = self._gpus(answer.devices)
+        units = gathered_parts(each for each in devices if each.resource == ACK_RESOURCE)[1]
+        return tuple(each for each in devices if each.resource != ACK_RESOURCE), units
 
     async def _call(
         self, method: str, request: _Message, read: Callable[[bytes], Answer]
@@ -173,13 +180,18 @@ class PodResourcesClient:
                 pod.namespace,
                 pod.name,
                 container.name,
-                self._gpus(container.devices),
-                self._claims(container.dynamic_resources),
+                *self._devices(container),
             )
             for pod in answer.pod_resources
             for container in pod.containers
         )
-        return tuple(each for each in found if each.devices or each.claims)
+        return tuple(each for each in found if each.devices or each.claims or each.parts)
+
+    def _devices(
+        self, container: pb.ContainerResources
+    ) -> tuple[tuple[Device, ...], tuple[ClaimDevice, ...], tuple[Device, ...]]:
+        whole, parts = gathered_parts(self._gpus(container.devices))
+        return whole, self._claims(container.dynamic_resources), parts
 
     def _gpus(self, groups: Iterable[pb.ContainerDevices]) -> tuple[Device, ...]:
         extra = self._settings.resource_names
@@ -202,8 +214,16 @@ class PodResourcesClient:
             )
             for resource in resources
             for each in resource.claim_resources
-            if each.driver_name in self._settings.dra_drivers
+            if each.driver_name in self._settings.dra_drivers or _may_be_gpu(each)
         )
+
+
+def _may_be_gpu(claimed: pb.ClaimResource) -> bool:
+    """Return whether a claimed device can be a GPU whatever its driver is called."""
+    driver = claimed.driver_name.lower()
+    if "gpu" in driver or driver.startswith("mig."):
+        return True
+    return any(names_gpu(cdi.name) for cdi in claimed.cdi_devices)
 
 
 class _UnsupportedError(KubeletError):

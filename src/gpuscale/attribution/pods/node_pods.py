@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from gpuscale.attribution.pods.owners import OwnerResolver
 from gpuscale.attribution.settings import NodeSettings
+from gpuscale.attribution.sharing.schemes import reads_key
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.regex import compile_re2
@@ -88,7 +89,9 @@ class NodeWatcher:
         )
 
     def _read_pod(self, body: JsonObject) -> PodRecord:
-        return read_pod_record(body, lambda key: any(each.search(key) for each in self._keeps))
+        return read_pod_record(
+            body, lambda key: any(each.search(key) for each in self._keeps), reads_key
+        )
 
     async def _publish(self) -> None:
         """Make a view of every change: at once what is there, then again when owners are known."""

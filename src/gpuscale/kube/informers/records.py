@@ -54,6 +54,8 @@ class PodRecord:
     """Container id without its scheme, to the container's name."""
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Container name to its limits of extended resources, which are its requests too."""
+    sharing: Mapping[str, str] = field(default_factory=dict)
+    """Annotations and labels by which schedulers say which part of a GPU the pod has."""
     is_ended: bool = False
     """Whether all its containers have ended for good."""
 
