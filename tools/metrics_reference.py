@@ -24,7 +24,7 @@ from gpuscale.gpu.nvml.values.link_counts import LINK_COUNTS
 from gpuscale.gpu.nvml.values.plan import EVENT_FIELDS, INSTANCE_FIELDS, READABLE, SPLIT_FIELDS
 from gpuscale.gpu.nvml.values.rows import ROWS
 from gpuscale.gpu.nvml.values.utilization import UTILIZATION_CALLS
-from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.gpu.owners import Attribution, ContainerRef, Grant
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
 _NONE = "-"
@@ -268,7 +268,10 @@ def _ack() -> Iterable[Family]:
 
 
 def _containers() -> Iterable[Family]:
-    return container_families((GpuShares(_reading(), (Share(_OWNER, 1, 1, 1.0),)),), _OPTIONS)
+    return container_families(
+        (GpuShares(_reading(), (Share(_OWNER, 1, 1, 1.0),), {_OWNER: Grant(1, cores_percent=1)}),),
+        _OPTIONS,
+    )
 
 
 def _own_section() -> str:

@@ -19,8 +19,8 @@ from gpuscale.attribution.kubelet.device_ids import (
 )
 from gpuscale.attribution.processes.cgroups import ProcessPlace
 from gpuscale.attribution.processes.processes import PodDirectory, owner_of_process
-from gpuscale.gpu.owners import ClaimRef, ContainerRef, Holding, Unattributed
 from gpuscale.attribution.sharing.shared_gpus import SharedGpus
+from gpuscale.gpu.owners import ClaimRef, ContainerRef, Holding, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
 

@@ -7,14 +7,16 @@
   allocation is served, so that "given but not used" can be asked for.
 - A process is illegal when it reached the GPU without asking the scheduler: its PID belongs to no
   container, or to one that the GPU was not given to.
-- What a container on a shared GPU was granted is not known from the device plugin, so memory grants are
-  served for exclusive GPUs only; compute is not apportioned there, which ACK writes as 0.
+- What a container was granted of a GPU that is handed out in parts is what its scheduler wrote: memory, and
+  compute where that is apportioned. Elsewhere memory grants are served for exclusive GPUs only, and compute
+  that is not apportioned is 0, as ACK writes it.
+- A container with a part of a GPU is on it by right, also where it is not known which GPU that is.
 
 Source: Alibaba Cloud, "Introduction to metrics" (GPU Monitoring 2.0, ACK user guide); label sets from a
     public mock of an ACK scrape.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -29,7 +31,7 @@ from gpuscale.formats.dcgm import (
 from gpuscale.formats.labels import DeviceLabels, FamilyOptions, LabelPairs, model_name
 from gpuscale.formats.repeated import DeviceSeries
 from gpuscale.gpu.counters import Counter
-from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.gpu.owners import Attribution, ContainerRef, Grant
 from gpuscale.gpu.readings import GpuReading, ProcessReading
 
 ACK_FIELDS = frozenset({"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DRIVER_VERSION"})
@@ -68,10 +70,11 @@ class _Device:
 
     reading: GpuReading
     owners: tuple[ContainerRef, ...]
+    grants: Mapping[ContainerRef, Grant]
 
     @property
     def mode(self) -> AllocateMode:
-        return _mode(len(self.owners))
+        return AllocateMode.SHARE if self.grants else _mode(len(self.owners))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,15 @@ def ack_families(
         names: the only families to make; None is all.
     """
     wanted = _ALL_NAMES if names is None else _ALL_NAMES & names
-    devices = [_Device(each, owners_of(each, attribution)) for each in readings if not each.is_lost]
+    devices = [
+        _Device(
+            each,
+            owners_of(each, attribution),
+            attribution.grants.get(each.gpu.allocated_as, {}),
+        )
+        for each in readings
+        if not each.is_lost
+    ]
     processes = [
         _attributed(device, process, attribution)
         for device in devices
@@ -159,7 +170,7 @@ def _is_legal(owner: ContainerRef | None, device: _Device, attribution: Attribut
         return False
     if not attribution.by_gpu:
         return True
-    return any(_may_be(owner, each) for each in device.owners)
+    return any(_may_be(owner, each) for each in (*device.owners, *attribution.unplaced))
 
 
 def _may_be(owner: ContainerRef, holder: ContainerRef) -> bool:
@@ -188,7 +199,9 @@ def _gauge(name: str, help_: str, samples: Iterable[Sample]) -> Family:
 
 def _allocate_mode(attribution: Attribution, options: FamilyOptions) -> Family:
     most = max((len(set(owners)) for owners in attribution.by_gpu.values()), default=0)
-    sample = Sample((("NodeName", options.node),), _mode(most).number)
+    has_parts = bool(attribution.grants or attribution.unplaced)
+    mode = AllocateMode.SHARE if has_parts else _mode(most)
+    sample = Sample((("NodeName", options.node),), mode.number)
     help_ = "How the node's GPUs are allocated: 0 not at all, 1 exclusively, 2 shared."
     return _gauge("ALLOCATE_MODE", help_, (sample,))
 
@@ -197,7 +210,11 @@ def _framebuffer_families(devices: Sequence[_Device], options: FamilyOptions) ->
     total, allocated = [], []
     for device in devices:
         pairs = _sorted_pairs(_device_labels(device.reading, options))
-        if device.mode is not AllocateMode.SHARE:
+        if device.grants:
+            granted = _granted_part(device)
+            if granted is not None:
+                allocated.append(Sample(pairs, granted))
+        elif device.mode is not AllocateMode.SHARE:
             allocated.append(Sample(pairs, float(device.mode is AllocateMode.EXCLUSIVE)))
         memory_mib = _total_mib(device.reading)
         if memory_mib is not None:
@@ -206,6 +223,16 @@ def _framebuffer_families(devices: Sequence[_Device], options: FamilyOptions) ->
         _gauge("DEV_FB_ALLOCATED", "Share of the GPU's memory handed out (ratio).", allocated),
         _gauge("DEV_FB_TOTAL", "Framebuffer memory of the GPU (MiB).", total),
     )
+
+
+def _granted_part(device: _Device) -> float | None:
+    """Return which part of a GPU's memory is handed out; None where a grant is not known."""
+    total_mib = _total_mib(device.reading)
+    granted = [grant.memory_of(total_mib) for grant in device.grants.values()]
+    known = [each for each in granted if each is not None]
+    if not total_mib or len(known) < len(granted):
+        return None
+    return sum(known) / total_mib
 
 
 def _device_labels(reading: GpuReading, options: FamilyOptions) -> dict[str, str]:
@@ -229,9 +256,15 @@ def _container_families(devices: Sequence[_Device], options: FamilyOptions) -> t
         memory_mib = _total_mib(device.reading)
         for owner in device.owners:
             pairs = _sorted_pairs(_container_labels(device, owner, options))
-            compute.append(Sample(pairs, float(is_exclusive)))
-            if is_exclusive and memory_mib is not None:
-                memory.append(Sample(pairs, memory_mib))
+            grant = device.grants.get(owner)
+            if grant is None:
+                compute.append(Sample(pairs, float(is_exclusive)))
+                granted_mib = memory_mib if is_exclusive else None
+            else:
+                compute.append(Sample(pairs, (grant.cores_percent or 0.0) / 100))
+                granted_mib = grant.memory_of(memory_mib)
+            if granted_mib is not None:
+                memory.append(Sample(pairs, granted_mib))
     return (
         _gauge("CONTAINER_CP_ALLOCATED", "Share of the GPU's compute granted (ratio).", compute),
         _gauge("CONTAINER_MEM_ALLOCATED", "GPU memory granted to the container (MiB).", memory),

@@ -10,7 +10,7 @@ from gpuscale.exporter.families.containers import GpuShares, container_families,
 from gpuscale.exposition.write import render_text
 from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.owners import Attribution, ContainerRef, NodeGpuResources, Unattributed
+from gpuscale.gpu.owners import Attribution, ContainerRef, Grant, NodeGpuResources, Unattributed
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
 BERT = ContainerRef("ml", "bert-0", "main", "uid-0")
@@ -203,3 +203,24 @@ def test_azures_container_that_is_gone_for_a_minute_is_left_out() -> None:
 
 def test_azures_container_without_a_uid_is_named_by_its_pod() -> None:
     assert container_name(ContainerRef("ml", "bert-0", "main")) == "ml/bert-0/main"
+
+
+def test_grants_are_served_beside_the_part_of_them_that_is_used() -> None:
+    # 300 MiB of the 600 that are 0.6 of 1000; 40 % of the GPU, of 80 % of its cores.
+    grants = {"GPU-a": {BERT: Grant(memory_part=0.6, cores_percent=80), OTHER: Grant(400)}}
+    attribution = Attribution(SHARED.by_gpu, SHARED.by_pid, grants=grants)
+    found = {
+        (line.split("{")[0].removeprefix("gpuscale_container_gpu_"), "bert-1" in line): float(
+            line.rsplit(" ", 1)[1]
+        )
+        for line in lines(reading(), attribution=attribution)
+        if "grant" in line
+    }
+    assert found == {
+        ("memory_granted_bytes", False): 600 * 1024 * 1024,
+        ("memory_granted_bytes", True): 400 * 1024 * 1024,
+        ("memory_used_of_granted_ratio", False): 0.5,
+        ("memory_used_of_granted_ratio", True): 0.5,
+        ("cores_granted_percent", False): 80,
+        ("utilization_of_granted_ratio", False): 0.5,
+    }

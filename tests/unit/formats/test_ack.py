@@ -7,7 +7,7 @@ from gpuscale.exposition.write import render_text
 from gpuscale.formats.ack import ack_families, with_ack_labels
 from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.gpu.owners import Attribution, ContainerRef, Grant
 from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
 BERT = ContainerRef("default", "bert-0", "bert-container")
@@ -29,8 +29,14 @@ def reading(*processes, uuid="GPU-a", index=0, total=16_384):
     return GpuReading(gpu, 0, values, {}, processes)
 
 
-def samples(*readings, by_gpu=None, by_pid=None, unknown=()):
-    attribution = Attribution(by_gpu or {}, by_pid or {}, unknown_pids=frozenset(unknown))
+def samples(*readings, by_gpu=None, by_pid=None, unknown=(), grants=None, unplaced=()):
+    attribution = Attribution(
+        by_gpu or {},
+        by_pid or {},
+        unknown_pids=frozenset(unknown),
+        grants=grants or {},
+        unplaced=frozenset(unplaced),
+    )
     families = ack_families(readings, attribution, OPTIONS)
     found = {}
     for line in render_text(families).splitlines():
@@ -185,3 +191,43 @@ def test_device_fields_of_an_allocated_gpu_name_its_pod() -> None:
 
 def test_device_fields_of_a_shared_gpu_name_no_pod() -> None:
     assert device_lines({"GPU-a": (BERT, OTHER)}) == device_lines({})
+
+
+WHOLE = ContainerRef("default", "whole-0", "main")
+
+
+def test_parts_of_a_gpu_are_served_with_what_was_granted() -> None:
+    grants = {"GPU-a": {BERT: Grant(memory_part=0.25, cores_percent=30), OTHER: Grant(4096)}}
+    found = samples(reading(), by_gpu={"GPU-a": (BERT, OTHER)}, grants=grants)
+    assert [line.rsplit(" ", 1)[1] for line in found["CONTAINER_MEM_ALLOCATED"]] == ["4096", "4096"]
+    assert [line.rsplit(" ", 1)[1] for line in found["CONTAINER_CP_ALLOCATED"]] == ["0.3", "0"]
+    assert value(found, "DEV_FB_ALLOCATED") == 0.5
+    assert value(found, "ALLOCATE_MODE") == 2
+
+
+def test_one_part_alone_shares_its_gpu_too() -> None:
+    found = samples(reading(), by_gpu={"GPU-a": (BERT,)}, grants={"GPU-a": {BERT: Grant(4096)}})
+    assert value(found, "CONTAINER_MEM_ALLOCATED") == 4096
+    assert 'AllocateMode="share"' in found["CONTAINER_MEM_ALLOCATED"][0]
+
+
+def test_process_of_a_part_stays_legal_when_a_whole_gpu_is_handed_out_on_the_node() -> None:
+    # Otherwise the metric that a workload is scaled by changes its name when a neighbour comes.
+    gpus = (reading(process()), reading(uuid="GPU-b", index=1))
+    found = samples(
+        *gpus,
+        by_gpu={"GPU-a": (BERT,), "GPU-b": (WHOLE,)},
+        by_pid={101: BERT},
+        grants={"GPU-a": {BERT: Grant(4096)}},
+    )
+    assert value(found, "PROCESS_SM_UTIL") == 23
+    assert not any("ILLEGAL" in name for name in found)
+
+
+def test_process_with_a_part_of_a_gpu_that_is_not_known_is_legal() -> None:
+    found = samples(
+        reading(process()), by_gpu={"GPU-b": (WHOLE,)}, by_pid={101: BERT}, unplaced=(BERT,)
+    )
+    assert value(found, "PROCESS_SM_UTIL") == 23
+    assert value(found, "ALLOCATE_MODE") == 2
+    assert not any("ILLEGAL" in name for name in found)

@@ -1,5 +1,6 @@
 """Who has which part of which GPU: from the annotations of pods, and where those are unknown from ids."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +55,9 @@ class _Collected:
             self.miss(ref, reasons.SHARE_UNRESOLVED, detail)
             return
         grant = self._in_mib(part, gpu)
+        self.add(gpu, ref, grant)
+
+    def add(self, gpu: str, ref: ContainerRef, grant: Grant) -> None:
         held = self.grants.setdefault(gpu, {})
         held[ref] = held[ref].plus(grant) if ref in held else grant
 
@@ -110,6 +114,7 @@ def shared_gpus(
     for each in allocations.containers:
         if each.parts and (each.namespace, each.pod) not in by_annotation:
             _by_ids(each, _ref((each.namespace, each.pod), each.container, directory), found)
+    _replicas(allocations, directory, known, found)
     return SharedGpus(found.grants, frozenset(found.unplaced), reservations, tuple(found.missing))
 
 
@@ -127,6 +132,34 @@ def _by_ids(each: ContainerDevices, ref: ContainerRef, found: _Collected) -> Non
                 "let the exporter read pods from the API server"
             )
             found.miss(ref, reasons.SHARE_UNRESOLVED, detail)
+
+
+def _replicas(
+    allocations: NodeAllocations, directory: PodDirectory, known: KnownGpus, found: _Collected
+) -> None:
+    """Note the even parts of time-slicing and MPS, of which each GPU has as many as the kubelet may hand out.
+
+    Time-slicing limits no memory, and whether MPS does is not known here.
+    """
+    totals = Counter(
+        (device.resource, stem)
+        for device in dict.fromkeys(allocations.allocatable or ())
+        if (stem := _replica_stem(device))
+    )
+    for each in allocations.containers:
+        for device in each.devices:
+            stem = _replica_stem(device)
+            gpu = resolve_device(device, known) if stem else None
+            total = totals.get((device.resource, stem), 0)
+            if isinstance(gpu, str) and total > 1:
+                ref = _ref((each.namespace, each.pod), each.container, directory)
+                found.add(gpu, ref, Grant(cores_percent=100 / total))
+
+
+def _replica_stem(device: Device) -> str:
+    """Return what the ids of one GPU's replicas have in common; empty for a device that is no replica."""
+    stem, mark, _ = device.id.rpartition("::")
+    return stem if mark else ""
 
 
 def _groups(
