@@ -90,15 +90,16 @@ def _is_agent_run(words: Sequence[str]) -> bool:
 
 
 def _is_server_run(words: Sequence[str]) -> bool:
-    """Run the metrics API, if that is all that the words ask for, without loading typer for it."""
-    if words[:1] != ["metrics-api"] or COMPLETING in os.environ:
+    """Run the metrics API or the scaler, if that is all that is asked for, without loading typer for it."""
+    if words[:1] not in (["metrics-api"], ["scaler"]) or COMPLETING in os.environ:
         return False
-    from gpuscale.cli.servers import serving
+    from gpuscale.cli.servers import scaling, serving
 
-    texts = serving.given_texts(words[1:])
+    server = serving if words[0] == "metrics-api" else scaling
+    texts = server.given_texts(words[1:])
     if texts is None:
         return False
-    serving.run(texts)
+    server.run(texts)
     return True
 
 

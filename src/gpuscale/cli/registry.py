@@ -24,7 +24,7 @@ from gpuscale.cli.commands import (
     up,
 )
 from gpuscale.cli.help import Command, Group
-from gpuscale.cli.servers import exporter, metrics_api
+from gpuscale.cli.servers import exporter, metrics_api, scaler
 
 app = typer.Typer(
     name="gpuscale",
@@ -75,6 +75,12 @@ app.add_typer(
     metrics_api.app,
     name="metrics-api",
     short_help="Serve metrics to HPAs, in place of prometheus-adapter; 'why' explains one.",
+    rich_help_panel=_SERVE,
+)
+app.add_typer(
+    scaler.app,
+    name="scaler",
+    short_help="Serve GPU metrics and wake sources to KEDA; 'ask' shows what KEDA gets.",
     rich_help_panel=_SERVE,
 )
 

@@ -38,8 +38,8 @@ LIMITS = (
         "8000",
     ),
     Flag("max-streams-per-address", "Of these, from one IP address.", "int", "6000"),
-    Flag("max-triggers", "Triggers that were asked for in the last ten minutes.", "int", "12000"),
-    Flag("max-triggers-per-address", "Of these, from one IP address.", "int", "9000"),
+    Flag("max-triggers", "Triggers that were asked for in the last ten minutes.", "int", "5000"),
+    Flag("max-triggers-per-address", "Of these, from one IP address.", "int", "4500"),
     Flag(
         "max-connection-age",
         "After so long a connection takes no more calls, and KEDA opens another one, so that replicas share"

@@ -21,7 +21,9 @@ _MOST_BYTES = 8 * 1024 * 1024
 _LONGEST_POLLING_S = 86_400.0
 _FORGOTTEN_AFTER_S = 600.0
 
-Code = Literal["INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE"]
+Code = Literal[
+    "DEADLINE_EXCEEDED", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNAVAILABLE"
+]
 """Of gRPC."""
 ReadTrigger = Callable[[Mapping[str, str], str], Trigger]
 """Returns the trigger of metadata in a namespace; its errors name every fault."""

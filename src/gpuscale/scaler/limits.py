@@ -11,8 +11,11 @@ class ServerLimits:
     connections_per_address: int = 64
     streams: int = 8_000
     streams_per_address: int = 6_000
-    triggers: int = 12_000
-    triggers_per_address: int = 9_000
+    calls_per_address: int = 2_000
+    """Under way at a time."""
+    triggers: int = 5_000
+    triggers_per_namespace: int = 4_500
+    triggers_per_address: int = 4_500
     message_bytes: int = 128 * 1024
     idle_s: float = 300.0
     """After so long without a call a connection is closed."""

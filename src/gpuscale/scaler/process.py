@@ -22,6 +22,8 @@ from gpuscale.metricsapi.api_servers import connect_objects
 from gpuscale.metricsapi.backend import MetricsBackend, Task
 from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, health
 from gpuscale.metricsapi.telemetry.own_metrics import ServerMetrics, with_samples
+from gpuscale.metricsapi.triggers.opened import Triggers, open_triggers
+from gpuscale.metricsapi.triggers.settings import TriggerSettings
 from gpuscale.scaler.certificate import WatchedCertificate
 from gpuscale.scaler.connections import ConnectionBounds
 from gpuscale.scaler.known_triggers import KnownTriggers, ReadTrigger, WatchedTriggers
@@ -30,6 +32,7 @@ from gpuscale.scaler.service import ExternalScaler
 from gpuscale.scaler.settings import ScalerSettings
 from gpuscale.scaler.telemetry import ScalerMetrics
 from gpuscale.triggers.answer import Answer, TriggerAnswers
+from gpuscale.triggers.metadata import read_metadata
 from gpuscale.triggers.trigger import Trigger
 
 _LOG = logging.getLogger(__name__)
@@ -49,9 +52,19 @@ class Watch(TriggerAnswers, Protocol):
         """Return how the evaluations do."""
         ...
 
+    def checks(self) -> list[Check]:
+        """Return how the parts do, for the health paths."""
+        ...
 
-MakeWatch = Callable[[MetricsBackend, AsyncExitStack], Watch]
-"""Returns what evaluates triggers by a backend that is open; the stack closes what it opens."""
+
+class MakeWatch(Protocol):
+    """Makes what evaluates triggers."""
+
+    def __call__(
+        self, backend: MetricsBackend, stack: AsyncExitStack, *, is_clustered: bool
+    ) -> Watch:
+        """Return it, for a backend that is open; the stack closes what it opens."""
+        ...
 
 
 @dataclass
@@ -183,7 +196,7 @@ class ScalerServer:
             try:
                 await stop.wait()
                 self._stopping = True
-                await self._server.say_ready(is_ready=False)
+                self._server.say_not_ready()
                 await self._delay(hurry)
                 await self._server.stop(_GOODBYE_S)
             finally:
@@ -211,8 +224,9 @@ class ScalerServer:
         backend = MetricsBackend(self._settings, ServerMetrics(self._clock), self._clock)
         async with AsyncExitStack() as attempt:
             try:
-                await backend.open(connect_objects(self._settings, attempt), attempt)
-                watch = self._make_watch(backend, attempt)
+                client = connect_objects(self._settings, attempt)
+                await backend.open(client, attempt)
+                watch = self._make_watch(backend, attempt, is_clustered=client is not None)
             except (UnavailableError, UpstreamError) as error:
                 self._answers.reason = str(error)
                 _LOG.warning("nothing can be answered but GetMetricSpec: %s", error)
@@ -245,6 +259,7 @@ class ScalerServer:
             checks.append(Check("values", remark=self._answers.reason))
         else:
             checks += self._backend.checks()
+            checks += [] if self._answers.watch is None else self._answers.watch.checks()
         if self._certificate is not None:
             checks.append(Check("certificate", remark=self._certificate.fault or ""))
         if endpoint == "readyz":
@@ -266,3 +281,21 @@ async def _listen(http: HttpServer, host: str, port: int) -> None:
         await http.start(host, port)
     except OSError as error:
         raise UnavailableError(f"can't listen on {host}:{port}: {error.strerror}") from error
+
+
+def scaler_server(settings: ScalerSettings) -> ScalerServer:
+    """Return the scaler of these settings."""
+    clock = WallClock()
+    bounds = TriggerSettings(
+        max_triggers=settings.limits.triggers,
+        max_namespace_triggers=settings.limits.triggers_per_namespace,
+    )
+
+    def make_watch(
+        backend: MetricsBackend, stack: AsyncExitStack, *, is_clustered: bool
+    ) -> Triggers:
+        return open_triggers(
+            backend, settings, clock, stack, is_clustered=is_clustered, bounds=bounds
+        )
+
+    return ScalerServer(settings, read_metadata, make_watch, clock)

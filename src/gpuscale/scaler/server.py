@@ -1,8 +1,8 @@
 """KEDA's external scaler over gRPC, with health and reflection. One of two modules here that import `grpc`.
 
 What one client can do is bounded before anything is worked out for it: bytes of a message, streams, calls at
-once. The number of streams on one connection is not bounded by HTTP/2 itself: a Go client holds back what
-is above that bound without an error, and KEDA's polls would wait for good.
+once. HTTP/2's own bound of the streams of a connection lies above all that: a Go client holds back what is
+above it without an error, and KEDA's polls would wait for good.
 """
 
 import asyncio
@@ -10,18 +10,20 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Self
 
 # gRPC's own log has a line for each failed handshake, which any client can make many of.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from gpuscale.core.errors import UnavailableError
+from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.scaler.certificate import TlsMaterial, WatchedCertificate
 from gpuscale.scaler.connections import network_of
 from gpuscale.scaler.known_triggers import RefusedError
@@ -32,10 +34,16 @@ from gpuscale.scaler.telemetry import ScalerMetrics
 from gpuscale.triggers.answer import Answer
 
 SERVICE = "externalscaler.ExternalScaler"
+_HEALTH_SERVICE = "grpc.health.v1.Health"
+_SERVED = (SERVICE, "")
+"""What has a status of health; the empty name is the whole server."""
 _LOG = logging.getLogger(__name__)
 _SPARE_CONNECTIONS = 64
 """Above the bound, so that what is too much can be looked at before it is closed."""
-_CALLS_AT_ONCE = 1_000
+_MORE_CALLS = 2_000
+"""Of other addresses, when one has all of its streams and calls open."""
+_REQUEST_S = 10.0
+"""How long the message of a call may take to come, once the call has begun."""
 _REASON_CHARS = 2_000
 _Handler = Callable[[Any, Any], Any]
 
@@ -63,17 +71,20 @@ class GrpcServer:
         self._certificate = certificate
         self._streams: Counter[str] = Counter()
         self._streams_by_address: Counter[str] = Counter()
-        self._health = health.aio.HealthServicer()
+        self._calls_by_address: Counter[str] = Counter()
+        self._unexpected = CountedLog("unexpected error of a call")
+        self._health = _Health()
         reflected = reflection.aio.ReflectionServicer(
-            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            (SERVICE, _HEALTH_SERVICE, reflection.SERVICE_NAME)
         )
         self._server = grpc.aio.server(
-            options=_options(limits), maximum_concurrent_rpcs=limits.streams + _CALLS_AT_ONCE
+            options=_options(limits),
+            maximum_concurrent_rpcs=limits.streams + limits.calls_per_address + _MORE_CALLS,
         )
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(SERVICE, self._scaler_handlers()),
-                grpc.method_handlers_generic_handler(health.SERVICE_NAME, self._health_handlers()),
+                grpc.method_handlers_generic_handler(_HEALTH_SERVICE, self._health_handlers()),
                 grpc.method_handlers_generic_handler(
                     reflection.SERVICE_NAME, self._reflection_handlers(reflected)
                 ),
@@ -102,21 +113,20 @@ class GrpcServer:
                 f"can't listen on {address}: the address is in use, or is none of this machine"
             ) from error
         await self._server.start()
-        await self.say_ready(is_ready=True)
         return bound
 
-    async def say_ready(self, *, is_ready: bool) -> None:
-        """Set what grpc.health.v1 answers."""
-        status = health_pb2.HealthCheckResponse.SERVING
-        if not is_ready:
-            status = health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in (SERVICE, ""):
-            await self._health.set(name, status)
+    def say_not_ready(self) -> None:
+        """Have grpc.health.v1 say from now on that nothing is served."""
+        self._health.stop_serving()
 
     async def stop(self, grace_s: float) -> None:
         """Take no more calls, end the streams, and let what is under way end."""
+        self._health.stop_serving()
         self._scaler.drain()
         await self._server.stop(grace_s)
+
+    # Every method is served as one whose requests are a stream, which is the same on the wire. So its client
+    # is known, and counted, before the message of a call has come; some never send it.
 
     def _scaler_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:
         scaler = self._scaler
@@ -125,114 +135,192 @@ class GrpcServer:
         async def get_spec(request: pb.ScaledObjectRef, _: str) -> tuple[Any, Answer | None]:
             return scaler.spec(request), None
 
-        async def specs(request: pb.ScaledObjectRef, _: str) -> AsyncIterator[Any]:
-            async for each in scaler.specs(request):
-                yield each
+        def specs(request: pb.ScaledObjectRef, _: str) -> AsyncGenerator[Any, None]:
+            return scaler.specs(request)
 
+        read = ref.FromString
         return {
-            "GetMetricSpec": grpc.unary_unary_rpc_method_handler(
-                self._call("GetMetricSpec", get_spec), ref.FromString, spec.SerializeToString
+            "GetMetricSpec": grpc.stream_unary_rpc_method_handler(
+                self._call("GetMetricSpec", read, get_spec), None, spec.SerializeToString
             ),
-            "IsActive": grpc.unary_unary_rpc_method_handler(
-                self._call("IsActive", scaler.is_active), ref.FromString, activity.SerializeToString
+            "IsActive": grpc.stream_unary_rpc_method_handler(
+                self._call("IsActive", read, scaler.is_active), None, activity.SerializeToString
             ),
-            "GetMetrics": grpc.unary_unary_rpc_method_handler(
-                self._call("GetMetrics", scaler.metrics),
-                pb.GetMetricsRequest.FromString,
+            "GetMetrics": grpc.stream_unary_rpc_method_handler(
+                self._call("GetMetrics", pb.GetMetricsRequest.FromString, scaler.metrics),
+                None,
                 pb.GetMetricsResponse.SerializeToString,
             ),
-            "StreamIsActive": grpc.unary_stream_rpc_method_handler(
-                self._stream("StreamIsActive", scaler.activity),
-                ref.FromString,
+            "StreamIsActive": grpc.stream_stream_rpc_method_handler(
+                self._stream("StreamIsActive", read, scaler.activity),
+                None,
                 activity.SerializeToString,
             ),
-            "StreamMetricSpec": grpc.unary_stream_rpc_method_handler(
-                self._stream("StreamMetricSpec", specs), ref.FromString, spec.SerializeToString
+            "StreamMetricSpec": grpc.stream_stream_rpc_method_handler(
+                self._stream("StreamMetricSpec", read, specs), None, spec.SerializeToString
             ),
         }
 
     def _health_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:
-        async def watch(request: Any, context: Any) -> None:  # noqa: ANN401 - as grpc has it
-            with self._room_for_stream("Watch", context):
-                await self._health.Watch(request, context)
+        async def check(request: Any, _: str) -> tuple[Any, Answer | None]:  # noqa: ANN401 - as grpc has it
+            return self._health.check(request.service), None
 
-        request, response = health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse
+        def watch(request: Any, _: str) -> AsyncGenerator[Any, None]:  # noqa: ANN401 - as grpc has it
+            return self._health.watch(request.service)
+
+        read = health_pb2.HealthCheckRequest.FromString
+        write = health_pb2.HealthCheckResponse.SerializeToString
         return {
-            "Check": grpc.unary_unary_rpc_method_handler(
-                self._health.Check, request.FromString, response.SerializeToString
+            "Check": grpc.stream_unary_rpc_method_handler(
+                self._call("Check", read, check), None, write
             ),
-            "Watch": grpc.unary_stream_rpc_method_handler(
-                _refusing(watch), request.FromString, response.SerializeToString
+            "Watch": grpc.stream_stream_rpc_method_handler(
+                self._stream("Watch", read, watch), None, write
             ),
         }
 
     def _reflection_handlers(self, servicer: Any) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:  # noqa: ANN401
-        async def info(requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
-            try:
-                with self._room_for_stream("ServerReflectionInfo", context):
-                    async for each in servicer.ServerReflectionInfo(requests, context):
-                        yield each
-            except RefusedError as error:
-                await _abort(context, error)
+        method = "ServerReflectionInfo"
+
+        async def info(_: Any, context: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+            async with self._guarded(method, context) as ended:
+                with self._room_for_stream(method, context):
+                    read = reflection_pb2.ServerReflectionRequest.FromString
+                    while (body := await context.read()) is not grpc.aio.EOF:
+                        request = _read(read, body)
+                        async for each in servicer.ServerReflectionInfo(_one(request), context):
+                            yield each
+                ended.code = "OK"
 
         return {
-            "ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(
+            method: grpc.stream_stream_rpc_method_handler(
                 info,
-                reflection_pb2.ServerReflectionRequest.FromString,
+                None,
                 reflection_pb2.ServerReflectionResponse.SerializeToString,
             )
         }
 
     def _call(
-        self, method: str, answer: Callable[[Any, str], Awaitable[tuple[Any, Answer | None]]]
+        self,
+        method: str,
+        read: Callable[[bytes], Any],
+        answer: Callable[[Any, str], Awaitable[tuple[Any, Answer | None]]],
     ) -> _Handler:
-        async def handle(request: Any, context: Any) -> Any:  # noqa: ANN401 - as grpc has it
-            began = time.perf_counter()
-            code = "INTERNAL"
-            try:
-                message, found = await answer(request, _address(context))
+        async def handle(_: Any, context: Any) -> Any:  # noqa: ANN401 - as grpc has it
+            async with self._guarded(method, context) as ended:
+                address = _address(context)
+                self._count_call(address, context)
+                request = await _request(context, read)
+                ended.began = time.perf_counter()
+                message, found = await answer(request, address)
                 if found is not None:
                     context.set_trailing_metadata(_trailing(found))
-                code = "OK"
+                ended.code = "OK"
                 return message
-            except RefusedError as error:
-                code = error.code
-                await _abort(context, error)
-            except asyncio.CancelledError:
-                code = "CANCELLED"
-                raise
-            finally:
-                self._metrics.called(method, code, time.perf_counter() - began)
 
         return handle
 
-    def _stream(self, method: str, answers: Callable[[Any, str], AsyncIterator[Any]]) -> _Handler:
-        async def handle(request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
-            code = "INTERNAL"
-            try:
+    def _stream(
+        self,
+        method: str,
+        read: Callable[[bytes], Any],
+        answers: Callable[[Any, str], AsyncGenerator[Any, None]],
+    ) -> _Handler:
+        async def handle(_: Any, context: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+            async with self._guarded(method, context) as ended:
                 with self._room_for_stream(method, context) as address:
-                    found = answers(request, address)
-                    try:
+                    request = await _request(context, read)
+                    async with aclosing(answers(request, address)) as found:
                         async for each in found:
                             yield each
-                    finally:
-                        await found.aclose()  # type: ignore[attr-defined]
-                code = "OK"
-            except RefusedError as error:
-                code = error.code
-                await _abort(context, error)
-            except (asyncio.CancelledError, GeneratorExit):
-                code = "CANCELLED"
-                raise
-            finally:
-                self._metrics.called(method, code, None)
+                ended.code = "OK"
 
         return handle
+
+    def _count_call(self, address: str, context: Any) -> None:  # noqa: ANN401 - as grpc has it
+        """Count a call of an address until the client has the answer, perhaps long after it was given."""
+        calls = self._calls_by_address
+        if calls[address] >= self._limits.calls_per_address:
+            raise RefusedError(
+                "RESOURCE_EXHAUSTED",
+                f"{address} has {self._limits.calls_per_address} calls under way",
+            )
+        calls[address] += 1
+
+        def ended(_: object) -> None:
+            calls[address] -= 1
+            if not calls[address]:
+                del calls[address]
+
+        context.add_done_callback(ended)
+
+    def _guarded(self, method: str, context: Any) -> "_Guarded":  # noqa: ANN401 - as grpc has it
+        return _Guarded(self._metrics, self._unexpected, method, context)
 
     def _room_for_stream(self, method: str, context: Any) -> "_Place":  # noqa: ANN401
         return _Place(
             self._streams, self._streams_by_address, self._limits, method, _address(context)
         )
+
+
+class _Guarded:
+    """A call or stream: counts how it ended, and tells the client what it was refused for."""
+
+    def __init__(
+        self,
+        metrics: ScalerMetrics,
+        unexpected: CountedLog,
+        method: str,
+        context: Any,  # noqa: ANN401 - as grpc has it
+    ) -> None:
+        self.code = "INTERNAL"
+        self.began: float | None = None
+        """When the request was there; None of streams."""
+        self._metrics, self._method, self._context = metrics, method, context
+        self._unexpected = unexpected
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, RefusedError):
+            self.code = error.code
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.code = "CANCELLED"
+        seconds = None if self.began is None else time.perf_counter() - self.began
+        self._metrics.called(self._method, self.code, seconds)
+        if isinstance(error, RefusedError):
+            await self._context.abort(grpc.StatusCode[error.code], str(error)[:_REASON_CHARS])
+        elif isinstance(error, Exception):
+            # gRPC itself would log each with its trace, however many there are.
+            self._unexpected.add(_address(self._context), f"{type(error).__name__}: {error}")
+            _LOG.debug("the unexpected error", exc_info=error)
+            await self._context.abort(grpc.StatusCode.INTERNAL, "unexpected error")
+
+
+async def _request(context: Any, read: Callable[[bytes], Any]) -> Any:  # noqa: ANN401 - as grpc has it
+    """Return the one message of a call.
+
+    Raises:
+        RefusedError: it does not come, or is none.
+    """
+    try:
+        async with asyncio.timeout(_REQUEST_S):
+            found = await context.read()
+    except TimeoutError:
+        raise RefusedError("DEADLINE_EXCEEDED", "the request did not come") from None
+    if found is grpc.aio.EOF:
+        raise RefusedError("INVALID_ARGUMENT", "found no request, expected one")
+    return _read(read, found)
+
+
+def _read(read: Callable[[bytes], Any], found: bytes) -> Any:  # noqa: ANN401 - a message
+    try:
+        return read(found)
+    except Exception as error:  # protobuf's DecodeError has no common home over its releases
+        raise RefusedError(
+            "INVALID_ARGUMENT", f"found {len(found)} bytes that are no message of this method"
+        ) from error
 
 
 class _Place:
@@ -272,18 +360,38 @@ class _Place:
             del self._by_address[self._address]
 
 
-def _refusing(handler: Callable[[Any, Any], Awaitable[None]]) -> _Handler:
-    async def handle(request: Any, context: Any) -> None:  # noqa: ANN401 - as grpc has it
-        try:
-            await handler(request, context)
-        except RefusedError as error:
-            await _abort(context, error)
-
-    return handle
+async def _one(request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401 - a message
+    yield request
 
 
-async def _abort(context: Any, error: RefusedError) -> None:  # noqa: ANN401 - as grpc has it
-    await context.abort(grpc.StatusCode[error.code], str(error)[:_REASON_CHARS])
+class _Health:
+    """What grpc.health.v1 says, of the scaler and of the server as a whole.
+
+    The package's own service writes to each watcher under a lock, so that one who reads nothing holds up all.
+    """
+
+    def __init__(self) -> None:
+        self._status = health_pb2.HealthCheckResponse.SERVING
+        self._changed = asyncio.Event()
+
+    def stop_serving(self) -> None:
+        self._status = health_pb2.HealthCheckResponse.NOT_SERVING
+        self._changed.set()
+
+    def check(self, service: str) -> Any:  # noqa: ANN401 - a message
+        if service not in _SERVED:
+            raise RefusedError("NOT_FOUND", "unknown service")
+        return health_pb2.HealthCheckResponse(status=self._status)
+
+    async def watch(self, service: str) -> AsyncGenerator[Any, None]:
+        """Yield the status, and the one that follows it: there is no way back."""
+        known = service in _SERVED
+        unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        sent = self._status if known else unknown
+        yield health_pb2.HealthCheckResponse(status=sent)
+        await self._changed.wait()
+        if known and sent != self._status:
+            yield health_pb2.HealthCheckResponse(status=self._status)
 
 
 def _address(context: Any) -> str:  # noqa: ANN401 - as grpc has it
@@ -332,8 +440,13 @@ def _configuration(material: TlsMaterial) -> Any:  # noqa: ANN401 - grpc keeps t
 
 def _options(limits: ServerLimits) -> list[tuple[str, int]]:
     """Return gRPC's own limits; see its include/grpc/impl/channel_arg_names.h."""
+    of_connection = limits.streams_per_address + limits.calls_per_address
     return [
         ("grpc.so_reuseport", 0),
+        ("grpc.max_concurrent_streams", of_connection),
+        # KEDA opens all its streams at once; what waits above this bound is cancelled, by chance.
+        ("grpc.server.max_pending_requests", of_connection),
+        ("grpc.server.max_pending_requests_hard_limit", of_connection + _MORE_CALLS),
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_allowed_incoming_connections", limits.connections + _SPARE_CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", 10_000),

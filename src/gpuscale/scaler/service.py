@@ -8,7 +8,7 @@ is one; NaN, infinite and negative values become 0, so they are refused.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.scaler.known_triggers import (
@@ -115,7 +115,7 @@ class ExternalScaler:
 
     async def activity(
         self, ref: pb.ScaledObjectRef, address: str
-    ) -> AsyncIterator[pb.IsActiveResponse]:
+    ) -> AsyncGenerator[pb.IsActiveResponse, None]:
         """Yield the activity when KEDA should be push of it.
 
         Raises:
@@ -135,7 +135,9 @@ class ExternalScaler:
         finally:
             self._streams.discard(stream)
 
-    async def specs(self, ref: pb.ScaledObjectRef) -> AsyncIterator[pb.GetMetricSpecResponse]:
+    async def specs(
+        self, ref: pb.ScaledObjectRef
+    ) -> AsyncGenerator[pb.GetMetricSpecResponse, None]:
         """Yield the spec at once, and stay: metadata that changes comes with a stream of its own.
 
         Raises:

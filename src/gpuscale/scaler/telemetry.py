@@ -1,23 +1,16 @@
-"""What the scaler says of itself: metric families, and log lines that no client can make many of."""
+"""What the scaler says of itself, as metric families."""
 
-import logging
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
 from gpuscale import __version__
-from gpuscale.core.words import printable
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.metricsapi.telemetry.histograms import Histogram, Labels, histograms
 from gpuscale.triggers.answer import Answer, Basis
 
 PREFIX = "gpuscale_scaler"
-_LOG = logging.getLogger(__name__)
 _MOST_SHOWN = 2_000
 """Triggers whose state is shown; those asked for longest ago go first."""
-_LINES, _LINES_S = 20, 10.0
-"""At most so many lines on single triggers in so many seconds."""
-_REASON_CHARS = 300
 
 _Key = tuple[str, str, str]
 """Namespace, ScaledObject, metric."""
@@ -32,8 +25,6 @@ class ScalerMetrics:
         self._answers: Counter[Basis] = Counter()
         self._pushes: Counter[bool] = Counter()
         self._last: OrderedDict[_Key, Answer] = OrderedDict()
-        self._lines: list[float] = []
-        self._unlogged = 0
 
     def called(self, method: str, code: str, seconds: float | None) -> None:
         """Count a call that ended; streams have no duration."""
@@ -45,18 +36,12 @@ class ScalerMetrics:
         self._pushes[is_active] += 1
 
     def answered(self, namespace: str, scaled_object: str, metric: str, answer: Answer) -> None:
-        """Count an answer, and log where its basis is another one than before."""
         self._answers[answer.basis] += 1
         key = (namespace, scaled_object, metric)
-        before = self._last.get(key)
         self._last[key] = answer
-        if before is answer:
-            return
         self._last.move_to_end(key)
         if len(self._last) > _MOST_SHOWN:
             self._last.popitem(last=False)
-        if answer.basis != ("measured" if before is None else before.basis):
-            self._log(key, answer)
 
     def families(
         self, streams: Mapping[str, int], connections: Counter[str], triggers: int
@@ -132,23 +117,6 @@ class ScalerMetrics:
                 "triggers", "gauge", "Triggers asked for in the last ten minutes.", {(): triggers}
             ),
         )
-
-    def _log(self, key: _Key, answer: Answer) -> None:
-        now_s = time.monotonic()
-        self._lines = [each for each in self._lines if now_s - each < _LINES_S]
-        if len(self._lines) >= _LINES:
-            self._unlogged += 1
-            return
-        self._lines.append(now_s)
-        more = f" ({self._unlogged} more changes were not logged)" if self._unlogged else ""
-        self._unlogged = 0
-        where = printable("/".join(part[:100] for part in key))
-        reason = printable(answer.reason[:_REASON_CHARS])
-        if answer.basis == "measured":
-            _LOG.info("%s: measured again%s", where, more)
-        else:
-            age = f" for {answer.held_s:.0f} s" if answer.held_s else ""
-            _LOG.warning("%s: %s%s: %s%s", where, answer.basis, age, reason, more)
 
 
 def _family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) -> Family:

@@ -1,6 +1,6 @@
 """Flags from a table, given as Go's programs take them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gpuscale.core.flags import Flag
 
@@ -23,6 +23,33 @@ def _plain_argument(arg: str, find: Callable[[str], Flag | None]) -> list[str]:
     if equals:
         return [f"--{flag.name}", value]
     return [f"--{flag.name}", "true"] if flag.kind == "bool" else [f"--{flag.name}"]
+
+
+def names_of(flags: Mapping[str, Flag]) -> dict[str, Flag]:
+    """Return flags by each name that they are given by, with its dashes."""
+    return {f"--{name}": flag for name, flag in flags.items()} | {
+        f"-{flag.alias}": flag for flag in flags.values() if flag.alias
+    }
+
+
+def given_texts(
+    plain: Sequence[str], find: Callable[[str], Flag | None]
+) -> dict[str, list[str]] | None:
+    """Return all texts of flags by name; None where there is more than flags with values: help, a command.
+
+    Args:
+        plain: as `plain_arguments` returns them.
+        find: as there.
+    """
+    texts: dict[str, list[str]] = {}
+    words = iter(plain)
+    for word in words:
+        flag, text = find(word), next(words, None)
+        if flag is None or text is None:
+            return None
+        before = texts.get(flag.name, []) if flag.repeats else []
+        texts[flag.name] = [*before, text]
+    return texts
 
 
 def given_flags(plain: Sequence[str], find: Callable[[str], Flag | None]) -> dict[str, str] | None:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 _DEBUG_FROM = 4
 _COLLECT_AFTER = (5_000, 20, 1_000)
 """New objects, and collections of each generation, before the next older one is looked at."""
-_BY_NAME = {f"--{name}": flag for name, flag in FLAGS.items()} | {
-    f"-{flag.alias}": flag for flag in FLAGS.values() if flag.alias
-}
+_BY_NAME = go_flags.names_of(FLAGS)
 
 
 def plain_arguments(args: Sequence[str]) -> list[str]:
@@ -36,15 +34,7 @@ def plain_arguments(args: Sequence[str]) -> list[str]:
 
 def given_texts(args: Sequence[str]) -> dict[str, list[str]] | None:
     """Return the texts of flags by name; None where there is more than flags with values: help, a command."""
-    texts: dict[str, list[str]] = {}
-    words = iter(plain_arguments(args))
-    for word in words:
-        flag, text = _BY_NAME.get(word), next(words, None)
-        if flag is None or text is None:
-            return None
-        before = texts.get(flag.name, []) if flag.repeats else []
-        texts[flag.name] = [*before, text]
-    return texts
+    return go_flags.given_texts(plain_arguments(args), _BY_NAME.get)
 
 
 def run(texts: Mapping[str, Sequence[str]]) -> None:
@@ -73,12 +63,12 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
 async def _serve(settings: "MetricsApiSettings") -> None:
     from gpuscale.metricsapi.process import MetricsApiServer
 
-    _collect_rarely()
+    collect_rarely()
     stop, hurry = stop_events()
-    await MetricsApiServer(settings).run(stop, _announce, hurry)
+    await MetricsApiServer(settings).run(stop, announce, hurry)
 
 
-def _collect_rarely() -> None:
+def collect_rarely() -> None:
     """Keep the garbage collector from going through everything while requests wait.
 
     A cluster of ten thousand pods is some hundred thousand objects, which takes 50 ms; next to none of
@@ -90,5 +80,6 @@ def _collect_rarely() -> None:
     gc.enable()
 
 
-def _announce(address: str) -> None:
+def announce(address: str) -> None:
+    """Log where a server listens."""
     logging.getLogger("gpuscale").info("listening on %s", address)
