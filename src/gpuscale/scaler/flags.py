@@ -50,6 +50,7 @@ LIMITS = (
 )
 _NOT_HERE = {
     "print-preset",
+    "triggers",
     "hop-lag-interval",
     "serve-prometheus-api",
     "peers",
@@ -82,6 +83,8 @@ COMMON = frozenset(
         *(flag.name for flag in SERVING),
         "config",
         "preset",
+        "held-configmap",
+        "held-file",
         "source",
         "value-max-age",
         "prometheus-url",

@@ -22,8 +22,9 @@ from gpuscale.metricsapi.api_servers import connect_objects
 from gpuscale.metricsapi.backend import MetricsBackend, Task
 from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, health
 from gpuscale.metricsapi.telemetry.own_metrics import ServerMetrics, with_samples
+from gpuscale.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.metricsapi.triggers.opened import Triggers, open_triggers
-from gpuscale.metricsapi.triggers.settings import TriggerSettings
+
 from gpuscale.scaler.certificate import WatchedCertificate
 from gpuscale.scaler.connections import ConnectionBounds
 from gpuscale.scaler.known_triggers import KnownTriggers, ReadTrigger, WatchedTriggers
@@ -295,7 +296,13 @@ def scaler_server(settings: ScalerSettings) -> ScalerServer:
         backend: MetricsBackend, stack: AsyncExitStack, *, is_clustered: bool
     ) -> Triggers:
         return open_triggers(
-            backend, settings, clock, stack, is_clustered=is_clustered, bounds=bounds
+            backend,
+            settings,
+            clock,
+            stack,
+            is_clustered=is_clustered,
+            place=settings.held,
+            bounds=bounds,
         )
 
     return ScalerServer(settings, read_metadata, make_watch, clock)

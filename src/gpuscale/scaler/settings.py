@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 
 from gpuscale.core.flags import FlagReader
 from gpuscale.metricsapi.backend_settings import BackendSettings, backend_settings
+from gpuscale.metricsapi.trigger_settings import HeldPlace, held_place
 from gpuscale.scaler.certificate import TlsFiles
 from gpuscale.scaler.flags import READ
 from gpuscale.scaler.limits import ServerLimits
@@ -22,6 +23,8 @@ class ScalerSettings(BackendSettings):
     """None serves plain text."""
     shutdown_delay_s: float
     """How long it serves after the order to stop."""
+    held: HeldPlace = field(default_factory=HeldPlace)
+    """Where the last decisions of triggers are kept."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
 
@@ -43,6 +46,7 @@ def read_settings(given: Mapping[str, Sequence[str]]) -> ScalerSettings:
         metrics_port=flags.port("metrics-port") or None,
         tls=_tls(flags),
         shutdown_delay_s=flags.seconds("shutdown-delay-duration"),
+        held=held_place(flags),
         limits=_limits(flags),
     )
     if settings.metrics_port == settings.port:
