@@ -9,13 +9,17 @@ import typer
 from typer.core import TyperGroup
 
 from gpuscale.cli.registry import app
-from gpuscale.cli.servers import agent, serving
+from gpuscale.cli.servers import agent, scaling, serving
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pages
 
-READ_AS_GO_DOES = {"exporter": agent.plain_arguments, "metrics-api": serving.plain_arguments}
+READ_AS_GO_DOES = {
+    "exporter": agent.plain_arguments,
+    "metrics-api": serving.plain_arguments,
+    "scaler": scaling.plain_arguments,
+}
 
 
 def faults(words):

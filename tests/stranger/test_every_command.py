@@ -113,6 +113,12 @@ CASES = {
     "metrics-api why": [
         (["metrics-api", "why", "pods/a/b", "m", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
     ],
+    "scaler": [
+        (["scaler", "--prometheus-url=http://127.0.0.1:9"], 2, "pip install 'gpuscale[keda]'")
+    ],
+    "scaler ask": [
+        (["scaler", "ask", "127.0.0.1:9", "-m", "target=1"], 2, "pip install 'gpuscale[keda]'"),
+    ],
 }
 SERVERS = {
     "up": (["up", "ack-bert", "--port", "{port}"], "/", "<title>"),

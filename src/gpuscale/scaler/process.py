@@ -24,7 +24,6 @@ from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, health
 from gpuscale.metricsapi.telemetry.own_metrics import ServerMetrics, with_samples
 from gpuscale.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.metricsapi.triggers.opened import Triggers, open_triggers
-
 from gpuscale.scaler.certificate import WatchedCertificate
 from gpuscale.scaler.connections import ConnectionBounds
 from gpuscale.scaler.known_triggers import KnownTriggers, ReadTrigger, WatchedTriggers
