@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuscale.attribution.processes.shares import Share
 from gpuscale.exporter.families.containers import GpuShares, container_families
+from gpuscale.exporter.families.health import health_families
 from gpuscale.exporter.families.own_metrics import METRICS, PREFIX
 from gpuscale.exposition.families import Family
 from gpuscale.formats.ack import ack_families
@@ -17,6 +18,7 @@ from gpuscale.formats.names import NEW_NAMES
 from gpuscale.gpu.amd.sources import amd_call_of
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
 from gpuscale.gpu.fields import FIELDS, Field
+from gpuscale.gpu.health import RECOVERY
 from gpuscale.gpu.nvml.values.batches import BATCHES, LINK_RATES
 from gpuscale.gpu.nvml.values.fabric import FABRIC
 from gpuscale.gpu.nvml.values.gpm import GPM_METRICS
@@ -124,6 +126,12 @@ def reference_markdown() -> str:
             "The device's own value, split over the containers that use the GPU; the parts add up to it.",
             _containers(),
         ),
+        _families_section(
+            "## Health of the GPUs",
+            "The verdict on each GPU, and its reasons; [the node agent](node-agent.md#health-of-the-gpus) has"
+            " what each of them means.",
+            _health(),
+        ),
         _own_section(),
         _amd_section(),
         _LAST_LINE + "\n",
@@ -208,6 +216,8 @@ def _nvml_calls() -> dict[str, str]:
 
 
 def _event_call(field: str) -> str:
+    if "P2P" in field:
+        return "nvmlDeviceGetP2PStatus"
     if "CLOCK_EVENTS" in field:
         return "nvmlDeviceGetCurrentClocksEventReasons, counted"
     return "nvmlEventSetWait_v2(nvmlEventTypeXidCriticalError)"
@@ -272,6 +282,11 @@ def _containers() -> Iterable[Family]:
         (GpuShares(_reading(), (Share(_OWNER, 1, 1, 1.0),), {_OWNER: Grant(1, cores_percent=1)}),),
         _OPTIONS,
     )
+
+
+def _health() -> Iterable[Family]:
+    broken = replace(_reading(), values={RECOVERY: 1})
+    return health_families((broken,), Attribution(), _OPTIONS)
 
 
 def _own_section() -> str:

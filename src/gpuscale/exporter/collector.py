@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from gpuscale.core.clock import Clock
 from gpuscale.exporter.families.azure import AzureMetrics
 from gpuscale.exporter.families.containers import GpuShares, SharesOf, container_families, shares_of
+from gpuscale.exporter.families.health import health_families, with_status
 from gpuscale.exporter.families.own_metrics import (
     CollectStatus,
     GpuStatus,
@@ -162,7 +163,8 @@ class Collector:
         families: tuple[Family, ...],
         server: ServerStatus | None,
     ) -> Snapshot:
-        own = own_families(self._status, readings, self._counters, server)
+        told = with_status(readings, self._counters)
+        own = own_families(self._status, told, self._counters, server)
         oldest_ms = min((each.measured_ms for each in readings), default=self._clock.now_ms())
         return Snapshot(families, own, self._status, oldest_ms)
 
@@ -176,7 +178,11 @@ class Collector:
         self, readings: Sequence[GpuReading], attribution: Attribution | None
     ) -> tuple[Family, ...]:
         families = agent_families(
-            readings, self._counters, attribution, self._options, self._styles
+            with_status(readings, self._counters),
+            self._counters,
+            attribution,
+            self._options,
+            self._styles,
         )
         if self._extras.vendor is not None:
             known = attribution or Attribution()
@@ -186,7 +192,9 @@ class Collector:
             self._extras.azure.observe(shares, self._clock.now_ms())
         if "dcgm" not in self._styles:
             return families
-        return (*families, *container_families(shares, self._options))
+        known = attribution or Attribution()
+        health = health_families(readings, known, self._options)
+        return (*families, *container_families(shares, self._options), *health)
 
     def _shares(
         self, readings: Sequence[GpuReading], attribution: Attribution | None

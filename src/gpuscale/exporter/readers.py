@@ -10,6 +10,7 @@ from gpuscale.exporter.settings import ExporterSettings, GpuSource
 from gpuscale.formats.ack import ACK_FIELDS
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.fields import FIELDS
+from gpuscale.gpu.health import HEALTH_FIELDS
 from gpuscale.gpu.reader import CallStats, GpuReader, ReaderRequest
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
@@ -31,6 +32,8 @@ def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> f
     wanted = {counter.field for counter in counters if counter.field in FIELDS}
     if "ack" in settings.styles:
         wanted |= ACK_FIELDS
+    if "dcgm" in settings.styles:
+        wanted |= HEALTH_FIELDS
     if settings.pods is not None:
         wanted |= SHARE_FIELDS | AZURE_FIELDS
     return frozenset(wanted)

@@ -170,6 +170,16 @@ FIRING = [
         "GPU 1 (GPU-b) of n1:9400 can't be read",
     ),
     fires(
+        "GpuUnhealthy",
+        {
+            f'gpuscale_gpu_health_problem{{{AGENT},Hostname="n1",gpu="1",UUID="GPU-b",'
+            'reason="needs_reset",severity="fatal"}': "1x10"
+        },
+        3,
+        {"Hostname": "n1", "gpu": "1", "UUID": "GPU-b", "reason": "needs_reset"},
+        "GPU 1 (GPU-b) is no capacity: needs_reset",
+    ),
+    fires(
         "GpuAttributionLost",
         {KNOWN: "0x10"},
         6,
@@ -368,6 +378,20 @@ QUIET = [
         "GpuUnreadable",
         "with a good GPU",
         {f'gpuscale_exporter_gpu_up{{{AGENT},gpu="1",UUID="GPU-b"}}': "1x60"},
+    ),
+    *(
+        quiet(
+            "GpuUnhealthy",
+            why,
+            {
+                f'gpuscale_gpu_health_problem{{{AGENT},gpu="1",UUID="GPU-b",'
+                f'reason="{reason}",severity="{severity}"}}': "1x60"
+            },
+        )
+        for why, reason, severity in (
+            ("with a warning", "slowed_by_heat", "warning"),
+            ("with a lost GPU, which has an alert of its own", "lost", "fatal"),
+        )
     ),
     quiet("GpuAttributionLost", "while pods are known", {KNOWN: "1x60"}),
     quiet("GpuAttributionLost", "where pods are not asked for", {f"up{{{AGENT}}}": "1x60"}),

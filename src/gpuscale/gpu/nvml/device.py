@@ -19,6 +19,7 @@ from gpuscale.gpu.nvml.library import Handle
 from gpuscale.gpu.nvml.mig import MigDevice, is_split, mig_devices
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.values.clock_events import MASK_FIELD, ClockEventCounts
+from gpuscale.gpu.nvml.values.peers import P2P_FIELD, Peers
 from gpuscale.gpu.nvml.values.plan import (
     EVENT_FIELDS,
     INSTANCE_FIELDS,
@@ -113,6 +114,7 @@ class OpenGpu:
         self.gpu = _identity(caller, self._handle, index)
         self._known = self._once()
         self._clock_events = ClockEventCounts(shared.settings.clock_window_ms, shared.fields)
+        self._peers = self._new_peers(index)
         self._xid_reason = self._watch_xids()
         self._is_split: bool | None = None
         self._instances: tuple[MigDevice, ...] = ()
@@ -144,6 +146,13 @@ class OpenGpu:
         found = source.read(0)
         found.miss(self._shared.fields - READABLE - EVENT_FIELDS, NOT_OFFERED)
         return found
+
+    def _new_peers(self, index: int) -> Peers | None:
+        settings = self._shared.settings
+        if P2P_FIELD not in self._shared.fields:
+            return None
+        periods = settings.limits_period_ms, settings.unsupported_retry_ms
+        return Peers(self._caller, self._handle, index, *periods)
 
     def _watch_xids(self) -> str | None:
         """Return why XIDs are unavailable, or None."""
@@ -216,6 +225,8 @@ class OpenGpu:
         if mask is not None:
             self._clock_events.add(now_ms, int(mask))
         events = self._clock_events.events() if mask is not None else ()
+        if self._peers is not None:
+            events += self._peers.events(now_ms)
         return self._reading(part, found, events, now_ms)
 
     def _instance_reading(self, part: _Part, now_ms: int) -> GpuReading:

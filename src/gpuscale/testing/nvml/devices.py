@@ -195,6 +195,14 @@ class DeviceCalls(Driver):
             self._fill(value, gpu)
         return values
 
+    def nvmlDeviceGetP2PStatus(self, device1: Handle, device2: Handle, p2pIndex: int) -> int:
+        """Return that NVLink joins GPUs of one model, and no others."""
+        del p2pIndex
+        one = self._gpu(device1, "nvmlDeviceGetP2PStatus")
+        other = self._gpu(device2, "nvmlDeviceGetP2PStatus")
+        not_supported = int(self._vendor.NVML_P2P_STATUS_NOT_SUPPORTED)
+        return 0 if one.name == other.name else not_supported
+
     def nvmlDeviceGetGpuFabricInfoV(self, device: Handle, gpuFabricInfo: Answer) -> None:
         """Fill in where the GPU stands in its fabric."""
         gpu = self._gpu(device, "nvmlDeviceGetGpuFabricInfoV")

@@ -75,3 +75,20 @@ def test_a_clock_set_back_does_not_keep_a_driver_away(bench) -> None:
     b.clock.advance(-HOUR_S)
     b.nvml.restore()
     assert b.one().values[UTIL] == 40
+
+
+def test_ways_to_the_other_gpus_are_told(bench) -> None:
+    gpus = FakeGpu(), FakeGpu(), FakeGpu(name="NVIDIA L4")
+    first, second, _ = bench(*gpus, fields={"DCGM_EXP_P2P_STATUS", UTIL}).read()
+    assert [(dict(each.labels), each.value) for each in first.events] == [
+        ({"link_status": "OK", "peer_gpu": "1"}, 0),
+        ({"link_status": "NotSupported", "peer_gpu": "2"}, 5),
+    ]
+    assert dict(second.events[0].labels)["peer_gpu"] == "0"
+
+
+def test_driver_that_does_not_know_the_ways_is_left_alone_for_a_while(bench) -> None:
+    b = bench(FakeGpu(), FakeGpu(), fields={"DCGM_EXP_P2P_STATUS", UTIL})
+    b.nvml.not_supported("nvmlDeviceGetP2PStatus")
+    assert b.one().events == b.one().events == ()
+    assert b.nvml.count("nvmlDeviceGetP2PStatus") == 2

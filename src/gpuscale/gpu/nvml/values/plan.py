@@ -11,6 +11,7 @@ from gpuscale.gpu.nvml.values.clock_events import COUNT_FIELD, MASK_FIELD, TOTAL
 from gpuscale.gpu.nvml.values.fabric import FABRIC, Fabric
 from gpuscale.gpu.nvml.values.gpm import GPM_METRICS, GRAPHICS_FIELDS, Gpm, GpmTarget
 from gpuscale.gpu.nvml.values.link_counts import LINK_COUNTS, LinkCounts
+from gpuscale.gpu.nvml.values.peers import P2P_FIELD
 from gpuscale.gpu.nvml.values.plain import MemoryCalls, PlainCalls
 from gpuscale.gpu.nvml.values.polls import Poller
 from gpuscale.gpu.nvml.values.rows import MEMORY, ROWS, Pace
@@ -18,7 +19,7 @@ from gpuscale.gpu.nvml.values.sources import Scheduled, Source
 from gpuscale.gpu.nvml.values.utilization import UTILIZATION_FIELDS, Utilization
 from gpuscale.gpu.nvml.xid import XID_FIELD, XID_FIELDS
 
-EVENT_FIELDS = (XID_FIELDS - {XID_FIELD}) | {COUNT_FIELD, TOTAL_FIELD}
+EVENT_FIELDS = (XID_FIELDS - {XID_FIELD}) | {COUNT_FIELD, TOTAL_FIELD, P2P_FIELD}
 """Families of counts, which are no single value of a GPU."""
 READABLE = frozenset(
     {
