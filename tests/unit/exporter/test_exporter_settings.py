@@ -19,6 +19,7 @@ from gpuscale.exporter.readers import (
 )
 from gpuscale.exporter.settings import GpuSource, parse_gpu_source, read_settings
 from gpuscale.gpu.counters import load_counters
+from gpuscale.gpu.health import HEALTH_FIELDS
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.readings import GpuIdentity, GpuInstance
 from gpuscale.gpu.simulated import SimulatedReader
@@ -331,8 +332,9 @@ def test_selected_reader_reads_only_what_is_meant() -> None:
 
 def test_reader_reads_what_is_served_and_what_sharing_needs() -> None:
     counters = load_counters("DCGM_FI_DEV_GPU_TEMP, gauge, T.", "my.csv")
-    assert fields_to_read(counters, read()) == {"DCGM_FI_DEV_GPU_TEMP"}
+    assert fields_to_read(counters, read()) == {"DCGM_FI_DEV_GPU_TEMP", *HEALTH_FIELDS}
     assert fields_to_read(counters, read(kubernetes="true")) == {
+        *HEALTH_FIELDS,
         "DCGM_FI_DEV_GPU_TEMP",
         "DCGM_FI_DEV_GPU_UTIL",
         "DCGM_FI_DEV_FB_USED",
