@@ -523,7 +523,11 @@ def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_
             "gpuscale: APIService v1beta1.custom.metrics.k8s.io is there already, served by Service "
             "default/prometheus-adapter; --replace takes its place and keeps the way back"
         ]
-        process = command.start("install", "--replace", text=text)
+        # What gpuscale passes requests on to may be taken over, as it goes on to be asked.
+        old = {"name": "prometheus-adapter", "target": f"default/prometheus-adapter:{port}"}
+        federate = [{**old, "insecure": True, "groups": ["custom"]}]
+        text = values(metricsApi={**api, "federate": federate}, prometheus=kind)
+        process = command.start("install", text=text)
         with metrics_api(plane, tmp_path, port):
             out, err = process.communicate(timeout=200)
             assert process.returncode == 0, out + err
