@@ -391,7 +391,7 @@ def flags_of(body: Fields) -> dict[str, str]:
     given: dict[str, str] = {}
     for each in body.child("spec").child("template").child("spec").items("containers"):
         words = (*each.texts("command"), *each.texts("args"))
-        for word, following in zip(words, (*words[1:], ""), strict=True):
+        for word, following in zip(words, (*words[1:], ""), strict=False):
             key, equals, value = word.partition("=")
             if key.startswith("--"):
                 given[key] = value if equals or following.startswith("--") else following

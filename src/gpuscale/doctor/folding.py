@@ -9,12 +9,15 @@ from gpuscale.doctor import facts
 from gpuscale.doctor.checks.workload.subjects import about, key_of, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import ClusterFinding
+from gpuscale.doctor.scalers import triggers
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.kube.reading import fields_of
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 
 T = TypeVar("T")
 _VALUES = ("no-value", "pods-without-value", "old-value", "not-scaling")
+_KEDA = ("scaled-not-ready", "keda-hpa-blind", "fallback-active", *_VALUES)
+"""What follows where KEDA or a scaler is away."""
 _SERIES = ("no-scrape-target", "no-series", "old-series", "target-down", "node-not-scraped")
 _AGENTS = (
     *("agent-not-ready", "agent-silent", "agent-unreachable", "node-without-agent"),
@@ -72,6 +75,10 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("no-metrics-api", "certificate-expired", "api-certificate"), (*_SERVED, *_VALUES)),
     (("api-of-somebody-else", "keda-conflict"), (*_SERVED, "api-certificate", *_VALUES)),
     (("hpa-not-allowed",), _VALUES),
+    (("keda-not-running",), (*_KEDA, "no-push-stream", "keda-hpa-absent")),
+    (("scaler-absent", "scaler-not-ready"), _KEDA),
+    (("scaled-not-ready",), ("keda-hpa-blind", "fallback-active", *_VALUES)),
+    (("keda-hpa-blind",), _VALUES),
     (_SERVED, _VALUES),
     (("no-resource-metrics", "no-resource-request"), ("not-scaling",)),
     (("selectors-overlap", "target-is-owned"), ("not-scaling", "pods-without-value")),
@@ -218,10 +225,28 @@ def _upstream(snapshot: Snapshot, where: str) -> Iterator[str]:
             yield from (about(key) for key in subjects(snapshot) if key[1] == place)
         case "deployment" | "statefulset" | "replicaset":
             yield from _of_workload(snapshot, kind, rest)
+        case "scaledobject" | "scaledjob":
+            yield from _of_scaled(snapshot, where)
+
+
+def _of_scaled(snapshot: Snapshot, where: str) -> Iterator[str]:
+    """Yield what a ScaledObject or ScaledJob depends on: KEDA, and the scalers of its triggers."""
+    yield where
+    yield from (
+        f"deployment/{facts.full_name(body)}"
+        for body in snapshot.all("deployments")
+        if "keda" in facts.name(body)
+    )
+    for trigger in triggers(snapshot):
+        if trigger.about == where and trigger.service is not None:
+            yield f"service/{'/'.join(trigger.service)}"
 
 
 def _of_hpa(snapshot: Snapshot, look: HpaLook) -> Iterator[str]:
     target = look.hpa.target
+    maker = facts.controller(fields_of(dict(look.body)))
+    if maker is not None and maker[0] == "ScaledObject":
+        yield from _of_scaled(snapshot, f"scaledobject/{look.namespace}/{maker[1]}")
     yield from _of_workload(snapshot, target.kind.lower(), f"{look.namespace}/{target.name}")
     for pod in facts.pods_of(snapshot, look):
         yield from _of_pod(snapshot, facts.full_name(pod))

@@ -18,6 +18,7 @@ from gpuscale.doctor.direct import at_once
 from gpuscale.doctor.judges import KINDS, Listed
 from gpuscale.doctor.prometheus import PrometheusReader
 from gpuscale.doctor.rights import server_rights
+from gpuscale.doctor.scalers import ScalerReader
 from gpuscale.doctor.snapshot import Look, Snapshot
 from gpuscale.hpa.versions import version_or_none
 from gpuscale.kube.client.client import JsonObject, KubeClient
@@ -28,6 +29,8 @@ from gpuscale.objects.fields import Fields
 _PAGE = "500"
 _NOT_FOUND = 404
 _FORBIDDEN = 403
+_MOST_SECRETS = 50
+"""With CAs of scalers; what is one cluster's rarely has more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class Gatherer:
             by_prometheus = group.create_task(prometheus.read(seen, self._clock.now_ms()))
         self._report("asking what serves the metrics")
         served, secrets = await self._discovered(seen), await self._secrets(seen)
+        scalers = ScalerReader(self._client)
         return replace(
             seen,
             agents=by_agents.result().looks,
@@ -104,6 +108,8 @@ class Gatherer:
             hpas=await hpas.read(seen),
             rule_maps=await self._rule_maps(seen),
             rights=await server_rights(self._client, seen),
+            scalers=await scalers.read(seen),
+            scaler_cas=await self._scaler_cas(seen),
             kubernetes=version_or_none(await self._client.git_version()),
         )
 
@@ -152,6 +158,21 @@ class Gatherer:
             renewed = (await self._maybe(f"{place}-serving")).get("data")
             data = renewed or (await self._maybe(f"{place}-tls")).get("data") or {}
             found[facts.name(body)] = (str(data.get("ca.crt") or ""), _decoded(data.get("tls.crt")))
+        return found
+
+    async def _scaler_cas(self, seen: Snapshot) -> dict[str, str]:
+        """Return the CAs that KEDA trusts scalers by, as far as they can be read."""
+        keys: dict[str, str] = {}
+        for body in seen.all("triggerauthentications"):
+            for each in body.child("spec").items("secretTargetRef"):
+                if each.text("parameter") == "caCert":
+                    keys[f"{facts.namespace(body)}/{each.text('name')}"] = each.text("key")
+        found = {}
+        for place, key in list(keys.items())[:_MOST_SECRETS]:
+            namespace, _, name = place.partition("/")
+            data = (await self._maybe(f"/api/v1/namespaces/{namespace}/secrets/{name}")).get("data")
+            if text := _decoded((data or {}).get(key)):
+                found[place] = text
         return found
 
     async def _rule_maps(self, seen: Snapshot) -> Sequence[JsonObject]:

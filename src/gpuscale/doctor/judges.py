@@ -134,6 +134,20 @@ KINDS = (
         "scaledobjects.keda.sh",
         (AUTOSCALER,),
     ),
+    Listed("scaledjobs", "/apis/keda.sh/v1alpha1/scaledjobs", "scaledjobs.keda.sh", (AUTOSCALER,)),
+    Listed(
+        "triggerauthentications",
+        "/apis/keda.sh/v1alpha1/triggerauthentications",
+        "triggerauthentications.keda.sh",
+        (AUTOSCALER,),
+    ),
+    Listed(
+        "keda-events",
+        "/api/v1/events",
+        "events",
+        (AUTOSCALER,),
+        "type=Warning,involvedObject.apiVersion=keda.sh/v1alpha1",
+    ),
     Listed(
         "servicemonitors",
         "/apis/monitoring.coreos.com/v1/servicemonitors",

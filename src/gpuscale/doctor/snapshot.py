@@ -129,6 +129,18 @@ class Right:
     allowed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ScalerLook:
+    """What one pod of an external scaler says."""
+
+    service: str
+    """`namespace/name` of the Service that KEDA reaches it by."""
+    pod: str
+    streams: float | None = None
+    """Open streams of activity; None where it is not gpuscale's."""
+    fault: str = ""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """All that the judges get."""
@@ -155,6 +167,10 @@ class Snapshot:
     """By APIService: the certificate that its server's Secret holds, as PEM."""
     agents_passed_over: int = 0
     """Agents that were not asked, as there are too many."""
+    scalers: Sequence[ScalerLook] = ()
+    """Ready pods of external scalers that KEDA's triggers name."""
+    scaler_cas: Mapping[str, str] = field(default_factory=dict)
+    """By Secret, `namespace/name`: the CA of a scaler that a TriggerAuthentication names, as PEM."""
     memory: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     """What `facts` derived from the rest, once."""
 

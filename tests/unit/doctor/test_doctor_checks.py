@@ -60,6 +60,8 @@ from clusters import (
     workload,
     written,
 )
+from keda_cases import EVENT as KEDA_EVENT
+from keda_cases import FAILED, HPA, KEDA_CASES, scaled, scaler_service, trigger, with_keda
 from workload_cases import WORKLOAD_CASES
 
 CASES = [
@@ -382,7 +384,7 @@ def test_a_healthy_cluster_gives_nothing():
     ("check", "changed", "fix"),
     [
         pytest.param(*case, id=f"{number}-{case[0]}")
-        for number, case in enumerate((*CASES, *WORKLOAD_CASES))
+        for number, case in enumerate((*CASES, *WORKLOAD_CASES, *KEDA_CASES))
     ],
 )
 def test_a_trouble_has_its_name_and_its_fix(check, changed, fix):
@@ -392,7 +394,7 @@ def test_a_trouble_has_its_name_and_its_fix(check, changed, fix):
 
 
 def test_every_check_has_a_case_and_every_hop_a_check():
-    cases = (*CASES, *WORKLOAD_CASES)
+    cases = (*CASES, *WORKLOAD_CASES, *KEDA_CASES)
     assert {check for check, *_ in cases if not check.startswith(LINT)} == set(CHECKS)
     assert {check.hop for check in CHECKS.values()} == set(HOPS)
 
@@ -437,6 +439,49 @@ def test_what_is_well_gives_nothing(changed):
     for each in changed.get("nodes", ()):
         each["metadata"]["labels"] |= labels
     assert findings_of(cluster(**changed)) == {}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        with_keda(),
+        # Headless, outside the cluster, or a scaler that is not gpuscale's.
+        with_keda(services=both("services", scaler_service(port=1, clusterIP="None"))),
+        with_keda(
+            scaled(
+                triggers=[
+                    trigger(address="scaler.gpuscale.svc.cluster.local:6000"),
+                    trigger(address="dns:///scaler.example.com:6000"),
+                    trigger(address="10.0.0.1:6000"),
+                ]
+            )
+        ),
+        with_keda(scaled(conditions=[("Ready", "Unknown", "", "")])),
+        with_keda(
+            apiservices=both(
+                "apiservices",
+                {
+                    **api_service(EXTERNAL),
+                    **meta(EXTERNAL, annotations={"gpuscale.dev/federates": "keda/keda-metrics"}),
+                },
+            )
+        ),
+    ],
+)
+def test_a_keda_that_is_well_gives_nothing(changed):
+    assert set(findings_of(cluster(hpas=(HPA,), **changed))) <= {"no-scale-target", "scaler-alone"}
+
+
+def test_what_keda_says_comes_with_its_events_under_its_cause():
+    changed = with_keda(scaled(conditions=[FAILED]), **{"keda-events": [KEDA_EVENT]})
+    found = findings_of(cluster(hpas=(HPA,), **changed))["scaled-not-ready"]
+    assert found.evidence == (
+        "TriggerError: error in gRPC; KEDAScalerFailed: got empty metric spec"
+    )
+    without_pods = {**changed, "pods": both("pods")}
+    roots = roots_of(cluster(hpas=(HPA,), **without_pods))
+    assert "scaler-not-ready" in roots
+    assert "scaled-not-ready" not in roots
 
 
 def test_a_pod_that_taints_keep_off_is_no_reason_for_more_nodes():

@@ -9,6 +9,7 @@ from gpuscale.core.documents.documents import dump_documents, load_documents
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.doctor import facts
+from gpuscale.doctor.checks.keda import KEDA_CHECKS, keda_findings
 from gpuscale.doctor.checks.targets import TARGET_CHECKS, is_paused, target_findings
 from gpuscale.doctor.checks.values import VALUE_CHECKS, value_findings
 from gpuscale.doctor.checks.workload.subjects import wants_gpus
@@ -22,7 +23,7 @@ from gpuscale.lint.lint import lint
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import PodsMetric
 
-_CHECKS = Checks(AUTOSCALER, including=(TARGET_CHECKS, VALUE_CHECKS))
+_CHECKS = Checks(AUTOSCALER, including=(TARGET_CHECKS, VALUE_CHECKS, KEDA_CHECKS))
 OLD_API_VERSION = _CHECKS.add(
     "old-api-version",
     Severity.ERROR,
@@ -93,6 +94,7 @@ def hpa_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             yield from value_findings(snapshot, look, metric)
         yield from _conditions(snapshot, look)
         yield from _limits(look)
+    yield from keda_findings(snapshot)
     yield from _rules(snapshot)
     yield from _lint(snapshot)
 

@@ -23,6 +23,7 @@ from gpuscale.doctor.checks.serving import (
 )
 from gpuscale.doctor.judges import API, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, MetricLook, Snapshot
+from gpuscale.install.common import FEDERATES
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
@@ -68,7 +69,7 @@ KEDA_CONFLICT = _CHECKS.add(
     "keda-conflict",
     Severity.ERROR,
     "KEDA's ScaledObjects, with external metrics served by another.",
-    "Give the group back to KEDA (metricsApi.external: false, or no externalRules).",
+    "Put KEDA behind gpuscale (metricsApi.federate), or give the group back to KEDA.",
 )
 API_WITHOUT_METRICS = _CHECKS.add(
     "api-without-metrics",
@@ -83,6 +84,7 @@ HPA_NOT_ALLOWED = _CHECKS.add(
     "Allow its account to read metrics.",
 )
 
+_KEDA = "keda"
 _SOON = timedelta(days=14)
 _INSTALL = "gpuscale install values.yaml"
 _RBAC = "rbac.authorization.k8s.io"
@@ -255,7 +257,7 @@ def _keda(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     scaled = snapshot.all("scaledobjects")
     for body in _services(snapshot, EXTERNAL_GROUP):
         server = facts.server_of(body)
-        if scaled and server != "KEDA":
+        if scaled and server != "KEDA" and not _federates_keda(body):
             service = {"name": "keda-operator-metrics-apiserver", "namespace": "keda", "port": 443}
             yield KEDA_CONFLICT.found(
                 f"apiservice/{facts.name(body)}",
@@ -267,6 +269,12 @@ def _keda(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                     f"-p '{json.dumps({'spec': {'service': service}})}'",
                 ),
             )
+
+
+def _federates_keda(body: Fields) -> bool:
+    """Return whether an APIService's server passes KEDA's metrics on to KEDA."""
+    services = body.child("metadata").labels("annotations").get(FEDERATES, "")
+    return any(_KEDA in each for each in services.split(","))
 
 
 def _empty(snapshot: Snapshot) -> Iterator[ClusterFinding]:
