@@ -9,7 +9,7 @@ from gpuscale.doctor import facts
 from gpuscale.doctor.checks.workload.subjects import about, key_of, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import ClusterFinding
-from gpuscale.doctor.scalers import triggers
+from gpuscale.doctor.scalers import keda_deployments, triggers_by_object
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.kube.reading import fields_of
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
@@ -232,13 +232,9 @@ def _upstream(snapshot: Snapshot, where: str) -> Iterator[str]:
 def _of_scaled(snapshot: Snapshot, where: str) -> Iterator[str]:
     """Yield what a ScaledObject or ScaledJob depends on: KEDA, and the scalers of its triggers."""
     yield where
-    yield from (
-        f"deployment/{facts.full_name(body)}"
-        for body in snapshot.all("deployments")
-        if "keda" in facts.name(body)
-    )
-    for trigger in triggers(snapshot):
-        if trigger.about == where and trigger.service is not None:
+    yield from (f"deployment/{facts.full_name(body)}" for body in keda_deployments(snapshot))
+    for trigger in triggers_by_object(snapshot).get(where, ()):
+        if trigger.service is not None:
             yield f"service/{'/'.join(trigger.service)}"
 
 

@@ -46,7 +46,7 @@ class ScaledTrigger:
 def triggers(snapshot: Snapshot) -> tuple[ScaledTrigger, ...]:
     """Return the triggers of all ScaledObjects and ScaledJobs that ask external scalers."""
     services = {facts.full_name(each): each for each in snapshot.all("services")}
-    keda = _namespace_of_keda(snapshot)
+    keda, _ = operator_of(snapshot)
     return tuple(
         _trigger(services, keda, f"{kind[:-1]}/{facts.full_name(body)}", index, each, body)
         for kind in ("scaledobjects", "scaledjobs")
@@ -56,14 +56,22 @@ def triggers(snapshot: Snapshot) -> tuple[ScaledTrigger, ...]:
     )
 
 
-def scaler_services(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, ...]]:
-    """Return the triggers of each scaler that is a Service, by its `namespace/name`."""
+@facts.once
+def triggers_by_object(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, ...]]:
+    """Return the same by the objects that have them."""
     found: dict[str, tuple[ScaledTrigger, ...]] = {}
     for each in triggers(snapshot):
-        if each.service is not None and not each.fault:
-            name = "/".join(each.service)
-            found[name] = (*found.get(name, ()), each)
+        found[each.about] = (*found.get(each.about, ()), each)
     return found
+
+
+def scaler_services(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, ...]]:
+    """Return the triggers of each scaler that is a Service, by its `namespace/name`."""
+    found: dict[str, list[ScaledTrigger]] = {}
+    for each in triggers(snapshot):
+        if each.service is not None and not each.fault:
+            found.setdefault("/".join(each.service), []).append(each)
+    return {name: tuple(users) for name, users in found.items()}
 
 
 def scaler_pods(snapshot: Snapshot, service: str) -> tuple[Fields, ...]:
@@ -156,11 +164,18 @@ def _service(host: str, keda: str) -> tuple[str, str] | None:
     return None
 
 
-def _namespace_of_keda(snapshot: Snapshot) -> str:
-    for body in snapshot.all("deployments"):
+@facts.once
+def keda_deployments(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the Deployments of KEDA."""
+    return tuple(body for body in snapshot.all("deployments") if "keda" in facts.name(body))
+
+
+def operator_of(snapshot: Snapshot) -> tuple[str, str]:
+    """Return namespace and name of KEDA's operator; the usual ones where it is not seen."""
+    for body in keda_deployments(snapshot):
         if facts.name(body).endswith("keda-operator"):
-            return facts.namespace(body)
-    return "keda"
+            return facts.namespace(body), facts.name(body)
+    return "keda", "keda-operator"
 
 
 def _port(pod: Fields) -> int:

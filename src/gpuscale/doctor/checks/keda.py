@@ -13,8 +13,15 @@ from gpuscale.core.findings import Checks, Fix, Severity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.judges import AUTOSCALER, ClusterFinding
-from gpuscale.doctor.scalers import ScaledTrigger, scaler_pods, scaler_services, triggers
-from gpuscale.doctor.snapshot import Snapshot
+from gpuscale.doctor.scalers import (
+    ScaledTrigger,
+    keda_deployments,
+    operator_of,
+    scaler_pods,
+    scaler_services,
+    triggers,
+)
+from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.metricsapi.wire.paths import EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 
@@ -142,9 +149,9 @@ def keda_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _own_pods(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    for body in snapshot.all("deployments"):
+    for body in keda_deployments(snapshot):
         for ending, what, effect in _PARTS:
-            if not facts.name(body).endswith(ending) or "keda" not in facts.name(body):
+            if not facts.name(body).endswith(ending):
                 continue
             ready = body.child("status").integer("readyReplicas") or 0
             if ready:
@@ -168,7 +175,7 @@ def _written_ca(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if body.child("spec").text("group") == EXTERNAL_GROUP
         and facts.server_of(body) == "gpuscale"
     ]
-    for body in snapshot.all("deployments"):
+    for body in keda_deployments(snapshot):
         if not facts.name(body).endswith("keda-operator") or not ours:
             continue
         flags = facts.flags_of(body)
@@ -242,10 +249,8 @@ def _scaler_pods(
 
 
 def _operator_place(snapshot: Snapshot) -> str:
-    for body in snapshot.all("deployments"):
-        if facts.name(body).endswith("keda-operator"):
-            return f"{facts.namespace(body)} deployment/{facts.name(body)}"
-    return "keda deployment/keda-operator"
+    namespace, name = operator_of(snapshot)
+    return f"{namespace} deployment/{name}"
 
 
 def _authorities(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -341,47 +346,58 @@ def _conditions(
 
 def _events(snapshot: Snapshot, kind: str, namespace: str, name: str) -> list[str]:
     """Return the latest warnings of KEDA about an object."""
-    found = [
-        each
-        for each in snapshot.all("keda-events")
-        if each.child("involvedObject").text("kind").lower() == kind
-        and each.child("involvedObject").text("namespace") == namespace
-        and each.child("involvedObject").text("name") == name
-    ]
-    found.sort(key=lambda each: each.text("lastTimestamp") or each.text("eventTime"))
+    found = _events_by_object(snapshot).get((kind, namespace, name), [])
+    found = sorted(found, key=lambda each: each.text("lastTimestamp") or each.text("eventTime"))
     lines = (f"{each.text('reason')}: {each.text('message')}" for each in reversed(found))
     return list(dict.fromkeys(lines))[:_MOST_EVENTS]
+
+
+@facts.once
+def _events_by_object(snapshot: Snapshot) -> Mapping[tuple[str, str, str], list[Fields]]:
+    found: dict[tuple[str, str, str], list[Fields]] = {}
+    for each in snapshot.all("keda-events"):
+        about = each.child("involvedObject")
+        key = about.text("kind").lower(), about.text("namespace"), about.text("name")
+        found.setdefault(key, []).append(each)
+    return found
+
+
+@facts.once
+def _hpas_by_name(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
+    return frozenset((look.namespace, look.hpa.metadata.name) for look in snapshot.hpas)
+
+
+@facts.once
+def _hpas_by_target(snapshot: Snapshot) -> Mapping[tuple[str, str, str], list[HpaLook]]:
+    found: dict[tuple[str, str, str], list[HpaLook]] = {}
+    for look in snapshot.hpas:
+        target = look.hpa.target
+        found.setdefault((look.namespace, target.kind, target.name), []).append(look)
+    return found
 
 
 def _hpa(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
     namespace, name = facts.namespace(body), facts.name(body)
     own = body.child("status").text("hpaName")
-    about = f"scaledobject/{namespace}/{name}"
-    target = body.child("spec").child("scaleTargetRef")
-    looks = [look for look in snapshot.hpas if look.namespace == namespace]
-    if own and looks and not snapshot.hides("hpas") and not _pauses(body):
-        names = {look.hpa.metadata.name for look in looks}
-        if own not in names:
-            yield KEDA_HPA_ABSENT.found(
-                about,
-                f"Its HPA {own} is not there, so nothing scales it between 1 and more.",
-                f"status.hpaName: {own}",
-                Fix(KEDA_HPA_ABSENT.fix, f"kubectl logs -n {_operator_place(snapshot)}"),
-            )
-    for look in looks:
-        hpa = look.hpa
-        is_same = (hpa.target.kind, hpa.target.name) == (
-            target.text("kind") or "Deployment",
-            target.text("name"),
+    named = _hpas_by_name(snapshot)
+    if own and named and (namespace, own) not in named and not _pauses(body):
+        yield KEDA_HPA_ABSENT.found(
+            f"scaledobject/{namespace}/{name}",
+            f"Its HPA {own} is not there, so nothing scales it between 1 and more.",
+            f"status.hpaName: {own}",
+            Fix(KEDA_HPA_ABSENT.fix, f"kubectl logs -n {_operator_place(snapshot)}"),
         )
-        if is_same and hpa.metadata.name != (own or f"keda-hpa-{name}"):
+    own = own or f"keda-hpa-{name}"
+    target = body.child("spec").child("scaleTargetRef")
+    key = namespace, target.text("kind") or "Deployment", target.text("name")
+    for look in _hpas_by_target(snapshot).get(key, ()):
+        other = look.hpa.metadata.name
+        if other != own:
             yield HPA_BESIDE_SCALED.found(
                 look.about,
-                f"It scales {hpa.target.kind} {hpa.target.name}, and ScaledObject {name} does too.",
-                f"KEDA's own HPA is {own or f'keda-hpa-{name}'}",
-                Fix(
-                    HPA_BESIDE_SCALED.fix, f"kubectl delete hpa -n {namespace} {hpa.metadata.name}"
-                ),
+                f"It scales {key[1]} {key[2]}, and ScaledObject {name} does too.",
+                f"KEDA's own HPA is {own}",
+                Fix(HPA_BESIDE_SCALED.fix, f"kubectl delete hpa -n {namespace} {other}"),
             )
 
 
