@@ -42,6 +42,8 @@ class LintReport(Report[Place]):
     """HorizontalPodAutoscalers that were looked at, refused ones included."""
     scaled_objects: int = 0
     """KEDA's ScaledObjects that were looked at, refused ones included."""
+    triggers: int = 0
+    """Triggers of trigger files."""
     values: int = 0
     """Values files whose rendering was read."""
     scenarios: int = 0
@@ -50,5 +52,5 @@ class LintReport(Report[Place]):
     @property
     def has_checked(self) -> bool:
         """Return whether there was anything that lint looks at, right or wrong."""
-        counts = self.rules + self.autoscalers + self.scaled_objects + self.values + self.scenarios
-        return bool(counts or self.findings)
+        objects = self.rules + self.autoscalers + self.scaled_objects + self.triggers
+        return bool(objects or self.values or self.scenarios or self.findings)

@@ -20,6 +20,8 @@ from gpuscale.objects.hpa.fields import unknown_fields
 from gpuscale.objects.manifests import read_manifest
 from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.objects.workloads import Deployment
+from gpuscale.triggers.metadata import is_trigger_file, read_triggers
+from gpuscale.triggers.trigger import Trigger
 
 _GROUPS = {
     "Deployment": "apps",
@@ -97,8 +99,8 @@ class Inputs:
     """Manifests that write `replicas: 0`, and where."""
     authentications: dict[ObjectKey, frozenset[str]] = field(default_factory=dict)
     """The parameters that KEDA's TriggerAuthentications give."""
-    served_triggers: set[str] = field(default_factory=set)
-    """External metrics that a file of triggers serves."""
+    triggers: list[Trigger] = field(default_factory=list)
+    """Of trigger files, whose metrics are served as external ones."""
     recorded: set[str] = field(default_factory=set)
     """Series that recording rules make."""
     honors_labels: bool = False
@@ -112,6 +114,11 @@ class Inputs:
     passed_over: list[PassedOver] = field(default_factory=list)
     kubernetes: KubernetesVersion | None = None
     """The release of the cluster that they are for; None where nobody said."""
+
+
+def serves_trigger(inputs: Inputs, name: str) -> bool:
+    """Return whether an external metric of this name is a trigger's."""
+    return any(trigger.name == name for trigger in inputs.triggers)
 
 
 def read_inputs(
@@ -158,6 +165,9 @@ def _read_file(inputs: Inputs, source: str, text: str) -> None:
     documents = load_documents(text, source)
     if not documents:
         raise ConfigError(Problem(source, None, None, "an empty file", "rules or manifests"))
+    if any(is_trigger_file(document.data) for document in documents):
+        inputs.triggers += read_triggers(text, source)
+        return
     if len(documents) == 1 and is_rules(documents[0].data):
         inputs.rule_files += 1
         _add_rules(inputs, read_rules(documents[0], text))
@@ -269,8 +279,11 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
         if len(inside) != 1:
             continue
         data = inside[0].data
-        if _read_prometheus_file(inputs, data) or _read_triggers(inputs, data):
+        if _read_prometheus_file(inputs, data):
             found = True
+        elif is_trigger_file(data):
+            found = True
+            inputs.triggers += read_triggers(padded, document.source)
         elif is_rules(data):
             found = True
             inputs.rule_files += 1
@@ -287,13 +300,6 @@ def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
     inputs.recorded |= recorded
     inputs.honors_labels |= any(each.get("honor_labels") is True for each in jobs)
     return bool(recorded or jobs)
-
-
-def _read_triggers(inputs: Inputs, data: object) -> bool:
-    """Note which metrics a file of triggers serves; False where it is none."""
-    found = list(_dicts(data, "triggers"))
-    inputs.served_triggers |= {str(each["metricName"]) for each in found if "metricName" in each}
-    return bool(found)
 
 
 def is_block(text: str, line: int, value: str) -> bool:

@@ -40,6 +40,7 @@ def lint(
         rules=len(inputs.rules) + len(inputs.external_rules) if inputs.rule_files else 0,
         autoscalers=len(inputs.hpas) + inputs.refused["HorizontalPodAutoscaler"],
         scaled_objects=len(inputs.scaled_objects) + inputs.refused["ScaledObject"],
+        triggers=len(inputs.triggers),
     )
 
 
@@ -63,6 +64,7 @@ def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintRepor
         rules=sum(each.rules for each in reports),
         autoscalers=sum(each.autoscalers for each in reports),
         scaled_objects=sum(each.scaled_objects for each in reports),
+        triggers=sum(each.triggers for each in reports),
         values=sum(each.values for each in reports),
         scenarios=sum(each.scenarios for each in reports),
     )

@@ -76,6 +76,7 @@ def _lint_summary(report: LintReport) -> str:
     counts = [counted(n, severity.value) for severity, n in _by_severity(report.findings).items()]
     others = (
         (report.scaled_objects, "ScaledObject"),
+        (report.triggers, "trigger"),
         (report.values, "values file"),
         (report.scenarios, "scenario"),
     )
@@ -97,6 +98,7 @@ def lint_document(report: LintReport) -> dict[str, object]:
         "rules": report.rules,
         "autoscalers": report.autoscalers,
         "scaledObjects": report.scaled_objects,
+        "triggers": report.triggers,
         "values": report.values,
         "scenarios": report.scenarios,
     }

@@ -1055,6 +1055,7 @@ def test_the_report_for_programs() -> None:
         "rules": 1,
         "autoscalers": 1,
         "scaledObjects": 0,
+        "triggers": 0,
         "values": 0,
         "scenarios": 0,
     }
@@ -1117,7 +1118,7 @@ metadata: {name: t}
 data:
   triggers.yaml: |
     triggers:
-    - {workload: deployment/web, metricName: gpu_util, target: "5"}
+    - {namespace: a, workload: deployment/web, metricName: gpu_util, metric: q, target: "5"}
 """
     files = {"rules.yaml": NAMED, "t.yaml": served, "hpa.yaml": hpa(external())}
     assert ids(files) == []

@@ -13,7 +13,8 @@ def lint(
         list[str],
         typer.Argument(
             metavar="FILE",
-            help="Rule files, manifests, values files and scenarios, in any order; - is standard input.",
+            help="Rule files, trigger files, manifests, values files and scenarios, in any order; "
+            "- is standard input.",
         ),
     ],
     *,

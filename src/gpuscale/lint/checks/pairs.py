@@ -11,7 +11,7 @@ from gpuscale.lint.checks.rules import unused_sum_findings
 from gpuscale.lint.checks.targets import TARGET_CHECKS, unit_findings
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
-from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa
+from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa, serves_trigger
 from gpuscale.lint.serving import servings
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric
 
@@ -89,7 +89,7 @@ def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
     spec = metric.spec
     if not isinstance(spec, ObjectMetric | ExternalMetric):
         return None
-    if isinstance(spec, ExternalMetric) and spec.name in inputs.served_triggers:
+    if isinstance(spec, ExternalMetric) and serves_trigger(inputs, spec.name):
         return None
     rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
     return next((each.series for each in servings(rules, spec.name)), None)

@@ -206,6 +206,7 @@ async def test_a_folder_that_is_gone_is_noted_and_does_not_stop_anything(queue, 
         await until(lambda: watch.answer(WAKE))
     keeper = Keeper(watch, HeldFile(tmp_path / "none" / "held.json", clock), clock)
     await keeper.keep()
+    assert keeper.fault is not None
     assert "can't be written" in keeper.fault
 
 
