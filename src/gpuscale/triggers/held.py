@@ -31,7 +31,8 @@ class Held:
 
     def state(self, now_s: float) -> TriggerState:
         """Return the state to go on from, at a monotonic time."""
-        return TriggerState(self.decision, None if self.away_s is None else now_s - self.away_s)
+        away_s = None if self.away_s is None else now_s - self.away_s
+        return TriggerState(self.decision, away_s, is_restored=True)
 
 
 def held_of(state: TriggerState, now_s: float, starts_s: tuple[float, ...] = ()) -> Held | None:

@@ -48,6 +48,8 @@ class TriggerState:
     """Monotonic time since which something is not known; None while all is."""
     readings: tuple[tuple[float, float], ...] = ()
     """Monotonic times and loads within the window."""
+    is_restored: bool = False
+    """Whether the decision is of a process before, which may have decided once more after it was kept."""
 
     def renewed(self, target: float) -> "TriggerState":
         """Return the state of the same trigger with other metadata: the last decision stays, in pods."""
@@ -56,7 +58,7 @@ class TriggerState:
             return replace(self, readings=())
         factor = target / old.target
         decision = replace(old, value=old.value * factor, load=old.load * factor, target=target)
-        return TriggerState(decision, self.away_s)
+        return TriggerState(decision, self.away_s, is_restored=self.is_restored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,16 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Outcom
         )
         words = _measured_words(load, awake, starting, is_loaded=is_loaded)
         answer = Answer(value, is_active, "measured", words, load.measured_ms)
-        return Outcome(answer, replace(state, decision=decision, away_s=None), story)
+        return Outcome(
+            answer, replace(state, decision=decision, away_s=None, is_restored=False), story
+        )
     away_s = seen.now_s if state.away_s is None else state.away_s
     state = replace(state, away_s=away_s)
     why = "; ".join([load.words] * (load.total is None) + [w.shown for w in unknown])
+    if state.is_restored and load.total is None and isinstance(seen.pods, PodsSeen):
+        # What pods there are tells of decisions that were not kept any more.
+        value = max(value, trigger.target * seen.pods.desired)
+        is_active = is_active or seen.pods.desired > 0
     answer = _without(trigger, state, seen.now_s - away_s, value, is_active, load, unknown, why)
     return Outcome(answer, state, (*story, answer.reason))
 

@@ -7,6 +7,7 @@ import pytest
 from gpuscale.hpa.replicas.pods import Sample
 from gpuscale.hpa.types import PodInfo, ReadyCondition
 from gpuscale.objects.pods import PodPhase
+from gpuscale.triggers.held import held_of
 from gpuscale.triggers.machine import TriggerState, evaluate
 from gpuscale.triggers.observation import (
     Missing,
@@ -178,3 +179,25 @@ def test_the_deadline_is_learned_from_the_last_ten_starts():
     assert learned_deadline_s((20.0,)) == 300.0
     assert learned_deadline_s((900.0, *(100.0,) * 9)) == 1860.0
     assert learned_deadline_s((900.0, *(200.0,) * 10)) == 460.0
+
+
+def test_a_restart_asks_for_no_fewer_pods_than_there_are_while_the_source_is_away():
+    busy = evaluate(TRIGGER, _seen(0.0, _loads(90, 80), _running(2)), TriggerState()).state
+    kept = held_of(busy, 1.0)
+    assert kept is not None
+    # Eight were asked for after the decision of 170 was kept.
+    away = _seen(100.0, None, _running(8))
+    fresh = evaluate(TRIGGER, away, kept.state(100.0))
+    assert (fresh.answer.value, fresh.answer.basis) == (480.0, "held")
+    assert evaluate(TRIGGER, away, busy).answer.value == 170.0
+    back = evaluate(TRIGGER, _seen(101.0, _loads(*(10,) * 8), _running(8)), fresh.state)
+    assert evaluate(TRIGGER, away, back.state).answer.value == 80.0
+
+
+def test_a_restart_keeps_up_what_came_up_after_the_decision_was_kept():
+    kept = held_of(evaluate(TRIGGER, _seen(0.0), TriggerState()).state, 0.0)
+    assert kept is not None
+    answer = evaluate(TRIGGER, _seen(9.0, None, _running(1)), kept.state(9.0)).answer
+    assert (answer.value, answer.is_active, answer.basis) == (60.0, True, "held")
+    asleep = evaluate(TRIGGER, _seen(9.0, wakes=AWAY), kept.state(9.0)).answer
+    assert (asleep.value, asleep.is_active) == (0.0, False)

@@ -14,6 +14,7 @@ from gpuscale.metricsapi.backend_settings import BackendSettings
 from gpuscale.metricsapi.health import Check, remarked
 from gpuscale.metricsapi.trigger_settings import HeldPlace, TriggerSettings
 from gpuscale.metricsapi.triggers.asking import Seeing
+from gpuscale.metricsapi.triggers.events import TriggerEvents
 from gpuscale.metricsapi.triggers.families import trigger_families
 from gpuscale.metricsapi.triggers.stores import HeldConfigMap, HeldFile, HeldStore, Keeper
 from gpuscale.metricsapi.triggers.watch import Change, TriggerWatch
@@ -35,14 +36,20 @@ class Triggers:
         watch: answers.
         workloads: the cluster's; None where there is no API server.
         keeper: keeps decisions; None where nothing does.
+        events: tells users in the cluster; None where there is no API server.
     """
 
     def __init__(
-        self, watch: TriggerWatch, workloads: Workloads | None, keeper: Keeper | None
+        self,
+        watch: TriggerWatch,
+        workloads: Workloads | None,
+        keeper: Keeper | None,
+        events: TriggerEvents | None,
     ) -> None:
         self.watch = watch
         self._workloads = workloads
         self._keeper = keeper
+        self._events = events
 
     def answer(self, trigger: Trigger) -> Answer | None:
         """See `TriggerAnswers`."""
@@ -65,6 +72,8 @@ class Triggers:
                 group.create_task(self._workloads.run(), name="workloads")
             if self._keeper is not None:
                 group.create_task(self._keeper.run(), name="held decisions")
+            if self._events is not None:
+                group.create_task(self._events.run(), name="events of triggers")
             group.create_task(self.watch.run(), name="trigger evaluations")
 
     def families(self) -> tuple[Family, ...]:
@@ -109,16 +118,19 @@ def open_triggers(
     stack.push_async_callback(seeing.close)
     store = _store(place or HeldPlace(), client, clock)
     keepers: list[Keeper] = []
+    events = None if client is None else TriggerEvents(client, clock)
 
     def changed(change: Change) -> None:
         if change.before is None or change.before.is_active != change.answer.is_active:
             for keeper in keepers:
                 keeper.hurry()
+        if events is not None:
+            events.note(change)
 
     watch = TriggerWatch(seeing, clock, bounds, workloads, changed)
     if store is not None:
         keepers.append(Keeper(watch, store, clock))
-    return Triggers(watch, workloads, keepers[0] if keepers else None)
+    return Triggers(watch, workloads, keepers[0] if keepers else None, events)
 
 
 def _store(place: HeldPlace, client: KubeClient | None, clock: Clock) -> HeldStore | None:

@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 MAX_BYTES = 900 * 1024
 """The API server takes a ConfigMap of 1 MiB."""
 _DATA_KEY = "decisions.json"
-_TRIES = 4
+_TRIES = 8
 _OLD_MS = 86_400_000
 """Decisions of triggers that nobody watches are dropped after a day."""
 WRITE_S = 10.0

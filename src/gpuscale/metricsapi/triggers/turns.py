@@ -37,7 +37,7 @@ class Turns(Generic[T]):
 
 
 class Budget:
-    """So many a second, and a second's worth at once.
+    """So many a second, and a second's worth at once, one at least.
 
     Args:
         per_s: how many.
@@ -46,12 +46,13 @@ class Budget:
 
     def __init__(self, per_s: float, now_s: float) -> None:
         self._per_s = per_s
-        self._left = per_s
+        self._most = max(1.0, per_s)
+        self._left = self._most
         self._at_s = now_s
 
     def spend(self, count: int, now_s: float) -> bool:
         """Return whether something was left; one turn may run into debt, so that large ones come too."""
-        self._left = min(self._per_s, self._left + (now_s - self._at_s) * self._per_s)
+        self._left = min(self._most, self._left + (now_s - self._at_s) * self._per_s)
         self._at_s = now_s
         if self._left <= 0:
             return False

@@ -245,9 +245,9 @@ class TriggerWatch:
         self._take(watched, seen, seen.now_s)
         self.counts.evaluations += 1
         self.counts.seconds += loop.time() - began_s
-        interval_s = (
-            self._settings.asleep_interval_s if watched.is_asleep else self._settings.interval_s
-        )
+        # What is away is looked for as often as what wakes.
+        is_quick = watched.is_asleep or watched.state.away_s is not None
+        interval_s = self._settings.asleep_interval_s if is_quick else self._settings.interval_s
         self._schedule(watched, began_s + interval_s)
 
     def _take(self, watched: _Watched, seen: Observation, now_s: float) -> None:

@@ -6,11 +6,11 @@ asked for. What is not known is a reason, never zero pods.
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
@@ -33,6 +33,8 @@ _WATCHED = {
 }
 _MAX_START_S = 3600.0
 """A pod that was ready for longer, when it was first seen, may have become ready a second time."""
+_FIRST_LIST_S = 5.0
+_LOOK_S = 0.02
 _PHASES = {phase.value: phase for phase in PodPhase}
 _READY = {"True": ReadyCondition.TRUE, "False": ReadyCondition.FALSE}
 
@@ -88,15 +90,41 @@ class Workloads:
         self._scales: dict[str, Reflector[Scale]] = {}
         self._polled = PolledScales(client, clock, max_age_s)
         self._known: dict[Key, _Known] = {}
+        self._first_s: float | None = None
+        self._waiting: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
+        """Watches that were asked for before `run`."""
 
     async def run(self) -> None:
         """Keep up all that is asked for, for as long as the task lives."""
         async with asyncio.TaskGroup() as group:
             self._group = group
+            for path, follow in self._waiting:
+                group.create_task(follow(), name=f"watch {path}")
             try:
                 await self._polled.run()
             finally:
                 self._group = None
+
+    async def listed(self, workload: WorkloadRef) -> None:
+        """Return once pods and workloads of this kind were listed, or did not come within some seconds.
+
+        A decision without them may be lower than what is asked for already.
+        """
+        path = _WATCHED.get((workload.kind, workload.api_version))
+        if path is None:
+            return
+        copies = (self._scale_copy(path), self._pod_copy())
+        ends_s = self._began_s() + _FIRST_LIST_S
+        while self._clock.now_ms() / 1000 < ends_s:
+            if all(copy.state.listed or copy.state.error is not None for copy in copies):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    def _began_s(self) -> float:
+        """Return when the first list was asked for."""
+        if self._first_s is None:
+            self._first_s = self._clock.now_ms() / 1000
+        return self._first_s
 
     def seed(self, namespace: str, workload: WorkloadRef, starts_s: tuple[float, ...]) -> None:
         """Take how long the workload's pods took before, where nothing was learned yet."""
@@ -153,9 +181,7 @@ class Workloads:
         path = _WATCHED.get((workload.kind, workload.api_version))
         if path is None:
             return self._polled.scale(namespace, workload)
-        copy = self._scales.get(path)
-        if copy is None:
-            copy = self._scales[path] = self._reflector(path, read_scale, lambda: None)
+        copy = self._scale_copy(path)
         missing = self._unknown(copy, path.rpartition("/")[2])
         if missing is not None:
             return missing
@@ -165,17 +191,27 @@ class Workloads:
         return found
 
     def _pods_of(self, namespace: str, selector: Selector) -> tuple[_Pod, ...] | Missing:
-        if self._pods is None:
-            self._pods = self._reflector(_PODS, self._read_pod, self._changed, self._removed)
-        missing = self._unknown(self._pods, "pods")
+        copy = self._pod_copy()
+        missing = self._unknown(copy, "pods")
         if missing is not None:
             return missing
         if self._by_namespace is None:
             self._by_namespace = {}
-            for key, pod in self._pods.items.items():
+            for key, pod in copy.items.items():
                 self._by_namespace.setdefault(pod.namespace, {})[key] = pod
         inside = self._by_namespace.get(namespace, {})
         return tuple(pod for pod in inside.values() if selector.matches(pod.labels))
+
+    def _scale_copy(self, path: str) -> Reflector[Scale]:
+        copy = self._scales.get(path)
+        if copy is None:
+            copy = self._scales[path] = self._reflector(path, read_scale, lambda: None)
+        return copy
+
+    def _pod_copy(self) -> Reflector[_Pod]:
+        if self._pods is None:
+            self._pods = self._reflector(_PODS, self._read_pod, self._changed, self._removed)
+        return self._pods
 
     def _reflector(
         self,
@@ -187,9 +223,14 @@ class Workloads:
         copy: Reflector[Item] = Reflector(
             self._client, self._settings, path, {}, read, self._clock, changed, removed
         )
-        if self._group is not None:
-            self._group.create_task(copy.run(), name=f"watch {path}")
+        self._begin(path, copy.run)
         return copy
+
+    def _begin(self, path: str, follow: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._group is None:
+            self._waiting.append((path, follow))
+        else:
+            self._group.create_task(follow(), name=f"watch {path}")
 
     def _unknown(self, copy: Reflector[_Pod] | Reflector[Scale], plural: str) -> Missing | None:
         state = copy.state
