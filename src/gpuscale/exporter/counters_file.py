@@ -33,17 +33,25 @@ class CountersFile:
     """The counters to serve, from a file that may change.
 
     Args:
-        path: None is the built-in list, which never changes.
+        path: None is the built-in list, which never changes, or the text given.
         mode: whether the file replaces the built-in list or adds to it.
         clock: stamps loads.
+        given: counters that are no file, and their name for messages.
 
     Raises:
         ConfigError: the file is no counters file: too large, or without a single good row among bad ones.
         NotFoundError: the file can't be read.
     """
 
-    def __init__(self, path: Path | None, mode: Mode, clock: "Clock") -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        mode: Mode,
+        clock: "Clock",
+        given: tuple[str, str] | None = None,
+    ) -> None:
         self._path = path
+        self._given = given
         self._mode = mode
         self._clock = clock
         self._stamps = stamps_of(self._paths)
@@ -58,6 +66,18 @@ class CountersFile:
     def has_changed(self) -> bool:
         """Return whether the file looks other than when it was last loaded."""
         return stamps_of(self._paths) != self._stamps
+
+    def give(self, text: str, apply: Callable[[Counters], None]) -> None:
+        """Take another text in place of the one given, where it is another or the last was refused."""
+        if self._given is not None and (self._given[0] != text or self._error is not None):
+            self._given = (text, self._given[1])
+            self.reload(apply)
+
+    def note_failure(self, error: GpuscaleError) -> None:
+        """Note why the text given could not be read again; what was loaded stays."""
+        if str(error) != self._error:
+            self._error = str(error)
+            _log.error("the counters stay as they were: %s", error)
 
     def reload(self, apply: Callable[[Counters], None]) -> None:
         """Load the file again, hand what is new to `apply`, and keep the old where either fails."""
@@ -97,6 +117,8 @@ class CountersFile:
         return self._counters(read)
 
     def _read(self) -> CountersRead:
+        if self._given is not None:
+            return read_counters(*self._given)
         if self._path is None:
             return CountersRead(DEFAULT_COUNTERS)
         return read_counters(read_text(self._path, MAX_TEXT_BYTES + 1), str(self._path))
@@ -104,7 +126,8 @@ class CountersFile:
     def _counters(self, read: CountersRead) -> Counters:
         for note in read.notes:
             _log.warning("%s", note)
-        if self._path is None or self._mode == "replace":
+        is_built_in = self._path is None and self._given is None
+        if is_built_in or self._mode == "replace":
             return read.rows
         named = {counter.field for counter in read.rows}
         return (*(each for each in DEFAULT_COUNTERS if each.field not in named), *read.rows)

@@ -41,11 +41,9 @@ _WHAT = (
     ),
     Flag(
         "configmap-data",
-        "NAMESPACE:NAME of a ConfigMap with counters.",
+        "NAMESPACE:NAME of a ConfigMap whose key metrics holds counters; asks the API server, every 30 s.",
         default="none",
         alias="m",
-        no_effect="mount the ConfigMap as a folder and name its file with --collectors: "
-        "that needs no rights in the cluster, and edits take effect without a restart",
         env="DCGM_EXPORTER_CONFIGMAP_DATA",
     ),
     Flag(

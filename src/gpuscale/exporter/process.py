@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from gpuscale.core.clock import Clock, WallClock
-from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import AttributionOf, Extras
+from gpuscale.exporter.config_map import ConfigMapName, read_config_map
 from gpuscale.exporter.counters_file import Counters, CountersFile, read_text
 from gpuscale.exporter.families.azure import AzureMetrics
 from gpuscale.exporter.http.loop_errors import LoopErrors
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 POLL_S = 2.0
 """How often files are looked at; dcgm-exporter reloads no more often either."""
 _CLOSE_WAIT_S = 2.0
+_CONFIG_MAP_S = 30.0
 _FIRST_SYSTEMD_FD = 3
 _MAX_WEB_CONFIG_BYTES = 1024 * 1024
 
@@ -59,15 +61,21 @@ class ExporterService:
     Args:
         settings: from the command line.
         clock: gives the pace and stamps readings.
+        counters_text: of the ConfigMap that the settings name, see `counters_text`.
 
     Raises:
         GpuscaleError: a file is wrong, or the GPUs' library is not there.
     """
 
-    def __init__(self, settings: ExporterSettings, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: ExporterSettings,
+        clock: Clock | None = None,
+        counters_text: str | None = None,
+    ) -> None:
         self._settings = settings
         self._clock = clock or WallClock()
-        self._counters = _counters_file(settings, self._clock)
+        self._counters = _counters_file(settings, self._clock, counters_text)
         self._tls, self._auth = _web_security(settings)
         self._fields = fields_to_read(self._counters.counters, settings)
         self._simulated_pods = _simulated_pods(settings)
@@ -101,6 +109,9 @@ class ExporterService:
             announce(port)
             await self._check_first_collect()
             tasks.append(_task(self._follow_files(), "exporter-files"))
+            if self._settings.counters_map is not None:
+                follow = self._follow_config_map(self._settings.counters_map)
+                tasks.append(_task(follow, "exporter-config-map"))
             await _until(stop, tasks)
         finally:
             for task in tasks:
@@ -173,6 +184,16 @@ class ExporterService:
             if self._tls is not None:
                 self._tls.follow_files()
 
+    async def _follow_config_map(self, name: ConfigMapName) -> None:
+        while True:
+            await asyncio.sleep(_CONFIG_MAP_S)
+            try:
+                text = await _config_map(self._settings, name)
+            except GpuscaleError as error:
+                self._counters.note_failure(error)
+            else:
+                self._counters.give(text, self._apply)
+
     async def _close(self) -> None:
         await self.agent.stop()
         if self._owners is not None:
@@ -236,7 +257,7 @@ def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
     from gpuscale.kube.client.settings import KubeSettings
 
     node = settings.options.node
-    server = KubeSettings(kubeconfig=pods.kubeconfig)
+    server = KubeSettings(kubeconfig=settings.kubeconfig)
     kubernetes = NodeSettings(node, server, pods.label_patterns)
     return NodeAttribution(
         AttributionSettings(
@@ -256,12 +277,33 @@ def _simulated_pods(settings: ExporterSettings) -> "SimulatedPods | None":
     return SimulatedPods()
 
 
-def _counters_file(settings: ExporterSettings, clock: Clock) -> CountersFile:
+def _counters_file(settings: ExporterSettings, clock: Clock, text: str | None) -> CountersFile:
+    if settings.counters_map is not None:
+        given = (text or "", str(settings.counters_map))
+        return CountersFile(None, settings.counters_mode, clock, given)
     path = settings.counters_file
     if not settings.is_counters_file_named and not path.exists():
         _log.info("serving the built-in counters; there is no file %s", path)
         return CountersFile(None, settings.counters_mode, clock)
     return CountersFile(path, settings.counters_mode, clock)
+
+
+async def counters_text(settings: ExporterSettings) -> str | None:
+    """Return the counters of the ConfigMap that settings name; None where they name none.
+
+    Raises:
+        NotFoundError: it can't be read, or holds no counters.
+        UsageError: there is no usable kubeconfig or service account.
+        ConfigError: the kubeconfig is no YAML.
+    """
+    name = settings.counters_map
+    return None if name is None else await _config_map(settings, name)
+
+
+async def _config_map(settings: ExporterSettings, name: ConfigMapName) -> str:
+    from gpuscale.kube.client.settings import KubeSettings
+
+    return await read_config_map(name, KubeSettings(kubeconfig=settings.kubeconfig))
 
 
 def _web_security(settings: ExporterSettings) -> tuple["ServerTls | None", "BasicAuth | None"]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from gpuscale.core.flags import FlagReader
 from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.exporter.config_map import ConfigMapName, parse_config_map
 from gpuscale.exporter.counters_file import Mode
 from gpuscale.exporter.devices import DeviceSelection, parse_devices
 from gpuscale.exporter.families.azure import AzureCluster
@@ -66,8 +67,6 @@ class PodSettings:
     """RE2 expressions for the keys of pod labels to serve; empty serves none."""
     needs_api_server: bool
     """Whether UIDs or labels are wanted, which only the API server has."""
-    kubeconfig: Path | None
-    """To ask the API server with; None is the pod's service account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,8 @@ class ExporterSettings:
     counters_file: Path
     is_counters_file_named: bool
     """False for the default place, which need not be there."""
+    counters_map: ConfigMapName | None
+    """Where counters come from instead of the file; None is the file."""
     counters_mode: Mode
     gpu: GpuSource
     devices: DeviceSelection
@@ -90,6 +91,8 @@ class ExporterSettings:
     xid_window_ms: int
     clock_window_ms: int
     cluster: AzureCluster
+    kubeconfig: Path | None
+    """To ask the API server with; None is the pod's service account."""
     jobs_folder: Path | None
     """Where files tell the batch jobs on each GPU."""
     pods: PodSettings | None
@@ -133,6 +136,8 @@ def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
     return ExporterSettings(
         counters_file=Path(flags.text("collectors")),
         is_counters_file_named=flags.is_given("collectors"),
+        counters_map=flags.converted("configmap-data", parse_config_map, None),
+        kubeconfig=flags.path("kubeconfig"),
         counters_mode="add" if flags.choice("counters-mode") == "add" else "replace",
         gpu=gpu,
         devices=flags.converted("devices", parse_devices, DeviceSelection()),
@@ -206,7 +211,6 @@ def _pod_settings(flags: FlagReader) -> PodSettings:
         resource_names=flags.items("nvidia-resource-names"),
         label_patterns=(patterns or (".*",)) if has_labels else (),
         needs_api_server=has_labels or flags.boolean("kubernetes-enable-pod-uid"),
-        kubeconfig=flags.path("kubeconfig"),
     )
 
 

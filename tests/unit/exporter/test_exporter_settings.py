@@ -196,9 +196,7 @@ def test_wrong_variable_is_told_by_its_own_name() -> None:
 
 
 def test_flag_without_a_meaning_here_is_explained() -> None:
-    assert read(remote_hostengine_info="localhost:5555", configmap_data="ns:name").notes == (
-        "--configmap-data changes nothing: mount the ConfigMap as a folder and name its file with "
-        "--collectors: that needs no rights in the cluster, and edits take effect without a restart",
+    assert read(remote_hostengine_info="localhost:5555").notes == (
         "--remote-hostengine-info changes nothing: there is no DCGM behind this exporter",
     )
     assert read({"KUBERNETES_VIRTUAL_GPUS": "false"}).notes == ()

@@ -85,9 +85,9 @@ async def _serve(settings: "ExporterSettings") -> None:
     import asyncio
 
     from gpuscale.cli.exits import stop_event
-    from gpuscale.exporter.process import ExporterService
+    from gpuscale.exporter.process import ExporterService, counters_text
 
-    service = ExporterService(settings)
+    service = ExporterService(settings, counters_text=await counters_text(settings))
     stop = stop_event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     await service.run(stop, _announce)
