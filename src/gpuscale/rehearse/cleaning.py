@@ -2,8 +2,8 @@
 
 One way serves the end of a rehearsal and what a killed one left behind, so pods are deleted without
 waiting for a kubelet. The order leaves no controller with an API that has no server, no pod without its
-node, and no namespace that waits for the grace period of pods: autoscalers, what makes pods, pods, nodes,
-registered APIs, namespaces.
+node, and no namespace that waits for the grace period of pods: ScaledObjects while KEDA still finds their
+targets, autoscalers, what makes pods, pods, nodes, registered APIs, namespaces.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ _MAKE_PODS = ("HorizontalPodAutoscaler", "Deployment", "ReplicaSet", "Job")
 """What asks for pods, in the order of asking."""
 _IN_BACKGROUND = {"propagationPolicy": "Background"}
 _LOOK_S = 0.25
+_KEDA_S = 15.0
+"""How long KEDA may take to let go of deleted ScaledObjects."""
 _LIMIT_S = 90.0
 """Until what is left is an error; a namespace with a hundred pods is gone within seconds."""
 
@@ -65,6 +67,8 @@ class Cleaner:
         namespaces = await self._names(PATHS["Namespace"])
         nodes = await self._names(_NODES)
         for namespace in namespaces:
+            await self._remove_scaled_objects(PATHS["ScaledObject"].format(namespace))
+        for namespace in namespaces:
             for kind in _MAKE_PODS:
                 await self._client.delete(PATHS[kind].format(namespace), _IN_BACKGROUND)
         await self._remove_pods(namespaces)
@@ -76,6 +80,18 @@ class Cleaner:
         await self._wait_until_gone()
         await self._remove_events(nodes)
         return there
+
+    async def _remove_scaled_objects(self, path: str) -> None:
+        """Let KEDA remove them; where it is away, take off the finalizer that would hold the namespace."""
+        if not await self._client.delete(path):
+            return  # no KEDA
+        deadline_ms = self._clock.now_ms() + round(_KEDA_S * 1000)
+        while left := await self._items(path, {}):
+            if self._clock.now_ms() > deadline_ms:
+                for item in left:
+                    name = item["metadata"]["name"]
+                    await self._client.patch(f"{path}/{name}", {"metadata": {"finalizers": None}})
+            await self._clock.sleep(_LOOK_S)
 
     async def _remove_pods(self, namespaces: Iterable[str]) -> None:
         deadline_ms = self._deadline_ms()

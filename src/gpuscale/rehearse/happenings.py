@@ -7,6 +7,7 @@ them, and a count before and after for what changes one.
 import re
 from collections.abc import Mapping
 
+from gpuscale.keda.activation import ACTIVATED, DEACTIVATED
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.sim.events import Event
@@ -15,14 +16,20 @@ _NEW_SIZE = re.compile(r"New size: (\d+);")
 """Source: kubernetes pkg/controller/podautoscaler/horizontal.go (SuccessfulRescale)."""
 
 
+_STEP = re.compile(r" from (\d+) to (\d+)(,|$)")
+"""Source: KEDA pkg/scaling/executor/scale_scaledobjects.go (KEDAScaleTargetActivated, ...Deactivated)."""
+
+
 class Happenings:
     """Reads events of the API server, each as often as it happened.
 
     Args:
-        sizes: HPA key to the count of its Deployment before the first rescale.
+        targets: HPA or ScaledObject, as `Kind/namespace/name`, to the key of the Deployment that it scales.
+        sizes: Deployment key to its count before the first change.
     """
 
-    def __init__(self, sizes: Mapping[str, int]) -> None:
+    def __init__(self, targets: Mapping[str, str], sizes: Mapping[str, int]) -> None:
+        self._targets = targets
         self._sizes = dict(sizes)
         self._counted: dict[str, int] = {}
         self._warned: set[tuple[str, str, str]] = set()
@@ -45,17 +52,21 @@ class Happenings:
     def _event(self, body: JsonObject, now_ms: int) -> Event:
         about = mapping_of(body.get("involvedObject"))
         kind, name = text_of(about.get("kind")), text_of(about.get("name"))
-        key = f"{text_of(about.get('namespace'))}/{name}"
+        key = f"{kind}/{text_of(about.get('namespace'))}/{name}"
         reason, message = text_of(body.get("reason")), text_of(body.get("message"))
         before, after = self._change(key, reason, message)
         return Event(now_ms, reason, f"{kind}/{name}", message, before, after)
 
     def _change(self, key: str, reason: str, message: str) -> tuple[int | None, int | None]:
-        found = _NEW_SIZE.match(message) if reason == "SuccessfulRescale" else None
-        if found is None:
+        target = self._targets.get(key, "")
+        before = self._sizes.get(target)
+        if reason == "SuccessfulRescale" and (found := _NEW_SIZE.match(message)):
+            after = int(found[1])
+        elif reason in (ACTIVATED, DEACTIVATED) and (found := _STEP.search(message)):
+            before, after = int(found[1]), int(found[2])
+        else:
             return None, None
-        before, after = self._sizes.get(key), int(found[1])
-        self._sizes[key] = after
+        self._sizes[target] = after
         return before, after
 
 

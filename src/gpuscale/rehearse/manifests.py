@@ -8,9 +8,11 @@ from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale.objects.hpa.manifest import hpa_manifest
+from gpuscale.objects.scaled_object import KIND as SCALED_OBJECT
+from gpuscale.objects.scaled_object import PROMETHEUS
 from gpuscale.objects.workloads import Service
 from gpuscale.rehearse.mark import LABEL, Mark
-from gpuscale.rehearse.speed import sped_up_hpa, sped_up_manifest
+from gpuscale.rehearse.speed import sped_up_hpa, sped_up_manifest, sped_up_scaled_object
 from gpuscale.sim.control.cloud import CloudPool
 from gpuscale.sim.scenario.setup import JobSetup, Setup
 
@@ -19,6 +21,7 @@ PATHS = {
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "Service": "/api/v1/namespaces/{}/services",
+    "ScaledObject": "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
     "Endpoints": "/api/v1/namespaces/{}/endpoints",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
@@ -69,6 +72,26 @@ def hpa_manifests(setup: Setup, mark: Mark, speed: float = 1.0) -> Iterator[Json
         manifest = hpa_manifest(sped_up_hpa(hpa, speed))
         _label(manifest["metadata"], mark)
         yield manifest
+
+
+def scaled_object_manifests(
+    setup: Setup, mark: Mark, prometheus: str, speed: float = 1.0
+) -> Iterator[JsonObject]:
+    """Yield the ScaledObjects, with times divided by the speed.
+
+    Args:
+        setup: as placed in the rehearsal's namespaces.
+        mark: the rehearsal's.
+        prometheus: where KEDA finds the rehearsal's series, instead of a Prometheus of the cluster.
+        speed: what times are divided by.
+    """
+    manifests = [each for each in setup.manifests if each.get("kind") == SCALED_OBJECT]
+    for manifest, scaled in zip(manifests, setup.scaled_objects, strict=True):
+        copy = sped_up_scaled_object(_marked(manifest, mark), scaled, speed)
+        for trigger in copy["spec"]["triggers"]:
+            if trigger["type"] == PROMETHEUS:
+                trigger["metadata"]["serverAddress"] = prometheus
+        yield copy
 
 
 def job_manifest(run: JobSetup, setup: Setup, mark: Mark, speed: float = 1.0) -> JsonObject:

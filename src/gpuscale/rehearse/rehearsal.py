@@ -21,6 +21,7 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.local.present import every
 from gpuscale.local.runner import OnEvent, Runner
+from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.rehearse.acting import Actor, lifecycle_of
 from gpuscale.rehearse.cleaning import Cleaner, remove_at_last
 from gpuscale.rehearse.following import Following
@@ -28,16 +29,17 @@ from gpuscale.rehearse.happenings import Happenings
 from gpuscale.rehearse.manifests import (
     hpa_manifests,
     namespace_manifest,
+    scaled_object_manifests,
     workload_manifests,
 )
 from gpuscale.rehearse.mark import Mark, any_rehearsal, rehearsal_id
 from gpuscale.rehearse.mirror import Mirror
 from gpuscale.rehearse.placing import namespaces, placed
-from gpuscale.rehearse.serving import MetricsApi, free_port, group_versions
+from gpuscale.rehearse.serving import MetricsApi, ServedSeries, free_port, group_versions
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.rehearse.speed import check_speed, check_sync_period, hpa_flags
 from gpuscale.rehearse.state import state_of
-from gpuscale.rehearse.target import Target, check_free, check_named, check_reachable
+from gpuscale.rehearse.target import Target, check_free, check_keda, check_named, check_reachable
 from gpuscale.sim.document.document import document
 from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms
 from gpuscale.sim.scenario.setup import Setup
@@ -99,6 +101,7 @@ class Rehearsal:
         self._setup = placed(setup, self._mark)
         self._namespaces = tuple(sorted({*namespaces(self._setup), target.namespace}))
         self._clock = WallClock(speed)
+        self._origin_ms = self._clock.now_ms()
         self._machine_clock = WallClock()
         self._site = RehearsalSite(self._setup, self._clock.now_ms())
         self._is_over = False
@@ -137,6 +140,8 @@ class Rehearsal:
             check_reachable(self._target, client.server)
             await client.check_ready()
             port = free_port(self._target)
+            if self._setup.scaled_objects:
+                await check_keda(client)
             await check_free(client, self._namespaces, group_versions(self._setup))
             self._announce(Announcement(self._mark.id, client.server, self._namespaces))
             cleaner = Cleaner(client, self._mark.selector)
@@ -191,7 +196,11 @@ class Rehearsal:
         )
         actor = Actor(client, kubelet, self._site, self._mark, self._clock.speed)
         api = MetricsApi(self._setup, self._target, self._mark, Path(folder), port)
-        return _Stage(client, actor, session, api)
+        axis = TimeAxis(self._origin_ms, self._clock.speed)
+        address = self._target.advertise_address
+        served = ServedSeries(self._runner.store, self._clock, axis, address)
+        stack.push_async_callback(served.stop)
+        return _Stage(client, actor, session, api, await served.start())
 
     async def _perform(
         self, stage: "_Stage", cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
@@ -228,6 +237,10 @@ class Rehearsal:
             tasks.append(group.create_task(self._runner.keep_up(follow), name="engine"))
             await self._bring_up(stage)
             for manifest in hpa_manifests(self._setup, self._mark, self._clock.speed):
+                await stage.actor.create(manifest)
+            for manifest in scaled_object_manifests(
+                self._setup, self._mark, stage.prometheus, self._clock.speed
+            ):
                 await stage.actor.create(manifest)
             self._site.begin(self._clock.now_ms())
             tasks += [group.create_task(each, name="pace") for each in self._paces(stage)]
@@ -284,13 +297,17 @@ class Rehearsal:
         self._runner.record(self._site.figures)
 
     async def _follow(self, client: KubeClient) -> None:
-        sizes = {
-            hpa.metadata.key: self._site.cluster.deployments[
-                f"{hpa.metadata.namespace}/{hpa.target.name}"
-            ].replicas
-            for hpa in self._setup.hpas
+        cluster = self._site.cluster
+        targets = {
+            f"HorizontalPodAutoscaler/{key}": f"{hpa.metadata.namespace}/{hpa.target.name}"
+            for key, hpa in cluster.hpas.items()
         }
-        mirror, happenings = Mirror(self._site), Happenings(sizes)
+        targets |= {
+            f"ScaledObject/{each.key}": f"{each.metadata.namespace}/{each.target_name}"
+            for each in self._setup.scaled_objects
+        }
+        sizes = {key: item.replicas for key, item in cluster.deployments.items()}
+        mirror, happenings = Mirror(self._site), Happenings(targets, sizes)
         following = Following(client, self._runner.present, mirror, happenings, self._machine_clock)
         await following.run(self._mark.selector, self._namespaces)
 
@@ -303,6 +320,8 @@ class _Stage:
     actor: Actor
     session: HttpSession
     api: MetricsApi
+    prometheus: str
+    """URL of the rehearsal's series."""
 
 
 def _first(group: BaseExceptionGroup[GpuscaleError]) -> GpuscaleError:

@@ -1,9 +1,11 @@
-"""The rehearsal's metrics API: served on this machine, registered with the API server."""
+"""What a rehearsal serves on this machine: its metrics API, which the API server asks, and its series."""
 
 import asyncio
 import socket
 from dataclasses import replace
 from pathlib import Path
+
+from aiohttp import web
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.documents.documents import dump_documents
@@ -15,9 +17,12 @@ from gpuscale.kube.client.kubeconfig import merged_kubeconfig
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.metricsapi.process import MetricsApiServer
 from gpuscale.metricsapi.settings import MetricsApiSettings, read_settings
+from gpuscale.promapi.app import add_routes
+from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.rehearse.manifests import PATHS, path_of
 from gpuscale.rehearse.mark import Mark
 from gpuscale.rehearse.target import Target
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sources.source import MetricSource
 
@@ -174,3 +179,40 @@ def _availability(body: JsonObject, before: str) -> tuple[bool, str]:
             said = f"{text_of(condition.get('reason'))}: {text_of(condition.get('message'))}"
             return condition.get("status") == "True", said
     return False, before
+
+
+class ServedSeries:
+    """The series as a Prometheus on this machine, for KEDA's triggers, from `start` to `stop`.
+
+    Args:
+        store: whose series are served.
+        clock: of the scenario.
+        axis: from the callers' time to the scenario's.
+        address: of this machine, where KEDA finds it; None is loopback.
+    """
+
+    def __init__(
+        self, store: SeriesStore, clock: Clock, axis: TimeAxis, address: str | None
+    ) -> None:
+        self._address = address or _LOOPBACK
+        self._app = web.Application()
+        add_routes(self._app, store, clock, axis)
+        self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=0.5)
+
+    async def start(self) -> str:
+        """Serve on a free port and return the URL.
+
+        Raises:
+            UnavailableError: nothing can listen there.
+        """
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._address, 0).start()
+        except OSError as error:
+            raise UnavailableError(f"can't listen on {self._address}: {error.strerror}") from error
+        port = self._runner.addresses[0][1]
+        host = f"[{self._address}]" if ":" in self._address else self._address
+        return f"http://{host}:{port}"
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()

@@ -16,9 +16,12 @@ from statistics import median
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UsageError
 from gpuscale.core.golang.durations import format_duration
+from gpuscale.keda.generated import made_hpa
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import Behavior, HorizontalPodAutoscaler, ScalingRules
+from gpuscale.objects.hpa.manifest import hpa_manifest
+from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.sim.scenario.model import Pipeline
 from gpuscale.sim.scenario.setup import Setup
 
@@ -69,7 +72,7 @@ def check_speed(setup: Setup, speed: float) -> None:
     """
     faults = [*_uneven(setup, speed)]
     sync_ms = setup.pipeline.hpa_sync_period
-    if setup.hpas and sync_ms / speed < _SHORTEST_SYNC_MS:
+    if (setup.hpas or setup.scaled_objects) and sync_ms / speed < _SHORTEST_SYNC_MS:
         most = sync_ms / _SHORTEST_SYNC_MS
         faults.append(
             f"the HPA controller would look every {sync_ms / speed / 1000:g} s; a control plane keeps up "
@@ -99,6 +102,25 @@ def sped_up_manifest(manifest: JsonObject, speed: float) -> JsonObject:
     return manifest
 
 
+def sped_up_scaled_object(manifest: JsonObject, scaled: ScaledObject, speed: float) -> JsonObject:
+    """Return a ScaledObject whose times are that much shorter, in place; KEDA's defaults are written out."""
+    if speed == 1:
+        return manifest
+    spec = manifest["spec"]
+    spec |= {name: round(seconds / speed) for name, seconds in _scaled_object_times(scaled)}
+    if scaled.behavior is not None:
+        hpa = sped_up_hpa(replace(made_hpa(scaled), behavior=scaled.behavior), speed)
+        behavior = hpa_manifest(hpa)["spec"]["behavior"]
+        spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] = behavior
+    return manifest
+
+
+def _scaled_object_times(scaled: ScaledObject) -> Iterator[tuple[str, int]]:
+    yield "pollingInterval", scaled.polling_interval_s
+    yield "cooldownPeriod", scaled.cooldown_s
+    yield "initialCooldownPeriod", scaled.initial_cooldown_s
+
+
 def _sped_up_rules(rules: ScalingRules, speed: float) -> ScalingRules:
     window_s = rules.stabilization_window_s
     return replace(
@@ -122,15 +144,14 @@ def _uneven(setup: Setup, speed: float) -> Iterator[str]:
 
 def _times(setup: Setup) -> Iterator[tuple[str, int]]:
     for hpa in setup.hpas:
-        if hpa.behavior is None:
-            continue
-        for side in ("scaleUp", "scaleDown"):
-            rules = hpa.behavior.scale_up if side == "scaleUp" else hpa.behavior.scale_down
-            where = f"HorizontalPodAutoscaler/{hpa.metadata.name} spec.behavior.{side}"
-            for period_s in sorted({policy.period_s for policy in rules.policies}):
-                yield f"{where}.policies.periodSeconds", period_s
-            if rules.stabilization_window_s:
-                yield f"{where}.stabilizationWindowSeconds", rules.stabilization_window_s
+        where = f"HorizontalPodAutoscaler/{hpa.metadata.name} spec.behavior"
+        yield from _behavior_times(where, hpa.behavior)
+    for scaled in setup.scaled_objects:
+        where = f"ScaledObject/{scaled.metadata.name} spec"
+        for name, seconds in _scaled_object_times(scaled):
+            yield f"{where}.{name}", seconds
+        config = "advanced.horizontalPodAutoscalerConfig.behavior"
+        yield from _behavior_times(f"{where}.{config}", scaled.behavior)
     for manifest in setup.manifests:
         metadata = mapping_of(manifest.get("metadata"))
         for path in _TIMES_OF_KIND.get(text_of(manifest.get("kind")), ()):
@@ -140,6 +161,16 @@ def _times(setup: Setup) -> Iterator[tuple[str, int]]:
             if isinstance(holder, int) and holder:
                 name = f"{manifest['kind']}/{text_of(metadata.get('name'))}"
                 yield f"{name} {'.'.join(path)}", holder
+
+
+def _behavior_times(where: str, behavior: Behavior | None) -> Iterator[tuple[str, int]]:
+    if behavior is None:
+        return
+    for side, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
+        for period_s in sorted({policy.period_s for policy in rules.policies}):
+            yield f"{where}.{side}.policies.periodSeconds", period_s
+        if rules.stabilization_window_s:
+            yield f"{where}.{side}.stabilizationWindowSeconds", rules.stabilization_window_s
 
 
 async def check_sync_period(audit_log: Path, flags: HpaFlags, clock: Clock | None = None) -> None:
@@ -196,7 +227,7 @@ def speed_lines(setup: Setup, speed: float) -> Iterator[tuple[str, str]]:
         format_duration(round(setup.duration_ms / speed)),
     )
     yield "speed", f"{speed:g}: {whole} of the scenario in {real}"
-    if setup.hpas:
+    if setup.hpas or setup.scaled_objects:
         yield "needs", f"kube-controller-manager with {hpa_flags(setup.pipeline, speed)}"
     yield (
         "not sped up",

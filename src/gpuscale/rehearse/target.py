@@ -111,6 +111,21 @@ def check_reachable(target: Target, server: str) -> None:
         )
 
 
+async def check_keda(client: KubeClient) -> None:
+    """Return if KEDA is there to take ScaledObjects.
+
+    Raises:
+        UsageError: it is not.
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    if await client.find("/apis/keda.sh/v1alpha1") is None:
+        raise UsageError(
+            "the scenario has ScaledObjects: found no KEDA on the cluster (keda.sh/v1alpha1), expected its "
+            "operator and metrics server; install KEDA, or rehearse a scenario with HPAs"
+        )
+
+
 async def check_free(
     client: KubeClient, namespaces: Iterable[str], group_versions: Iterable[str]
 ) -> None:

@@ -4,7 +4,7 @@ The caller brings one observation per metric, from the rules in virtual time or 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest
 from gpuscale.hpa.replicas.pods import pod_info
@@ -17,9 +17,11 @@ from gpuscale.hpa.types import (
     PodInfo,
     Scale,
 )
+from gpuscale.hpa.versions import parse_version, settings_of
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.sim.control.controllers import live_pods
+from gpuscale.sim.scenario.model import Pipeline
 from gpuscale.sim.world import World
 
 
@@ -55,10 +57,7 @@ class HpaController:
         self._reported: dict[str, str] = {}
         self._targets: dict[str, tuple[int, Target]] = {}
         """HPA key to what it scales, and the version of the cluster at which that was so."""
-        self._settings = ControllerSettings(
-            downscale_stabilization_s=pipeline.downscale_stabilization // 1000,
-            tolerance=pipeline.tolerance,
-        )
+        self._settings = controller_settings(pipeline)
 
     def target(self, hpa: HorizontalPodAutoscaler) -> Target:
         """Return the scale of an HPA's Deployment and the pods behind its selector."""
@@ -139,6 +138,18 @@ class HpaController:
             before=decision.current_replicas if decision else None,
             after=decision.desired_replicas if decision else None,
         )
+
+
+def controller_settings(pipeline: Pipeline) -> ControllerSettings:
+    """Return what a scenario says of the HPA controller."""
+    settings = replace(
+        settings_of(parse_version(pipeline.kubernetes_version)),
+        downscale_stabilization_s=pipeline.downscale_stabilization // 1000,
+        tolerance=pipeline.tolerance,
+    )
+    if pipeline.hpa_scale_to_zero is None:
+        return settings
+    return replace(settings, scale_to_zero=pipeline.hpa_scale_to_zero)
 
 
 def _figures(decision: Decision) -> HpaFigures:

@@ -20,7 +20,7 @@ from gpuscale.objects.selectors import Operator, Selector
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.world import World
 
-FIRST_POLL_MS = 500
+FIRST_POLL_MS = 250
 """From a ScaledObject to KEDA's first poll of it: it makes the HPA in between."""
 _SCALING_ACTIVE = "ScalingActive"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from gpuscale.keda.activation import ACTIVATED, DEACTIVATED
 from gpuscale.views.columns import GAP, aligned, fits, fitted, shortened
 from gpuscale.views.summary import (
     Rows,
@@ -210,7 +211,8 @@ def _event_table(events: Iterable[Mapping[str, object]]) -> "Table":
 def _kind_style(kind: str) -> str:
     if kind.startswith(("Failed", "BackOff", "Unhealthy")):
         return "yellow"
-    return "bold" if kind == "SuccessfulRescale" else ""
+    is_rescale = kind in ("SuccessfulRescale", ACTIVATED, DEACTIVATED)
+    return "bold" if is_rescale else ""
 
 
 def _totals_table(totals: Sequence[tuple[str, str]]) -> "Table":

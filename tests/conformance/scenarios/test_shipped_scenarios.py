@@ -30,6 +30,7 @@ def test_the_promised_scenarios_ship() -> None:
     assert shipped_names() == [
         *("ack-bert", "ack-bert-quick", "ack-bert-v2beta1"),
         *("aks-mnist-jobs", "aks-mnist-jobs-quick", "eks-vision", "eks-vision-quick"),
+        *("keda-zero", "keda-zero-quick"),
     ]
 
 
@@ -63,6 +64,33 @@ def test_a_quick_variant_scales_to_the_counts_of_the_whole_one(name: str) -> Non
     assert {hpa: found["maxReplicas"] for hpa, found in quick.items()} == {
         hpa: found["maxReplicas"] for hpa, found in whole.items()
     }
+
+
+@pytest.mark.parametrize("name", ["keda-zero", "keda-zero-quick"])
+def test_keda_takes_the_first_step_and_the_last_and_its_hpa_those_between(name: str) -> None:
+    setup, document = find_setup(name), run(name)
+    steps = [
+        (event["object"], event["from"], event["to"])
+        for event in document["events"]
+        if event["to"] is not None and event["object"].endswith("chat")
+        if event["kind"] not in ("LoadChanged", "ReplicasReady")
+    ]
+    (scaled,) = setup.scaled_objects
+    assert steps[0] == ("ScaledObject/chat", 0, 1)
+    assert steps[-1][0] == "ScaledObject/chat"
+    assert steps[-1][2] == 0
+    assert {name for name, *_ in steps[1:-1]} == {f"HorizontalPodAutoscaler/{scaled.hpa_name}"}
+    assert max(after for _, _, after in steps) == scaled.most
+    pool = document["summary"]["nodePools"]["gpu"]
+    assert pool == {"maxNodes": 4, "finalNodes": 0}
+    requests = document["summary"]["requests"]["chat"]
+    assert requests["arrived"] == requests["served"]
+
+
+def test_kedas_drop_to_zero_passes_over_the_counts_between() -> None:
+    # The GPUs of three pods share 150 %, 50 % each, below the 70 a pod, which lets the HPA keep three.
+    drop = [e for e in run("keda-zero")["events"] if e["kind"] == "KEDAScaleTargetDeactivated"]
+    assert [(event["from"], event["to"]) for event in drop] == [(3, 0)]
 
 
 @pytest.mark.parametrize("name", ["ack-bert", "ack-bert-v2beta1"])

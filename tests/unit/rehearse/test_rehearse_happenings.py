@@ -18,7 +18,7 @@ def body(uid, reason, message, *, kind="HorizontalPodAutoscaler", name="h", leve
 
 
 def test_a_rescale_says_from_where_to_where() -> None:
-    log = Happenings({"ns/h": 1})
+    log = Happenings({"HorizontalPodAutoscaler/ns/h": "ns/d"}, {"ns/d": 1})
     first = log.read(body("a", "SuccessfulRescale", RESCALE.format(2)), 10)
     second = log.read(body("b", "SuccessfulRescale", RESCALE.format(5)), 20)
     assert first == Event(
@@ -28,7 +28,7 @@ def test_a_rescale_says_from_where_to_where() -> None:
 
 
 def test_an_event_that_happens_again_is_counted_and_told_again() -> None:
-    log = Happenings({})
+    log = Happenings({}, {})
     made = body("a", "SuccessfulCreate", "Created pod: p", kind="ReplicaSet", count=1)
     assert log.read(made, 1) is not None
     assert log.read(made, 2) is None
@@ -37,7 +37,7 @@ def test_an_event_that_happens_again_is_counted_and_told_again() -> None:
 
 
 def test_a_warning_is_told_once_per_object_and_text() -> None:
-    log = Happenings({})
+    log = Happenings({}, {})
 
     def warn(uid, name, message):
         return log.read(
@@ -48,3 +48,22 @@ def test_a_warning_is_told_once_per_object_and_text() -> None:
     assert warn("b", "p", "0/1 nodes") is None
     assert warn("c", "p", "0/2 nodes") is not None
     assert warn("d", "q", "0/1 nodes") is not None
+
+
+def test_kedas_steps_and_its_hpas_rescales_are_of_one_count() -> None:
+    targets = {"HorizontalPodAutoscaler/ns/keda-hpa-s": "ns/d", "ScaledObject/ns/s": "ns/d"}
+    log = Happenings(targets, {"ns/d": 0})
+    about = {"kind": "ScaledObject", "name": "s"}
+
+    def steps(*bodies):
+        return [(event.before, event.after) for body in bodies if (event := log.read(body, 1))]
+
+    woken = "Scaled apps/v1.Deployment ns/d from 0 to 1, triggered by s0-prometheus"
+    asleep = "Deactivated apps/v1.Deployment ns/d from 5 to 0"
+    assert steps(
+        body("a", "KEDAScaleTargetActivated", woken, **about),
+        body("b", "SuccessfulRescale", RESCALE.format(5), name="keda-hpa-s"),
+        body("c", "KEDAScaleTargetDeactivated", asleep, **about),
+        body("d", "KEDAScaleTargetActivated", woken, **about),
+        body("e", "SuccessfulRescale", RESCALE.format(2), name="keda-hpa-s"),
+    ) == [(0, 1), (1, 5), (5, 0), (0, 1), (1, 2)]

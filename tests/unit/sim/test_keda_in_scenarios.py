@@ -38,14 +38,14 @@ KEDA, HPA = "ScaledObject", "HorizontalPodAutoscaler"
 
 
 def test_a_queue_wakes_a_workload_that_the_hpa_scales_and_the_cooldown_ends() -> None:
-    # Polls are at 0.5 s and then every 5 s, HPA syncs every 5 s. Requests come from 12.2 s to 71.2 s; the
-    # last poll that sees busy GPUs is at 70.5 s, and 30 s of cooldown later lies the one at 100.5 s.
+    # Polls are at 0.25 s and then every 4 s, HPA syncs every 5 s. Requests come from 12.9 s to 71.2 s; the
+    # last poll that sees busy GPUs is at 72.25 s, and 30 s of cooldown end with the one at 104.25 s.
     assert moves(TEXT) == [
-        (KEDA, 0, 1, 15.5),
+        (KEDA, 0, 1, 16.25),
         (HPA, 1, 4, 20),
         (HPA, 4, 2, 40),
         (HPA, 2, 1, 85),
-        (KEDA, 1, 0, 100.5),
+        (KEDA, 1, 0, 104.25),
     ]
 
 
@@ -78,7 +78,7 @@ def test_a_drop_to_zero_goes_past_the_hpa_where_the_queue_is_all_there_is() -> N
 
 def test_a_failing_query_brings_the_fallback_after_the_threshold() -> None:
     # One query gives two rows from the start: each poll fails. The third failure is above the threshold of 2,
-    # at 10.5 s; the fallback counts as active and wakes, and 3 replicas at a threshold of 60 are 180 / 60.
+    # at 8.25 s; the fallback counts as active and wakes, and 3 replicas at a threshold of 60 are 180 / 60.
     text = (
         TEXT.replace(
             'query: sum(DCGM_FI_DEV_GPU_UTIL{exported_pod=~"llm-.*"})',
@@ -90,7 +90,7 @@ def test_a_failing_query_brings_the_fallback_after_the_threshold() -> None:
         )
         .replace("rate: 12}", "rate: 0}")
     )
-    assert moves(text)[:2] == [(KEDA, 0, 1, 10.5), (HPA, 1, 3, 15)]
+    assert moves(text)[:2] == [(KEDA, 0, 1, 8.25), (HPA, 1, 3, 10)]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ _MOST_LISTED = 12
 
 LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+RELEASE_PATTERN = r"^v?[0-9]{1,3}\.[0-9]{1,4}([.+-].*)?$"
 PATTERNS: Mapping[str, str] = {
     LABEL_PATTERN: ("a name of lower-case letters, digits and '-', such as vision-api"),
     SUBDOMAIN_PATTERN: ("a name of lower-case letters, digits, '-' and '.', such as vision-api"),
+    RELEASE_PATTERN: "a Kubernetes version such as 1.36 or v1.36.3, in quotes",
     r"^[^\s\"'`$\\{}]+$": "text without blanks, quotes, braces, '$', '`' and '\\'",
     r"^[A-Za-z0-9_./=!,() -]+$": "labels as kubectl takes them, such as team=ml,tier!=test",
     r"^[A-Za-z0-9][A-Za-z0-9_./-]*$": "the key of a label, such as grafana_dashboard",

@@ -6,7 +6,9 @@ and null in a series is a gap.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpuscale.keda.activation import ACTIVATED, DEACTIVATED
 from gpuscale.objects.hpa import MetricTarget
+from gpuscale.objects.scaled_object import KIND
 from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.control.cloud import Rental
 from gpuscale.sim.document.jobs import job_progress
@@ -152,19 +154,26 @@ def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:
     return round(sum(known), 4) if len(known) == len(costs) else None
 
 
-def _hpa_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
+def _hpa_summaries(world: Site, log: Sequence[Event]) -> Mapping[str, Mapping[str, object]]:
     started = {item.metadata.key: item.replicas for item in world.setup.deployments}
-    found: dict[str, object] = {}
+    found: dict[str, dict[str, object]] = {}
     for hpa in world.cluster.hpas.values():
         deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
         sizes = _sizes_after(
             log, "SuccessfulRescale", f"HorizontalPodAutoscaler/{hpa.metadata.name}"
         )
+        scaled = f"{KIND}/{hpa.metadata.owner.name}" if hpa.metadata.owner else ""
+        woken = _sizes_after(log, ACTIVATED, scaled)
         found[hpa.metadata.name] = {
-            "maxReplicas": max([started[deployment], *sizes]),
+            "maxReplicas": max([started[deployment], *sizes, *woken]),
             "finalReplicas": world.cluster.deployments[deployment].replicas,
             "rescales": len(sizes),
         }
+        if scaled:
+            found[hpa.metadata.name] |= {
+                "activations": len(woken),
+                "deactivations": len(_sizes_after(log, DEACTIVATED, scaled)),
+            }
     return found
 
 

@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from gpuscale.core.documents.documents import Document
 from gpuscale.core.documents.models import Milliseconds, Model, PositiveDuration, parse_file
-from gpuscale.core.documents.validation import LABEL_PATTERN, SUBDOMAIN_PATTERN
+from gpuscale.core.documents.validation import LABEL_PATTERN, RELEASE_PATTERN, SUBDOMAIN_PATTERN
 from gpuscale.providers.field import ProviderField, default_provider
 
 
@@ -52,6 +52,10 @@ class Pipeline(Model):
     """kube-controller-manager's `--horizontal-pod-autoscaler-downscale-stabilization`."""
     tolerance: float = Field(default=0.1, ge=0, le=1)
     """kube-controller-manager's `--horizontal-pod-autoscaler-tolerance`."""
+    kubernetes_version: str = Field(default="1.36", pattern=RELEASE_PATTERN)
+    """The release whose HPA controller is simulated; from 1.37 on it takes workloads to zero and back."""
+    hpa_scale_to_zero: bool | None = None
+    """The feature gate HPAScaleToZero; absent: as the release has it."""
     style: Literal["dcgm", "ack"] = "dcgm"
     """`dcgm`: dcgm-exporter's series; `ack`: those and the `DCGM_CUSTOM_*` series of Alibaba's exporter."""
     honor_labels: bool = False

@@ -18,6 +18,7 @@ from gpuscale.gpu.counters import DEFAULT_COUNTERS, Counter, load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.hpa.policy import HpaPolicy, ReplicaPolicyFactory
+from gpuscale.hpa.versions import SCALE_TO_ZERO, parse_version
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.objects.meta import ObjectMeta
@@ -163,6 +164,7 @@ class _Resolver:
         if has_objects:
             self._check_targets(hpas, deployments)
             self._check_scaled_objects(hpas, deployments)
+            self._check_zero(hpas)
         replica_policy = self._policy(
             "gpuscale.replica_policies",
             self._spec.replica_policy,
@@ -407,6 +409,21 @@ class _Resolver:
         for scaled, document in self._scaled:
             self._problems += scaled_object_problems(scaled, document, known, hpas, before)
             before.append(scaled)
+
+    def _check_zero(self, hpas: tuple[HorizontalPodAutoscaler, ...]) -> None:
+        pipeline = self._spec.pipeline
+        is_on = pipeline.hpa_scale_to_zero
+        if is_on is None:
+            is_on = SCALE_TO_ZERO.is_on(parse_version(pipeline.kubernetes_version))
+        for hpa in hpas:
+            if hpa.min_replicas == 0 and not is_on:
+                found = f"minReplicas 0 in HorizontalPodAutoscaler {hpa.metadata.name}"
+                self._note(
+                    ("manifests",),
+                    f"1 or more: in Kubernetes {pipeline.kubernetes_version} the gate HPAScaleToZero is off",
+                    found=found,
+                    fix='set pipeline.hpaScaleToZero: true, or pipeline.kubernetesVersion: "1.37"',
+                )
 
     def _load(self, load: spec.LoadSpec, path: Path) -> Load | None:
         if isinstance(load, spec.TraceSpec):
