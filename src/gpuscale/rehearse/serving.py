@@ -35,8 +35,9 @@ _LOOK_S = 0.2
 
 
 def group_versions(setup: Setup) -> tuple[str, ...]:
-    """Return what is served: external metrics only where there are rules for them."""
-    return (*_CUSTOM, *(_EXTERNAL if setup.rules.external_rules else ()))
+    """Return what is served: the metrics that there are rules for."""
+    custom = _CUSTOM if setup.rules.rules else ()
+    return (*custom, *(_EXTERNAL if setup.rules.external_rules else ()))
 
 
 def free_port(target: Target) -> int:
