@@ -186,7 +186,7 @@ class TriggerReader:
         try:
             return unit_of_query(parse_query(text).root)
         except QueryError as error:
-            self.note(key, f"PromQL: {error}", "another text")
+            self.note(key, f"PromQL ({error})", repr(text))
         return None
 
     def _aggregation(self) -> Aggregation:

@@ -8,6 +8,7 @@ from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.core.quantity import milli_text
+from gpuscale.core.words import counted
 from gpuscale.exposition.families import Family
 from gpuscale.metricsapi.health import Check, remarked
 from gpuscale.metricsapi.triggers.families import trigger_family
@@ -93,7 +94,7 @@ class ServedTriggers:
         wakes = [f"{what} {said}" for what, said in lines if what.startswith("wake source")]
         pods = [f"{what} {said}" for what, said in lines if what.startswith(("pods", "starting"))]
         explanation.ok("load", "; ".join(load))
-        explanation.ok("wake", f"{len(wakes)} wake sources", *wakes)
+        explanation.ok("wake", counted(len(wakes), "wake source"), *wakes)
         explanation.ok("pods", "; ".join(pods) or "no pods are looked at")
         answer = outcome.answer
         if answer.value is None:
