@@ -14,7 +14,7 @@ import pytest
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.install.cluster.ownership import essence
-from gpuscale.install.parts.resource_rules import resource_rules
+from gpuscale.install.parts.rules import resource_rules
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import (
     SimulatedNode,

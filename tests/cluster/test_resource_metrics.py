@@ -10,7 +10,7 @@ import pytest
 
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.install.parts.resource_rules import resource_rules
+from gpuscale.install.parts.rules import resource_rules
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import (
     SimulatedNode,

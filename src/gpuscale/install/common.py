@@ -11,6 +11,7 @@ Object = dict[str, Any]
 NODE_AGENT = "node-agent"
 METRICS_API = "metrics-api"
 PROMETHEUS = "prometheus"
+SCALER = "scaler"
 DEVICE_PLUGIN = "device-plugin"
 
 INSTALL_LABEL = "gpuscale.dev/install"
@@ -47,6 +48,11 @@ def has_api_pods(values: Values) -> bool:
     """Return whether the metrics API runs as pods of the installation."""
     api = values.spec.metrics_api
     return api.enabled and api.external_name is None
+
+
+def held_config_map(values: Values, part: str) -> str:
+    """Return the name of the ConfigMap in which the replicas of a part keep what they decided last."""
+    return part_name(values, f"{part}-held")
 
 
 def selector(values: Values, part: str) -> dict[str, str]:
@@ -94,6 +100,7 @@ def settings_of(values: Values, part: str) -> PodSettings:
     parts: dict[str, PodSettings] = {
         NODE_AGENT: spec.agent,
         METRICS_API: spec.metrics_api,
+        SCALER: spec.scaler,
         PROMETHEUS: spec.prometheus,
         DEVICE_PLUGIN: spec.device_plugin,
     }

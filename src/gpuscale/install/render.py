@@ -20,6 +20,7 @@ from gpuscale.install.parts.pods import namespace_objects
 from gpuscale.install.parts.prometheus import prometheus_objects
 from gpuscale.install.parts.rules import rule_file_objects
 from gpuscale.install.parts.samples import sample_objects
+from gpuscale.install.parts.scaler import scaler_objects
 from gpuscale.install.parts.scraping import scraping_objects
 from gpuscale.install.values import Values
 from gpuscale.providers import PoolFile
@@ -46,6 +47,7 @@ KIND_ORDER = (
     "Job",
     "APIService",
     "HorizontalPodAutoscaler",
+    "TriggerAuthentication",
     "ScaledObject",
 )
 """What others need comes first. APIServices follow their servers, and autoscalers follow their metrics."""
@@ -69,6 +71,7 @@ _PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
     lambda values, _: rule_file_objects(values),
     lambda values, inputs: metrics_api_objects(values, inputs.certificate),
     lambda values, _: metrics_api_pods(values),
+    lambda values, _: scaler_objects(values),
     lambda values, _: network_objects(values),
     lambda values, _: sample_objects(values),
     lambda values, _: autoscaling_objects(values),

@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 from gpuscale import __version__
 from gpuscale.core.documents.models import Model, PositiveDuration, parse_file
 from gpuscale.core.documents.validation import LABEL_PATTERN
-from gpuscale.core.quantity import parse_quantity
 from gpuscale.install.federation import FederatedApi
 from gpuscale.install.fields import (
     AlertmanagerUrl,
@@ -26,15 +25,19 @@ from gpuscale.install.fields import (
     Word,
 )
 from gpuscale.install.pods import (
+    FIXED_MIB,
+    SERIES_PER_MIB,
     Object,
     PodSettings,
     Resources,
     SecretName,
     ServedPodSettings,
     Toleration,
+    max_series,
 )
 from gpuscale.install.prometheus_auth import KeyReference, PrometheusAuth, PrometheusUrl
-from gpuscale.install.scale.metrics import MAX_TARGET
+from gpuscale.install.scale.keda import Keda, Scaler
+from gpuscale.install.scale.metrics import MAX_TARGET, QueryMetric
 from gpuscale.install.scale.scale import Label, Scale, Subdomain
 from gpuscale.metricsapi.federation.settings import member_of_flag, together
 from gpuscale.objects import nodes
@@ -57,10 +60,6 @@ _PROMETHEUS_RESOURCES: Object = {
     "requests": {"cpu": "50m", "memory": "256Mi"},
     "limits": {"memory": "1Gi"},
 }
-_FIXED_MIB = 400
-"""Of the metrics API's memory limit, for all but the store: both processes, connections, 1 000 nodes."""
-_SERIES_PER_MIB = 320
-"""With 100 samples of 9 bytes each, a series of 1 000 bytes takes 58 % of it; the rest is for queries."""
 _LEAST_STORE_MIB = 48
 SAMPLES_PER_SERIES = 100
 
@@ -202,11 +201,7 @@ class MetricsApi(ServedPodSettings):
     @property
     def max_series(self) -> int | None:
         """How many series the memory limit has room for; None without one."""
-        limit = self.resources.get("limits", {}).get("memory")
-        if limit is None:
-            return None
-        mebibytes = parse_quantity(limit).nano // (1_000_000_000 * 2**20)
-        return _SERIES_PER_MIB * max(0, mebibytes - _FIXED_MIB)
+        return max_series(self.resources)
 
     def federation_faults(self) -> list[str]:
         faults: list[str] = []
@@ -399,6 +394,8 @@ class ValuesSpec(Model):
     agent: Agent = Agent()
     metrics_api: MetricsApi = MetricsApi()
     prometheus: Prometheus = Prometheus()
+    keda: Keda = Keda()
+    scaler: Scaler = Scaler()
     device_plugin: DevicePlugin = DevicePlugin()
     recording_rules: bool = True
     """The `_AVG` series."""
@@ -425,6 +422,18 @@ class ValuesSpec(Model):
         is_wanted = not self.has_streams or self.alerts.enabled or self.dashboards.enabled
         return self.prometheus.kind == "own" and is_wanted
 
+    @property
+    def asks_scaler(self) -> bool:
+        """Whether KEDA asks gpuscale's scaler."""
+        return self.keda.trigger == "scaler" and any(
+            each.autoscaler == "keda" and each.trigger_keys for each in self.scale
+        )
+
+    @property
+    def serves_triggers(self) -> bool:
+        """Whether the metrics API serves triggers for HPAs."""
+        return self.metrics_api.enabled and any(each.has_served_triggers for each in self.scale)
+
     @model_validator(mode="after")
     def _works_together(self) -> "ValuesSpec":
         for fault in (*self._source_faults(), *self._scale_faults(), *self._pool_faults()):
@@ -436,12 +445,17 @@ class ValuesSpec(Model):
         return self.has_streams and self.metrics_api.scrape_pods
 
     def _source_faults(self) -> list[str]:
+        if self.scaler.client_certificates and self.scaler.tls_secret is None:
+            text = "found scaler.clientCertificates without scaler.tlsSecret"
+            return [f"{text}, expected the Secret with its certificate"]
+        if (self.keda.tls_secret is None) != (self.scaler.tls_secret is None):
+            return ["found one of keda.tlsSecret and scaler.tlsSecret, expected both or none"]
         if self.has_streams and not self.agent.enabled:
             text = "found metricsApi.source streams with agent.enabled false"
             return [f"{text}, expected agent.enabled: true, because the streams are the agents'"]
         if self.has_streams and self.metrics_api.max_series is not None:
-            least = _FIXED_MIB + _LEAST_STORE_MIB
-            if self.metrics_api.max_series < _SERIES_PER_MIB * _LEAST_STORE_MIB:
+            least = FIXED_MIB + _LEAST_STORE_MIB
+            if self.metrics_api.max_series < SERIES_PER_MIB * _LEAST_STORE_MIB:
                 limit = self.metrics_api.resources["limits"]["memory"]
                 text = f"found metricsApi.resources.limits.memory {limit} with source streams"
                 return [f"{text}, expected at least {least}Mi, because samples are kept in memory"]
@@ -491,10 +505,11 @@ class ValuesSpec(Model):
                 "autoscaler keda beside metricsApi.external, expected external: false, because KEDA "
                 "serves external.metrics.k8s.io, or keda in metricsApi.federate"
             )
+        faults += self._trigger_faults(scale)
         has_means = any(each.metric == "object" for each in scale.signal_metrics)
         if has_means and not self.recording_rules:
             faults.append("metric object without recordingRules, expected recordingRules: true")
-        if scale.autoscaler == "keda" and self._has_no_prometheus():
+        if self._needs_prometheus(scale) and self._has_no_prometheus():
             text = "autoscaler keda without a Prometheus"
             faults.append(f"{text}, expected alerts or dashboards to be on, or prometheus.url")
         if scale.signal_metrics and self.agent.enabled and self.agent.attribution == "none":
@@ -507,6 +522,30 @@ class ValuesSpec(Model):
             if self.agent.enabled and signal.of_processes and self.agent.attribution != "processes":
                 faults.append(f"signal {name}, expected agent.attribution: processes")
         return faults
+
+    def _trigger_faults(self, scale: Scale) -> list[str]:
+        """Return why nothing would serve the triggers of a scale."""
+        if scale.has_served_triggers and not (
+            self.metrics_api.enabled and self.metrics_api.external
+        ):
+            text = f"{'wake' if scale.wake else 'a query'} with autoscaler hpa"
+            return [f"{text}, expected metricsApi.external: true, because that serves it"]
+        if scale.autoscaler != "keda" or not scale.trigger_keys:
+            return []
+        if self.keda.trigger == "prometheus" and scale.wake is not None:
+            return ["wake with keda.trigger prometheus, expected keda.trigger: scaler"]
+        if self.keda.trigger == "scaler" and not self.scaler.enabled:
+            text = "autoscaler keda with scaler.enabled false"
+            return [f"{text}, expected scaler.enabled: true, or keda.trigger: prometheus"]
+        return []
+
+    def _needs_prometheus(self, scale: Scale) -> bool:
+        """Return whether KEDA itself asks a Prometheus."""
+        if scale.autoscaler != "keda":
+            return False
+        return self.keda.trigger == "prometheus" or any(
+            isinstance(each, QueryMetric) and each.target_type == "Value" for each in scale.entries
+        )
 
     def _has_no_prometheus(self) -> bool:
         return self.prometheus.kind == "own" and not self.has_own_prometheus

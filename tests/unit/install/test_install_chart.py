@@ -86,7 +86,7 @@ def comparable(objects):
     """
     found = by_name(json.loads(json.dumps(objects)))
     for (kind, _, _), each in found.items():
-        if kind == "ConfigMap":
+        if kind == "ConfigMap" and "data" in each:
             each["data"] = {
                 name: [document.data for document in load_documents(text, name)]
                 for name, text in each["data"].items()
@@ -176,6 +176,29 @@ def by_metrics(*metrics, **changes):
     return {"workload": {"name": "many"}, "maxReplicas": 8, "metrics": list(metrics), **changes}
 
 
+WAKE = {
+    "sources": ["llm-d-queue", "istio"],
+    "name": "pool",
+    "threshold": 0.5,
+    "replicas": 2,
+    "deadline": "20m",
+    "hold": "30m",
+    "fallbackReplicas": 3,
+}
+BY_SCHEDULE = {
+    "start": "0 8 * * 1-5",
+    "end": "0 18 * * 1-5",
+    "timezone": "Europe/Berlin",
+    "query": 'sum(q{a="b"})',
+}
+TWO_QUERIES = [
+    by_metrics(
+        *({**BY_QUERY, "targetType": "Value"}, BY_QUERY, {"query": "sum(b)", "target": 3}, CPU),
+        workload={"name": "two", "kind": "StatefulSet", "namespace": "ml"},
+        autoscaler="keda",
+        minReplicas=1,
+    )
+]
 OF_SECRET = {"name": "prom", "key": "k"}
 PODS = {
     "resources": {"requests": {"cpu": 1, "nvidia.com/gpu": "1"}, "limits": {"memory": "1.5Gi"}},
@@ -386,7 +409,28 @@ OPTIONS = {
                     behavior=FAST_AND_SLOW,
                 )
             ],
+            [scale(minReplicas=0, autoscaler="keda", wake=WAKE), *TWO_QUERIES],
+            [scale(minReplicas=0, wake=BY_SCHEDULE), by_metrics(BY_QUERY, CPU, minReplicas=0)],
+            [scale(minReplicas=2, wake=WAKE, hpaVersion="autoscaling/v2beta1")],
         )
+    ],
+    "keda": [
+        {},
+        {"keda": {"trigger": "prometheus"}},
+        {
+            "keda": {"tlsSecret": "keda", "cooldownPeriodSeconds": 600},
+            "scaler": {"tlsSecret": "own"},
+        },
+        {
+            "keda": {"tlsSecret": "keda", "pollingIntervalSeconds": 30, "failureThreshold": 0},
+            "scaler": {"tlsSecret": "own", "clientCertificates": True, "port": 7000},
+        },
+    ],
+    "scalerPods": [
+        {},
+        {"scaler": {**WITH_SERVICE, "replicas": 3, "updateStrategy": {"type": "Recreate"}}},
+        {"scaler": {**BARE, "dnsPolicy": "Default"}},
+        {"scaler": {"resources": {"limits": {"memory": "2500M"}}}},
     ],
     "samples": [
         {},

@@ -157,7 +157,9 @@ metadata: {name: p, namespace: ml}
 spec: {secretTargetRef: [{parameter: ca, name: p, key: ca.crt}]}
 """
 SCALER = "{type: external, metadata: {scalerAddress: 's:9090'}}"
-OURS = "{type: external-push, metadata: {scalerAddress: 's:9090', workload: deployment/web}}"
+OURS = """\
+{type: external-push, metadata: {scalerAddress: 'gpuscale-scaler.a.svc:6000', workload: deployment/web,
+    wakeQuery: sum(queue), pollingInterval: 15s}}"""
 FALLBACK = "minReplicaCount: 0\n  fallback: {failureThreshold: 3, replicas: %s}"
 MODIFIED = """\
 minReplicaCount: 1
@@ -802,6 +804,10 @@ CASES = {
     "fallback-of-a-scaler": (
         {"keda.yaml": scaled(SCALER, FALLBACK % 1)},
         {"keda.yaml": scaled(OURS, FALLBACK % 1)},
+    ),
+    "wrong-trigger": (
+        {"keda.yaml": scaled(OURS.replace("workload:", "signal: gpu-utilisation, worklaod:"))},
+        {"keda.yaml": scaled(OURS)},
     ),
     "ca-ignored": (
         {"keda.yaml": scaled(BY_CA), "auth.yaml": AUTHENTICATION},

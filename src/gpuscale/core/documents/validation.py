@@ -35,6 +35,8 @@ PATTERNS: Mapping[str, str] = {
     r"^https?://[^\s\"'`$\\{},]+$": "a URL such as http://alertmanager.monitoring:9093",
     r"^[^\s,/]+$": "the name of a metric, in which `*` is any text, such as http_*",
     r"^[A-Za-z0-9:/.\[\]-]+$": "NAMESPACE/SERVICE:PORT, such as monitoring/adapter:443, or https://HOST",
+    r"^[0-9A-Za-z*,/?#-]+( +[0-9A-Za-z*,/?#-]+){4}$": "a cron expression of five fields, such as 0 8 * * 1-5",
+    r"^[A-Za-z0-9_+/-]+$": "a time zone such as Europe/Berlin",
     r"^[A-Z]{3}$": "a currency of three capital letters, such as USD",
 }
 """What the patterns of our models ask for, with an example."""

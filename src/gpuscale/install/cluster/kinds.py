@@ -55,6 +55,7 @@ KINDS = (
     Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
     Kind("autoscaling/v2beta2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
     Kind("autoscaling/v2beta1", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+    Kind("keda.sh/v1alpha1", "TriggerAuthentication", "triggerauthentications"),
     Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects"),
 )
 """Every kind that is rendered, in the order in which objects are applied."""

@@ -1,7 +1,9 @@
 """What scales the workloads: a HorizontalPodAutoscaler of any version, or KEDA's ScaledObject."""
 
+from collections.abc import Mapping, Sequence
+
 from gpuscale.formats.signals import SIGNALS, Signal, pod_labels
-from gpuscale.install.common import Object, metadata
+from gpuscale.install.common import SCALER, Object, metadata, part_name
 from gpuscale.install.parts import prometheus
 from gpuscale.install.scale.manifest import quantity, resource_trigger
 from gpuscale.install.scale.metrics import (
@@ -11,17 +13,20 @@ from gpuscale.install.scale.metrics import (
     ResourceMetric,
     SignalMetric,
 )
-from gpuscale.install.scale.scale import Scale
+from gpuscale.install.scale.scale import Scale, autoscaler_name
+from gpuscale.install.scale.wake import served_entries
 from gpuscale.install.values import Values
 
 PART = "autoscaler"
 KEDA = "keda.sh/v1alpha1"
+_RESOURCES = ("cpu", "memory")
 _POD_SUFFIX = {"Deployment": "-[a-z0-9]{1,10}-[a-z0-9]{5}", "StatefulSet": "-[0-9]+"}
 
 
 def autoscaling_objects(values: Values) -> list[Object]:
-    """Return one object for each workload that is scaled."""
-    return [autoscaler(values, scale) for scale in values.spec.scale]
+    """Return one object for each workload that is scaled, and what KEDA proves to the scaler who it is by."""
+    scalers = [autoscaler(values, scale) for scale in values.spec.scale]
+    return [*_authentications(values), *scalers]
 
 
 def autoscaler(values: Values, scale: Scale) -> Object:
@@ -37,11 +42,12 @@ def autoscaler(values: Values, scale: Scale) -> Object:
 
 
 def _metadata(values: Values, scale: Scale) -> Object:
-    workload = scale.workload
-    return metadata(values, PART, name=f"{workload.name}-gpu", namespace=workload.namespace)
+    namespace = scale.workload.namespace
+    return metadata(values, PART, name=autoscaler_name(scale), namespace=namespace)
 
 
 def _scaled_object(values: Values, scale: Scale) -> Object:
+    triggers = _triggers(values, scale)
     return {
         "apiVersion": KEDA,
         "kind": "ScaledObject",
@@ -50,12 +56,100 @@ def _scaled_object(values: Values, scale: Scale) -> Object:
             "scaleTargetRef": scale.target_reference,
             "minReplicaCount": scale.min_replicas,
             "maxReplicaCount": scale.max_replicas,
-            # Above zero the HPA asks, and KEDA's own polls would scale nothing.
-            **({"pollingInterval": 15} if scale.min_replicas == 0 else {}),
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scale.whole_behavior}},
-            "triggers": [_trigger(values, scale, each) for each in scale.entries],
+            # Above zero the HPA asks, and these would do nothing.
+            **(_of_zero(values) if scale.min_replicas == 0 else {}),
+            **_fallback(values, scale, triggers),
+            "advanced": {
+                # Whoever removes it while there are no pods gets back those that there were before it.
+                **({"restoreToOriginalReplicaCount": True} if scale.min_replicas == 0 else {}),
+                "horizontalPodAutoscalerConfig": {"behavior": scale.whole_behavior},
+            },
+            "triggers": triggers,
         },
     }
+
+
+def _of_zero(values: Values) -> Object:
+    keda = values.spec.keda
+    return {
+        "pollingInterval": keda.polling_interval_seconds,
+        "cooldownPeriod": keda.cooldown_period_seconds,
+        # Without it, KEDA stops a workload that was never active as soon as it sees it.
+        "initialCooldownPeriod": keda.cooldown_period_seconds,
+    }
+
+
+def _fallback(values: Values, scale: Scale, triggers: Sequence[Object]) -> Object:
+    """Return what holds while a trigger fails: the pods that there are, and never none."""
+    if all(each["type"] in _RESOURCES for each in triggers):
+        return {}  # KEDA refuses one then.
+    wake = scale.wake
+    stated = 1 if wake is None else wake.fallback_replicas or wake.replicas
+    return {
+        "fallback": {
+            "failureThreshold": values.spec.keda.failure_threshold,
+            "replicas": min(scale.max_replicas, max(1, scale.min_replicas, stated)),
+            "behavior": "currentReplicasIfHigher",
+        }
+    }
+
+
+def _triggers(values: Values, scale: Scale) -> list[Object]:
+    """Return the triggers in the order of the metrics."""
+    if values.spec.keda.trigger == "prometheus":
+        return [_trigger(values, scale, each) for each in scale.entries]
+    keys = {
+        id(e): k for e, k in zip(served_entries(scale.entries), scale.trigger_keys, strict=True)
+    }
+    return [
+        _scaler_trigger(values, scale, keys[id(each)])
+        if id(each) in keys
+        else _trigger(values, scale, each)
+        for each in scale.entries
+    ]
+
+
+def _scaler_trigger(values: Values, scale: Scale, keys: Mapping[str, str]) -> Object:
+    """Return a trigger that the scaler answers, and that it pushes to where the workload has to wake."""
+    spec = values.spec
+    polling = {"pollingInterval": f"{spec.keda.polling_interval_seconds}s"}
+    trigger: Object = {
+        # A push brings the first pod at once; above zero there is nothing to push.
+        "type": "external-push" if scale.min_replicas == 0 else "external",
+        "metricType": "AverageValue",
+        "metadata": {
+            "scalerAddress": f"{part_name(values, SCALER)}.{spec.namespace}.svc:{spec.scaler.port}",
+            **keys,
+            **(polling if scale.min_replicas == 0 else {}),
+        },
+    }
+    if spec.keda.tls_secret is not None:
+        trigger["authenticationRef"] = {"name": part_name(values, SCALER)}
+    return trigger
+
+
+def _authentications(values: Values) -> list[Object]:
+    """Return how KEDA trusts the scaler, in each namespace that it scales something in."""
+    spec = values.spec
+    if spec.keda.tls_secret is None or not spec.asks_scaler:
+        return []
+    parameters = {"caCert": "ca.crt"}
+    if spec.scaler.client_certificates:
+        parameters |= {"tlsClientCert": "tls.crt", "tlsClientKey": "tls.key"}
+    secrets = [
+        {"parameter": parameter, "name": spec.keda.tls_secret, "key": key}
+        for parameter, key in parameters.items()
+    ]
+    scaled = [each for each in spec.scale if each.autoscaler == "keda" and each.trigger_keys]
+    return [
+        {
+            "apiVersion": KEDA,
+            "kind": "TriggerAuthentication",
+            "metadata": metadata(values, PART, name=part_name(values, SCALER), namespace=namespace),
+            "spec": {"secretTargetRef": secrets},
+        }
+        for namespace in dict.fromkeys(each.workload.namespace for each in scaled)
+    ]
 
 
 def _trigger(values: Values, scale: Scale, metric: MetricEntry) -> Object:

@@ -14,6 +14,7 @@ from gpuscale.install.common import (
     account_name,
     cluster_metadata,
     has_api_pods,
+    held_config_map,
     metadata,
     metrics_api_secret,
     part_name,
@@ -31,6 +32,19 @@ API_SERVICE = "apiregistration.k8s.io/v1"
 INJECT = "cert-manager.io/inject-ca-from"
 _RBAC = "rbac.authorization.k8s.io"
 _CERT_MANAGER = "cert-manager.io/v1"
+READS: tuple[Object, ...] = (
+    {
+        "apiGroups": [""],
+        "resources": ["pods", "nodes", "namespaces", "services"],
+        "verbs": ["get", "list", "watch"],
+    },
+    {
+        "apiGroups": ["apps"],
+        "resources": ["deployments", "statefulsets"],
+        "verbs": ["get", "list", "watch"],
+    },
+)
+"""What it takes to know whose a value is."""
 _PRIORITY = 100
 """Of group and version, as in every manifest of prometheus-adapter."""
 
@@ -56,34 +70,29 @@ def metrics_api_objects(values: Values, certificate: ServingCertificate | None) 
 
 
 def _rights(values: Values) -> list[Object]:
-    reads = {
-        "apiGroups": [""],
-        "resources": ["pods", "nodes", "namespaces", "services"],
-        "verbs": ["get", "list", "watch"],
-    }
-    scaled = {
-        "apiGroups": ["apps"],
-        "resources": ["deployments", "statefulsets"],
-        "verbs": ["get", "list", "watch"],
-    }
     api = values.spec.metrics_api
     team_rules = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     objects = part_name(values, "metrics-api-objects")
     return [
-        _binding(values, part_name(values, "metrics-api-delegator"), "system:auth-delegator"),
+        binding(values, PART, part_name(values, "metrics-api-delegator"), "system:auth-delegator"),
         _auth_reader(values),
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRole",
             "metadata": cluster_metadata(values, PART, name=objects),
-            "rules": [reads, scaled, *([team_rules] if api.rules_config_maps else ())],
+            "rules": [*READS, *([team_rules] if api.rules_config_maps else ())],
         },
-        _binding(values, objects, objects),
-        *(_agent_finding(values) if values.spec.has_streams else ()),
+        binding(values, PART, objects, objects),
+        *(agent_finding(values, PART) if values.spec.has_streams else ()),
         *(_peer_reading(values) if values.spec.shares_agents else ()),
         *([_usage_reader(values)] if api.resource else ()),
         *(_federated_reading(values) if api.federate else ()),
         *(_certificate_keeping(values) if renews_certificate(values) else ()),
+        *(
+            held_objects(values, PART)
+            if has_api_pods(values) and values.spec.serves_triggers
+            else ()
+        ),
     ]
 
 
@@ -109,8 +118,8 @@ def _certificate_keeping(values: Values) -> list[Object]:
             "metadata": cluster_metadata(values, PART, name=name),
             "rules": [trust],
         },
-        _binding(values, name, name),
-        *_role(values, name, [secret]),
+        binding(values, PART, name, name),
+        *role(values, PART, name, [secret]),
     ]
 
 
@@ -149,7 +158,7 @@ def _federated_reading(values: Values) -> list[Object]:
             "metadata": cluster_metadata(values, PART, name=name),
             "rules": [metrics],
         },
-        _binding(values, name, name),
+        binding(values, PART, name, name),
     ]
 
 
@@ -166,32 +175,45 @@ def _federated_cas(values: Values) -> list[Object]:
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": found, "data": bundles}]
 
 
-def _agent_finding(values: Values) -> list[Object]:
+def agent_finding(values: Values, part: str) -> list[Object]:
     """Return the right to see the pods behind the Services of the agents and of the replicas."""
-    name = part_name(values, "metrics-api-agents")
     slices = {
         "apiGroups": ["discovery.k8s.io"],
         "resources": ["endpointslices"],
         "verbs": ["list", "watch"],
     }
-    return _role(values, name, [slices])
+    return role(values, part, part_name(values, f"{part}-agents"), [slices])
 
 
-def _role(values: Values, name: str, rules: list[Object]) -> list[Object]:
-    """Return a role of the server in its own namespace, and the binding."""
+def held_objects(values: Values, part: str) -> list[Object]:
+    """Return where the replicas of a part keep what they decided last, and the right to."""
+    name = held_config_map(values, part)
+    kept = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [name],
+        "verbs": ["get", "update"],
+    }
+    # Without data: what the pods write there stays when this is applied again.
+    empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(values, part, name=name)}
+    return [empty, *role(values, part, name, [kept])]
+
+
+def role(values: Values, part: str, name: str, rules: list[Object]) -> list[Object]:
+    """Return a role of a part's account in its own namespace, and the binding."""
     return [
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "Role",
-            "metadata": metadata(values, PART, name=name),
+            "metadata": metadata(values, part, name=name),
             "rules": rules,
         },
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "RoleBinding",
-            "metadata": metadata(values, PART, name=name),
+            "metadata": metadata(values, part, name=name),
             "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
-            "subjects": [_subject(values)],
+            "subjects": [_subject(values, part)],
         },
     ]
 
@@ -206,17 +228,18 @@ def _peer_reading(values: Values) -> list[Object]:
             "metadata": cluster_metadata(values, PART, name=name),
             "rules": [{"nonResourceURLs": ["/peers/stream"], "verbs": ["get"]}],
         },
-        _binding(values, name, name),
+        binding(values, PART, name, name),
     ]
 
 
-def _binding(values: Values, name: str, role: str) -> Object:
+def binding(values: Values, part: str, name: str, role: str) -> Object:
+    """Return what gives a part's account a ClusterRole."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": cluster_metadata(values, PART, name=name),
+        "metadata": cluster_metadata(values, part, name=name),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [_subject(values)],
+        "subjects": [_subject(values, part)],
     }
 
 
@@ -232,10 +255,10 @@ def _auth_reader(values: Values) -> Object:
     }
 
 
-def _subject(values: Values) -> Object:
+def _subject(values: Values, part: str = PART) -> Object:
     return {
         "kind": "ServiceAccount",
-        "name": account_name(values, PART),
+        "name": account_name(values, part),
         "namespace": values.spec.namespace,
     }
 

@@ -9,6 +9,7 @@ from gpuscale.install.common import (
     Object,
     agent_service,
     has_api_pods,
+    held_config_map,
     http_probe,
     image_reference,
     metadata,
@@ -21,8 +22,13 @@ from gpuscale.install.common import (
 from gpuscale.install.parts import prometheus, prometheus_access
 from gpuscale.install.parts.metrics_api import api_service_names
 from gpuscale.install.parts.pods import pod_spec
-from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE
-from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RECORDING_FILE, RULE_FILE
+from gpuscale.install.parts.rules import (
+    PROMETHEUS_RULE_FILE,
+    RECORDING_FILE,
+    RESOURCE_RULE_FILE,
+    RULE_FILE,
+    TRIGGER_FILE,
+)
 from gpuscale.install.parts.workloads import workload
 from gpuscale.install.values import SAMPLES_PER_SERIES, Values
 
@@ -30,12 +36,18 @@ PART = METRICS_API
 PORT = 6443
 _SAMPLES = "/var/lib/gpuscale/samples"
 _REMOTE_WRITE = "/etc/gpuscale/remote-write"
-_RULES = "/etc/gpuscale/rules"
+RULES = "/etc/gpuscale/rules"
 _TLS = "/etc/gpuscale/tls"
 _FEDERATION = "/etc/gpuscale/federation"
 _ALERTMANAGER_CA = "/etc/gpuscale/alertmanager-ca"
 _ALERTMANAGER_TOKEN = "/etc/gpuscale/alertmanager-token"  # noqa: S105 - where it is
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - where it is
+ROLLING: Object = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+APART: Object = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "ScheduleAnyway",
+}
 _QUANTITY = re.compile("([0-9]+)([MG]i)")
 
 
@@ -43,29 +55,23 @@ def metrics_api_pods(values: Values) -> list[Object]:
     """Return the metrics API's Deployment and its disruption budget; none where it runs elsewhere."""
     if not has_api_pods(values):
         return []
-    return [_deployment(values), _disruption_budget(values)]
+    return [_deployment(values), disruption_budget(values, PART)]
 
 
 def _deployment(values: Values) -> Object:
     # A new one answers before an old one goes: the HPA is never without an answer.
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     replicas = values.spec.metrics_api.replicas
     pod = _pod_spec(values)
-    return workload(values, "Deployment", PART, pod, replicas=replicas, strategy=rolling)
+    return workload(values, "Deployment", PART, pod, replicas=replicas, strategy=ROLLING)
 
 
 def _pod_spec(values: Values) -> Object:
-    apart = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-    }
     return pod_spec(
         values,
         PART,
         _container(values),
         needs_token=True,
-        spread=[apart],
+        spread=[APART],
         volumes=[
             {"name": "rules", "configMap": {"name": part_name(values, PART)}},
             _certificate_volume(values),
@@ -92,7 +98,7 @@ def _container(values: Values) -> Object:
         "securityContext": restrained(),
         "volumeMounts": [
             # Folders, so that changed rules and renewed certificates arrive without a restart.
-            {"name": "rules", "mountPath": _RULES, "readOnly": True},
+            {"name": "rules", "mountPath": RULES, "readOnly": True},
             {"name": "tls", "mountPath": _TLS, **_read_only(values)},
             *(
                 {"name": each["name"], "mountPath": _FEDERATION, "readOnly": True}
@@ -196,11 +202,12 @@ def arguments(values: Values) -> list[str]:
     return [
         "metrics-api",
         # Before the other, so that a user's own resourceRules are taken instead.
-        *([f"--config={_RULES}/{RESOURCE_RULE_FILE}"] if api.resource else ()),
-        f"--config={_RULES}/{RULE_FILE}",
+        *([f"--config={RULES}/{RESOURCE_RULE_FILE}"] if api.resource else ()),
+        f"--config={RULES}/{RULE_FILE}",
         *([f"--rules-configmaps={api.rules_config_maps}"] if api.rules_config_maps else ()),
         *(["--preset=on"] if api.preset and not values.spec.scrapes_pods else ()),
         *(f"--federate={each.flag()}" for each in api.federate),
+        *_trigger_arguments(values),
         *_source_arguments(values),
         f"--secure-port={PORT}",
         *_certificate_arguments(values),
@@ -208,6 +215,13 @@ def arguments(values: Values) -> list[str]:
         "--metrics-relist-interval=15s",
         "--metrics-max-age=10m",
     ]
+
+
+def _trigger_arguments(values: Values) -> list[str]:
+    if not values.spec.serves_triggers:
+        return []
+    held = f"{values.spec.namespace}/{held_config_map(values, PART)}"
+    return [f"--triggers={RULES}/{TRIGGER_FILE}", f"--held-configmap={held}"]
 
 
 def _certificate_arguments(values: Values) -> list[str]:
@@ -233,19 +247,18 @@ def _source_arguments(values: Values) -> list[str]:
         f"--agent-service={values.spec.namespace}/{agent_service(values)}",
         f"--store-directory={_SAMPLES}",
         f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
-        *_store_bounds(values),
+        *store_bounds(values.spec.metrics_api.max_series),
         f"--remote-write-config={_REMOTE_WRITE}",
         # Each replica sends all samples; the labels distinguish the copies.
         "--remote-write-label=replica=$(POD_NAME)",
         *_prometheus_rules(values),
-        *_pod_scraping(values),
+        *pod_scraping(values),
         *_sharing(values),
     ]
 
 
-def _store_bounds(values: Values) -> list[str]:
+def store_bounds(max_series: int | None) -> list[str]:
     """Return the bounds of the store for which the memory limit has room; the program's own without one."""
-    max_series = values.spec.metrics_api.max_series
     if max_series is None:
         return []
     return [
@@ -266,14 +279,14 @@ def _sharing(values: Values) -> list[str]:
 
 def _prometheus_rules(values: Values) -> list[str]:
     api = values.spec.metrics_api
-    recording = [f"--prometheus-rules={_RULES}/{RECORDING_FILE}"]
+    recording = [f"--prometheus-rules={RULES}/{RECORDING_FILE}"]
     means = recording if values.spec.recording_rules else []
     if not api.prometheus_rules:
         return means
     files = {_ALERTMANAGER_CA: "ca-file={}/ca.crt", _ALERTMANAGER_TOKEN: "token-file={}/token"}
     return [
         *means,
-        f"--prometheus-rules={_RULES}/{PROMETHEUS_RULE_FILE}",
+        f"--prometheus-rules={RULES}/{PROMETHEUS_RULE_FILE}",
         *([f"--alertmanager={','.join(api.alertmanagers)}"] if api.alertmanagers else ()),
         *(
             f"--alertmanager-{files[folder].format(folder)}"
@@ -282,7 +295,8 @@ def _prometheus_rules(values: Values) -> list[str]:
     ]
 
 
-def _pod_scraping(values: Values) -> list[str]:
+def pod_scraping(values: Values) -> list[str]:
+    """Return which pods are followed beside the node agents."""
     if not values.spec.scrapes_pods:
         return ["--scrape-annotated-pods=false"]
     # The preset has rules for model servers; the rules of the file come before it.
@@ -295,14 +309,15 @@ def _probe(path: str, **periods: int) -> Object:
     return http_probe(path, "https", scheme="HTTPS", **periods)
 
 
-def _disruption_budget(values: Values) -> Object:
+def disruption_budget(values: Values, part: str) -> Object:
+    """Return the budget of a part's replicas."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": metadata(values, PART),
+        "metadata": metadata(values, part),
         "spec": {
             # One at a time, which also lets a single replica move.
             "maxUnavailable": 1,
-            "selector": {"matchLabels": selector(values, PART)},
+            "selector": {"matchLabels": selector(values, part)},
         },
     }

@@ -12,13 +12,14 @@ from gpuscale.install.common import (
     selector,
     settings_of,
 )
-from gpuscale.install.parts import agent, metrics_api_pods, prometheus
+from gpuscale.install.parts import agent, metrics_api_pods, prometheus, scaler
 from gpuscale.install.pods import NetworkSettings, ServedPodSettings
 from gpuscale.install.values import Values
 
 _DNS = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
 _API_SERVER_PORTS = (443, 6443, 8443)
 """Policies see the port behind the Service `kubernetes`, which providers choose."""
+_SCRAPED = {metrics_api_pods.PART: "scraped-pods", scaler.PART: "scaler-scraped-pods"}
 _SCHEME_PORTS = {"http": 80, "https": 443}
 
 
@@ -45,21 +46,30 @@ def server_policies(values: Values) -> list[Object]:
         found.append(
             _policy(values, metrics_api_pods.PART, _tcp(metrics_api_pods.PORT), [*_DNS, *ports])
         )
-        found += [_scraping(values)] if values.spec.scrapes_pods else []
-    return found
+        found += [_scraping(values, metrics_api_pods.PART)] if values.spec.scrapes_pods else []
+    return [*found, *_scaler_policies(values)]
 
 
-def _scraping(values: Values) -> Object:
-    """Return what lets the metrics API go to annotated pods, beside what its other policy allows.
+def _scaler_policies(values: Values) -> list[Object]:
+    if not values.spec.asks_scaler:
+        return []
+    ingress = _tcp(values.spec.scaler.port, scaler.METRICS_PORT)
+    ports = _tcp(*_API_SERVER_PORTS, _source_port(values))
+    found = [_policy(values, scaler.PART, ingress, [*_DNS, *ports])]
+    return [*found, *([_scraping(values, scaler.PART)] if values.spec.scrapes_pods else ())]
+
+
+def _scraping(values: Values, part: str) -> Object:
+    """Return what lets a part go to annotated pods, beside what its other policy allows.
 
     Annotations name any port, and policies can't select by them: it is all pods, and nothing outside.
     """
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": metadata(values, metrics_api_pods.PART, name=part_name(values, "scraped-pods")),
+        "metadata": metadata(values, part, name=part_name(values, _SCRAPED[part])),
         "spec": {
-            "podSelector": {"matchLabels": selector(values, metrics_api_pods.PART)},
+            "podSelector": {"matchLabels": selector(values, part)},
             "policyTypes": ["Egress"],
             "egress": [{"to": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP"}]}],
         },

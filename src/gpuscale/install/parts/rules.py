@@ -1,9 +1,14 @@
-"""The rules: which series the metrics API serves as what, and which means are recorded."""
+"""The rules: which series the metrics API serves as what, and which means are recorded.
+
+Source of those of metrics.k8s.io: kubelet's /metrics/cadvisor (google/cadvisor metrics/prometheus.go), where
+`id="/"` is the whole node.
+"""
+
+from typing import Literal
 
 from gpuscale.core.documents.documents import dump_documents
 from gpuscale.formats.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.common import METRICS_API, Object
-from gpuscale.install.parts.resource_rules import RESOURCE_RULE_FILE, resource_rules
 from gpuscale.install.parts.workloads import config_map
 from gpuscale.install.scale.manifest import MEAN
 from gpuscale.install.values import Values
@@ -13,6 +18,7 @@ RULE_FILE = "rules.yaml"
 PROMETHEUS_RULE_FILE = "prometheus-rules.yaml"
 RECORDING_FILE = "recording.yaml"
 ALERTS_FILE = "alerts.yaml"
+TRIGGER_FILE = "triggers.yaml"
 _HASH = "[bcdfghjklmnpqrstvwxz2456789]"
 """The letters of generated names. Source: k8s.io/apimachinery pkg/util/rand (alphanums)."""
 _OF_DEPLOYMENT = f"(.+)-{_HASH}{{1,10}}-{_HASH}{{5}}"
@@ -21,10 +27,20 @@ UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 _WORKLOADS = {"deployment": _OF_DEPLOYMENT, "statefulset": _OF_STATEFUL_SET}
 
 
+RESOURCE_RULE_FILE = "resource-rules.yaml"
+_USED_BY = '<<.LabelMatchers>>,container!="",container!="POD",pod!=""'
+"""Without the sums over a pod and the container that holds its network."""
+_OF_NODE = '<<.LabelMatchers>>,id="/"'
+_WINDOW = "3m"
+"""Two samples are in it where the kubelets are scraped every minute, and one scrape fails."""
+_NODE_LABEL = {"operator": "node", "own": "node", "plain": "instance"}
+"""What holds a node's name: the operator's kubelet Service gives `node`, discovery of nodes `instance`."""
+
+
 def rule_file_objects(values: Values) -> list[Object]:
-    """Return the ConfigMap with the metrics API's rule files; none where the API is off."""
+    """Return the ConfigMap with the rule files of the metrics API and the scaler; none where neither is."""
     api = values.spec.metrics_api
-    if not api.enabled:
+    if not api.enabled and not values.spec.asks_scaler:
         return []
     text = api.rules or dump_documents([_rules(values)])
     files = {RULE_FILE: text}
@@ -35,7 +51,19 @@ def rule_file_objects(values: Values) -> list[Object]:
         files[RECORDING_FILE] = dump_documents([{"groups": recording_groups(honor_labels=True)}])
     if api.prometheus_rules and values.spec.has_streams:
         files[PROMETHEUS_RULE_FILE] = api.prometheus_rules
+    if values.spec.serves_triggers:
+        files[TRIGGER_FILE] = dump_documents([{"triggers": triggers(values)}])
     return [config_map(values, PART, files)]
+
+
+def triggers(values: Values) -> list[Object]:
+    """Return the triggers that the metrics API serves to HPAs, as entries of its file."""
+    return [
+        {"namespace": scale.workload.namespace, **keys}
+        for scale in values.spec.scale
+        if scale.has_served_triggers
+        for keys in scale.trigger_keys
+    ]
 
 
 def _rules(values: Values) -> Object:
@@ -113,3 +141,34 @@ def _mean_by_workload(namespace: str, pod: str, kind: str, pattern: str) -> str:
     if namespace != "namespace":
         named = f'label_replace({named}, "namespace", "$1", "{namespace}", "(.+)")'
     return f"avg by (namespace, {kind}) ({named})"
+
+
+# metrics.k8s.io
+
+
+def resource_rules(kind: Literal["own", "operator", "plain"]) -> Object:
+    """Return the rules for a kind of Prometheus, as prometheus-adapter reads them."""
+    cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
+    labels = {"namespace": "namespace", "pod": "pod", _NODE_LABEL[kind]: "node"}
+    overrides = {label: {"resource": resource} for label, resource in labels.items()}
+    return {
+        "resourceRules": {
+            "cpu": {
+                "containerQuery": _sum(f"rate({cpu}{{{_USED_BY}}}[{_WINDOW}])"),
+                "nodeQuery": _sum(f"rate({cpu}{{{_OF_NODE}}}[{_WINDOW}])"),
+                "resources": {"overrides": overrides},
+                "containerLabel": "container",
+            },
+            "memory": {
+                "containerQuery": _sum(f"{memory}{{{_USED_BY}}}"),
+                "nodeQuery": _sum(f"{memory}{{{_OF_NODE}}}"),
+                "resources": {"overrides": overrides},
+                "containerLabel": "container",
+            },
+            "window": _WINDOW,
+        }
+    }
+
+
+def _sum(query: str) -> str:
+    return f"sum({query}) by (<<.GroupBy>>)"

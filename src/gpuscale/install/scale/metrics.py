@@ -26,7 +26,8 @@ def _quantity(value: str | float) -> str | int | float:
     return value
 
 
-def _query(text: str) -> str:
+def promql(text: str) -> str:
+    """Return a text that is PromQL."""
     try:
         parse_query(text)
     except QueryError as error:
@@ -52,7 +53,7 @@ class SignalMetric(Model):
 class QueryMetric(Model):
     """With `keda`: a PromQL query of one row, such as the length of a queue."""
 
-    query: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_query)]
+    query: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(promql)]
     """PromQL with one number as its answer."""
     target: Target
     """What the answer is held against."""

@@ -1,6 +1,7 @@
 """One workload that is scaled: on which metrics, between which limits, how fast, by whom."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -8,6 +9,7 @@ from pydantic import Field, model_validator
 from gpuscale.core.documents.documents import Document, Path, parts_of
 from gpuscale.core.documents.models import Model, refused
 from gpuscale.core.documents.validation import LABEL_PATTERN, SUBDOMAIN_PATTERN
+from gpuscale.core.errors import ConfigError
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.formats.signals import SIGNALS, Signal, SignalName
 from gpuscale.formats.units import UNITS, MetricUnit, unit_fault
@@ -15,6 +17,7 @@ from gpuscale.install.scale.manifest import V2BETA1, Scaled, hpa_spec, quantity
 from gpuscale.install.scale.metrics import (
     ContainerResourceMetric,
     ExternalMetric,
+    HpaMetric,
     MetricEntry,
     ObjectMetric,
     PodsMetric,
@@ -25,17 +28,37 @@ from gpuscale.install.scale.metrics import (
     Target,
     as_written,
 )
+from gpuscale.install.scale.wake import (
+    FIELDS,
+    Wake,
+    external_metric,
+    served_entries,
+    trigger_keys,
+)
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import read_hpa
+from gpuscale.triggers.metadata import read_metadata
 
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
 DEFAULT_WINDOW_S = 300
 """Kubernetes' own."""
 _KEDA_RESOURCES = ("cpu", "memory")
+_MOST_CHARACTERS = 63
+"""Of the names of ScaledObjects and of their HPAs, which are values of labels."""
 
 Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=63)]
 Subdomain = Annotated[str, Field(pattern=SUBDOMAIN_PATTERN, max_length=63)]
 """Kubernetes allows 253 characters; KEDA and labels made of names allow 63."""
+
+
+def keda_hpa_name(scale: "Scale") -> str:
+    """Return what KEDA calls the HPA of a workload."""
+    return f"keda-hpa-{autoscaler_name(scale)}"
+
+
+def autoscaler_name(scale: "Scale") -> str:
+    """Return the name of what scales a workload."""
+    return f"{scale.workload.name}-gpu"
 
 
 class Policy(Model):
@@ -91,11 +114,14 @@ class Scale(Model):
     """In place of `signal` and `target`: several metrics; the one that asks for most replicas counts. Each is
     a signal with its target, a metric as an HPA of `autoscaling/v2` has it, or a query of KEDA."""
     min_replicas: int = Field(default=1, ge=0, le=10_000)
-    """0 takes a metric that is there without pods: an Object or External metric, or a query of KEDA."""
+    """0 takes something that is there without pods: `wake`, a query, or an Object or External metric."""
     max_replicas: int = Field(ge=1, le=10_000)
     """Replicas at most."""
+    wake: Wake | None = None
+    """What wakes the workload from zero. Its signals and queries are then served as totals, which are there
+    without pods too: with `hpa` as External metrics, with `keda` by the scaler."""
     autoscaler: Literal["hpa", "keda"] = "hpa"
-    """`hpa`: a HorizontalPodAutoscaler on the metrics API; `keda`: a ScaledObject on Prometheus."""
+    """`hpa`: a HorizontalPodAutoscaler on the metrics API; `keda`: a ScaledObject on gpuscale's scaler."""
     metric: Literal["pods", "object"] = "pods"
     """With `hpa`. `pods`: the mean of the pods; `object`: the recorded mean of the workload's GPUs."""
     hpa_version: HpaVersion = "autoscaling/v2"
@@ -126,13 +152,34 @@ class Scale(Model):
         return {**given, "scaleDown": {**window, **given.get("scaleDown", {})}}
 
     @property
+    def trigger_keys(self) -> list[dict[str, str]]:
+        """The keys of the trigger of each signal and query, in their order."""
+        workload = f"{self.workload.kind.lower()}/{self.workload.name}"
+        may_be_zero = self.min_replicas == 0
+        return trigger_keys(workload, self.entries, self.wake, may_be_zero=may_be_zero)
+
+    @property
+    def has_served_triggers(self) -> bool:
+        """Whether the metrics API serves its signals and queries by triggers."""
+        has_query = any(isinstance(each, QueryMetric) for each in self.entries)
+        return self.autoscaler == "hpa" and (self.wake is not None or has_query)
+
+    @property
+    def _hpa_metrics(self) -> list[SignalMetric | HpaMetric]:
+        if not self.has_served_triggers:
+            return [each for each in self.entries if not isinstance(each, QueryMetric)]
+        served: list[SignalMetric | HpaMetric] = [external_metric(k) for k in self.trigger_keys]
+        kept = (SignalMetric, QueryMetric)
+        return [*served, *(each for each in self.entries if not isinstance(each, kept))]
+
+    @property
     def hpa_spec(self) -> dict[str, Any]:
         """The spec of its HorizontalPodAutoscaler."""
         scaled = Scaled(
             target=self.target_reference,
             min_replicas=self.min_replicas,
             max_replicas=self.max_replicas,
-            metrics=[each for each in self.entries if not isinstance(each, QueryMetric)],
+            metrics=self._hpa_metrics,
             behavior=self.whole_behavior,
         )
         return hpa_spec(scaled, self.hpa_version)
@@ -163,6 +210,8 @@ class Scale(Model):
         faults = [*self._short_form(), *limits, *self._units(), *self._older_version()]
         if not limits:
             faults += self._keda() if self.autoscaler == "keda" else self._hpa()
+        if not faults and (self.wake is not None or self.has_served_triggers):
+            faults += self._refused_triggers()
         if faults:
             raise refused(type(self), faults)
         return self
@@ -185,11 +234,15 @@ class Scale(Model):
             text = f"found minReplicas {self.min_replicas} above maxReplicas {self.max_replicas}"
             yield (), f"{text}, expected minReplicas <= maxReplicas"
         wakes = ObjectMetric | ExternalMetric | QueryMetric
-        if self.min_replicas == 0 and not any(isinstance(each, wakes) for each in self.metrics):
+        has_source = self.wake is not None or any(isinstance(each, wakes) for each in self.metrics)
+        if self.min_replicas == 0 and not has_source:
             text = (
                 "expected at least 1: without a pod there is no reading that could bring the first"
             )
-            yield ("minReplicas",), f"found 0, {text} one back; 0 takes a metric of the load itself"
+            yield (
+                ("minReplicas",),
+                f"found 0, {text} one back; 0 takes wake, or a metric of the load itself",
+            )
 
     def _units(self) -> Iterator[tuple[Path, str]]:
         for path, metric in self._placed_signals():
@@ -219,11 +272,20 @@ class Scale(Model):
                 yield ("behavior", key, "tolerance"), f"{text}, expected autoscaling/v2, or none"
 
     def _hpa(self) -> Iterator[tuple[Path, str]]:
-        """Return what the API server would refuse, in its words."""
+        """Return what the API server would refuse, in its words, and what no trigger can serve."""
         for index, metric in enumerate(self.metrics):
-            if isinstance(metric, QueryMetric):
-                text = "found a query with autoscaler hpa, expected a metric of the metrics API"
-                yield ("metrics", index, "query"), f"{text}, or autoscaler: keda"
+            if isinstance(metric, QueryMetric) and metric.target_type == "Value":
+                text = "found targetType Value with autoscaler hpa, expected AverageValue"
+                yield ("metrics", index, "targetType"), f"{text}: a query is of the whole workload"
+        for place, signal in self._placed_signals():
+            if self.has_served_triggers and signal.metric == "object":
+                text = "found metric object beside wake or a query"
+                yield (*place, "metric"), f"{text}, expected pods: a total is served"
+        if self.wake is not None and not served_entries(self.entries):
+            yield (
+                ("wake",),
+                "found it without a signal or a query, expected one that it brings back",
+            )
         manifest = {
             "apiVersion": self.hpa_version,
             "kind": "HorizontalPodAutoscaler",
@@ -243,6 +305,16 @@ class Scale(Model):
             yield tuple(path), f"{text}{old}"
 
     def _keda(self) -> Iterator[tuple[Path, str]]:
+        if len(keda_hpa_name(self)) > _MOST_CHARACTERS:
+            most = len(self.workload.name) - len(keda_hpa_name(self)) + _MOST_CHARACTERS
+            text = f"found a name of {len(self.workload.name)} characters with autoscaler keda"
+            why = "KEDA's HPA is named after it"
+            yield ("workload", "name"), f"{text}, expected at most {most}: {why}"
+        if self.wake is not None and not served_entries(self.entries):
+            yield (
+                ("wake",),
+                "found it without a signal or a query, expected one that it brings back",
+            )
         for index, metric in enumerate(self.metrics):
             path = ("metrics", index)
             if isinstance(metric, PodsMetric | ObjectMetric | ExternalMetric):
@@ -250,6 +322,17 @@ class Scale(Model):
                 yield (*path, "type"), f"{text}, expected a query, a signal or autoscaler: hpa"
             if isinstance(metric, ResourceMetric | ContainerResourceMetric):
                 yield from self._keda_resource(path, metric)
+
+    def _refused_triggers(self) -> Iterator[tuple[Path, str]]:
+        """Return what the reader of triggers finds in those of this scale."""
+        for keys in self.trigger_keys:
+            try:
+                read_metadata(keys, self.workload.namespace)
+            except ConfigError as error:
+                for problem in error.problems:
+                    field = FIELDS.get(problem.field or "")
+                    text = str(replace(problem, source="", line=None, field=None))
+                    yield ("wake",) if field is None else ("wake", field), text.removeprefix(": ")
 
     def _keda_resource(
         self, path: Path, metric: ResourceMetric | ContainerResourceMetric

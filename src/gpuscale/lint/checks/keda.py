@@ -7,12 +7,16 @@ Source: KEDA v2.21 pkg/fallback/fallback.go (HasValidFallback), pkg/scaling/exec
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpuscale.core.documents.documents import Path
+from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Checks, Severity
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedScaledObject
+from gpuscale.lint.problems import sentence
 from gpuscale.objects.scaled_object import PROMETHEUS, Trigger
+from gpuscale.triggers.metadata import read_metadata
 
 _CHECKS = Checks()
 FALLBACK_TO_ZERO = _CHECKS.add(
@@ -51,11 +55,19 @@ NAME_TOO_LONG = _CHECKS.add(
     "A name of more than 63 characters of a ScaledObject or of its HPA, which KEDA's webhook refuses.",
     "Shorten it; advanced.horizontalPodAutoscalerConfig.name gives the HPA another name.",
 )
+WRONG_TRIGGER = _CHECKS.add(
+    "wrong-trigger",
+    Severity.ERROR,
+    "Metadata of a trigger on `gpuscale scaler` that it refuses.",
+    "Correct it; the scaler answers such a trigger with an error.",
+)
 
 _MOST_CHARACTERS = 63
 _EXTERNAL = frozenset({"external", "external-push"})
-_OURS = "workload"
-"""A key that the metadata of triggers on `gpuscale scaler` have; it holds its decisions itself."""
+_OURS = frozenset({"workload", "wake", "wakeQuery", "wakeStart"})
+"""Keys that only metadata of triggers on `gpuscale scaler` have; it holds its decisions itself."""
+_POLLING = "pollingInterval"
+"""A key that the scaler takes beside those of a trigger."""
 _CA, _MODES = "ca", ("authModes", "authMode")
 
 
@@ -68,6 +80,8 @@ def keda_findings(inputs: Inputs) -> Iterator[LintFinding]:
         for index, trigger in enumerate(placed.scaled.triggers):
             if trigger.kind == PROMETHEUS:
                 yield from _ca(inputs, placed, index, trigger)
+            elif trigger.kind in _EXTERNAL and _is_ours(trigger):
+                yield from _metadata(placed, index, trigger)
 
 
 def _names(placed: PlacedScaledObject) -> Iterator[LintFinding]:
@@ -119,7 +133,22 @@ def _fallback(placed: PlacedScaledObject) -> Iterator[LintFinding]:
 
 
 def _is_ours(trigger: Trigger) -> bool:
-    return _OURS in trigger.metadata
+    is_named = "gpuscale" in trigger.metadata.get("scalerAddress", "")
+    return is_named or not _OURS.isdisjoint(trigger.metadata)
+
+
+def _metadata(placed: PlacedScaledObject, index: int, trigger: Trigger) -> Iterator[LintFinding]:
+    given = {key: text for key, text in trigger.metadata.items() if key != _POLLING}
+    try:
+        read_metadata(given, placed.scaled.metadata.namespace)
+    except ConfigError as error:
+        for problem in error.problems:
+            path: Path = ("spec", "triggers", index, "metadata")
+            key = problem.field or ""
+            at = (*path, key) if key in trigger.metadata else path
+            what = str(replace(problem, source="", line=None, fix=None)).removeprefix(": ")
+            fix = sentence(problem.fix) if problem.fix else None
+            yield WRONG_TRIGGER.found(placed.place(*at), sentence(what), "", fix)
 
 
 def _is_whole(target: str) -> bool:

@@ -1,0 +1,129 @@
+{{/*
+A scale with its defaults, which Helm does not fill in inside a list, and its metrics as `entries`:
+include "gpuscale.scale" (list . $scale)
+*/}}
+{{- define "gpuscale.scale" -}}
+{{- $defaults := (first .).Files.Get "files/scale-defaults.yaml" | fromYaml -}}
+{{- $scale := mergeOverwrite $defaults (deepCopy (last .)) -}}
+{{- toYaml (set $scale "entries" ($scale.metrics | default (list (pick $scale "signal" "target" "metric")))) -}}
+{{- end }}
+
+{{/* The trigger of each signal and query of a scale, as keys and texts; `entry` is the index of its metric. */}}
+{{- define "gpuscale.triggerKeys" -}}
+{{- $scale := . -}}
+{{- $found := list -}}
+{{- $queries := 0 -}}
+{{- range $index, $entry := .entries -}}
+{{- $isQuery := hasKey $entry "query" -}}
+{{- $isTotal := eq ($entry.targetType | default "AverageValue") "AverageValue" -}}
+{{- if and (not (hasKey $entry "type")) $isTotal -}}
+{{- $keys := dict "entry" $index "target" (toString $entry.target) -}}
+{{- $_ := set $keys "workload" (printf "%s/%s" (lower $scale.workload.kind) $scale.workload.name) -}}
+{{- if $isQuery -}}
+{{- $queries = add $queries 1 -}}
+{{- $_ := set $keys "query" $entry.query -}}
+{{- $_ := set $keys "metricName" (printf "%s-load%s" $scale.workload.name (eq $queries 1 | ternary "" (printf "-%d" $queries))) -}}
+{{- if eq (int $scale.minReplicas) 0 -}}
+{{- /* A load counts only while there are pods. */ -}}
+{{- $_ := set $keys "wakeQuery" $entry.query -}}
+{{- end -}}
+{{- else -}}
+{{- $signal := $entry.signal | default "gpu-utilization" -}}
+{{- $_ := set $keys "signal" $signal -}}
+{{- $_ := set $keys "metricName" (printf "%s-%s" $scale.workload.name $signal) -}}
+{{- end -}}
+{{- if empty $found -}}
+{{- with $scale.wake -}}
+{{- $timezone := empty .start | ternary "" (.timezone | default "UTC") -}}
+{{- $replicas := gt (int (.replicas | default 1)) 1 | ternary (toString .replicas) "" -}}
+{{- $hold := eq (.hold | default "10m") "10m" | ternary "" .hold -}}
+{{- $given := dict "wakeName" .name "wakeQuery" .query "wakeStart" .start "wakeEnd" .end "timezone" $timezone -}}
+{{- $given = merge $given (dict "wakeReplicas" $replicas "wakeDeadline" .deadline "hold" $hold) -}}
+{{- $_ := set $given "wake" (join "," (.sources | default list)) -}}
+{{- $_ := set $given "wakeThreshold" (empty .threshold | ternary "" (toString .threshold)) -}}
+{{- $_ := set $given "fallbackReplicas" (empty .fallbackReplicas | ternary "" (toString .fallbackReplicas)) -}}
+{{- range $key, $text := $given -}}
+{{- if $text -}}
+{{- $_ := set $keys $key $text -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $found = append $found $keys -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* Whether the metrics API serves the signals and queries of a scale by triggers. */}}
+{{- define "gpuscale.hasServedTriggers" -}}
+{{- if eq .autoscaler "hpa" -}}
+{{- if .wake }}true{{ else }}{{ range .entries }}{{ if hasKey . "query" }}true{{ end }}{{ end }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The entries of the file of triggers that the metrics API serves; nothing where it serves none. */}}
+{{- define "gpuscale.servedTriggers" -}}
+{{- $found := list -}}
+{{- if .Values.spec.metricsApi.enabled -}}
+{{- range .Values.spec.scale -}}
+{{- $scale := include "gpuscale.scale" (list $ .) | fromYaml -}}
+{{- if include "gpuscale.hasServedTriggers" $scale -}}
+{{- range include "gpuscale.triggerKeys" $scale | fromYamlArray -}}
+{{- $found = append $found (set (omit . "entry") "namespace" $scale.workload.namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $found }}{{ toYaml . }}{{ end -}}
+{{- end }}
+
+{{/* The namespaces in which KEDA asks the scaler for something; nothing where it asks for nothing. */}}
+{{- define "gpuscale.scalerNamespaces" -}}
+{{- $found := list -}}
+{{- if eq .Values.spec.keda.trigger "scaler" -}}
+{{- range .Values.spec.scale -}}
+{{- $scale := include "gpuscale.scale" (list $ .) | fromYaml -}}
+{{- if and (eq $scale.autoscaler "keda") (include "gpuscale.triggerKeys" $scale | fromYamlArray) -}}
+{{- $found = append $found $scale.workload.namespace -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $found }}{{ uniq . | toYaml }}{{ end -}}
+{{- end }}
+
+{{/* The ConfigMap in which replicas of a part keep what they decided last, and the right to: (list . "scaler" $settings) */}}
+{{- define "gpuscale.held" -}}
+{{- $root := index . 0 -}}
+{{- $part := index . 1 -}}
+{{- $name := printf "%s-%s-held" $root.Values.metadata.name $part -}}
+---
+# Without data: what the pods write there stays when this is applied again.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "gpuscale.metadata" (list $root $part $name) | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- include "gpuscale.metadata" (list $root $part $name) | nindent 2 }}
+rules:
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ $name }}]
+  verbs: [get, update]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- include "gpuscale.metadata" (list $root $part $name) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "gpuscale.serviceAccountName" (list $root $part (last .)) }}
+  namespace: {{ $root.Release.Namespace }}
+{{- end }}

@@ -1,0 +1,53 @@
+"""How KEDA scales: its scaler, how it polls, and what holds while a trigger fails."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from gpuscale.core.documents.models import Model
+from gpuscale.install.pods import Object, Resources, ServedPodSettings
+from gpuscale.install.scale.scale import Subdomain
+
+_RESOURCES: Object = {
+    "requests": {"cpu": "50m", "memory": "128Mi"},
+    "limits": {"memory": "1Gi"},
+}
+
+
+class Keda(Model):
+    """How the ScaledObjects of scales with `autoscaler: keda` are made."""
+
+    trigger: Literal["scaler", "prometheus"] = "scaler"
+    """`scaler`: KEDA asks gpuscale's scaler, which knows wake sources and holds its decisions; `prometheus`:
+    KEDA asks a Prometheus itself."""
+    polling_interval_seconds: int = Field(default=15, ge=1, le=3600)
+    """How often KEDA looks whether a workload that may have no pod has to have one; pushes come at once."""
+    cooldown_period_seconds: int = Field(default=300, ge=0, le=86_400)
+    """From the last activity, or from the beginning, until the pods go to zero."""
+    failure_threshold: int = Field(default=3, ge=0, le=1000)
+    """How many failures in a row bring the fallback: the pods that there are, one at least."""
+    tls_secret: Subdomain | None = None
+    """With `scaler.tlsSecret`: Secret of yours in each workload's namespace, with `ca.crt` of the scaler's
+    certificate; and with `scaler.clientCertificates`, `tls.crt` and `tls.key` of KEDA's own."""
+
+
+class Scaler(ServedPodSettings):
+    """The scaler that KEDA asks; it is installed where a scale has `autoscaler: keda`."""
+
+    strategy_type: ClassVar[str] = "apps_v1.DeploymentStrategy"
+
+    enabled: bool = True
+    """Whether it may be installed."""
+    replicas: int = Field(default=2, ge=1, le=10)
+    """Servers that answer; KEDA's own fallback does not apply while none of them can be reached."""
+    port: int = Field(default=6000, ge=1, le=65_535)
+    """Of its Service."""
+    tls_secret: Subdomain | None = None
+    """Secret of yours with `tls.crt` and `tls.key`, for its Service's name; absent: plain text."""
+    client_certificates: bool = False
+    """With `tlsSecret`: takes only clients with a certificate of the CA in its `ca.crt`."""
+    resources: Resources = _RESOURCES
+    """Requests and limits of the container. With `metricsApi.source: streams`, the memory limit also says how
+    many series and samples are kept."""
+    priority_class_name: str | None = Field(default="system-cluster-critical", max_length=253)
+    """Which pods give way when nodes are full."""
