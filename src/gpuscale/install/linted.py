@@ -29,6 +29,8 @@ _SCALE_FIELDS = {
     "name": "signal",
     "query": "signal",
     "scaleTargetRef": "workload",
+    "signal": "signal",
+    "target": "target",
     "targetAverageValue": "target",
     "targetValue": "target",
     "threshold": "target",

@@ -17,6 +17,7 @@ def notes(values: Values, kubernetes: KubernetesVersion | None = None) -> list[s
     return [
         *_scaling(values),
         *_zero(values, kubernetes),
+        *_wake_sources(values),
         *_streams(values),
         *_sharing(values),
         *_access(values),
@@ -71,6 +72,26 @@ def _scaling(values: Values) -> list[str]:
                 "GPU each: the others will stay pending"
             )
     return found
+
+
+def _wake_sources(values: Values) -> list[str]:
+    """Return where series of wake sources have to come from, if not from what is installed."""
+    spec = values.spec
+    if not any(each.wake and (each.wake.sources or each.wake.query) for each in spec.scale):
+        return []
+    if spec.has_streams:
+        if spec.metrics_api.scrape_pods:
+            return []
+        return [
+            "wake sources are not among the node agents' series: set metricsApi.scrapePods, and annotate "
+            "the pods that have them (prometheus.io/scrape), or take metricsApi.source: prometheus"
+        ]
+    if spec.prometheus.kind != "own":
+        return []
+    return [
+        "the installation's own Prometheus scrapes the node agents alone: wake sources take a Prometheus "
+        "that has their series (prometheus.kind operator or plain)"
+    ]
 
 
 def _streams(values: Values) -> list[str]:

@@ -116,9 +116,10 @@ class Inputs:
     """The release of the cluster that they are for; None where nobody said."""
 
 
-def serves_trigger(inputs: Inputs, name: str) -> bool:
-    """Return whether an external metric of this name is a trigger's."""
-    return any(trigger.name == name for trigger in inputs.triggers)
+def served_trigger(inputs: Inputs, namespace: str, name: str) -> Trigger | None:
+    """Return the trigger that serves an external metric of a namespace; None where none does."""
+    found = (each for each in inputs.triggers if (each.namespace, each.name) == (namespace, name))
+    return next(found, None)
 
 
 def read_inputs(

@@ -657,7 +657,8 @@ def test_kedas_query_gives_one_element_and_its_metric_type_can_work(signal) -> N
     agent = {"attribution": "processes", "style": "both"}
     target = SIGNALS[signal].target
     given = scale(autoscaler="keda", signal=signal, target=target)
-    found = one(rendered(values(scale=[given], agent=agent)), "ScaledObject")
+    asked = values(scale=[given], agent=agent, keda={"trigger": "prometheus"})
+    found = one(rendered(asked), "ScaledObject")
     (trigger,) = found["spec"]["triggers"]
     # KEDA's default, AverageValue, never asks for more than ceil(100 / 50) = 2 pods for a mean of 100 %.
     assert trigger["metricType"] == "Value"

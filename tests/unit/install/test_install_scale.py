@@ -249,11 +249,11 @@ def faults(text):
         ),
         (
             "- {signal: gpu-utilization, target: 70}",
-            "- {query: sum(jobs), target: 70}",
+            "- {query: sum(jobs), target: 70, targetType: Value}",
             8,
-            "metrics[0].query",
-            "found a query with autoscaler hpa, expected a metric of the metrics API, or "
-            "autoscaler: keda",
+            "metrics[0].targetType",
+            "found targetType Value with autoscaler hpa, expected AverageValue: a query is of the whole "
+            "workload",
         ),
     ],
 )
@@ -305,6 +305,7 @@ def test_no_replicas_take_a_metric_that_is_there_without_pods() -> None:
 
 KEDA = """\
 spec:
+  keda: {trigger: prometheus}
   scale:
   - workload: {name: bert}
     minReplicas: 0

@@ -98,7 +98,8 @@ SCALED = (
         pytest.param(
             50,
             "autoscaler: keda",
-            ", metricsApi: {source: streams}, alerts: {enabled: false}, dashboards: {enabled: false}",
+            ", metricsApi: {source: streams}, alerts: {enabled: false}, dashboards: {enabled: false}, "
+            "keda: {trigger: prometheus}",
             "expected alerts or dashboards to be on, or prometheus.url",
             id="whom KEDA asks",
         ),

@@ -156,7 +156,7 @@ async def _prepared(
     """
     from gpuscale.core.clock import WallClock
     from gpuscale.install.certificates import certificate_for
-    from gpuscale.install.cluster.preflight import image_fault, missing_targets
+    from gpuscale.install.cluster.preflight import image_fault, missing_targets, zero_fault
     from gpuscale.install.cluster.rights import check_rights, needed_rights
     from gpuscale.install.render import Inputs, needs_certificate, outline, render
 
@@ -174,6 +174,8 @@ async def _prepared(
         if needs_certificate(values):
             inputs = Inputs(await certificate_for(client, values, WallClock().now_ms()))
         objects = render(values, inputs)
+        if fault := await zero_fault(client, objects):
+            raise UsageError(fault)
         for line in await missing_targets(client, values, objects):
             _tell(f"warning: {line}")
         return objects

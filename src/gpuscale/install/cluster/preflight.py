@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuscale.core.words import closest
+from gpuscale.hpa.versions import SCALE_TO_ZERO, version_or_none
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, Reference, kind_named, reference
+from gpuscale.install.cluster.plan import server_side_apply
 from gpuscale.install.common import Object, image_reference
 from gpuscale.install.notes import image_note
 from gpuscale.install.values import Values
@@ -15,6 +17,8 @@ _WORKLOADS = {"Deployment": kind_named("Deployment"), "StatefulSet": STATEFUL_SE
 _IMPLIED = "docker.io/library/"
 """What containerd puts before a name without a slash."""
 _OTHERS_SHOWN = 3
+_INVALID = 422
+_MIN_REPLICAS = "spec.minReplicas"
 
 
 async def image_fault(client: KubeClient, values: Values) -> str | None:
@@ -38,6 +42,40 @@ async def image_fault(client: KubeClient, values: Values) -> str | None:
             if wanted & set(image.get("names") or []):
                 return None
     return note
+
+
+async def zero_fault(client: KubeClient, objects: Sequence[Object]) -> str | None:
+    """Return why the API server takes no HPA with `minReplicas: 0`; None where it does, or none is wanted.
+
+    It is asked, because gates can be turned on and off against their defaults.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+    """
+    wanted = (
+        each
+        for each in objects
+        if each["kind"] == "HorizontalPodAutoscaler" and each["spec"]["minReplicas"] == 0
+    )
+    for body in wanted:
+        try:
+            await server_side_apply(client, body, forces=True, dryRun="All")
+        except ApiStatusError as error:
+            if error.code == _INVALID and _MIN_REPLICAS in str(error):
+                return await _without_gate(client, reference(body))
+        return None
+    return None
+
+
+async def _without_gate(client: KubeClient, hpa: Reference) -> str:
+    version = version_or_none(await client.git_version())
+    gate = SCALE_TO_ZERO.name
+    here = "" if version is None else f" (Kubernetes {version})"
+    return (
+        f"{hpa}: found minReplicas 0, and the feature gate {gate} is off{here}: start kube-apiserver and "
+        f"kube-controller-manager with --feature-gates={gate}=true, or take autoscaler: keda or "
+        "minReplicas: 1"
+    )
 
 
 async def missing_targets(

@@ -60,7 +60,7 @@ def _scaled_object(values: Values, scale: Scale) -> Object:
             **(_of_zero(values) if scale.min_replicas == 0 else {}),
             **_fallback(values, scale, triggers),
             "advanced": {
-                # Whoever removes it while there are no pods gets back those that there were before it.
+                # Removed while there are no pods, it brings back those that there were before it.
                 **({"restoreToOriginalReplicaCount": True} if scale.min_replicas == 0 else {}),
                 "horizontalPodAutoscalerConfig": {"behavior": scale.whole_behavior},
             },

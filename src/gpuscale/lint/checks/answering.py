@@ -22,7 +22,7 @@ from gpuscale.lint.checks.rules import (
 )
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.hpa_places import PlacedMetric
-from gpuscale.lint.inputs import Inputs, serves_trigger
+from gpuscale.lint.inputs import Inputs
 from gpuscale.lint.promql_facts import contradiction
 from gpuscale.lint.rule_inputs import PlacedRule
 from gpuscale.lint.serving import (
@@ -83,8 +83,6 @@ def answer_of(
     if resource is None and not isinstance(spec, ExternalMetric):
         return None
     if resource is not None and not (resource.namespaced or resource.plural == "namespaces"):
-        return None
-    if isinstance(spec, ExternalMetric) and serves_trigger(inputs, spec.name):
         return None
     rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
     may = servings(rules, spec.name)

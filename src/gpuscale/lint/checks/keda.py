@@ -12,6 +12,8 @@ from dataclasses import replace
 from gpuscale.core.documents.documents import Path
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.findings import Checks, Severity
+from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.lint.checks.reach import signal_findings
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.lint.problems import sentence
@@ -140,15 +142,20 @@ def _is_ours(trigger: Trigger) -> bool:
 def _metadata(placed: PlacedScaledObject, index: int, trigger: Trigger) -> Iterator[LintFinding]:
     given = {key: text for key, text in trigger.metadata.items() if key != _POLLING}
     try:
-        read_metadata(given, placed.scaled.metadata.namespace)
+        read = read_metadata(given, placed.scaled.metadata.namespace)
     except ConfigError as error:
         for problem in error.problems:
             path: Path = ("spec", "triggers", index, "metadata")
             key = problem.field or ""
             at = (*path, key) if key in trigger.metadata else path
-            what = str(replace(problem, source="", line=None, fix=None)).removeprefix(": ")
+            bare = replace(problem, source="", line=None, field=None, fix=None)
+            said = str(bare).removeprefix(": ")
+            what = said if problem.found or said[:1].isupper() else f"expected {said}"
             fix = sentence(problem.fix) if problem.fix else None
-            yield WRONG_TRIGGER.found(placed.place(*at), sentence(what), "", fix)
+            yield WRONG_TRIGGER.found(placed.place(*at), f"{key}: {what.rstrip('.')}.", "", fix)
+        return
+    target = placed.place("spec", "triggers", index, "metadata", "target")
+    yield from signal_findings(read, target, placed.scaled.most, DEFAULT_SETTINGS.tolerance)
 
 
 def _is_whole(target: str) -> bool:

@@ -4,16 +4,18 @@ from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Severity
 from gpuscale.formats.series_facts import is_of_gpu
+from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
 from gpuscale.lint.checks.answers import ANSWER_CHECKS, answer_findings
-from gpuscale.lint.checks.reach import REACH_CHECKS
+from gpuscale.lint.checks.reach import REACH_CHECKS, signal_findings
 from gpuscale.lint.checks.rules import unused_sum_findings
 from gpuscale.lint.checks.targets import TARGET_CHECKS, unit_findings
 from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
-from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa, serves_trigger
+from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa, served_trigger
 from gpuscale.lint.serving import servings
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric
+from gpuscale.triggers.trigger import Trigger
 
 _CHECKS = Checks(
     including=(
@@ -48,6 +50,11 @@ def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
             continue
         if inputs.rule_files == 0 and not found:
             found.append(_no_rules(metric))
+        trigger = _served(inputs, metric)
+        if trigger is not None:
+            most, place = metric.placed.hpa.max_replicas, metric.target("averageValue")
+            found.extend(signal_findings(trigger, place, most, DEFAULT_SETTINGS.tolerance))
+            continue
         answered = answer_of(inputs, metric, metric.spec, found)
         if answered is None:
             found.extend(unit_findings(metric, None))
@@ -85,11 +92,18 @@ def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
         )
 
 
+def _served(inputs: Inputs, metric: PlacedMetric) -> Trigger | None:
+    """Return the trigger behind a metric."""
+    if not isinstance(metric.spec, ExternalMetric):
+        return None
+    return served_trigger(inputs, metric.placed.hpa.metadata.namespace, metric.spec.name)
+
+
 def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
     spec = metric.spec
     if not isinstance(spec, ObjectMetric | ExternalMetric):
         return None
-    if isinstance(spec, ExternalMetric) and serves_trigger(inputs, spec.name):
+    if _served(inputs, metric) is not None:
         return None
     rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
     return next((each.series for each in servings(rules, spec.name)), None)

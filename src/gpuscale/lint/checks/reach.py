@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuscale.core.findings import Checks, Severity
+from gpuscale.formats.signals import SIGNALS
 from gpuscale.lint.findings import LintFinding, Place
+from gpuscale.triggers.trigger import Trigger
 
 REACH_CHECKS = Checks()
 UNREACHABLE_TARGET = REACH_CHECKS.add(
@@ -75,3 +77,39 @@ def _unreachable(aim: Aim, start: int) -> LintFinding:
         )
     fix = f"Choose a target below {high / (1 + aim.tolerance) / start:.3g}."
     return UNREACHABLE_TARGET.found(aim.place, what, aim.evidence, fix)
+
+
+_HIGHEST = {"%": 100.0, "ratio": 1.0}
+
+
+def signal_findings(
+    trigger: Trigger, place: Place, most: int, tolerance: float
+) -> Iterator[LintFinding]:
+    """Return whether the signal of a trigger can get far enough above its target.
+
+    Args:
+        trigger: its value is a total of the pods, so that the target is one pod's.
+        place: of the target.
+        most: replicas.
+        tolerance: of the HPA.
+    """
+    load = trigger.load
+    if load is None or load.aggregation == "sum":
+        return
+    for name, signal in SIGNALS.items():
+        high = _HIGHEST.get(signal.unit)
+        if signal.metric != load.metric or high is None or signal.is_sum:
+            continue
+        yield from reach_findings(
+            Aim(
+                place=place,
+                high=high,
+                target=trigger.target,
+                is_divided=False,
+                least=1,
+                most=most,
+                tolerance=tolerance,
+                evidence=f"{name} of a pod is {'a percentage' if high > 1 else 'a ratio'}",
+                way_out="",
+            )
+        )
