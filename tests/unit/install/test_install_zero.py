@@ -273,10 +273,9 @@ REFUSED = {
         "found no wake source, expected sources, query, or start and end",
     ),
     "nothing to bring back": (
-        HEAD
-        % ("true", "web")
-        + "    wake: {query: sum(q)}\n    metrics:\n    - type: Resource\n      resource: {name: cpu, target: "
-        "{type: Utilization, averageUtilization: 60}}\n",
+        HEAD % ("true", "web")
+        + "    wake: {query: sum(q)}\n    metrics:\n    - type: Resource\n"
+        + "      resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}\n",
         "spec.scale[0].wake: found it without a signal or a query",
     ),
     "a long name": (
