@@ -45,7 +45,7 @@ class Wake(Model):
     """What wakes the workload while it has no pod, and what holds while that can't be asked."""
 
     sources: tuple[SourceName, ...] = Field(default=(), max_length=8)
-    """Wake sources by name, such as llm-d-queue, http-add-on or rabbitmq; docs/zero.md has them all."""
+    """Wake sources by name, such as llm-d-queue, http-add-on or rabbitmq; docs/triggers.md has them all."""
     name: str | None = Field(default=None, min_length=1, max_length=253)
     """With `sources`: name of the object there, such as the InferencePool, the Service or the queue."""
     query: Query | None = None
