@@ -1124,7 +1124,7 @@ metadata: {name: t}
 data:
   triggers.yaml: |
     triggers:
-    - {namespace: a, workload: deployment/web, metricName: gpu_util, metric: q, target: "5"}
+    - {namespace: default, workload: deployment/web, metricName: gpu_util, metric: q, target: "5"}
 """
     files = {"rules.yaml": NAMED, "t.yaml": served, "hpa.yaml": hpa(external())}
     assert ids(files) == []
