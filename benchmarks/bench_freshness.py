@@ -167,12 +167,6 @@ async def new_metrics(gpu: Gpu, api: Api) -> list[float]:
     return seconds
 
 
-def quantile(values: list[float], share: float) -> float:
-    """Return the smallest value that so large a share is not above."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 async def measure(folder: Path) -> list[harness.Figure]:
     """Run everything, and return the figures."""
     (folder / "rules.yaml").write_text(RULES)
@@ -216,7 +210,11 @@ def _figures(
     return [
         harness.figure(f"{name}: change to value", "s", seconds, at_most=p50, note=note),
         harness.figure(
-            f"{name}: change to value, p99", "s", [quantile(seconds, 0.99)], at_most=p99, note=note
+            f"{name}: change to value, p99",
+            "s",
+            [harness.quantile(seconds, 0.99)],
+            at_most=p99,
+            note=note,
         ),
     ]
 

@@ -61,6 +61,12 @@ def timed(work: Callable[[], object], *, runs: int = 9, warm_up: int = 1) -> lis
     return seconds
 
 
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that so large a share is not above."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 def figure(
     name: str,
     unit: str,
