@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image chart-package cluster-tools keda-tools test-cluster test-scale test-gpu proto reference house bench soak soak-live docs clean
+.PHONY: help run test check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference house bench soak soak-live docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -70,6 +70,9 @@ keda-tools: $(VENV)/.dev ## build KEDA's programs too, for the tests with KEDA (
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
+
+test-keda: $(VENV)/.dev cluster-tools keda-tools ## 200 random crashes in a loop with KEDA (15 min); writes benchmarks/results/keda_faults.json
+	@$(BIN)/python benchmarks/keda_faults.py
 
 test-scale: $(VENV)/.dev cluster-tools ## 200 HPAs of 2 000 pods on 500 nodes, on a real control plane
 	@GPUSCALE_SCALE_PODS=2000 $(BIN)/python -m pytest -n 0 -m scale tests/cluster/test_scale.py
