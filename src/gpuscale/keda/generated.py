@@ -6,7 +6,7 @@ Source: KEDA v2.21 controllers/keda/hpa.go.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpuscale.keda.scalers import known_metrics
+from gpuscale.keda.kinds import known_metrics
 from gpuscale.objects.hpa import (
     Behavior,
     CrossVersionObjectReference,

@@ -117,6 +117,13 @@ class ScaleLoop:
         self._records |= fresh
         return Look(step, tuple(events))
 
+    async def says_active(self, index: int, now_ms: int) -> bool:
+        """Return whether the scaler of a trigger would say that it is active."""
+        try:
+            return (await self._scalers[index].read(now_ms)).is_active
+        except GpuscaleError:
+            return False
+
     def push(self, index: int, now_ms: int, target: ScaleTarget) -> Look:
         """Take in that the external scaler of a trigger says it is active.
 

@@ -22,6 +22,7 @@ class TriggerFault:
     """Below the trigger."""
     expected: str
     found: str | None = None
+    fix: str | None = None
 
 
 class Metadata:
@@ -41,8 +42,14 @@ class Metadata:
     def values(self) -> Mapping[str, str]:
         return self.trigger.metadata
 
-    def note(self, path: tuple[str, ...], expected: str, found: str | None = None) -> None:
-        self.faults.append(TriggerFault(self.index, path, expected, found))
+    def note(
+        self,
+        path: tuple[str, ...],
+        expected: str,
+        found: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        self.faults.append(TriggerFault(self.index, path, expected, found, fix))
 
     def text(self, key: str) -> str:
         """Return a text that has to be there."""

@@ -4,13 +4,13 @@ Source: KEDA v2.21 pkg/scalers/scaler.go, prometheus_scaler.go, cpu_memory_scale
 """
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from gpuscale.core.errors import BugError, UpstreamError
 from gpuscale.core.quantity import Quantity, parse_quantity
-from gpuscale.keda.metadata import Metadata, TriggerFault
+from gpuscale.keda.metadata import Metadata
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,
     ExternalMetric,
@@ -19,7 +19,6 @@ from gpuscale.objects.hpa import (
     ResourceMetric,
     TargetType,
 )
-from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.series.values import Matrix, Value, Vector
 
 Ask = Callable[[str, int], Awaitable[Value]]
@@ -121,43 +120,13 @@ def external_metric(name: str, metric_type: str, target: Quantity) -> ExternalMe
     return ExternalMetric(name, MetricTarget(TargetType.VALUE, value=target))
 
 
-def make_scalers(
-    scaled: ScaledObject, ask: Ask
-) -> tuple[tuple[Scaler, ...], tuple[TriggerFault, ...]]:
-    """Return a scaler for each trigger, in their order, and what is wrong with the triggers.
+def prometheus_scaler(metadata: Metadata, ask: Ask) -> PrometheusScaler:
+    """Return the scaler of a trigger; what is wrong with it is noted.
 
     Args:
-        scaled: whose triggers they are.
-        ask: answers PromQL, whatever server a trigger names.
+        metadata: of the trigger.
+        ask: answers its PromQL, whatever server the trigger names.
     """
-    scalers: list[Scaler] = []
-    faults: list[TriggerFault] = []
-    for index, trigger in enumerate(scaled.triggers):
-        metadata = Metadata(trigger, index)
-        maker = _MAKERS.get(trigger.kind)
-        if maker is None:
-            metadata.note(("type",), f"one of {', '.join(_MAKERS)}", repr(trigger.kind))
-        else:
-            scalers.append(maker(metadata, ask))
-        faults += metadata.faults
-    return tuple(scalers), tuple(faults)
-
-
-def known_metrics(scaled: ScaledObject) -> tuple[tuple[MetricSpec, ...], ...]:
-    """Return the HPA's metrics of each trigger."""
-    return tuple(scaler.metrics for scaler in make_scalers(scaled, _unasked)[0])
-
-
-def trigger_faults(scaled: ScaledObject) -> tuple[TriggerFault, ...]:
-    """Return what is wrong with the triggers."""
-    return make_scalers(scaled, _unasked)[1]
-
-
-async def _unasked(_query: str, _at_ms: int) -> Value:
-    raise BugError("a trigger was asked that was to be described")
-
-
-def _prometheus(metadata: Metadata, ask: Ask) -> Scaler:
     metadata.text("serverAddress")
     query, threshold = metadata.text("query"), metadata.number("threshold")
     target = quantity(threshold)
@@ -177,7 +146,8 @@ def _prometheus(metadata: Metadata, ask: Ask) -> Scaler:
     )
 
 
-def _resource(metadata: Metadata, _ask: Ask) -> Scaler:
+def resource_scaler(metadata: Metadata) -> ResourceScaler:
+    """Return the scaler of a trigger; what is wrong with it is noted."""
     kind, container = metadata.trigger.kind, metadata.values.get("containerName", "")
     target = _resource_target(metadata)
     if container:
@@ -204,11 +174,3 @@ def _resource_target(metadata: Metadata) -> MetricTarget:
 
 def _size(value: Vector | Matrix) -> int:
     return len(value.samples) if isinstance(value, Vector) else len(value.series)
-
-
-_MAKERS: Mapping[str, Callable[[Metadata, Ask], Scaler]] = {
-    "prometheus": _prometheus,
-    "cpu": _resource,
-    "memory": _resource,
-}
-"""Kinds of triggers that are known here, and what makes their scalers."""

@@ -20,6 +20,7 @@ from gpuscale.collector.metrics import store_families
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
+from gpuscale.keda.kinds import Sources
 from gpuscale.local.addresses import only_host, openable_hosts, own_host, port_holder, url_host
 from gpuscale.local.present import LiveHpas, every
 from gpuscale.local.prometheus_view import live_view
@@ -34,6 +35,7 @@ from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
 from gpuscale.sim.keda import FIRST_POLL_MS, KedaOperator, MetricsWithKeda
 from gpuscale.sim.scenario.setup import Setup
+from gpuscale.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.sim.world import World
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.metrics_client import HttpMetricsClient
@@ -102,7 +104,6 @@ class LiveLoop:
             RemoteWriter(self._runner.store, endpoint, self._clock, self._axis.to_caller_ms)
             for endpoint in options.remote_write
         )
-        self._keda = KedaOperator(self._world, self._controller, self._runner.source.query)
         self._provider = MetricsProvider(
             setup.rules,
             self._runner.source,
@@ -163,7 +164,18 @@ class LiveLoop:
         self, session: HttpSession, client: HttpMetricsClient, stop: asyncio.Event
     ) -> None:
         present = self._runner.present
-        metrics = MetricsWithKeda(client, self._keda, present.catch_up)
+        ask = self._runner.source.query
+        triggers = SimulatedTriggers(self._world, client, ask)
+        keda = KedaOperator(self._world, self._controller, Sources(ask, triggers))
+        metrics = MetricsWithKeda(client, keda, present.catch_up)
+
+        async def look_at_triggers() -> None:
+            await triggers.look(present.catch_up())
+            await keda.push(present.catch_up())
+
+        def poll(scaled: str) -> Callable[[], Awaitable[None]]:
+            return lambda: keda.poll(scaled, present.catch_up())
+
         hpas = LiveHpas(present, self._controller, metrics)
         pipeline = self._setup.pipeline
         paces: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
@@ -173,9 +185,11 @@ class LiveLoop:
             ("hpa", pipeline.hpa_sync_period, hpas.sync_all),
         ]
         polls = [
-            every(self._clock, self._world.start_ms + FIRST_POLL_MS, period_ms, self._poll(key))
-            for key, period_ms in self._keda.polled
+            every(self._clock, self._world.start_ms + FIRST_POLL_MS, period_ms, poll(key))
+            for key, period_ms in keda.polled
         ]
+        if polls:
+            polls.append(every(self._clock, self._world.start_ms, LOOK_MS, look_at_triggers))
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._runner.keep_up(self._follow), name="engine"),
@@ -196,9 +210,6 @@ class LiveLoop:
             await stop.wait()
             for task in tasks:
                 task.cancel()
-
-    def _poll(self, scaled: str) -> Callable[[], Awaitable[None]]:
-        return lambda: self._keda.poll(scaled, self._runner.present.catch_up())
 
     async def _look_once(self, session: HttpSession) -> None:
         """Let every hop look once as it starts, before it falls into its own pace."""

@@ -39,7 +39,14 @@ from gpuscale.rehearse.serving import MetricsApi, ServedSeries, free_port, group
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.rehearse.speed import check_speed, check_sync_period, hpa_flags
 from gpuscale.rehearse.state import state_of
-from gpuscale.rehearse.target import Target, check_free, check_keda, check_named, check_reachable
+from gpuscale.rehearse.target import (
+    Target,
+    check_free,
+    check_keda,
+    check_named,
+    check_reachable,
+    check_triggers,
+)
 from gpuscale.sim.document.document import document
 from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms
 from gpuscale.sim.scenario.setup import Setup
@@ -140,6 +147,7 @@ class Rehearsal:
             check_reachable(self._target, client.server)
             await client.check_ready()
             port = free_port(self._target)
+            check_triggers(self._setup)
             if self._setup.scaled_objects:
                 await check_keda(client)
             await check_free(client, self._namespaces, group_versions(self._setup))

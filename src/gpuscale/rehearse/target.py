@@ -13,6 +13,7 @@ from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.rehearse.manifests import PATHS
 from gpuscale.rehearse.mark import LABEL
+from gpuscale.sim.scenario.setup import Setup
 
 MAX_NAMESPACE = 63
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -109,6 +110,21 @@ def check_reachable(target: Target, server: str) -> None:
             f"the API server at {server} has to reach the metrics API on this machine; give an address "
             "of this machine that it can reach with --advertise-address"
         )
+
+
+def check_triggers(setup: Setup) -> None:
+    """Return if KEDA's triggers can be answered from the rehearsal's series.
+
+    Raises:
+        UsageError: one asks a scaler, which would ask the cluster's own series.
+    """
+    for scaled in setup.scaled_objects:
+        for index, trigger in enumerate(scaled.triggers):
+            if trigger.kind.startswith("external"):
+                raise UsageError(
+                    f"ScaledObject/{scaled.metadata.name} spec.triggers[{index}].type: found {trigger.kind}, "
+                    "expected prometheus, cron, cpu or memory: a rehearsal serves no external scaler"
+                )
 
 
 async def check_keda(client: KubeClient) -> None:

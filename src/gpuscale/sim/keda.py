@@ -10,8 +10,9 @@ from gpuscale.core.errors import NotFoundError
 from gpuscale.hpa.client import MetricsClient
 from gpuscale.hpa.conditions import is_true
 from gpuscale.hpa.types import Event, PodUsage
+from gpuscale.keda.external import PUSH
+from gpuscale.keda.kinds import Sources, make_scalers
 from gpuscale.keda.loop import Look, ScaleLoop, ScaleTarget
-from gpuscale.keda.scalers import Ask, make_scalers
 from gpuscale.objects.hpa import CrossVersionObjectReference
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.pods import PodPhase
@@ -31,19 +32,21 @@ class KedaOperator:
     Args:
         world: what they scale.
         controller: of the HPAs.
-        ask: answers the PromQL of prometheus triggers.
+        sources: answer the triggers.
     """
 
-    def __init__(self, world: World, controller: HpaController, ask: Ask) -> None:
+    def __init__(self, world: World, controller: HpaController, sources: Sources) -> None:
         self._world = world
         self._controller = controller
         self._loops: dict[str, ScaleLoop] = {}
         self._reported: dict[str, set[str]] = {}
+        self._pushed_ms: dict[tuple[str, int], int] = {}
+        """When the scaler of a trigger last said that it is active, while it is."""
         for scaled in world.setup.scaled_objects:
             if scaled.is_paused:
                 self._pause(scaled)
             else:
-                scalers, _ = make_scalers(scaled, ask)
+                scalers, _ = make_scalers(scaled, sources)
                 self._loops[scaled.key] = ScaleLoop(scaled, scalers, world.start_ms)
 
     @property
@@ -61,6 +64,22 @@ class KedaOperator:
         is_asking = decision is not None and is_true(decision.conditions, _SCALING_ACTIVE)
         look = await loop.poll(now_ms, self._target(loop.scaled), hpa_is_asking=is_asking)
         self._apply(loop.scaled, look, now_ms)
+
+    async def push(self, now_ms: int) -> None:
+        """Take in what push scalers say: when a trigger becomes active, then once a polling interval."""
+        for key, loop in self._loops.items():
+            for index, trigger in enumerate(loop.scaled.triggers):
+                if trigger.kind == PUSH:
+                    await self._push(key, loop, index, now_ms)
+
+    async def _push(self, key: str, loop: ScaleLoop, index: int, now_ms: int) -> None:
+        if not await loop.says_active(index, now_ms):
+            self._pushed_ms.pop((key, index), None)
+            return
+        pushed_ms = self._pushed_ms.get((key, index))
+        if pushed_ms is None or now_ms - pushed_ms >= loop.scaled.polling_interval_s * 1000:
+            self._pushed_ms[key, index] = now_ms
+            self._apply(loop.scaled, loop.push(index, now_ms, self._target(loop.scaled)), now_ms)
 
     async def value(self, namespace: str, metric: str, scaled: str, now_ms: int) -> ExternalValue:
         """Return what KEDA's metrics server answers for a metric of a ScaledObject.

@@ -18,6 +18,7 @@ from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.hpa.client import observe
 from gpuscale.hpa.types import Observation
+from gpuscale.keda.kinds import Sources, queries_of
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer, needed_metric_names
 from gpuscale.series.promql.parse import metric_names, parse_query
@@ -32,6 +33,7 @@ from gpuscale.sim.load.requests import RequestTarget
 from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.site import Site
+from gpuscale.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource
 
@@ -75,9 +77,9 @@ def _asked_by_triggers(setup: Setup) -> frozenset[str] | None:
     """Return the names of the series that KEDA's triggers ask for; None where one leaves them open."""
     names: set[str] = set()
     for scaled in setup.scaled_objects:
-        for trigger in scaled.triggers:
+        for query in queries_of(scaled):
             try:
-                read = metric_names(parse_query(trigger.query)) if trigger.query else frozenset()
+                read = metric_names(parse_query(query))
             except QueryError:
                 continue  # KEDA gets the error at each poll
             if read is None:
@@ -154,7 +156,9 @@ class VirtualPipeline:
         self._source = EmbeddedSource(self.store)
         self._requests = RequestTarget(self.store) if self._needs.requests() else None
         self._client = VirtualMetricsClient(ClusterDirectory(world.cluster), self._source)
-        self._keda = KedaOperator(world, controller, self._source.query)
+        self._triggers = SimulatedTriggers(world, self._client, self._source.query)
+        sources = Sources(self._source.query, self._triggers)
+        self._keda = KedaOperator(world, controller, sources)
         self._with_keda = MetricsWithKeda(self._client, self._keda, lambda: world.engine.now_ms)
         self._schedule()
 
@@ -178,6 +182,8 @@ class VirtualPipeline:
         engine.every(relist_ms, Stage.DISCOVERY, self._discover, first_ms=relist_at)
         for key in self._world.cluster.hpas:
             self._schedule_hpa(key, start + pipeline.hpa_sync_period)
+        if self._keda.polled:
+            engine.every(LOOK_MS, Stage.KEDA, self._look_at_triggers, first_ms=start)
         for key, period_ms in self._keda.polled:
             self._schedule_polls(key, start + FIRST_POLL_MS, period_ms)
 
@@ -194,6 +200,11 @@ class VirtualPipeline:
 
         period_ms = self._setup.pipeline.hpa_sync_period
         self._world.engine.every(period_ms, Stage.HPA, sync, first_ms=first_ms)
+
+    def _look_at_triggers(self, now_ms: int) -> None:
+        self._client.now_ms = now_ms
+        immediately(self._triggers.look(now_ms))
+        immediately(self._keda.push(now_ms))
 
     def _schedule_polls(self, key: str, first_ms: int, period_ms: int) -> None:
         def poll(now_ms: int) -> None:

@@ -6,12 +6,14 @@ Expected values: KEDA v2.21 pkg/scalers/prometheus_scaler.go, prometheus_scaler_
 
 import math
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
 from gpuscale.core.errors import UpstreamError
 from gpuscale.keda.generated import generated_hpa
-from gpuscale.keda.scalers import PrometheusScaler, make_scalers, quantity
+from gpuscale.keda.kinds import Sources, make_scalers
+from gpuscale.keda.scalers import PrometheusScaler, quantity
 from gpuscale.objects.hpa import ExternalMetric, ResourceMetric, SelectPolicy
 from gpuscale.objects.meta import ObjectMeta
 from gpuscale.objects.scaled_object import ScaledObject, Trigger
@@ -34,7 +36,7 @@ def prometheus(answer: Value, **metadata: str) -> PrometheusScaler:
         assert (query, at_ms) == ("sum(q)", NOW_MS // 1000 * 1000)
         return answer
 
-    (scaler,), faults = make_scalers(scaled(Trigger("prometheus", QUERY | metadata)), ask)
+    (scaler,), faults = make_scalers(scaled(Trigger("prometheus", QUERY | metadata)), Sources(ask))
     assert not faults
     assert isinstance(scaler, PrometheusScaler)
     return scaler
@@ -101,7 +103,7 @@ def test_triggers_become_metrics_of_one_hpa() -> None:
         Trigger("prometheus", QUERY),
         Trigger("prometheus", QUERY, metric_type="Value"),
     )
-    scalers, faults = make_scalers(both, ask)
+    scalers, faults = make_scalers(both, Sources(ask))
     assert not faults
     hpa = generated_hpa(both, (metric for scaler in scalers for metric in scaler.metrics))
     assert (hpa.metadata.name, hpa.metadata.namespace) == ("keda-hpa-web", "ml")
@@ -137,15 +139,55 @@ def test_faults_of_all_triggers_are_named() -> None:
         return rows()
 
     wrong = scaled(
+        Trigger(
+            "cron",
+            {"start": "0 8 * * *", "end": "0 8 * * *", "timezone": "Mars", "desiredReplicas": "0"},
+        ),
+        Trigger("external", {"scalerAddress": "s:1", "target": "60", "querry": "x"}),
         Trigger("prometheus", {"query": "q", "threshold": "0", "ignoreNullValues": "maybe"}),
         Trigger("cpu", {"value": "half"}, metric_type="Utilization"),
         Trigger("rabbitmq", {}),
     )
-    _, faults = make_scalers(wrong, ask)
+    _, faults = make_scalers(wrong, Sources(ask))
     assert [(each.index, ".".join(each.path), each.found) for each in faults] == [
-        (0, "metadata.serverAddress", None),
-        (0, "metadata.threshold", "'0'"),
-        (0, "metadata.ignoreNullValues", "'maybe'"),
-        (1, "metadata.value", "'half'"),
-        (2, "type", "'rabbitmq'"),
+        (0, "metadata.timezone", "'Mars'"),
+        (0, "metadata.end", "'0 8 * * *'"),
+        (0, "metadata.desiredReplicas", "'0'"),
+        (1, "metadata.querry", None),
+        (1, "metadata.signal", "none of them"),
+        (2, "metadata.serverAddress", None),
+        (2, "metadata.threshold", "'0'"),
+        (2, "metadata.ignoreNullValues", "'maybe'"),
+        (3, "metadata.value", "'half'"),
+        (4, "type", "'rabbitmq'"),
     ]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("hour", "milli"),
+    [("2026-01-01T09:00", 3000), ("2026-01-01T07:00", 0), ("2026-01-01T20:30", 0)],
+)
+async def test_a_cron_trigger_asks_for_its_replicas_between_its_times(
+    hour: str, milli: int
+) -> None:
+    # cron_scaler.go; 08:00 in Berlin is 07:00 UTC in January
+    metadata = {
+        "start": "0 9 * * *",
+        "end": "0 20 * * *",
+        "timezone": "Europe/Berlin",
+        "desiredReplicas": "3",
+    }
+    (scaler,), faults = make_scalers(scaled(Trigger("cron", metadata)), Sources(unasked))
+    assert not faults
+    now_ms = int(datetime.fromisoformat(f"{hour}+00:00").timestamp() * 1000)
+    reading = await scaler.read(now_ms)
+    assert (reading.value_milli, reading.is_active) == (milli, milli > 0)
+    (metric,) = scaler.metrics
+    assert isinstance(metric, ExternalMetric)
+    assert metric.name == "s0-cron-Europe-Berlin-09xxx-020xxx"
+    assert str(metric.target.average_value) == "1"
+
+
+async def unasked(_query: str, _at_ms: int) -> Value:
+    raise AssertionError

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.errors import ConfigError
+from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.rehearse.comparison import REPLICAS, changes
+from gpuscale.rehearse.target import check_triggers
 from gpuscale.sim.load.loads import StepsLoad
 from gpuscale.sim.load.requests import request_families
 from gpuscale.sim.load.service import Service, ServiceModel
@@ -91,6 +92,40 @@ def test_a_failing_query_brings_the_fallback_after_the_threshold() -> None:
         .replace("rate: 12}", "rate: 0}")
     )
     assert moves(text)[:2] == [(KEDA, 0, 1, 8.25), (HPA, 1, 3, 10)]
+
+
+OURS = """
+            - type: {}
+              metadata:
+                scalerAddress: gpuscale-scaler:9090
+                workload: deployment/llm
+                query: sum(DCGM_FI_DEV_GPU_UTIL{{exported_pod=~"llm-.*"}})
+                target: "60"
+                activationTarget: "5"
+                wakeQuery: sum(gpuscale_simulated_requests_waiting{{deployment="llm"}})
+"""
+
+
+def with_our_trigger(kind: str) -> str:
+    before, _, rest = TEXT.partition("          triggers:\n")
+    return f"{before}          triggers:{OURS.format(kind)}{rest[rest.index('  pipeline:') :]}"
+
+
+@pytest.mark.parametrize(("kind", "wakes_by_s"), [("external", 17.0), ("external-push", 15.0)])
+def test_our_own_scalers_triggers_wake_scale_and_end(kind: str, wakes_by_s: float) -> None:
+    # A scrape a second, the scaler's look a second: a push comes within 2.1 s of the first request at 12.9 s;
+    # a poll every 4 s sees it at 16.25 s.
+    found = moves(with_our_trigger(kind))
+    assert found[0][:3] == (KEDA, 0, 1)
+    assert 12.9 < found[0][3] <= wakes_by_s
+    assert found[-1][:3:2] == (KEDA, 0)
+    # 120 % in all, held against 60 a pod.
+    assert 2 in [after for _, _, after, _ in found]
+
+
+def test_a_rehearsal_refuses_a_trigger_that_it_can_not_answer() -> None:
+    with pytest.raises(UsageError, match=r"spec.triggers\[0\].type: found external-push"):
+        check_triggers(setup_of(with_our_trigger("external-push")))
 
 
 @pytest.mark.parametrize(

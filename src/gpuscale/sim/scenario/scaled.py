@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpuscale.core.documents.documents import Document
+from gpuscale.core.documents.documents import Document, Path
 from gpuscale.core.errors import Problem
+from gpuscale.keda.kinds import trigger_faults
 from gpuscale.keda.loop import unsupported
-from gpuscale.keda.scalers import trigger_faults
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.scaled_object import ScaledObject
@@ -29,10 +29,11 @@ def scaled_object_problems(
         others: the ScaledObjects before it.
     """
     spec = Fields(document, document.data).child("spec")
-    for path, name in unsupported(scaled):
-        spec.note(path, "none: formulas are not simulated", found=name)
+    for field, name in unsupported(scaled):
+        spec.note(field, "none: formulas are not simulated", found=name)
     for fault in trigger_faults(scaled):
-        spec.note(("triggers", fault.index, *fault.path), fault.expected, found=fault.found)
+        path: Path = ("triggers", fault.index, *fault.path)
+        spec.note(path, fault.expected, found=fault.found, fix=fault.fix)
     target = f"{scaled.metadata.namespace}/{scaled.target_name}"
     if scaled.target_kind != "Deployment" or target not in deployments:
         there = ", ".join(sorted(deployments)) or "none"

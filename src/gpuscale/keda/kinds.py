@@ -1,0 +1,81 @@
+"""The kinds of triggers that are known here, and what makes their scalers."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gpuscale.core.errors import BugError
+from gpuscale.keda.cron import cron_scaler
+from gpuscale.keda.external import PUSH, ExternalScaler, external_scaler
+from gpuscale.keda.metadata import Metadata, TriggerFault
+from gpuscale.keda.scalers import Ask, PrometheusScaler, Scaler, prometheus_scaler, resource_scaler
+from gpuscale.objects.hpa import MetricSpec
+from gpuscale.objects.scaled_object import ScaledObject
+from gpuscale.series.values import Value
+from gpuscale.triggers.answer import TriggerAnswers
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Who answers."""
+
+    ask: Ask
+    """PromQL, whatever server a trigger names."""
+    answers: TriggerAnswers | None = None
+    """The triggers of `gpuscale scaler`, whatever address they name; None leaves them unanswered."""
+
+
+def make_scalers(
+    scaled: ScaledObject, sources: Sources
+) -> tuple[tuple[Scaler, ...], tuple[TriggerFault, ...]]:
+    """Return a scaler for each trigger, in their order, and what is wrong with the triggers."""
+    scalers: list[Scaler] = []
+    faults: list[TriggerFault] = []
+    for index, trigger in enumerate(scaled.triggers):
+        metadata = Metadata(trigger, index)
+        maker = _MAKERS.get(trigger.kind)
+        if maker is None:
+            metadata.note(("type",), f"one of {', '.join(_MAKERS)}", repr(trigger.kind))
+        else:
+            scalers.append(maker(metadata, scaled, sources))
+        faults += metadata.faults
+    return tuple(scalers), tuple(faults)
+
+
+def known_metrics(scaled: ScaledObject) -> tuple[tuple[MetricSpec, ...], ...]:
+    """Return the HPA's metrics of each trigger."""
+    return tuple(scaler.metrics for scaler in make_scalers(scaled, _DESCRIBING)[0])
+
+
+def trigger_faults(scaled: ScaledObject) -> tuple[TriggerFault, ...]:
+    """Return what is wrong with the triggers."""
+    return make_scalers(scaled, _DESCRIBING)[1]
+
+
+def queries_of(scaled: ScaledObject) -> Iterator[str]:
+    """Yield the PromQL that the triggers ask; metrics of pods are the rules' business."""
+    for scaler in make_scalers(scaled, _DESCRIBING)[0]:
+        if isinstance(scaler, PrometheusScaler):
+            yield scaler.query
+        elif isinstance(scaler, ExternalScaler) and scaler.trigger is not None:
+            yield from (wake.query for wake in scaler.trigger.wakes)
+            if scaler.trigger.load is not None and scaler.trigger.load.query:
+                yield scaler.trigger.load.query
+
+
+async def _unasked(_query: str, _at_ms: int) -> Value:
+    raise BugError("a trigger was asked that was to be described")
+
+
+_DESCRIBING = Sources(_unasked)
+_MAKERS: Mapping[str, Callable[[Metadata, ScaledObject, Sources], Scaler]] = {
+    "prometheus": lambda metadata, _, sources: prometheus_scaler(metadata, sources.ask),
+    "external": lambda metadata, scaled, sources: external_scaler(
+        metadata, scaled.metadata.namespace, sources.answers
+    ),
+    PUSH: lambda metadata, scaled, sources: external_scaler(
+        metadata, scaled.metadata.namespace, sources.answers
+    ),
+    "cron": lambda metadata, _, __: cron_scaler(metadata),
+    "cpu": lambda metadata, _, __: resource_scaler(metadata),
+    "memory": lambda metadata, _, __: resource_scaler(metadata),
+}
