@@ -4,7 +4,7 @@ import json
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -245,6 +245,11 @@ def test_others_work_behind_gpuscale_and_swap_in_and_out_without_a_failed_sync(
         listed = json.loads(plane.kubectl("get", "--raw", "/apis/custom.metrics.k8s.io/v1beta1"))
         names = {each["name"] for each in listed["resources"]}
         assert {"pods/ours_util", "pods/theirs_util"} <= names
+
+        # A stranger at our port is turned away before anybody is asked.
+        with closing(api.connect()) as connection:
+            connection.request("GET", path.partition("?")[0])
+            assert connection.getresponse().status == 403
 
         # One member gone: its own HPA fails, the others' go on.
         adapter.component.end_stop()

@@ -123,7 +123,7 @@ KEDA_CASES = [
     (
         "keda-hpa-blind",
         with_keda(
-            scaled(conditions=[("HPAActive", "False", "HPAMetricsUnavailable", "no metrics")])
+            scaled(conditions=[("HPAActive", "False", "FailedGetExternalMetric", "no metrics")])
         ),
         "KEDA's metrics server",
     ),

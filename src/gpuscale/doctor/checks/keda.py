@@ -316,7 +316,9 @@ def _conditions(
     # KEDA makes conditions Unknown, without a reason, before it first looks.
     if ready is not None and ready.text("status") != "True" and ready.text("reason"):
         said = f"{ready.text('reason')}: {ready.text('message')}"
-        events = "; ".join(_events(snapshot, kind, namespace, name))
+        events = "; ".join(
+            each for each in _events(snapshot, kind, namespace, name) if each != said
+        )
         yield SCALED_NOT_READY.found(
             about,
             f"KEDA says that Ready is {ready.text('status')}: {ready.text('reason')}.",

@@ -215,7 +215,16 @@ class PulseWatch:
             f"{each.text('type')}={each.text('status')}: {each.text('message')}"
             for each in status.items("conditions")
         ]
-        return status.integer("desiredReplicas"), "; ".join(texts)
+        wanted = [status.integer("desiredReplicas"), await self._asked_of_target()]
+        return max((each for each in wanted if each is not None), default=None), "; ".join(texts)
+
+    async def _asked_of_target(self) -> int | None:
+        """Return the replicas that the target is to have: KEDA wakes it from zero without its HPA."""
+        path = scale_path(self._look.hpa.target, self._look.namespace)
+        try:
+            return fields_of(await self._connection.get(path)).child("spec").integer("replicas")
+        except GpuscaleError:
+            return None
 
     async def _why_none_created(self) -> str:
         """Return what the workload says of pods that it can't have; empty where it says nothing."""

@@ -6,6 +6,7 @@ Source: k8s.io/metrics v0.36 pkg/apis/custom_metrics (v1beta1, v1beta2) and exte
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from types import NoneType
 
@@ -25,10 +26,11 @@ _CUSTOM_FIELDS = (
 )
 _EXTERNAL_FIELDS = ("metricName", "metricLabels", "timestamp", "window", "windowSeconds", "value")
 _SHAPES = {
-    **dict.fromkeys(("metric", "metricLabels", "selector"), (dict,)),
-    **dict.fromkeys(("window", "windowSeconds"), (int,)),
-    **dict.fromkeys(("kind", "namespace", "uid", "apiVersion", "timestamp"), (str,)),
+    **dict.fromkeys(("metric", "metricLabels", "selector"), (dict, NoneType)),
+    **dict.fromkeys(("window", "windowSeconds"), (int, NoneType)),
+    **dict.fromkeys(("kind", "namespace", "uid", "apiVersion", "timestamp"), (str, NoneType)),
 }
+_PLAIN = re.compile(r"-?[0-9]{1,12}m?")
 _OBJECT_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion")
 
 
@@ -145,6 +147,7 @@ def _custom(target: CustomTarget, item: Mapping[str, object]) -> Body:
     namespace = described.get("namespace")
     if target.namespace not in (None, ALL) and namespace != target.namespace:
         raise NotOfTheApiError("found a value of an object in another namespace")
+    _check_measured(item)
     body = _known(item, _CUSTOM_FIELDS)
     body["describedObject"] = _known(described, _OBJECT_FIELDS)
     return body
@@ -152,6 +155,7 @@ def _custom(target: CustomTarget, item: Mapping[str, object]) -> Body:
 
 def _external(target: ExternalTarget, item: Mapping[str, object]) -> Body:
     _check_metric(text_of(item.get("metricName")), target.metric)
+    _check_measured(item)
     return _known(item, _EXTERNAL_FIELDS)
 
 
@@ -162,17 +166,27 @@ def _check_metric(found: str, asked: str) -> None:
 
 
 def _known(item: Mapping[str, object], known: Sequence[str]) -> Body:
-    for key, kinds in _SHAPES.items():
-        if not isinstance(item.get(key), (*kinds, NoneType)):
-            raise NotOfTheApiError(f"found {key} that is none of the API's")
+    """Return the known fields of an item, each of the API's type."""
+    found: Body = {}
+    for key in known:
+        if key in item:
+            found[key] = value = item[key]
+            kinds = _SHAPES.get(key)
+            if kinds is not None and not isinstance(value, kinds):
+                raise NotOfTheApiError(f"found {key} that is none of the API's")
+    return found
+
+
+def _check_measured(item: Mapping[str, object]) -> None:
+    value, moment = item.get("value"), item.get("timestamp")
+    # Nearly all are such; to read any quantity takes as long as all else here.
+    if not (isinstance(value, str) and _PLAIN.fullmatch(value)):
+        milli_of(value)
+    if moment is not None and time_ms(moment) == NO_TIME_MS:
+        raise NotOfTheApiError("found a timestamp that is no time")
     labels = mapping_of(item.get("metricLabels"))
     if not all(isinstance(each, str) for each in labels.values()):
         raise NotOfTheApiError("found metricLabels that are no texts")
-    if "value" in known:
-        milli_of(item.get("value"))
-        if time_ms(item.get("timestamp")) == NO_TIME_MS and item.get("timestamp") is not None:
-            raise NotOfTheApiError("found a timestamp that is no time")
-    return {key: item[key] for key in known if key in item}
 
 
 def _no_number(text: str) -> object:

@@ -59,6 +59,7 @@ class Member:
 
     def __init__(self) -> None:
         self.asked = []
+        self.connections = set()
         self.authorization = []
         self.answer = self.usual
         self.is_away = False
@@ -83,6 +84,7 @@ class Member:
                 }
             )
         self.asked.append(request.path_qs)
+        self.connections.add(request.transport.get_extra_info("peername"))
         self.authorization.append(request.headers.get("Authorization"))
         return await self.answer(request)
 
@@ -125,8 +127,11 @@ async def test_ours_are_answered_here_and_the_rest_is_passed_on() -> None:
             client, f"{EXTERNAL}/namespaces/prod/other?labelSelector=a%3Db&pretty=1&watch=0"
         )
         assert (status, theirs["items"][0]["value"]) == (200, "7")
+        for _ in range(5):
+            assert (await get(client, f"{EXTERNAL}/namespaces/prod/another"))[0] == 200
+        assert len(member.connections) == 1
         # Nothing of the query but selectors goes on.
-        assert member.asked == [f"{EXTERNAL}/namespaces/prod/other?labelSelector=a%3Db"]
+        assert member.asked[0] == f"{EXTERNAL}/namespaces/prod/other?labelSelector=a%3Db"
 
 
 async def test_a_metric_of_our_rules_stays_ours_while_its_series_are_away() -> None:
