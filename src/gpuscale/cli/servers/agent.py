@@ -65,8 +65,9 @@ def run(given: Mapping[str, str]) -> None:
 
 def _needs_tls(settings: "ExporterSettings") -> bool:
     """Return whether the agent serves over TLS, or is a client of the API server."""
-    pods = settings.pods
-    return settings.web_config_file is not None or (pods is not None and pods.needs_api_server)
+    if settings.web_config_file is not None or settings.counters_map is not None:
+        return True
+    return settings.pods is not None and settings.pods.needs_api_server
 
 
 def _leave_out_tls() -> None:
