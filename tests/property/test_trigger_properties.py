@@ -76,6 +76,7 @@ def test_no_wrong_zero(trigger, steps):
         if answer.is_active is not None:
             assert answer.is_active == (answer.value != 0)
         if answer.basis == "measured":
+            assert answer.is_active or all(wake.is_active is False for wake in seen.wakes)
             assert answer.held_s == 0
             assert state.away_s is None
         if answer.basis == "unavailable":
@@ -96,11 +97,16 @@ def test_what_is_held_does_not_move_by_itself(trigger, steps, seen, waits):
         wakes=tuple(replace(wake, is_active=None) for wake in seen.wakes),
     )
     answers = []
+    last = state.decision
     for wait_s in waits:
         now_s += wait_s
         outcome = evaluate(trigger, replace(dark, now_s=now_s), state)
         answers.append(outcome.answer)
         state = outcome.state
+    for answer in answers:
+        if answer.basis == "held":
+            assert last is not None
+            assert (answer.value, answer.is_active) == (last.value, last.is_active)
     for basis in ("held", "fallback", "unavailable"):
         assert len({(a.value, a.is_active) for a in answers if a.basis == basis}) <= 1
 

@@ -25,7 +25,7 @@ from gpuscale.triggers.schedule import awake
 from gpuscale.triggers.trigger import Trigger, WakeQuery
 
 T = TypeVar("T")
-_MAX_ANSWERS = 20_000
+_CLEAR_MS = 10_000
 
 
 class Sees(Protocol):
@@ -58,6 +58,7 @@ class Seeing:
         self._clock = clock
         self._timeout_s = timeout_s
         self._shared_ms = shared_s * 1000
+        self._cleared_ms = 0
         self._answers: dict[str, tuple[int, asyncio.Task[Value]]] = {}
 
     async def see(self, trigger: Trigger) -> Observation:
@@ -77,9 +78,9 @@ class Seeing:
         pods, _ = self._pods(trigger)
         return Observation(now_ms, now_ms / 1000, load, pods, seen)
 
-    def forget_old(self) -> None:
+    def _clear(self, now_ms: int) -> None:
         """Drop answers that serve nobody any more."""
-        now_ms = self._clock.now_ms()
+        self._cleared_ms = now_ms
         old = [q for q, (at, task) in self._answers.items() if now_ms - at > self._shared_ms]
         for query in old:
             if self._answers[query][1].done():
@@ -161,8 +162,8 @@ class Seeing:
         known = self._answers.get(query)
         if known is not None and now_ms - known[0] < self._shared_ms:
             return await self._within(asyncio.shield(known[1]))
-        if len(self._answers) > _MAX_ANSWERS:
-            self.forget_old()
+        if now_ms - self._cleared_ms > _CLEAR_MS:
+            self._clear(now_ms)
         task = asyncio.create_task(self._asked(query, now_ms))
         task.add_done_callback(_heed)
         self._answers[query] = (now_ms, task)
