@@ -110,6 +110,21 @@ def test_what_can_not_be_applied_counts_as_bad(path) -> None:
     assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
 
 
+def test_good_rows_are_served_at_the_start_beside_bad_ones(tmp_path: Path) -> None:
+    path = tmp_path / "my.csv"
+    path.write_text("DCGM_FI_DEV_GPU_UTIL, gauge, a\nDCGM_FI_DEV_GPU_UTL, gauge, b\n")
+    file = CountersFile(path, "replace", ManualClock())
+    assert fields(file.counters) == ["DCGM_FI_DEV_GPU_UTIL"]
+    assert "did you mean DCGM_FI_DEV_GPU_UTIL?" in (file.status.error or "")
+
+
+def test_a_file_without_one_good_row_is_an_error_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "my.csv"
+    path.write_text("no counters at all\n")
+    with pytest.raises(ConfigError):
+        CountersFile(path, "replace", ManualClock())
+
+
 def test_file_that_is_not_there_at_the_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         CountersFile(tmp_path / "no.csv", "replace", ManualClock())
@@ -140,6 +155,11 @@ def test_web_config_is_read_as_the_exporter_toolkit_does() -> None:
     assert config.tls.min_version == "TLS13"
     assert config.users == {"alice": HASH}
     assert HASH not in repr(config)
+
+
+def test_tail_of_a_hash_is_passed_over() -> None:
+    config = load_web_config(f"basic_auth_users: {{alice: {HASH}x}}", "web.yml")
+    assert config.users == {"alice": HASH}
 
 
 def test_empty_web_config_serves_everyone() -> None:

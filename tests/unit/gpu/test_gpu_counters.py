@@ -265,3 +265,25 @@ def test_good_rows_are_told_from_bad_ones() -> None:
 def test_no_guess_across_meanings(name: str) -> None:
     (problem,) = read_counters(f"{name}, gauge, x", "my.csv").problems
     assert problem.fix is None
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        # What dcgm-exporter 4.8.2's own parser makes of the same files; None where it ends with an error.
+        pytest.param(f"{UTIL},\tgauge, x", None, id="tab before the type"),
+        pytest.param(f"   {UTIL}  ,  gauge ,  x  ", 1, id="spaces"),
+        pytest.param(f"{UTIL}, gauge, x\r\n", 1, id="Windows line end"),
+        pytest.param(f"{UTIL}, histogram, x", 1, id="histogram"),
+        pytest.param(f"{UTIL}, gauge,", 1, id="no help"),
+        pytest.param("DCGM_FI_UNKNOWN, gauge, x", 1, id="unknown field"),
+        pytest.param("DCGM_FI_DRIVER_VERSION, gauge, x", 1, id="text as gauge"),
+        pytest.param("dcgm_gpu_temp, gauge, x", 1, id="name of 1.x"),
+        pytest.param("dcgm_fi_dev_gpu_util, gauge, x", None, id="small letters"),
+        pytest.param(f"{UTIL}, guage, x", None, id="misspelt type"),
+        pytest.param("", 0, id="empty"),
+    ],
+)
+def test_outcome_is_dcgm_exporters(text: str, rows: int | None) -> None:
+    read = read_counters(text, "my.csv")
+    assert (None if read.problems else len(read.rows)) == rows

@@ -31,6 +31,7 @@ _TLS_KEYS = frozenset(
     {"cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version", "max_version"}
 )
 _BCRYPT_LENGTH = 60
+"""What follows is passed over, as Go's bcrypt does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,11 @@ def _tls(top: Fields, folder: Path) -> TlsConfig | None:
 def _users(top: Fields) -> dict[str, str]:
     users = top.labels("basic_auth_users")
     for name, hashed in users.items():
-        if not hashed.startswith(BCRYPT_PREFIXES) or len(hashed) != _BCRYPT_LENGTH:
+        if not hashed.startswith(BCRYPT_PREFIXES) or len(hashed) < _BCRYPT_LENGTH:
             # What was found may be a password in the clear, so it is not shown.
             fix = "make one with: htpasswd -nBC 10 '' | tr -d ':'"
             top.note(("basic_auth_users", name), "a bcrypt hash", fix=fix)
-    return users
+    return {name: hashed[:_BCRYPT_LENGTH] for name, hashed in users.items()}
 
 
 def _check_keys(fields: Fields, known: frozenset[str]) -> None:
