@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from gpuscale_testing import Settings, aggregated_api
+from gpuscale_testing import Settings, aggregated_api, missing
 from gpuscale_testing.keda import EXTERNAL_METRICS
 from gpuscale_testing.metrics_apis import gpuscale_metrics_api
+from gpuscale_testing.programs.toolset import CONTROL_PLANE, KEDA
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cluster"))
 from keda_objects import apply, deployment, prometheus_trigger, scaled_object
@@ -100,6 +101,9 @@ def main() -> int:
     parser.add_argument("--workloads", type=int, default=10, help="of each road")
     parser.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
+    if reason := missing([*CONTROL_PLANE, *KEDA]):
+        print(f"left out: {reason}")
+        return 0
     names = {
         road: [f"{road}-{number}" for number in range(arguments.workloads)]
         for road in (PUSH, HPA, OWN)
