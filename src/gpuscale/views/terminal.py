@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from gpuscale.keda.activation import ACTIVATED, DEACTIVATED
 from gpuscale.views.columns import GAP, aligned, fits, fitted, shortened
 from gpuscale.views.summary import (
     Rows,
@@ -33,6 +32,7 @@ _TABLE_WIDTH = 60
 """Letters from which on an event's words have room beside its time and kind."""
 COLUMNS_WIDTH = 80
 """Letters from which on events stand in columns; a narrower terminal would wrap their blanks."""
+_RESCALES = ("SuccessfulRescale", "KEDAScaleTargetActivated", "KEDAScaleTargetDeactivated")
 _KIND_WIDTH = 17  # SuccessfulRescale, the longest common word
 _OBJECT_WIDTH = 31
 
@@ -211,8 +211,7 @@ def _event_table(events: Iterable[Mapping[str, object]]) -> "Table":
 def _kind_style(kind: str) -> str:
     if kind.startswith(("Failed", "BackOff", "Unhealthy")):
         return "yellow"
-    is_rescale = kind in ("SuccessfulRescale", ACTIVATED, DEACTIVATED)
-    return "bold" if is_rescale else ""
+    return "bold" if kind in _RESCALES else ""
 
 
 def _totals_table(totals: Sequence[tuple[str, str]]) -> "Table":
