@@ -1,5 +1,7 @@
 """prometheus-adapter and KEDA behind gpuscale, in and out, while HPAs of all three are at work."""
 
+import asyncio
+import base64
 import json
 import sys
 import threading
@@ -11,8 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.install.cluster.apply import ApplySettings, Installer
+from gpuscale.install.cluster.remove import Remover
+from gpuscale.install.common import CA_SECRET, FEDERATES, INSTALL_LABEL
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
+from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import ControlPlane, SimulatedNode, missing, simulated_nodes, wait_until
 from gpuscale_testing.aggregation import NAMESPACE, serving_name
@@ -297,3 +305,79 @@ def remove(plane) -> None:
     ):
         with suppress(GpuscaleError):
             plane.kubectl("delete", "--ignore-not-found", "--wait=false", kind, *names)
+
+
+def test_install_takes_an_api_over_and_gives_it_back_without_a_failed_sync(
+    plane, tmp_path: Path
+) -> None:
+    """The server trusts our certificate from the first request on: its CA comes from the pods' Secret."""
+    if reason := missing(["prometheus-adapter"]):
+        pytest.skip(reason)
+    (tmp_path / "prometheus").mkdir()
+    rules = {name: tmp_path / f"{name}.yaml" for name in ("ours_util", "theirs_util")}
+    for name, path in rules.items():
+        path.write_text(RULE.format(name=name))
+    plane.apply(ACCOUNT)
+    token = tmp_path / "token"
+    token.write_text(plane.kubectl("create", "token", "front"))
+    relist = ["--metrics-relist-interval=1s", "--metrics-max-age=10m"]
+    front = plane.serving_certificate(serving_name("front"))
+    ca = base64.b64encode(plane.ca.read_bytes()).decode()
+    with ExitStack() as stack:
+        stack.enter_context(simulated_nodes(plane, SimulatedNode("h200-taken", gpus=8)))
+        apply(plane, deployment("theirs", replicas=1))
+        pod = wait_until(partial(pod_of, plane, "theirs"), "a pod", 60)
+        prometheus = stack.enter_context(
+            prometheus_process.serve(
+                samples([("theirs_util", pod, 15)], 0), tmp_path / "prometheus"
+            )
+        )
+        adapter = stack.enter_context(
+            prometheus_adapter(plane, prometheus.url, rules["theirs_util"], tmp_path, more=relist)
+        )
+        stack.callback(lambda: remove(plane))
+        point_at(plane, CUSTOM, adapter.port, "adapter")
+        apply(plane, hpa("theirs", "theirs_util"))
+        wait_until(lambda: current(plane, "theirs") == "15", "the adapter's HPA to work", 90)
+        pair = [f"--tls-cert-file={front.certificate}", f"--tls-private-key-file={front.key}"]
+        member = f"https://127.0.0.1:{adapter.port},insecure,tokenFile={token},groups=custom"
+        more = [*relist, *pair, f"--federate=prometheus-adapter={member}"]
+        api = stack.enter_context(
+            gpuscale_metrics_api(plane, prometheus.url, rules["ours_util"], tmp_path, more=more)
+        )
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "front-serving"}}
+        apply(plane, {**secret, "data": {"ca.crt": ca}})
+        stack.callback(lambda: plane.kubectl("delete", "secret", "front-serving"))
+        before = [plane.get("apiservice", api_service_name(each))["spec"] for each in CUSTOM]
+        with Syncs(plane, {"theirs"}) as swapped:
+            time.sleep(3)
+            asyncio.run(installed(plane, api.port))
+            for each in CUSTOM:
+                spec = plane.get("apiservice", api_service_name(each))["spec"]
+                assert (spec["service"]["name"], spec["caBundle"]) == ("front", ca)
+            time.sleep(6)
+            asyncio.run(removed(plane))
+            time.sleep(6)
+        assert (swapped.faults, swapped.looks > 20) == ([], True)
+        after = [plane.get("apiservice", api_service_name(each))["spec"] for each in CUSTOM]
+        assert after == before
+
+
+async def installed(plane, port) -> None:
+    """Install the APIServices that `render` makes of a federation, in front of a server elsewhere."""
+    labels = {INSTALL_LABEL: "front"}
+    annotations = {FEDERATES: "default/adapter", CA_SECRET: "default/front-serving"}
+    service, *apis = aggregation_objects(CUSTOM, AggregatedServer("front", NAMESPACE, port))
+    objects = [{**service, "metadata": {**service["metadata"], "labels": labels}}]
+    for each in apis:
+        spec = {key: text for key, text in each["spec"].items() if key != "insecureSkipTLSVerify"}
+        metadata = {**each["metadata"], "labels": labels, "annotations": annotations}
+        objects.append({**each, "metadata": metadata, "spec": spec})
+    async with KubeClient(KubeSettings(kubeconfig=plane.admin)) as client:
+        installer = Installer(client, WallClock(), print, ApplySettings(wait_s=60))
+        await installer.install("front", objects)
+
+
+async def removed(plane) -> None:
+    async with KubeClient(KubeSettings(kubeconfig=plane.admin)) as client:
+        await Remover(client, WallClock(), print).remove("front")

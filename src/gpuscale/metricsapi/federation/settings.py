@@ -7,9 +7,7 @@ from pathlib import Path
 
 from yarl import URL
 
-from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.documents.shapes import read_shape, schema_of
-from gpuscale.core.documents.validation import validation_problems
 from gpuscale.core.errors import ConfigError, Problem, UsageError
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.core.words import closest
@@ -138,6 +136,10 @@ def members_of_file(path: Path) -> tuple[MemberSettings, ...]:
         ConfigError: the file's content is wrong.
         UsageError: it can't be read.
     """
+    # Few servers have such a file; the command line loads the settings without YAML.
+    from gpuscale.core.documents.documents import load_documents
+    from gpuscale.core.documents.validation import validation_problems
+
     try:
         documents = load_documents(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
