@@ -60,7 +60,7 @@ class Table(Workloads):
         (requirement,) = selector.requirements
         return tuple(pods_of(requirement.values[0]))
 
-    async def listed(self, workload: WorkloadRef) -> None:
+    async def listed(self, namespace: str, workload: WorkloadRef) -> None:
         """Return at once: a table is there."""
 
     def starts_s(self, namespace: str, workload: WorkloadRef) -> tuple[float, ...]:

@@ -64,7 +64,7 @@ class Seeing:
     async def see(self, trigger: Trigger) -> Observation:
         """Return what is known about a trigger now; what is not has a reason."""
         if self._workloads is not None and trigger.workload is not None:
-            await self._workloads.listed(trigger.workload)
+            await self._workloads.listed(trigger.namespace, trigger.workload)
         pods, selector = self._pods(trigger)
         load, seen = await asyncio.gather(
             self._load(trigger, pods, selector), self._wakes(trigger.wakes)

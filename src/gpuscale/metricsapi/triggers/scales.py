@@ -95,6 +95,11 @@ class PolledScales:
             return Missing(f"{words} {age_ms / 1000:.0f} s ago")
         return found.scale
 
+    def is_known(self, namespace: str, workload: WorkloadRef) -> bool:
+        """Return whether the API server said something of a scale; one that is new is asked for."""
+        self.scale(namespace, workload)
+        return self._scales[namespace, workload].known_ms is not None
+
     def forget(self, namespace: str, workload: WorkloadRef) -> None:
         self._scales.pop((namespace, workload), None)
 

@@ -105,18 +105,20 @@ class Workloads:
             finally:
                 self._group = None
 
-    async def listed(self, workload: WorkloadRef) -> None:
-        """Return once pods and workloads of this kind were listed, or did not come within some seconds.
+    async def listed(self, namespace: str, workload: WorkloadRef) -> None:
+        """Return once the pods and the workload are known, or did not come within some seconds.
 
         A decision without them may be lower than what is asked for already.
         """
         path = _WATCHED.get((workload.kind, workload.api_version))
-        if path is None:
-            return
-        copies = (self._scale_copy(path), self._pod_copy())
+        pods, scales = self._pod_copy(), None if path is None else self._scale_copy(path)
         ends_s = self._began_s() + _FIRST_LIST_S
         while self._clock.now_ms() / 1000 < ends_s:
-            if all(copy.state.listed or copy.state.error is not None for copy in copies):
+            if scales is None:
+                is_scale_known = self._polled.is_known(namespace, workload)
+            else:
+                is_scale_known = _is_tried(scales)
+            if is_scale_known and _is_tried(pods):
                 return
             await asyncio.sleep(_LOOK_S)
 
@@ -258,6 +260,10 @@ class Workloads:
     def _removed(self, key: str) -> None:
         if self._by_namespace is not None:
             self._by_namespace.get(key.partition("/")[0], {}).pop(key, None)
+
+
+def _is_tried(copy: Reflector[_Pod] | Reflector[Scale]) -> bool:
+    return copy.state.listed or copy.state.error is not None
 
 
 def _read_pod(body: JsonObject) -> _Pod | None:
