@@ -8,6 +8,7 @@ from gpuscale.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
 from gpuscale.install.image import parse_image
 from gpuscale.install.values import MetricSourceName
 from gpuscale.providers import Provider, taint_object
+from gpuscale.triggers.presets import PRESETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Answers:
     """Whether the metrics API serves metrics.k8s.io."""
     team_rules: str | None = None
     """Labels of ConfigMaps with rules of teams; empty for none."""
+    wake: str | None = None
+    """What wakes the workload from zero: PromQL, or SOURCE/NAME of a known wake source."""
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -95,9 +98,19 @@ def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[s
         "maxReplicas": DEFAULT_MAX_REPLICAS if most is None else most,
         "autoscaler": answers.autoscaler or "hpa",
     }
+    if answers.wake:
+        scale["wake"] = wake_of(answers.wake)
     if found.hpa_version not in (None, "autoscaling/v2"):
         scale["hpaVersion"] = found.hpa_version
     return scale
+
+
+def wake_of(text: str) -> dict[str, Any]:
+    """Return what wakes a workload: a known source with the name of its object, else a query."""
+    source, slash, name = text.partition("/")
+    if slash and source in PRESETS:
+        return {"sources": [source], "name": name}
+    return {"query": text}
 
 
 def _agent(answers: Answers, found: Detected, access: str) -> dict[str, Any]:
@@ -135,6 +148,8 @@ def _metrics_api(answers: Answers, found: Detected) -> dict[str, Any]:
         api["scrapePods"] = True
     if serves_resource(answers, found):
         api["resource"] = True
+    if answers.wake and answers.autoscaler != "keda":
+        api["external"] = True
     if rules := team_rules(answers, found):
         api["rulesConfigMaps"] = rules
     return api
@@ -143,12 +158,12 @@ def _metrics_api(answers: Answers, found: Detected) -> dict[str, Any]:
 def source_for(answers: Answers, found: Detected) -> MetricSourceName:
     """Return where values come from: what was said, else streams where the cluster has no Prometheus.
 
-    KEDA asks a Prometheus in any case.
+    A query that wakes a workload asks a Prometheus in any case.
     """
     if answers.source is not None:
         return answers.source
     has_none = found.is_known and not _has_prometheus(answers, found)
-    return "streams" if has_none and answers.autoscaler != "keda" else "prometheus"
+    return "streams" if has_none and not answers.wake else "prometheus"
 
 
 def serves_resource(answers: Answers, found: Detected) -> bool:

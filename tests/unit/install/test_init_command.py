@@ -273,3 +273,65 @@ def test_who_stops_leaves_no_file(tmp_path: Path, key, code: int) -> None:
     assert ended == code
     assert shown.splitlines()[-1] == "gpuscale: stopped; nothing was written"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "wake"),
+    [
+        ("llm-d-queue/pool", {"sources": ["llm-d-queue"], "name": "pool"}),
+        ("sum(queue)", {"query": "sum(queue)"}),
+        ("a / b", {"query": "a / b"}),
+    ],
+)
+@pytest.mark.parametrize("autoscaler", ["hpa", "keda"])
+def test_zero_takes_what_wakes_from_it(tmp_path: Path, given, wake, autoscaler) -> None:
+    flags = ("--min-replicas=0", f"--wake={given}", f"--autoscaler={autoscaler}", "-o", "json")
+    code, out, _ = init(tmp_path, *ENOUGH, *flags)
+    spec = json.loads(out)["spec"]
+    assert code == 0
+    assert (spec["scale"][0]["minReplicas"], spec["scale"][0]["wake"]) == (0, wake)
+    # With KEDA the scaler serves it; KEDA has the external metrics API.
+    assert ("metricsApi" in spec) is (autoscaler == "hpa")
+    Values.model_validate({"spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--min-replicas=0",), "--min-replicas: found 0, expected at least 1"),
+        (
+            ("--min-replicas=0", "--wake=llmd-queue/p"),
+            "--wake: found 'llmd-queue/p', expected SOURCE/NAME or PromQL; did you mean llm-d-queue/p?",
+        ),
+        (("--min-replicas=0", "--wake=sum(queue"), "--wake: found a query that is no PromQL"),
+    ],
+)
+def test_a_zero_that_nothing_wakes_is_refused(tmp_path: Path, flags, words) -> None:
+    code, _, err = init(tmp_path, *ENOUGH, *flags)
+    assert code == 2
+    assert words in err[0]
+
+
+def test_who_answers_zero_is_asked_what_wakes(tmp_path: Path) -> None:
+    with talk(tmp_path) as terminal:
+        answer(
+            terminal,
+            ("Workload: ", "llm"),
+            ("Provider [generic]: ", "gke"),
+            ("Autoscaler [hpa]: ", "keda"),
+            ("Signal [gpu-utilization]: ", ""),
+            ("[60]: ", ""),
+            ("Fewest pods [1]: ", "0"),
+            ("Wakes it: ", "sum(queue"),
+            ("Wakes it: ", "rabbitmq/prompts"),
+            ("Most pods [10]: ", ""),
+            ("REPOSITORY:TAG: ", IMAGE),
+            ("Namespace [gpuscale]: ", ""),
+        )
+        code, shown = terminal.end()
+    assert code == 0
+    assert "llm-d-queue/NAME" in shown
+    assert spec_of(tmp_path / "values.yaml")["scale"][0]["wake"] == {
+        "sources": ["rabbitmq"],
+        "name": "prompts",
+    }

@@ -13,7 +13,13 @@ import typer
 
 from gpuscale.cli.commands.install import open_client
 from gpuscale.cli.files import write_file
-from gpuscale.cli.interview.answers import checked_answers, read_provider, read_workload, signals
+from gpuscale.cli.interview.answers import (
+    checked_answers,
+    read_provider,
+    read_wake,
+    read_workload,
+    signals,
+)
 from gpuscale.cli.interview.interview import IMAGE_HINT, interview
 from gpuscale.cli.interview.questions import one_of
 from gpuscale.cli.options.cluster import (
@@ -113,6 +119,14 @@ def init(
     min_replicas: Annotated[
         int | None,
         typer.Option(metavar="N", help="Fewest pods.", show_default="1", rich_help_panel=_SCALING),
+    ] = None,
+    wake: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE/NAME|PROMQL",
+            help="What wakes it from 0 pods, such as llm-d-queue/POOL or rabbitmq/QUEUE, or PromQL above 0.",
+            rich_help_panel=_SCALING,
+        ),
     ] = None,
     max_replicas: Annotated[
         int | None,
@@ -216,6 +230,7 @@ def init(
         target=target,
         min_replicas=min_replicas,
         max_replicas=max_replicas,
+        wake=None if wake is None else _read("--wake", read_wake, wake),
         provider=None if provider is None else _read("--provider", read_provider, provider),
         autoscaler=None if autoscaler is None else autoscaler.value,
         namespace=namespace,

@@ -1,5 +1,6 @@
 """User answers of `init`, by flags or on a terminal: parsed, with faults named by their flags."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
@@ -18,6 +19,7 @@ _FLAGS = {
     "spec.scale[0].target": "--target",
     "spec.scale[0].minReplicas": "--min-replicas",
     "spec.scale[0].maxReplicas": "--max-replicas",
+    "spec.scale[0].wake": "--wake",
     "spec.namespace": "--namespace",
     "spec.image": "--image",
     "spec.prometheus": "--prometheus-url",
@@ -28,6 +30,7 @@ _FLAGS = {
 }
 """The flag behind each field that `init` writes from one."""
 _WORDS = {
+    "0 takes wake,": "0 takes --wake,",
     "minReplicas": "--min-replicas",
     "maxReplicas": "--max-replicas",
     "found target": "found --target",
@@ -37,6 +40,9 @@ _WORDS = {
     "found scale[0]: ": "found ",
 }
 """Words for fields in messages about several of them, and what a user of `init` knows them by."""
+
+
+_WORDS_ALONE = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def signals() -> Sequence[str]:
@@ -81,6 +87,24 @@ def read_workload(text: str) -> "FoundWorkload":
     return FoundWorkload(kind, namespaces[0] if namespaces else "default", name)
 
 
+def read_wake(text: str) -> str:
+    """Return what wakes a workload: SOURCE/NAME or PromQL, which is looked at with the other values.
+
+    Raises:
+        ValueError: it looks like a wake source that was mistyped.
+    """
+    from gpuscale.core.words import closest
+    from gpuscale.triggers.presets import PRESETS
+
+    source, slash, name = text.partition("/")
+    meant = closest(source, PRESETS) if slash and source not in PRESETS else None
+    if meant is not None and _WORDS_ALONE.fullmatch(name):
+        raise ValueError(
+            f"found {text!r}, expected SOURCE/NAME or PromQL; did you mean {meant}/{name}?"
+        )
+    return text
+
+
 def checked_answers(answers: "Answers", found: "Detected") -> tuple[dict[str, Any], str, list[str]]:
     """Return the values that answers make: as data, as a file's text, and what is worth knowing about them.
 
@@ -116,6 +140,8 @@ def check_so_far(answers: "Answers", found: "Detected") -> None:
         workload=answers.workload or FoundWorkload("Deployment", "default", "workload"),
         provider=answers.provider or found.provider or DEFAULT,
     )
+    if answers.min_replicas == 0 and answers.wake is None:
+        likely = replace(likely, wake="vector(0)")
     if answers.max_replicas is None and answers.min_replicas is not None:
         likely = replace(likely, max_replicas=max(DEFAULT_MAX_REPLICAS, answers.min_replicas))
     checked_answers(likely, found)

@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuscale import __version__
-from gpuscale.cli.interview.answers import check_so_far, read_provider, read_workload
+from gpuscale.cli.interview.answers import (
+    check_so_far,
+    read_provider,
+    read_wake,
+    read_workload,
+)
 from gpuscale.cli.interview.questions import Question, ask
 
 if TYPE_CHECKING:
@@ -25,7 +30,7 @@ _SIGNALS = {
 }
 _AUTOSCALERS = {
     "hpa": "Kubernetes' own HorizontalPodAutoscaler",
-    "keda": "a ScaledObject, for clusters with KEDA and a Prometheus",
+    "keda": "KEDA, by a ScaledObject on gpuscale's scaler",
 }
 _SOURCES = {
     "prometheus": "by queries, a scrape interval old",
@@ -138,8 +143,23 @@ def _min_replicas(answers: "Answers", found: "Detected") -> "Answers":
 
     if answers.min_replicas is not None:
         return answers
-    question = Question("Fewest pods", str(DEFAULT_MIN_REPLICAS))
+    explanation = ["0 stops it while nothing is asked of it; something has to wake it then"]
+    question = Question("Fewest pods", str(DEFAULT_MIN_REPLICAS), explanation)
     return _asked(question, "min_replicas", _whole_number, answers, found)
+
+
+def _wake(answers: "Answers", found: "Detected") -> "Answers":
+    """Ask what wakes a workload that may have no pod."""
+    from gpuscale.triggers.presets import PRESETS
+
+    if answers.wake is not None or answers.min_replicas != 0:
+        return answers
+    explanation = [
+        "What wakes it while it has no pod: PromQL that is above 0 while there is something to do,",
+        "or SOURCE/NAME, where SOURCE is one of these and NAME its object:",
+        *(f"  {name}/NAME  {each.what}" for name, each in PRESETS.items()),
+    ]
+    return _asked(Question("Wakes it", None, explanation), "wake", read_wake, answers, found)
 
 
 def _max_replicas(answers: "Answers", found: "Detected") -> "Answers":
@@ -209,7 +229,7 @@ def _namespace(answers: "Answers", found: "Detected") -> "Answers":
 def _source(answers: "Answers", found: "Detected") -> "Answers":
     from gpuscale.install.propose import source_for
 
-    if answers.source is not None or answers.autoscaler == "keda":
+    if answers.source is not None or answers.wake:
         return answers
     explanation = ["How the metrics API gets its values"]
     question = Question("Source", source_for(answers, found), explanation, _SOURCES)
@@ -244,6 +264,7 @@ _STEPS = (
     _signal,
     _target,
     _min_replicas,
+    _wake,
     _max_replicas,
     _image,
     _presence,
