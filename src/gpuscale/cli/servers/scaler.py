@@ -80,7 +80,7 @@ def ask(
 ) -> None:
     """Show what KEDA would get for a trigger: metric, activity, value, and how long a source has been away.
 
-    Exit code 0: there is a value; 1: there is none, and why; 2: the metadata is wrong, or nothing answers.
+    Exit code 0: there is a value; 1: there is none, or no scaler answers; 2: the metadata is wrong.
 
     Example:  gpuscale scaler ask localhost:6000 -m workload=deployment/web -m metric=gpu_util -m target=60
     """
