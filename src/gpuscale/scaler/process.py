@@ -5,6 +5,7 @@ and that needs nothing but the metadata. What values come from is opened behind 
 """
 
 import asyncio
+import gc
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,7 @@ from typing import Protocol
 from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.core.memory import give_memory_back
 from gpuscale.exporter.http.server import HttpServer, Request, Response, text_response
 from gpuscale.exposition.families import Family
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
@@ -37,6 +39,8 @@ from gpuscale.triggers.trigger import Trigger
 
 _LOG = logging.getLogger(__name__)
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 15.0
+_GIVE_BACK_S = 2.0
+_MANY_STREAMS = 500
 _GOODBYE_S = 5.0
 """How long calls may take to end when the server stops."""
 
@@ -189,6 +193,7 @@ class ScalerServer:
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(bounds.run(), name="connections"),
+                group.create_task(self._give_back(), name="memory"),
                 group.create_task(self._open(group, stack), name="opening"),
             ]
             if self._certificate is not None:
@@ -237,6 +242,18 @@ class ScalerServer:
         self._tasks = [group.create_task(task(), name=name) for name, task in tasks]
         self._answers.open(watch)
         return True
+
+    async def _give_back(self) -> None:
+        """Give the system the memory of many streams once they are gone; gRPC and the C library keep it."""
+        most = 0
+        while True:
+            await asyncio.sleep(_GIVE_BACK_S)
+            open_now = sum(self._server.streams.values())
+            most = max(most, open_now)
+            if most - open_now >= _MANY_STREAMS:
+                gc.collect()
+                give_memory_back()
+                most = open_now
 
     async def _answer_http(self, request: Request) -> Response:
         name = request.path.strip("/")
