@@ -39,6 +39,8 @@ from gpuscale.triggers.trigger import Trigger
 
 _LOG = logging.getLogger(__name__)
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 15.0
+_EVALUATIONS_AT_ONCE = 4
+"""KEDA's calls wait while evaluations are worked on, so few of these come in a row."""
 _GIVE_BACK_S = 2.0
 _MANY_STREAMS = 500
 _GOODBYE_S = 5.0
@@ -306,6 +308,7 @@ def scaler_server(settings: ScalerSettings) -> ScalerServer:
     bounds = TriggerSettings(
         max_triggers=settings.limits.triggers,
         max_namespace_triggers=settings.limits.triggers_per_namespace,
+        at_once=_EVALUATIONS_AT_ONCE,
     )
 
     def make_watch(
