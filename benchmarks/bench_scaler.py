@@ -202,7 +202,9 @@ def main() -> int:
                     figures += hostile(port)
             finally:
                 stop.set()
-    return harness.write("scaler", figures)
+    load = [round(each, 1) for each in os.getloadavg()]
+    settings = {"scaled_objects": counts, "seconds": given.seconds, "load_average": load}
+    return harness.write("scaler", figures, packages=("grpcio", "aiohttp"), settings=settings)
 
 
 def keep_fresh(prometheus: prometheus_process.Prometheus, objects: int) -> Any:
