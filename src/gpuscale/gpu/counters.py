@@ -118,7 +118,8 @@ class _Loader:
             return
         name, type_, help_ = columns
         self._check_field(number, name)
-        self._check_type(number, type_)
+        if name not in FIELDS or not FIELDS[name].is_derived:  # upstream takes any type for these
+            self._check_type(number, type_)
         if len(self._problems) > faults:
             return
         if name in self._counters:

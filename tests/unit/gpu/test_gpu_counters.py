@@ -281,6 +281,7 @@ def test_no_guess_across_meanings(name: str) -> None:
         pytest.param("dcgm_gpu_temp, gauge, x", 1, id="name of 1.x"),
         pytest.param("dcgm_fi_dev_gpu_util, gauge, x", None, id="small letters"),
         pytest.param(f"{UTIL}, guage, x", None, id="misspelt type"),
+        pytest.param("DCGM_EXP_XID_ERRORS_COUNT, foo, x", 1, id="any type of a derived field"),
         pytest.param("", 0, id="empty"),
     ],
 )
