@@ -89,10 +89,13 @@ def _utils(
     busy: Mapping[ContainerRef | None, int],
 ) -> tuple[dict[ContainerRef | None, int], dict[ContainerRef | None, float]]:
     """Return the utilisation of each holder, and the standard errors of those that are sampled."""
-    users = {attribution.by_pid.get(each.pid) for each in processes}
+    holders = {attribution.by_pid.get(each.pid) for each in processes}
     looks = {each.pid: each.looks for each in processes if each.looks is not None}
-    if len(looks) < len(processes) or len(users) < 2:
+    if len(looks) < len(processes) or len(holders) < 2:
         return split_whole(device_util, busy), {}
+    users = sum(use > 0 for use in busy.values())
+    if users < 2:  # whose the GPU's work is, is as good as certain
+        busy = split_whole(device_util, busy)
     total = sum(busy.values())
     fewest: dict[ContainerRef | None, int] = {}
     for pid, count in looks.items():

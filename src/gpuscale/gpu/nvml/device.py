@@ -1,7 +1,7 @@
 """One GPU while it is open: what is read of it, and of each MIG instance of it."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -51,6 +51,8 @@ class Shared:
     xids: XidLog
     watcher: XidWatcher
     poller: Poller
+    layout: Callable[[], frozenset[str]]
+    """Returns cheaply which MIG instances the kernel has, to see when they change."""
 
 
 class _Part:
@@ -120,6 +122,8 @@ class OpenGpu:
         self._instances: tuple[MigDevice, ...] = ()
         self._parts: tuple[_Part, ...] = ()
         self._mig_turns = Turns(shared.settings.mig_period_ms, shift_of(index))
+        self._split_turns = Turns(shared.settings.split_period_ms)
+        self._layout: frozenset[str] | None = None
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
         """Return the readings of the GPU and of its MIG instances.
@@ -163,8 +167,12 @@ class OpenGpu:
         return None
 
     def _look_for_instances(self, now_ms: int) -> None:
-        if not self._mig_turns.is_due(now_ms):
+        layout = self._shared.layout()
+        is_due = self._mig_turns.is_due(now_ms) or layout != self._layout
+        if not is_due and not (self._is_split and self._split_turns.is_due(now_ms)):
             return
+        self._layout = layout
+        self._split_turns.take(now_ms)
         split = is_split(self._caller, self._handle)
         instances = self._list_instances() if split else ()
         self._mig_turns.take(now_ms)

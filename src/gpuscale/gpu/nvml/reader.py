@@ -32,6 +32,7 @@ from gpuscale.gpu.reader import CallStats
 from gpuscale.gpu.readings import GpuIdentity, GpuReading
 
 _KERNEL_LIST = Path("/proc/driver/nvidia/gpus")
+_KERNEL_CAPABILITIES = Path("/proc/driver/nvidia/capabilities")
 _LONGEST_LOST_REOPEN = 10
 """Times the first wait."""
 
@@ -46,6 +47,15 @@ def kernel_gpus() -> frozenset[str]:
         return frozenset()
 
 
+def kernel_instances() -> frozenset[str]:
+    """Return the MIG instances that the kernel's driver has; empty where it does not say."""
+    try:
+        gpus = [path / "mig" for path in _KERNEL_CAPABILITIES.iterdir()]
+        return frozenset(str(path) for gpu in gpus if gpu.is_dir() for path in gpu.iterdir())
+    except OSError:
+        return frozenset()
+
+
 class NvmlReader:
     """Readings of this node's NVIDIA GPUs; opens NVML at the first call.
 
@@ -55,6 +65,7 @@ class NvmlReader:
         fields: DCGM fields to read; all that NVML can give when None.
         clock: stamps XIDs, and times the opening when no time is given.
         present: returns cheaply which GPUs there are, to see when they come or go.
+        layout: the same for MIG instances.
 
     Raises:
         UnavailableError: the Python package nvidia-ml-py is not installed.
@@ -68,12 +79,14 @@ class NvmlReader:
         *,
         clock: Clock | None = None,
         present: Callable[[], frozenset[str]] = kernel_gpus,
+        layout: Callable[[], frozenset[str]] = kernel_instances,
     ) -> None:
         self._settings = settings or NvmlSettings()
         self._library = load_library() if library is None else library
         self._fields = READABLE | EVENT_FIELDS if fields is None else fields.intersection(FIELDS)
         self._clock = clock or WallClock()
         self._present = present
+        self._layout = layout
         self._seen: frozenset[str] = frozenset()
         self._system = Caller(self._library)
         self._callers: list[Caller] = []
@@ -230,7 +243,7 @@ class NvmlReader:
             settings.unsupported_retry_ms,
         )
         paced = replace(settings, graphics_period_ms=settings.graphics_ms(gpus))
-        return Shared(paced, self._fields, self._xids, watcher, poller)
+        return Shared(paced, self._fields, self._xids, watcher, poller, self._layout)
 
     def _unavailable(self, failure: UnavailableError, now_ms: int) -> UnavailableError:
         self._failure = f"NVML can't be used: {failure}"

@@ -39,11 +39,13 @@ class NvmlSettings:
     """Use by process, 2 ms a GPU that has any; at once when a process is new."""
     process_use_soon_ms: int = 1_000
     """The same while a process is younger than the window, or when the GPU's utilisation has changed."""
+    process_use_shared_period_ms: int = 2_000
+    """The same on a GPU that several processes use."""
     process_use_window_ms: int = 10_000
     """What use by process is the mean of: the driver looks only every 200 ms, see `processes`."""
     nvlink_period_ms: int = 30_000
-    """NVLink traffic as a rate, 2.8 ms a GPU with 18 links, and the mean since the turn before. The profiling
-    counters of NVLink cost nothing beside the others."""
+    """NVLink traffic as a rate, 2.8 ms a GPU with 18 links, and the mean since the turn before. It is served
+    where there are no profiling counters of NVLink, which cost nothing beside the others."""
     energy_period_ms: int = 60_000
     """Energy, 2.4 ms to 6.7 ms whichever call gives it. It only ever grows, so that rates over minutes lose
     nothing."""
@@ -53,7 +55,10 @@ class NvmlSettings:
     """What only an administrator changes: limits, modes, thresholds, highest clocks, the vGPU licence.
     Up to 4 ms a call."""
     mig_period_ms: int = 30_000
-    """MIG mode and the list of instances, 0.7 ms where MIG is off; a new layout is noticed that late."""
+    """MIG mode and the list of instances, 0.7 ms. The kernel's list of them, which is looked at with every
+    read, says sooner that it is time to."""
+    split_period_ms: int = 1_000
+    """The same on a GPU that is split, where the kernel's list can't be seen from every container."""
     unsupported_retry_ms: int = 60_000
     """When to ask again for what the GPU does not support or the driver does not permit."""
     device_check_period_ms: int = 10_000

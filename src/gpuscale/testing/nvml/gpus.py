@@ -60,6 +60,9 @@ class FakeGpu:
     dram_percent: Scripted = 0
     pcie_tx_mib_s: Scripted = 0
     pcie_rx_mib_s: Scripted = 0
+    nvlink_tx_mib_s: Scripted | None = None
+    """None is a GPU whose profiling counters have no NVLink."""
+    nvlink_rx_mib_s: Scripted | None = None
     power_mw: Scripted = 75_000
     energy_mj: Scripted = 1_000_000
     temperature_c: Scripted = 35

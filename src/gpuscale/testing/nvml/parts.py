@@ -10,7 +10,12 @@ from gpuscale.testing.nvml.gpus import ANY_INSTANCE, FakeGpu, FakeInstance, mean
 
 _POLL_S = 0.002
 _GPM_PERCENT = {1: "busy_percent", 2: "sm_percent", 5: "tensor_percent", 10: "dram_percent"}
-_GPM_RATES = {20: "pcie_tx_mib_s", 21: "pcie_rx_mib_s"}
+_GPM_RATES = {
+    20: "pcie_tx_mib_s",
+    21: "pcie_rx_mib_s",
+    60: "nvlink_rx_mib_s",
+    61: "nvlink_tx_mib_s",
+}
 
 
 class PartCalls(Driver):

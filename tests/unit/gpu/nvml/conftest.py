@@ -17,7 +17,7 @@ UNHURRIED = NvmlSettings(patience_ms=10_000, deadline_ms=30_000)
 class Bench:
     """A stand-in, a reader over it and the time they share."""
 
-    def __init__(self, *gpus, settings=None, fields=None) -> None:
+    def __init__(self, *gpus, settings=None, fields=None, layout=frozenset) -> None:
         self.clock = ManualClock(START_MS)
         self.nvml = FakeNvml(gpus or (FakeGpu(),), now_us=lambda: self.clock.now_ms() * 1000)
         self.reader = NvmlReader(
@@ -27,6 +27,7 @@ class Bench:
             fields=None if fields is None else frozenset(fields),
             clock=self.clock,
             present=self.nvml.present,
+            layout=layout,
         )
 
     @property

@@ -99,6 +99,35 @@ def test_new_layout_is_noticed(bench) -> None:
     assert UTIL in whole.values
 
 
+def test_new_instance_is_noticed_within_a_second(bench) -> None:
+    gpu = split()
+    b = bench(gpu, fields=FIELDS)
+    assert len(b.read()) == 3
+    gpu.instances.pop()
+    assert len(b.read(after_s=1)) == 2
+
+
+def test_kernels_list_says_that_a_gpu_was_split(bench) -> None:
+    gpu = FakeGpu(uuid="GPU-a")
+    seen = frozenset()
+    b = bench(gpu, fields=FIELDS, layout=lambda: seen)
+    b.read()
+    gpu.instances = [FakeInstance(1, uuid="MIG-1")]
+    assert len(b.read()) == 1
+    seen = frozenset({"/proc/driver/nvidia/capabilities/gpu0/mig/gi1"})
+    assert len(b.read()) == 2
+
+
+def test_activity_of_an_instance_is_of_the_last_read_however_many_gpus_there_are(bench) -> None:
+    busy = FakeInstance(1, busy_percent=100, uuid="MIG-1")
+    others = (FakeGpu() for _ in range(7))
+    b = bench(FakeGpu(uuid="GPU-a", instances=[busy]), *others, fields={ACTIVE})
+    b.read()
+    assert b.read()[1].values[ACTIVE] == 1.0
+    busy.busy_percent = 0
+    assert b.read()[1].values[ACTIVE] == 0.0
+
+
 def test_changing_the_layout_leaves_no_samples_behind(bench) -> None:
     gpu = split()
     b = bench(gpu, fields={ACTIVE})

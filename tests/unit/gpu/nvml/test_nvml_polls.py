@@ -11,6 +11,7 @@ from gpuscale.gpu.nvml.calls import Caller
 from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.values.polls import Poller, Polls
+from gpuscale.gpu.nvml.values.utilization import Utilization
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -181,3 +182,32 @@ def test_closing_ends_the_thread_and_then_the_library(beside) -> None:
     asked = nvml.count("nvmlDeviceGetUtilizationRates")
     time.sleep(0.2)
     assert nvml.count("nvmlDeviceGetUtilizationRates") == asked
+
+
+class Polling(Poller):
+    """A poller whose thread counts as running."""
+
+    is_polling = True
+
+
+def edge(polled_for_us, read_after_us):
+    """Return what a read says of a GPU that became busy between two polls."""
+    desk = Desk(FakeGpu(busy_percent=lambda now_us: 100 * (now_us > 1_700_000_000_900_000)))
+    desk.poller = Polling(Caller(desk.nvml), desk.now_us, PERIOD_US // 1000, retry_ms=60_000)
+    handle = desk.nvml.nvmlDeviceGetHandleByIndex(0)
+    paces = NvmlSettings(first_window_ms=400)
+    fields = frozenset({UTIL})
+    util = Utilization(Caller(desk.nvml), handle, fields, paces, desk.poller, shift=0.0)
+    desk.poll(times=polled_for_us // PERIOD_US)
+    desk.clock.advance(read_after_us / 1e6)
+    return util.read(desk.now_us() // 1000).values[UTIL]
+
+
+def test_read_has_the_figure_of_its_own_moment() -> None:
+    # Polls at 0.4, 0.6 and 0.8 s say 0; the read at 1.0 s has the 100 of the last 200 ms.
+    assert edge(1_000_000, read_after_us=0) == 50
+
+
+def test_read_does_not_fill_in_for_a_poller_that_is_held_up() -> None:
+    # The last poll is 700 ms old, so that the driver's buffer is asked: nothing but 100 since 0.9 s.
+    assert edge(1_000_000, read_after_us=500_000) == 100

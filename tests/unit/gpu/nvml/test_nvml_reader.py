@@ -383,6 +383,14 @@ def test_use_is_the_mean_of_ten_seconds_asked_for_every_five(bench) -> None:
     for reading in readings[10:]:
         use = {each.pid: each.sm_util for each in reading.processes}
         assert use == {7: pytest.approx(60, abs=1), 9: pytest.approx(30, abs=1)}
+    # Two processes use the GPU: at second 1, 3, 5 and so on until 31.
+    assert b.nvml.count("nvmlDeviceGetProcessUtilization") == 16
+
+
+def test_use_of_a_lone_process_is_asked_for_every_five_seconds(bench) -> None:
+    b = bench(FakeGpu(busy_percent=50, processes=[FakeProcess(7, 50)]), fields={UTIL})
+    for _ in range(31):
+        b.one()
     # At second 1, 6, 11, 16, 21, 26 and 31.
     assert b.nvml.count("nvmlDeviceGetProcessUtilization") == 7
 
@@ -511,6 +519,30 @@ def test_nvlink_traffic_is_a_rate_between_reads(bench) -> None:
     assert b.one().absent == {total: faults.NO_DATA}
     # Both ways 1 000 000 KiB = 1 024 MB a second.
     assert b.one().values == {total: 2048}
+
+
+def test_nvlink_traffic_of_the_profiling_counters_is_of_every_read(bench) -> None:
+    both, sent = (f"DCGM_FI_DEV_NVLINK_{way}BANDWIDTH_TOTAL" for way in ("", "TX_"))
+    ids = {
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX: 0,
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX: 0,
+    }
+    gpu = FakeGpu(field_values=ids, nvlink_tx_mib_s=1000, nvlink_rx_mib_s=500)
+    b = bench(gpu, fields={both, sent, TENSOR})
+    b.one()
+    # 1000 MiB are 1048.576 MB, 1500 are 1572.864.
+    assert b.one().values == {both: 1573, sent: 1049, TENSOR: 0.0}
+    gpu.nvlink_tx_mib_s = 0
+    gpu.nvlink_rx_mib_s = 0
+    assert b.one().values == {both: 0, sent: 0, TENSOR: 0.0}
+    assert b.nvml.count("nvmlGpmMetricsGet") == 2
+
+
+def test_profiling_counters_invent_no_traffic_where_there_is_no_nvlink(bench) -> None:
+    total = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+    b = bench(FakeGpu(nvlink_tx_mib_s=0, nvlink_rx_mib_s=0), fields={total})
+    b.one()
+    assert b.one().absent == {total: faults.NOT_SUPPORTED}
 
 
 def test_no_library_is_told_with_what_to_do(bench) -> None:

@@ -1,6 +1,7 @@
 """Which sources read what was asked for, on a whole GPU, a split one and a MIG instance."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.nvml.calls import Caller
@@ -11,6 +12,7 @@ from gpuscale.gpu.nvml.values.clock_events import COUNT_FIELD, MASK_FIELD, TOTAL
 from gpuscale.gpu.nvml.values.fabric import FABRIC, Fabric
 from gpuscale.gpu.nvml.values.gpm import GPM_METRICS, GRAPHICS_FIELDS, Gpm, GpmTarget
 from gpuscale.gpu.nvml.values.link_counts import LINK_COUNTS, LinkCounts
+from gpuscale.gpu.nvml.values.link_traffic import LinkTraffic, traffic_needs
 from gpuscale.gpu.nvml.values.peers import P2P_FIELD
 from gpuscale.gpu.nvml.values.plain import MemoryCalls, PlainCalls
 from gpuscale.gpu.nvml.values.polls import Poller
@@ -84,8 +86,9 @@ def gpu_sources(
     retry_ms = settings.unsupported_retry_ms
     periods = _periods(settings)
 
+    links = LinkRates(caller, gpu, fields, retry_ms)
     sources: list[tuple[Source, int]] = [
-        *_profiling(caller, GpmTarget(gpu), fields, settings),
+        *_profiling(caller, GpmTarget(gpu), fields, settings, links),
         (MemoryCalls(caller, gpu, MEMORY, fields, retry_ms), periods["read"]),
     ]
     if not UTILIZATION_FIELDS.isdisjoint(fields):  # polled for as long as it is there
@@ -98,7 +101,6 @@ def gpu_sources(
         sources.append((source, periods[batch.pace]))
     sources.append((LinkCounts(caller, gpu, fields, retry_ms), settings.counters_period_ms))
     sources.append((Fabric(caller, gpu, fields, retry_ms), settings.counters_period_ms))
-    sources.append((LinkRates(caller, gpu, fields, retry_ms), settings.nvlink_period_ms))
     return _scheduled(sources, index)
 
 
@@ -113,6 +115,8 @@ def instance_sources(
     """Return the sources of one MIG instance."""
     fields = fields & INSTANCE_FIELDS
     target = GpmTarget(gpu, instance_id)
+    # Nothing else says how busy an instance is: the costly counter is read as often as the others.
+    settings = replace(settings, graphics_period_ms=settings.gpm_period_ms)
     retry_ms = settings.unsupported_retry_ms
     sources: list[tuple[Source, int]] = [
         *_profiling(caller, target, fields, settings),
@@ -122,15 +126,24 @@ def instance_sources(
 
 
 def _profiling(
-    caller: Caller, target: GpmTarget, fields: frozenset[str], settings: NvmlSettings
+    caller: Caller,
+    target: GpmTarget,
+    fields: frozenset[str],
+    settings: NvmlSettings,
+    links: LinkRates | None = None,
 ) -> list[tuple[Source, int]]:
-    """Return the sources of profiling counters: the costly one, and the others."""
+    """Return the sources of profiling counters: the costly one, and the others with NVLink's traffic."""
+    plain = fields - GRAPHICS_FIELDS
+    others: Source = Gpm(caller, target, plain, settings)
+    if links is not None and links.fields:
+        counters = Gpm(caller, target, plain | traffic_needs(links.fields), settings)
+        others = LinkTraffic(counters, Scheduled(links, settings.nvlink_period_ms), plain)
     return [
         (
             Gpm(caller, target, fields & GRAPHICS_FIELDS, settings),
             settings.graphics_period_ms or 0,
         ),
-        (Gpm(caller, target, fields - GRAPHICS_FIELDS, settings), settings.gpm_period_ms),
+        (others, settings.gpm_period_ms),
     ]
 
 

@@ -44,6 +44,12 @@ class Polls:
         with self._lock:
             self._figures.append((stamp_us, rates))
 
+    def is_kept_up(self, now_us: int) -> bool:
+        """Return whether the newest figure is as young as one of a thread that is not held up."""
+        with self._lock:
+            newest_us = self._figures[-1][0] if self._figures else None
+        return newest_us is not None and 0 <= now_us - newest_us <= 2 * self._period_us
+
     def clear(self) -> None:
         """Forget all: the figures to come do not join those before."""
         with self._lock:
@@ -90,6 +96,11 @@ class Poller:
     @property
     def is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_polling(self) -> bool:
+        """Return whether figures are being asked for, because reads come often."""
+        return self.is_alive and self._is_read_often()
 
     def watch(self, handle: Handle) -> Polls:
         """Return where the figures of a GPU will be."""

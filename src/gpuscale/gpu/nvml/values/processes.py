@@ -12,7 +12,7 @@ period that divides the driver's meet every look alike: two processes with burst
 as 100 : 0. The looks are the driver's, so that nothing can be done about it here.
 
 A call takes 2 ms of a core. It is made often only while there is something to follow: a process that is
-younger than the window, or a GPU that has become busier or idler since the last call.
+younger than the window, several processes, or a GPU that has become busier or idler since the last call.
 """
 
 from collections.abc import Iterable
@@ -71,6 +71,7 @@ class Processes:
         self._names: dict[int, str] = {}
         self._use_turns = Turns(settings.process_use_period_ms, shift)
         self._soon_turns = Turns(settings.process_use_soon_ms)
+        self._shared_turns = Turns(settings.process_use_shared_period_ms)
         self._listed_ms: int | None = None
         self._born_ms: dict[int, int | None] = {}
         self._asked_util: float | None = None
@@ -134,12 +135,16 @@ class Processes:
             self._asked_util = gpu_util
             self._use_turns.take(now_ms)
             self._soon_turns.take(now_ms)
+            self._shared_turns.take(now_ms)
         return self._last_uses
 
     def _is_moving(self, now_ms: int, gpu_util: float | None) -> bool:
         """Return whether what was asked last is probably no longer so."""
         window_ms = self._settings.process_use_window_ms
         if any(self._age_ms(pid, now_ms) < window_ms for pid in self._born_ms):
+            return True
+        users = sum(each.use.sm_util > 0 for each in (self._last_uses or {}).values())
+        if users > 1 and self._shared_turns.is_due(now_ms):
             return True
         if gpu_util is None or self._asked_util is None:
             return False

@@ -8,6 +8,7 @@ them was used is in the names that the calls are counted under: `utilization_rat
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuscale.gpu.nvml.calls import Caller
@@ -87,6 +88,7 @@ class Utilization:
 
     def read(self, now_ms: int) -> Findings:
         """Return a value or a reason for each field."""
+        self._poll_now(now_ms)
         found = Findings()
         without: list[_Kind] = []
         for mean in self._means:
@@ -106,6 +108,16 @@ class Utilization:
         since_us = mean.since_us(now_ms)
         figures = self._polls.window(mean.kind.rate, since_us, now_ms * 1000)
         return mean.read(now_ms) if figures is None else mean.take(figures, now_ms)
+
+    def _poll_now(self, now_ms: int) -> None:
+        """Have the newest figure too, which the poller's thread would get up to a period later."""
+        if not (self._poller.is_polling and self._polls.is_kept_up(now_ms * 1000)):
+            return
+        with suppress(CallFailedError):  # the thread finds out on its own
+            rates = self._caller.call(
+                "utilization_rates", "nvmlDeviceGetUtilizationRates", self._handle
+            )
+            self._polls.add(now_ms * 1000, rates)
 
     def _ask_driver(self, kinds: list[_Kind], now_ms: int, found: Findings) -> None:
         fields = [kind.field for kind in kinds]

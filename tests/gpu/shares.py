@@ -1,0 +1,313 @@
+"""How true the shares of containers are on a real NVIDIA GPU, against work that the loads count themselves.
+
+    PYTHONPATH=src python3 tests/gpu/shares.py          # one NVIDIA GPU and PyTorch; seven minutes
+
+Processes do bursts of matrix products of random length at random times on GPU 0. Each counts its work in
+seconds that the same products take alone, which is its true use. Beside them the agent's own reader and
+`split_utilisation` are asked once a second, each process as a container of its own, and the driver's looks
+and the profiling counters are kept.
+
+The result goes to benchmarks/results/shares_1xh200.json, or where the variable OUT says, with all that was
+seen in shares_raw.json beside it.
+"""
+
+import ctypes
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+BURST_S = 0.015
+WINDOW_S = 10
+PERIOD_S = 0.1
+MIXES = {
+    "alone 40": (18, "random", (40,)),
+    "50:50": (50, "random", (40, 40)),
+    "70:30": (50, "random", (56, 24)),
+    "90:5:5": (50, "random", (75, 4, 4)),
+    "40:30:20:10": (50, "random", (32, 24, 16, 8)),
+    "both always busy": (25, "full", (100, 100)),
+    "every 100 ms": (25, "periodic", (40, 40)),
+}
+JOIN = (56, 24)
+JOIN_AT_S, JOINED_S, JOIN_SECONDS = 14.0, 18.0, 44.0
+
+
+def say(text) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def work() -> None:
+    """Be one load: say how long a product takes, then do as each line on the standard input says."""
+    import torch
+
+    a = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+    b, out = torch.randn_like(a), torch.empty_like(a)
+
+    def products(count):
+        for _ in range(count):
+            torch.mm(a, b, out=out)
+        torch.cuda.synchronize()
+
+    products(400)
+    started = time.monotonic()
+    products(4000)
+    say(json.dumps({"product_s": (time.monotonic() - started) / 4000}))
+    for line in sys.stdin:
+        given = json.loads(line)
+        one_s, use = given["product_s"], given["use"] / 100
+        rng, done = random.Random(given["seed"]), []
+        due, end = time.monotonic(), time.monotonic() + given["seconds"]
+        while time.monotonic() < end:
+            length_s = 0.005
+            if given["kind"] == "random":
+                due += rng.expovariate(use / BURST_S)
+                length_s = rng.expovariate(1 / BURST_S)
+            elif given["kind"] == "periodic":
+                due += PERIOD_S
+                length_s = use * PERIOD_S
+            time.sleep(max(0.0, min(due, end) - time.monotonic()))
+            count = max(1, round(length_s / one_s))
+            products(count)
+            done.append((time.time(), count * one_s))
+        say(json.dumps(done))
+
+
+class Load:
+    """One process and the work that it has counted."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, __file__, "--work"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.product_s = json.loads(self.process.stdout.readline())["product_s"]
+        self.done = []
+        self.began = self.ended = 0.0
+
+    def go(self, **given) -> None:
+        self.began, self.done = time.time(), []
+        self.ended = self.began + given["seconds"]
+        print(json.dumps(given), file=self.process.stdin, flush=True)
+        self.reading = threading.Thread(target=self._read)
+        self.reading.start()
+
+    def _read(self) -> None:
+        self.done = json.loads(self.process.stdout.readline())
+
+    def true_percent(self, since, to):
+        return 100 * sum(work_s for at, work_s in self.done if since < at <= to) / (to - since)
+
+    def stop(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+class Watch(threading.Thread):
+    """Asks the agent's reader once a second, and keeps the driver's looks and the profiling counters."""
+
+    def __init__(self, loads) -> None:
+        super().__init__(daemon=True)
+        self.loads, self.is_on = loads, True
+        self.told, self.looks, self.rates = [], [], []
+
+    def run(self) -> None:
+        import pynvml
+
+        from gpuscale.attribution.processes.shares import split_utilisation
+        from gpuscale.gpu.nvml.reader import NvmlReader
+        from gpuscale.gpu.owners import Attribution, ContainerRef
+
+        fields = {
+            "DCGM_FI_DEV_GPU_UTIL",
+            *(f"DCGM_FI_PROF_{name}" for name in ("GR_ENGINE_ACTIVE", "SM_ACTIVE", "DRAM_ACTIVE")),
+            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+        }
+        reader = NvmlReader(fields=frozenset(fields))
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        last_us, tick, due = time.time_ns() // 1000, 0, time.monotonic()
+        while self.is_on:
+            now_us = time.time_ns() // 1000
+            found = looks_since(pynvml, handle, last_us)
+            self.looks.append((now_us, found))
+            last_us = max([each[1] for each in found], default=max(last_us, now_us - 1_000_000))
+            if tick % 10 == 0:
+                reading = reader.read(time.time_ns() // 1_000_000)[0]
+                refs = {
+                    each.process.pid: ContainerRef("ns", str(n), "m")
+                    for n, each in enumerate(self.loads)
+                }
+                owned = Attribution({reading.gpu.uuid: tuple(refs.values())}, refs)
+                shares = split_utilisation(reading, owned)
+                told = {
+                    int(each.container.pod): (each.sm_util, each.standard_error)
+                    for each in shares
+                    if each.container
+                }
+                self.told.append((time.time(), dict(reading.values), told))
+            tick += 1
+            due += 0.1
+            time.sleep(max(0.0, due - time.monotonic()))
+        reader.close()
+
+
+def looks_since(library, handle, since_us):
+    """Return (PID, microseconds, SM %) of what the driver's looks found after a time."""
+    count = ctypes.c_uint(256)
+    buffer = (library.c_nvmlProcessUtilizationSample_t * 256)()
+    code = library.nvmlLib.nvmlDeviceGetProcessUtilization(
+        handle, buffer, ctypes.byref(count), ctypes.c_ulonglong(since_us)
+    )
+    if code:
+        return []
+    return [(each.pid, each.timeStamp, each.smUtil) for each in buffer[: count.value]]
+
+
+def run_mix(name, loads, product_s, seconds, kind, uses):
+    """Run one mix, and return what was seen of it."""
+    active = loads[: len(uses)]
+    watch = Watch(active)
+    watch.start()
+    for n, (load, use) in enumerate(zip(active, uses, strict=True)):
+        load.go(seconds=seconds, use=use, seed=f"{name}{n}", kind=kind, product_s=product_s)
+    return finish(name, watch, active)
+
+
+def run_join(loads, product_s):
+    """Run one load that another process, which is new to the GPU, joins and leaves."""
+    active = [loads[0]]
+    watch = Watch(active)
+    watch.start()
+    active[0].go(seconds=JOIN_SECONDS, use=JOIN[0], seed="j0", kind="random", product_s=product_s)
+    time.sleep(JOIN_AT_S)
+    new = Load()
+    active.append(new)
+    new.go(seconds=JOINED_S, use=JOIN[1], seed="j1", kind="random", product_s=product_s)
+    new.reading.join()
+    new.stop()
+    return finish("join", watch, active)
+
+
+def finish(name, watch, active):
+    for load in active:
+        load.reading.join()
+    time.sleep(0.5)
+    watch.is_on = False
+    watch.join()
+    for each in active:
+        say(f"{name}: true {each.true_percent(each.began, each.ended):.1f} %")
+    return {
+        "name": name,
+        "loads": [
+            {"pid": each.process.pid, "began": each.began, "ended": each.ended, "done": each.done}
+            for each in active
+        ],
+        "told": watch.told,
+        "looks": watch.looks,
+    }
+
+
+def summary(seen):
+    """Return the figures of one mix: each container's errors against its own last 10 s."""
+    found = []
+    for n, load in enumerate(seen["loads"]):
+        done = load["done"]
+
+        def true(since, to, done=done):
+            return 100 * sum(work_s for at, work_s in done if since < at <= to) / (to - since)
+
+        rows = []
+        for at, values, told in seen["told"]:
+            if n in told and load["began"] + WINDOW_S < at <= load["ended"]:
+                rows.append((told[n][0], told[n][1] or 0.0, true(at - WINDOW_S, at), values))
+        if not rows:
+            continue
+        errors = [row[0] - row[2] for row in rows]
+        found.append(
+            {
+                "container": n,
+                "true_percent": round(statistics.mean(row[2] for row in rows), 1),
+                "served_percent": round(statistics.mean(row[0] for row in rows), 1),
+                "mean_error": round(statistics.mean(errors), 1),
+                "mean_absolute_error": round(statistics.mean(map(abs, errors)), 1),
+                "spread_of_errors": round(statistics.pstdev(errors), 1),
+                "standard_error_served": round(statistics.mean(row[1] for row in rows), 1),
+                "within_5_points_percent": round(
+                    100 * statistics.mean(abs(e) <= 5 for e in errors)
+                ),
+                "readings": len(rows),
+            }
+        )
+    means = {}
+    began = min(load["began"] for load in seen["loads"]) + 3
+    ended = min(load["ended"] for load in seen["loads"])
+    for name in sorted({name for _, values, _ in seen["told"] for name in values}):
+        got = [
+            values[name] for at, values, _ in seen["told"] if name in values and began < at < ended
+        ]
+        if got:
+            means[name] = round(statistics.mean(got), 3)
+    return {"name": seen["name"], "containers": found, "device": means}
+
+
+def after_join(seen):
+    """Return [seconds since it joined, served and true of the joined, served and true of the other]."""
+    old, new = seen["loads"]
+
+    def true(load, since, to):
+        return 100 * sum(w for at, w in load["done"] if since < at <= to) / max(0.1, to - since)
+
+    rows = []
+    for at, _, told in seen["told"]:
+        if 0 < at - new["began"] <= 26:
+            since = max(new["began"], at - WINDOW_S)
+            rows.append(
+                (
+                    round(at - new["began"], 1),
+                    told.get(1, (None,))[0],
+                    round(true(new, since, at), 1),
+                    told.get(0, (None,))[0],
+                    round(true(old, at - WINDOW_S, at), 1),
+                )
+            )
+    return rows
+
+
+def main() -> None:
+    """Run every mix, and write what came of it."""
+    out = Path(os.environ.get("OUT") or Path(__file__).parents[2] / "benchmarks" / "results")
+    loads = [Load()]
+    product_s = loads[0].product_s
+    say(f"a product takes {product_s * 1e6:.1f} us")
+    loads += [Load() for _ in range(3)]
+    mixes = [
+        run_mix(name, loads, product_s, seconds, kind, uses)
+        for name, (seconds, kind, uses) in MIXES.items()
+    ]
+    joined = [run_join(loads, product_s) for _ in range(2)]
+    for load in loads:
+        load.stop()
+    result = {
+        "benchmark": "shares_on_gpu",
+        "window_s": WINDOW_S,
+        "mixes": [summary(each) for each in mixes],
+        "joined": {
+            "columns": ["s since", "served", "true", "served, the other", "true, the other"],
+            "runs": [after_join(each) for each in joined],
+        },
+    }
+    (out / "shares_1xh200.json").write_text(json.dumps(result, indent=1) + "\n")
+    if "OUT" in os.environ:
+        (out / "shares_raw.json").write_text(json.dumps(mixes + joined))
+    say(json.dumps(result))
+
+
+if __name__ == "__main__":
+    work() if sys.argv[1:] == ["--work"] else main()
