@@ -36,8 +36,8 @@ from gpuscale.install.pods import (
     max_series,
 )
 from gpuscale.install.prometheus_auth import KeyReference, PrometheusAuth, PrometheusUrl
-from gpuscale.install.scale.keda import Keda, Scaler
-from gpuscale.install.scale.metrics import MAX_TARGET, QueryMetric
+from gpuscale.install.scale.keda import Keda, Scaler, asks_prometheus, trigger_faults
+from gpuscale.install.scale.metrics import MAX_TARGET
 from gpuscale.install.scale.scale import Label, Scale, Subdomain
 from gpuscale.metricsapi.federation.settings import member_of_flag, together
 from gpuscale.objects import nodes
@@ -505,11 +505,12 @@ class ValuesSpec(Model):
                 "autoscaler keda beside metricsApi.external, expected external: false, because KEDA "
                 "serves external.metrics.k8s.io, or keda in metricsApi.federate"
             )
-        faults += self._trigger_faults(scale)
+        is_served = self.metrics_api.enabled and self.metrics_api.external
+        faults += trigger_faults(scale, self.keda, self.scaler, is_served=is_served)
         has_means = any(each.metric == "object" for each in scale.signal_metrics)
         if has_means and not self.recording_rules:
             faults.append("metric object without recordingRules, expected recordingRules: true")
-        if self._needs_prometheus(scale) and self._has_no_prometheus():
+        if asks_prometheus(scale, self.keda) and self._has_no_prometheus():
             text = "autoscaler keda without a Prometheus"
             faults.append(f"{text}, expected alerts or dashboards to be on, or prometheus.url")
         if scale.signal_metrics and self.agent.enabled and self.agent.attribution == "none":
@@ -522,30 +523,6 @@ class ValuesSpec(Model):
             if self.agent.enabled and signal.of_processes and self.agent.attribution != "processes":
                 faults.append(f"signal {name}, expected agent.attribution: processes")
         return faults
-
-    def _trigger_faults(self, scale: Scale) -> list[str]:
-        """Return why nothing would serve the triggers of a scale."""
-        if scale.has_served_triggers and not (
-            self.metrics_api.enabled and self.metrics_api.external
-        ):
-            text = f"{'wake' if scale.wake else 'a query'} with autoscaler hpa"
-            return [f"{text}, expected metricsApi.external: true, because that serves it"]
-        if scale.autoscaler != "keda" or not scale.trigger_keys:
-            return []
-        if self.keda.trigger == "prometheus" and scale.wake is not None:
-            return ["wake with keda.trigger prometheus, expected keda.trigger: scaler"]
-        if self.keda.trigger == "scaler" and not self.scaler.enabled:
-            text = "autoscaler keda with scaler.enabled false"
-            return [f"{text}, expected scaler.enabled: true, or keda.trigger: prometheus"]
-        return []
-
-    def _needs_prometheus(self, scale: Scale) -> bool:
-        """Return whether KEDA itself asks a Prometheus."""
-        if scale.autoscaler != "keda":
-            return False
-        return self.keda.trigger == "prometheus" or any(
-            isinstance(each, QueryMetric) and each.target_type == "Value" for each in scale.entries
-        )
 
     def _has_no_prometheus(self) -> bool:
         return self.prometheus.kind == "own" and not self.has_own_prometheus

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from gpuscale.core.documents.models import Model
 from gpuscale.install.pods import Object, Resources, ServedPodSettings
-from gpuscale.install.scale.scale import Subdomain
+from gpuscale.install.scale.metrics import QueryMetric
+from gpuscale.install.scale.scale import Scale, Subdomain
 
 _RESOURCES: Object = {
     "requests": {"cpu": "50m", "memory": "128Mi"},
@@ -51,3 +52,34 @@ class Scaler(ServedPodSettings):
     many series and samples are kept."""
     priority_class_name: str | None = Field(default="system-cluster-critical", max_length=253)
     """Which pods give way when nodes are full."""
+
+
+def trigger_faults(scale: Scale, keda: Keda, scaler: Scaler, *, is_served: bool) -> list[str]:
+    """Return why nothing would serve the triggers of a scale.
+
+    Args:
+        scale: one workload.
+        keda: how KEDA asks.
+        scaler: whom it asks.
+        is_served: whether the metrics API serves external metrics.
+    """
+    if scale.has_served_triggers and not is_served:
+        text = f"{'wake' if scale.wake else 'a query'} with autoscaler hpa"
+        return [f"{text}, expected metricsApi.external: true, because that serves it"]
+    if scale.autoscaler != "keda" or not scale.trigger_keys:
+        return []
+    if keda.trigger == "prometheus" and scale.wake is not None:
+        return ["wake with keda.trigger prometheus, expected keda.trigger: scaler"]
+    if keda.trigger == "scaler" and not scaler.enabled:
+        text = "autoscaler keda with scaler.enabled false"
+        return [f"{text}, expected scaler.enabled: true, or keda.trigger: prometheus"]
+    return []
+
+
+def asks_prometheus(scale: Scale, keda: Keda) -> bool:
+    """Return whether KEDA itself asks a Prometheus for a scale."""
+    if scale.autoscaler != "keda":
+        return False
+    return keda.trigger == "prometheus" or any(
+        isinstance(each, QueryMetric) and each.target_type == "Value" for each in scale.entries
+    )
