@@ -159,13 +159,18 @@ class KedaWorld(Stacked):
 
     def _start_scalers(self, stack) -> None:
         for name, address in zip(SCALERS, REPLICAS, strict=True):
-            self._run(
-                stack,
-                name,
-                *(sys.executable, "-m", "gpuscale.cli.main", "scaler"),
-                *(f"--bind-address={address}", f"--port={self.scaler_port}"),
-                f"--prometheus-url={self.prometheus_url}",
-                f"--lister-kubeconfig={self.plane.admin}",
-                *("--held-configmap=default/gpuscale-triggers", "--metrics-port=0"),
-                "--shutdown-delay-duration=0s",
-            )
+            self.start_scaler(stack, name, address, self.scaler_port)
+
+    def start_scaler(self, stack, name, address, port, *flags) -> None:
+        """Run one more scaler until the stack ends."""
+        self._run(
+            stack,
+            name,
+            *(sys.executable, "-m", "gpuscale.cli.main", "scaler"),
+            *(f"--bind-address={address}", f"--port={port}"),
+            f"--prometheus-url={self.prometheus_url}",
+            f"--lister-kubeconfig={self.plane.admin}",
+            *("--held-configmap=default/gpuscale-triggers", "--metrics-port=0"),
+            "--shutdown-delay-duration=0s",
+            *flags,
+        )

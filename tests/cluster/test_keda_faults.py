@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from gpuscale_testing import missing, wait_until
+from gpuscale_testing.addresses import free_ports
 from gpuscale_testing.programs.toolset import KEDA
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -80,6 +82,23 @@ def test_a_scaled_job_on_the_scaler_makes_a_job_for_each_item(world) -> None:
     put_jobs(world, 0)
     world.plane.kubectl("delete", "scaledjob", "batch")
     wait_until(lambda: not jobs(world), "the Jobs to be gone")
+
+
+def test_a_scaler_with_a_certificate_that_keda_trusts_wakes_a_workload(world) -> None:
+    pair = world.plane.serving_certificate("127.0.0.1")
+    certificate = (f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}")
+    (port,) = free_ports(1)
+    keys = {"query": "queue_length", "target": "10", "enableTLS": "true"}
+    trigger = world.push_trigger({**keys, "scalerAddress": f"127.0.0.1:{port}"})
+    with ExitStack() as stack:
+        world.start_scaler(stack, "scaler with TLS", "127.0.0.1", port, *certificate)
+        apply(world.plane, deployment("trusted"), scaled_object("trusted", trigger))
+        world.plane.wait("scaledobject/trusted", "condition=Ready", timeout_s=60)
+        world.need(1)
+        world.watch.await_count("trusted", 1)
+        world.need(0)
+        world.watch.await_count("trusted", 0)
+        world.plane.kubectl("delete", "scaledobject,deployment", "trusted")
 
 
 def put_jobs(world, count) -> None:
