@@ -5,12 +5,13 @@ and that needs nothing but the metadata. What values come from is opened behind 
 """
 
 import asyncio
-import gc
 import logging
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from gpuscale.core.backoff import Backoff
@@ -39,10 +40,10 @@ from gpuscale.triggers.trigger import Trigger
 
 _LOG = logging.getLogger(__name__)
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 15.0
-_EVALUATIONS_AT_ONCE = 4
+_EVALUATIONS_AT_ONCE = 8
 """KEDA's calls wait while evaluations are worked on, so few of these come in a row."""
 _GIVE_BACK_S = 2.0
-_MANY_STREAMS = 500
+_GROWTH_BYTES = 16 * 1024 * 1024
 _GOODBYE_S = 5.0
 """How long calls may take to end when the server stops."""
 
@@ -246,16 +247,15 @@ class ScalerServer:
         return True
 
     async def _give_back(self) -> None:
-        """Give the system the memory of many streams once they are gone; gRPC and the C library keep it."""
-        most = 0
+        """Give the system what is free after a growth; gRPC and the C library keep it otherwise."""
+        least = _resident_bytes()
         while True:
             await asyncio.sleep(_GIVE_BACK_S)
-            open_now = sum(self._server.streams.values())
-            most = max(most, open_now)
-            if most - open_now >= _MANY_STREAMS:
-                gc.collect()
+            now = _resident_bytes()
+            least = min(least, now)
+            if now - least >= _GROWTH_BYTES:
                 give_memory_back()
-                most = open_now
+                least = _resident_bytes()
 
     async def _answer_http(self, request: Request) -> Response:
         name = request.path.strip("/")
@@ -293,6 +293,15 @@ class ScalerServer:
             () if self._backend is None else self._backend.families(),
             () if watch is None else watch.families(),
         )
+
+
+def _resident_bytes() -> int:
+    """Return the memory of this process; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 async def _listen(http: HttpServer, host: str, port: int) -> None:

@@ -450,6 +450,8 @@ def _options(limits: ServerLimits) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_allowed_incoming_connections", limits.connections + _SPARE_CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", 10_000),
+        # Windows stay small: what is sent before a message is refused for its size is kept in memory.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.max_connection_idle_ms", round(limits.idle_s * 1000)),
         ("grpc.max_connection_age_ms", round(limits.age_s * 1000)),
         ("grpc.max_connection_age_grace_ms", round(limits.age_grace_s * 1000)),
