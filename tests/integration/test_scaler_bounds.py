@@ -103,7 +103,6 @@ async def test_connections_of_one_address_are_bounded_and_others_get_in() -> Non
         most = LIMITS.connections_per_address
         await eventually(lambda: sum(not is_closed(each) for each in greedy) <= most)
         assert sum(not is_closed(each) for each in greedy) == most
-        assert [is_closed(each) for each in greedy[:most]] == [False] * most
         await works(scaler)
         assert bounds.counts["address"] == LIMITS.connections - most
         for each in greedy:

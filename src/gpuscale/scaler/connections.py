@@ -25,7 +25,7 @@ class Peer:
     """A connection."""
 
     inode: int
-    """Of the socket; later ones are larger."""
+    """Of the socket; later ones are larger, but for those that another core made at the time."""
     address: str
     """IPv6 as its /64 network, as one host has that many addresses."""
 
