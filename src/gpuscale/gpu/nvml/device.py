@@ -52,7 +52,7 @@ class Shared:
     watcher: XidWatcher
     poller: Poller
     layout: Callable[[], frozenset[str]]
-    """Returns cheaply which MIG instances the kernel has, to see when they change."""
+    """Returns which MIG instances the kernel had at the beginning of this read, to see when they change."""
 
 
 class _Part:

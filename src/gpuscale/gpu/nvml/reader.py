@@ -87,6 +87,7 @@ class NvmlReader:
         self._clock = clock or WallClock()
         self._present = present
         self._layout = layout
+        self._instances: frozenset[str] = frozenset()
         self._seen: frozenset[str] = frozenset()
         self._system = Caller(self._library)
         self._callers: list[Caller] = []
@@ -126,6 +127,7 @@ class NvmlReader:
             UnavailableError: no GPU can be read at all.
         """
         self._ensure_open(now_ms)
+        self._instances = self._layout()  # once for all GPUs: the list is that of the whole node
         self._shared.poller.note_read()
         self._run(Slot.begin_read, now_ms, self._settings.deadline_ms)
         self._shared.watcher.start()
@@ -243,7 +245,7 @@ class NvmlReader:
             settings.unsupported_retry_ms,
         )
         paced = replace(settings, graphics_period_ms=settings.graphics_ms(gpus))
-        return Shared(paced, self._fields, self._xids, watcher, poller, self._layout)
+        return Shared(paced, self._fields, self._xids, watcher, poller, lambda: self._instances)
 
     def _unavailable(self, failure: UnavailableError, now_ms: int) -> UnavailableError:
         self._failure = f"NVML can't be used: {failure}"
