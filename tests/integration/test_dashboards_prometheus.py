@@ -34,7 +34,7 @@ from gpuscale.gpu.simulated import FIRST_PID, SimulatedReader
 from gpuscale.install.alerts.groups import AlertSettings, alert_groups
 from gpuscale.install.boards.catalogue import BoardSettings, board_settings, board_texts
 from gpuscale.install.values import Prometheus, Values, ValuesSpec
-from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml
+from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml, FakeProcess
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing.addresses import free_ports
 
@@ -100,9 +100,12 @@ def cluster_page():
 
 
 def record_split_gpu(path) -> None:
-    """Record a GPU with two MIG instances, read through the stand-in of NVML."""
+    """Record a GPU with two MIG instances through the stand-in of NVML; a process of the host uses one."""
+    host = [FakeProcess(977, sm_percent=10)]
     instances = [
-        FakeInstance(7, busy_percent=40, tensor_percent=20, used_mib=5000, uuid="MIG-7"),
+        FakeInstance(
+            7, busy_percent=40, tensor_percent=20, used_mib=5000, uuid="MIG-7", processes=host
+        ),
         FakeInstance(9, busy_percent=10, tensor_percent=5, used_mib=300, uuid="MIG-9"),
     ]
     clock = ManualClock(1_790_000_000_000)
@@ -397,6 +400,8 @@ NOT_ALWAYS_THERE = {
     "gpuscale_metrics_api_stale_values_total",
     # Of a GPU that several pods use, when no pod is known to.
     "gpuscale_exporter_unattributed",
+    # Of a GPU that something is wrong with.
+    "gpuscale_gpu_health_problem",
 }
 EXPRESSIONS = {
     rule["alert"]: rule["expr"]
