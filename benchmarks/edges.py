@@ -1,6 +1,6 @@
 """How long after a load begins its values pass half of their height, and what that costs.
 
-    python benchmarks/edges.py        # an NVIDIA GPU and PyTorch; five minutes
+    python benchmarks/edges.py        # an NVIDIA GPU and PyTorch; four minutes
 
 A load on the first GPU begins and ends at random times (`tests/gpu/load.py`) and notes when it begins. The
 delay is from there until a client has a value above half of what the load reaches. One client scrapes every
@@ -43,7 +43,7 @@ HALVES = {
 }
 """Field to half of what matrix products bring it to."""
 COUNTERS = "DCGM_FI_PROF_SM_ACTIVE, gauge, Ratio of cycles an SM has a warp assigned.\n"
-SCRAPED_EDGES, STREAMED_EDGES = 32, 16
+SCRAPED_EDGES, STREAMED_EDGES = 24, 12
 SCRAPE_S = 0.25
 IDLE_S = 20.0
 START_LIMIT_S = 30.0
