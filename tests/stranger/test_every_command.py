@@ -84,11 +84,11 @@ CASES = {
     ],
     "load http": [
         (
-            ["load", "http", "http://127.0.0.1:9", "-r=1", "--for=1s"],
+            ["load", "http", "http://127.0.0.1:9", "-r", "1", "--for=1s"],
             2,
             "pip install 'gpuscale[load]'",
         ),
-        (["load", "http", "http://127.0.0.1:9", "-r=1"], 2, "found no --for"),
+        (["load", "http", "http://127.0.0.1:9", "-r", "1"], 2, "found no --for"),
     ],
     "lint": [(["lint", "hpa.yaml"], 0, "0 errors")],
     "decide": [(["decide", "why.yaml"], 0, "Goes from 1 to 2")],

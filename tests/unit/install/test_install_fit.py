@@ -139,7 +139,9 @@ LABELS = "gpuscale.dev/rules=true"
         pytest.param({}, Detected(), None, id="nothing is known, nothing is proposed"),
         pytest.param({}, BARE, {"source": "streams"}, id="no Prometheus"),
         pytest.param({"source": "prometheus"}, BARE, None, id="then one is installed"),
-        pytest.param({"autoscaler": "keda"}, BARE, None, id="KEDA asks a Prometheus"),
+        pytest.param(
+            {"autoscaler": "keda"}, BARE, {"source": "streams"}, id="so does KEDA's scaler"
+        ),
         pytest.param({"prometheus_url": URL}, BARE, {"resource": True}, id="not seen, but said"),
         pytest.param({}, WHOLE, None, id="all is there"),
         pytest.param({}, MONITORED, {"resource": True}, id="no metrics-server"),
