@@ -22,6 +22,29 @@ from keda_objects import apply, deployment
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 WAKE = {"query": "sum(queue)", "replicas": 2}
+JOBS: dict[str, Any] = {
+    "name": "train",
+    "job": {
+        "backoffLimit": 0,
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "train",
+                        "image": "none",
+                        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                    }
+                ],
+                "restartPolicy": "Never",
+            }
+        },
+    },
+    "metrics": [{"query": "sum(train_jobs_waiting)", "target": 2}],
+    "wake": {"sources": ["rabbitmq"], "name": "prompts"},
+    "minReplicas": 1,
+    "maxReplicas": 4,
+    "scalingStrategy": {"strategy": "accurate"},
+}
 SECRET = {
     "apiVersion": "v1",
     "kind": "Secret",
@@ -115,3 +138,21 @@ class TestKeda:
         (trigger,) = spec["triggers"]
         assert trigger["type"] == "external-push"
         assert spec["fallback"]["replicas"] == 2
+
+    def test_a_scaled_job_is_taken_and_a_job_of_its_template_too(self, plane) -> None:
+        found = Values.model_validate({"spec": {"jobs": [JOBS]}})
+        for each in autoscaling_objects(found):
+            plane.kubectl(
+                *("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"),
+                stdin=json.dumps(each),
+            )
+        try:
+            put(plane, found)
+            spec = spec_of(plane, "scaledjob", "train")
+            assert spec["jobTargetRef"]["template"]["spec"] == JOBS["job"]["template"]["spec"]
+            assert spec["rollout"] == {"strategy": "gradual"}
+            job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train-1"}}
+            made = json.dumps({**job, "spec": spec["jobTargetRef"]})
+            plane.kubectl("create", "--dry-run=server", "-f", "-", stdin=made)
+        finally:
+            plane.kubectl("delete", "scaledjob", "--all")

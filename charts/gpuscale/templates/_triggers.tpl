@@ -33,7 +33,20 @@ include "gpuscale.scale" (list . $scale)
 {{- $_ := set $keys "metricName" (printf "%s-%s" $scale.workload.name $signal) -}}
 {{- end -}}
 {{- if empty $found -}}
-{{- with $scale.wake -}}
+{{- range $key, $text := include "gpuscale.wakeKeys" $scale.wake | fromYaml -}}
+{{- $_ := set $keys $key $text -}}
+{{- end -}}
+{{- end -}}
+{{- $found = append $found $keys -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* What a trigger says of a wake, as keys and texts. */}}
+{{- define "gpuscale.wakeKeys" -}}
+{{- $found := dict -}}
+{{- with . -}}
 {{- $timezone := empty .start | ternary "" (.timezone | default "UTC") -}}
 {{- $replicas := gt (int (.replicas | default 1)) 1 | ternary (toString .replicas) "" -}}
 {{- $hold := eq (.hold | default "10m") "10m" | ternary "" .hold -}}
@@ -44,13 +57,26 @@ include "gpuscale.scale" (list . $scale)
 {{- $_ := set $given "fallbackReplicas" (empty .fallbackReplicas | ternary "" (toString .fallbackReplicas)) -}}
 {{- range $key, $text := $given -}}
 {{- if $text -}}
-{{- $_ := set $keys $key $text -}}
+{{- $_ := set $found $key $text -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-{{- $found = append $found $keys -}}
-{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* The trigger of each metric of some Jobs, as keys and texts; the first one wakes too. */}}
+{{- define "gpuscale.jobTriggerKeys" -}}
+{{- $job := . -}}
+{{- $wake := include "gpuscale.wakeKeys" .wake | fromYaml -}}
+{{- $found := list -}}
+{{- range $index, $entry := .metrics -}}
+{{- $ending := eq $index 0 | ternary "" (printf "-%d" (add 1 $index)) -}}
+{{- $keys := dict "query" $entry.query "target" (toString ($entry.target | default 1)) -}}
+{{- $_ := set $keys "metricName" (printf "%s-load%s" $job.name $ending) -}}
+{{- $found = append $found (merge $keys $wake) -}}
+{{- $wake = dict -}}
+{{- else -}}
+{{- $found = append $found (set $wake "metricName" (printf "%s-wake" $job.name)) -}}
 {{- end -}}
 {{- toYaml $found -}}
 {{- end }}
@@ -88,6 +114,9 @@ include "gpuscale.scale" (list . $scale)
 {{- $found = append $found $scale.workload.namespace -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- range .Values.spec.jobs -}}
+{{- $found = append $found (.namespace | default "default") -}}
 {{- end -}}
 {{- with $found }}{{ uniq . | toYaml }}{{ end -}}
 {{- end }}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 
-from gpuscale.cli.texts import STDIN, read_text, shown_name
+from gpuscale.cli.texts import STDIN, read_text, shown_name, with_job_files
 from gpuscale.core.documents.documents import Document, Path, load_documents
 from gpuscale.core.documents.models import API_VERSION
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
@@ -134,7 +134,7 @@ def _of_values(
 
     name, text = given
     try:
-        values = parse_values(text, name)
+        values = with_job_files(parse_values(text, name), name)
     except ConfigError as error:
         refusals = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
         alone = lint(beside, judges=judges, kubernetes=kubernetes) if beside else _EMPTY

@@ -93,6 +93,31 @@ def printable(text: str) -> str:
     return visible(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
+def with_job_files(values: "Values", source: str) -> "Values":
+    """Return values with the Jobs that they name files of.
+
+    Args:
+        values: as they were read.
+        source: the values file, beside which the others are; standard input has them in the current folder.
+
+    Raises:
+        ConfigError: a file can't be read, or has no Job.
+    """
+    from gpuscale.install.scale.jobs import read_job
+
+    if not any(each.job_file for each in values.spec.jobs):
+        return values
+    jobs = []
+    for each in values.spec.jobs:
+        if each.job_file is not None:
+            path = str(Path(source).parent / each.job_file)
+            change = {"job": read_job(read_text(path), path), "job_file": None}
+            each = each.model_copy(update=change)
+        jobs.append(each)
+    spec = values.spec.model_copy(update={"jobs": tuple(jobs)})
+    return values.model_copy(update={"spec": spec})
+
+
 def checked_values(
     text: str, source: str, kubernetes: "KubernetesVersion | None" = None
 ) -> "tuple[Values, list[str]]":
@@ -112,7 +137,7 @@ def checked_values(
     from gpuscale.install.values import parse_values
     from gpuscale.lint.problems import problems_of_errors
 
-    values = parse_values(text, source)
+    values = with_job_files(parse_values(text, source), source)
     report = lint_values(values, text, source, kubernetes=kubernetes)
     if errors := problems_of_errors(report):
         raise ConfigError(*errors)

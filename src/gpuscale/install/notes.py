@@ -77,7 +77,9 @@ def _scaling(values: Values) -> list[str]:
 def _wake_sources(values: Values) -> list[str]:
     """Return where series of wake sources have to come from, if not from what is installed."""
     spec = values.spec
-    if not any(each.wake and (each.wake.sources or each.wake.query) for each in spec.scale):
+    waking = [*(each.wake for each in spec.scale), *(each.wake for each in spec.jobs)]
+    asks = any(each and (each.sources or each.query) for each in waking)
+    if not asks and not any(each.metrics for each in spec.jobs):
         return []
     if spec.has_streams:
         if spec.metrics_api.scrape_pods:

@@ -49,6 +49,7 @@ KIND_ORDER = (
     "HorizontalPodAutoscaler",
     "TriggerAuthentication",
     "ScaledObject",
+    "ScaledJob",
 )
 """What others need comes first. APIServices follow their servers, and autoscalers follow their metrics."""
 

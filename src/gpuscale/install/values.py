@@ -36,7 +36,14 @@ from gpuscale.install.pods import (
     max_series,
 )
 from gpuscale.install.prometheus_auth import KeyReference, PrometheusAuth, PrometheusUrl
-from gpuscale.install.scale.keda import Keda, Scaler, asks_prometheus, trigger_faults
+from gpuscale.install.scale.jobs import ScaledJob
+from gpuscale.install.scale.keda import (
+    Keda,
+    Scaler,
+    asks_prometheus,
+    job_set_faults,
+    trigger_faults,
+)
 from gpuscale.install.scale.metrics import MAX_TARGET
 from gpuscale.install.scale.scale import Label, Scale, Subdomain
 from gpuscale.metricsapi.federation.settings import member_of_flag, together
@@ -389,6 +396,8 @@ class ValuesSpec(Model):
     image_pull_secrets: tuple[SecretName, ...] = ()
     """Secrets with credentials for registries, as `- name: NAME`, for the pods of all parts."""
     scale: tuple[Scale, ...] = ()
+    jobs: tuple[ScaledJob, ...] = ()
+    """Jobs that KEDA makes as there is work for them."""
     taint: Taint = Taint(key="nvidia.com/gpu", value="present")
     """Of the GPU nodes; node pools get it, and samples tolerate it."""
     agent: Agent = Agent()
@@ -425,8 +434,9 @@ class ValuesSpec(Model):
     @property
     def asks_scaler(self) -> bool:
         """Whether KEDA asks gpuscale's scaler."""
-        return self.keda.trigger == "scaler" and any(
-            each.autoscaler == "keda" and each.trigger_keys for each in self.scale
+        return bool(self.jobs) or (
+            self.keda.trigger == "scaler"
+            and any(each.autoscaler == "keda" and each.trigger_keys for each in self.scale)
         )
 
     @property
@@ -495,7 +505,7 @@ class ValuesSpec(Model):
                 )
             seen.add(name)
             faults += [f"found {where}: {fault}" for fault in self._faults_of(scale)]
-        return faults
+        return [*faults, *job_set_faults(self.jobs, self.scaler)]
 
     def _faults_of(self, scale: Scale) -> list[str]:
         faults = []

@@ -185,6 +185,18 @@ WAKE = {
     "hold": "30m",
     "fallbackReplicas": 3,
 }
+WAKES = {key: value for key, value in WAKE.items() if key != "deadline"}
+CUSTOM = {"strategy": "custom", "customScalingRunningJobPercentage": "0.5"}
+
+
+def scaled_job(**changes):
+    limits = {"nvidia.com/gpu": 1}
+    container = {"name": "train", "image": "train:1", "resources": {"limits": limits}}
+    pod = {"containers": [container], "restartPolicy": "Never"}
+    job = {"template": {"spec": pod}, "backoffLimit": 0, "activeDeadlineSeconds": 2_000_000}
+    return {"name": "train", "job": job, "maxReplicas": 8, **changes}
+
+
 BY_SCHEDULE = {
     "start": "0 8 * * 1-5",
     "end": "0 18 * * 1-5",
@@ -424,6 +436,25 @@ OPTIONS = {
         {
             "keda": {"tlsSecret": "keda", "pollingIntervalSeconds": 30, "failureThreshold": 0},
             "scaler": {"tlsSecret": "own", "clientCertificates": True, "port": 7000},
+        },
+    ],
+    "jobs": [
+        {},
+        {
+            "jobs": [
+                scaled_job(metrics=[{**BY_QUERY, "target": 4}, {"query": "sum(b)"}], wake=WAKES)
+            ]
+        },
+        {
+            "jobs": [
+                scaled_job(namespace="ml", wake=BY_SCHEDULE, minReplicas=1, scalingStrategy=CUSTOM),
+                scaled_job(
+                    metrics=[{"query": "sum(b)"}],
+                    pollingIntervalSeconds=5,
+                    rollout="immediate",
+                    successfulJobsHistoryLimit=0,
+                ),
+            ]
         },
     ],
     "scalerPods": [

@@ -62,7 +62,7 @@ def _item(items: list[Any], key: str, fields: Mapping[str, Any]) -> Any:  # noqa
 
 _UNDO_S = 120.0
 """For each object that is removed again; namespaces take their time."""
-_SCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_SCALERS = ("HorizontalPodAutoscaler", "ScaledObject", "ScaledJob")
 
 
 class Outcome(Enum):

@@ -57,6 +57,7 @@ KINDS = (
     Kind("autoscaling/v2beta1", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
     Kind("keda.sh/v1alpha1", "TriggerAuthentication", "triggerauthentications"),
     Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects"),
+    Kind("keda.sh/v1alpha1", "ScaledJob", "scaledjobs"),
 )
 """Every kind that is rendered, in the order in which objects are applied."""
 SECRETS = next(kind for kind in KINDS if kind.name == "Secret")

@@ -23,7 +23,7 @@ from gpuscale.kube.client.errors import ApiStatusError
 FIELD_MANAGER = "gpuscale"
 _NEEDS = {
     "monitoring.coreos.com/v1": "the Prometheus Operator; without it, set prometheus.kind to own or plain",
-    "keda.sh/v1alpha1": "KEDA; without it, set scale[].autoscaler to hpa",
+    "keda.sh/v1alpha1": "KEDA; without it, set scale[].autoscaler to hpa, and no jobs",
     "cert-manager.io/v1": "cert-manager; without it, set metricsApi.certificates to generated",
     "autoscaling/v2": "Kubernetes 1.23; before it, set scale[].hpaVersion to an older one",
     "autoscaling/v2beta2": "Kubernetes before 1.26; set scale[].hpaVersion to autoscaling/v2",

@@ -15,7 +15,7 @@ from gpuscale.install.cluster.waiting import Announce, Waiter
 from gpuscale.install.common import INSTALL_LABEL
 from gpuscale.kube.client.client import KubeClient
 
-_FIRST = ("APIService", "ScaledObject", "HorizontalPodAutoscaler")
+_FIRST = ("APIService", "ScaledObject", "ScaledJob", "HorizontalPodAutoscaler")
 _OF_EVERY_NAMESPACE = {"kube-root-ca.crt", "default"}
 """A ConfigMap and a service account that Kubernetes makes in every namespace."""
 

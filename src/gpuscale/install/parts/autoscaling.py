@@ -1,10 +1,11 @@
-"""What scales the workloads: a HorizontalPodAutoscaler of any version, or KEDA's ScaledObject."""
+"""What scales: a HorizontalPodAutoscaler of any version, or KEDA's ScaledObject; and KEDA's ScaledJobs."""
 
 from collections.abc import Mapping, Sequence
 
 from gpuscale.formats.signals import SIGNALS, Signal, pod_labels
 from gpuscale.install.common import SCALER, Object, metadata, part_name
 from gpuscale.install.parts import prometheus
+from gpuscale.install.scale.jobs import ScaledJob
 from gpuscale.install.scale.manifest import quantity, resource_trigger
 from gpuscale.install.scale.metrics import (
     ContainerResourceMetric,
@@ -12,6 +13,7 @@ from gpuscale.install.scale.metrics import (
     QueryMetric,
     ResourceMetric,
     SignalMetric,
+    as_written,
 )
 from gpuscale.install.scale.scale import Scale, autoscaler_name
 from gpuscale.install.scale.wake import served_entries
@@ -24,9 +26,9 @@ _POD_SUFFIX = {"Deployment": "-[a-z0-9]{1,10}-[a-z0-9]{5}", "StatefulSet": "-[0-
 
 
 def autoscaling_objects(values: Values) -> list[Object]:
-    """Return one object for each workload that is scaled, and what KEDA proves to the scaler who it is by."""
+    """Return an object for each workload and for each kind of Jobs, and how KEDA trusts the scaler."""
     scalers = [autoscaler(values, scale) for scale in values.spec.scale]
-    return [*_authentications(values), *scalers]
+    return [*_authentications(values), *scalers, *_scaled_jobs(values)]
 
 
 def autoscaler(values: Values, scale: Scale) -> Object:
@@ -111,17 +113,21 @@ def _triggers(values: Values, scale: Scale) -> list[Object]:
 
 def _scaler_trigger(values: Values, scale: Scale, keys: Mapping[str, str]) -> Object:
     """Return a trigger that the scaler answers, and that it pushes to where the workload has to wake."""
+    if scale.min_replicas > 0:
+        return _asking(values, keys)
+    polling = {"pollingInterval": f"{values.spec.keda.polling_interval_seconds}s"}
+    # A push brings the first pod at once; above zero there is nothing to push.
+    return {**_asking(values, {**keys, **polling}), "type": "external-push"}
+
+
+def _asking(values: Values, keys: Mapping[str, str]) -> Object:
+    """Return a trigger with which KEDA asks the scaler."""
     spec = values.spec
-    polling = {"pollingInterval": f"{spec.keda.polling_interval_seconds}s"}
+    address = f"{part_name(values, SCALER)}.{spec.namespace}.svc:{spec.scaler.port}"
     trigger: Object = {
-        # A push brings the first pod at once; above zero there is nothing to push.
-        "type": "external-push" if scale.min_replicas == 0 else "external",
+        "type": "external",
         "metricType": "AverageValue",
-        "metadata": {
-            "scalerAddress": f"{part_name(values, SCALER)}.{spec.namespace}.svc:{spec.scaler.port}",
-            **keys,
-            **(polling if scale.min_replicas == 0 else {}),
-        },
+        "metadata": {"scalerAddress": address, **keys},
     }
     if spec.keda.tls_secret is not None:
         trigger["authenticationRef"] = {"name": part_name(values, SCALER)}
@@ -140,7 +146,12 @@ def _authentications(values: Values) -> list[Object]:
         {"parameter": parameter, "name": spec.keda.tls_secret, "key": key}
         for parameter, key in parameters.items()
     ]
+    asks = spec.keda.trigger == "scaler"
     scaled = [each for each in spec.scale if each.autoscaler == "keda" and each.trigger_keys]
+    places = [
+        *(each.workload.namespace for each in scaled if asks),
+        *(j.namespace for j in spec.jobs),
+    ]
     return [
         {
             "apiVersion": KEDA,
@@ -148,8 +159,40 @@ def _authentications(values: Values) -> list[Object]:
             "metadata": metadata(values, PART, name=part_name(values, SCALER), namespace=namespace),
             "spec": {"secretTargetRef": secrets},
         }
-        for namespace in dict.fromkeys(each.workload.namespace for each in scaled)
+        for namespace in dict.fromkeys(places)
     ]
+
+
+def _scaled_jobs(values: Values) -> list[Object]:
+    return [
+        {
+            "apiVersion": KEDA,
+            "kind": "ScaledJob",
+            "metadata": metadata(values, PART, name=each.name, namespace=each.namespace),
+            "spec": _job_spec(values, each),
+        }
+        for each in values.spec.jobs
+    ]
+
+
+def _job_spec(values: Values, job: ScaledJob) -> Object:
+    if job.job is None:
+        raise ValueError(f"found jobFile {job.job_file} of {job.name} unread, expected its Job")
+    strategy = as_written(job.scaling_strategy)
+    polling = job.polling_interval_seconds or values.spec.keda.polling_interval_seconds
+    return {
+        "jobTargetRef": job.job,
+        "pollingInterval": polling,
+        "minReplicaCount": job.min_replicas,
+        "maxReplicaCount": job.max_replicas,
+        "successfulJobsHistoryLimit": job.successful_jobs_history_limit,
+        "failedJobsHistoryLimit": job.failed_jobs_history_limit,
+        # By default KEDA removes the Jobs that run whenever the ScaledJob changes.
+        "rollout": {"strategy": job.rollout},
+        **({"scalingStrategy": strategy} if strategy else {}),
+        # KEDA opens no stream for a ScaledJob, so nothing is pushed.
+        "triggers": [_asking(values, keys) for keys in job.trigger_keys],
+    }
 
 
 def _trigger(values: Values, scale: Scale, metric: MetricEntry) -> Object:

@@ -1,11 +1,13 @@
 """How KEDA scales: its scaler, how it polls, and what holds while a trigger fails."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from gpuscale.core.documents.models import Model
 from gpuscale.install.pods import Object, Resources, ServedPodSettings
+from gpuscale.install.scale.jobs import ScaledJob
 from gpuscale.install.scale.metrics import QueryMetric
 from gpuscale.install.scale.scale import Scale, Subdomain
 
@@ -33,7 +35,7 @@ class Keda(Model):
 
 
 class Scaler(ServedPodSettings):
-    """The scaler that KEDA asks; it is installed where a scale has `autoscaler: keda`."""
+    """The scaler that KEDA asks; it is installed where a scale has `autoscaler: keda`, and with `jobs`."""
 
     strategy_type: ClassVar[str] = "apps_v1.DeploymentStrategy"
 
@@ -74,6 +76,19 @@ def trigger_faults(scale: Scale, keda: Keda, scaler: Scaler, *, is_served: bool)
         text = "autoscaler keda with scaler.enabled false"
         return [f"{text}, expected scaler.enabled: true, or keda.trigger: prometheus"]
     return []
+
+
+def job_set_faults(jobs: Sequence[ScaledJob], scaler: Scaler) -> list[str]:
+    """Return why KEDA could not make some Jobs beside the others, or ask for any of them."""
+    names = [(each.namespace, each.name) for each in jobs]
+    faults = [
+        f"found jobs[{index}].name twice, expected each name once per namespace"
+        for index, name in enumerate(names)
+        if name in names[:index]
+    ]
+    if jobs and not scaler.enabled:
+        faults.append("found jobs with scaler.enabled false, expected scaler.enabled: true")
+    return faults
 
 
 def asks_prometheus(scale: Scale, keda: Keda) -> bool:
