@@ -82,6 +82,7 @@ CASES = {
             "found 40 s, expected a multiple of the speed",
         ),
     ],
+    "load": [(["load", "--help"], 0, "http")],
     "load http": [
         (
             ["load", "http", "http://127.0.0.1:9", "-r", "1", "--for=1s"],
