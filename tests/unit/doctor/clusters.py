@@ -144,6 +144,12 @@ def agent(**changed):
     return (AgentLook("gpu-1", "gpuscale/agent-1", dict(filter(None, families.values()))),)
 
 
+def sick(gpu, **problems):
+    """The family of what is wrong with a GPU: severity by reason."""
+    labels = ({"UUID": gpu, "reason": reason, "severity": how} for reason, how in problems.items())
+    return family("gpuscale_gpu_health_problem", *((each, 1) for each in labels))
+
+
 JOB = {"job": "node-agent", "instance": "10.0.0.1:9400"}
 PROMETHEUS = PrometheusLook(
     "http://prometheus.monitoring.svc:9090",

@@ -55,6 +55,7 @@ from clusters import (
     quota,
     ready,
     roots_of,
+    sick,
     status_map,
     waiting_pod,
     workload,
@@ -150,6 +151,22 @@ CASES = [
         "gpu-unreadable",
         {"agents": agent(gpus=family("gpuscale_exporter_gpu_up", ({"UUID": "GPU-1"}, 0)))},
         "XID",
+    ),
+    (
+        "gpu-unhealthy",
+        {"agents": agent(health=sick("GPU-1", xid_79="fatal", slowed_by_heat="warning"))},
+        "kubectl cordon gpu-1",
+    ),
+    ("gpu-unhealthy", {"agents": agent(health=sick("GPU-1", needs_reboot="fatal"))}, "reboot it"),
+    (
+        "gpu-unhealthy",
+        {"agents": agent(health=sick("GPU-1", fabric_failed="fatal"))},
+        "Fabric Manager",
+    ),
+    (
+        "gpu-impaired",
+        {"agents": agent(health=sick("GPU-0", slowed_by_heat="warning"))},
+        "cooling",
     ),
     (
         "fewer-gpus-read",
@@ -500,6 +517,22 @@ def test_all_troubles_are_told_and_not_only_the_first():
         "min-is-max",
     }
     assert "no-value" not in roots_of(snapshot)
+
+
+def test_a_gpu_that_is_lost_is_named_by_its_agent_alone():
+    lost = agent(
+        gpus=family("gpuscale_exporter_gpu_up", ({"UUID": "GPU-1"}, 0)),
+        health=sick("GPU-1", lost="fatal"),
+    )
+    assert findings_of(cluster(agents=lost)).keys() == {"gpu-unreadable"}
+
+
+def test_what_is_wrong_with_one_gpu_is_one_finding():
+    ill = sick("GPU-1", row_remap_failed="fatal", xid_64="fatal", slowed_by_heat="warning")
+    (found,) = findings_of(cluster(agents=agent(health=ill))).values()
+    assert found.what == "GPU GPU-1 of node gpu-1 is no capacity: row_remap_failed, xid_64."
+    assert found.where == "node/gpu-1"
+    assert "replaced" in found.fix.say
 
 
 def test_a_report_names_hops_findings_and_fixes():

@@ -1,10 +1,11 @@
-"""Every judge of a cluster, a module for each hop of the chain, with its checks beside it."""
+"""Every judge of a cluster, a module or more for each hop of the chain, with its checks beside it."""
 
 from gpuscale.core.findings import checks_by_id
 from gpuscale.doctor.checks import (
     access,
     autoscalers,
     capacity,
+    gpu_health,
     metrics_api,
     node_agent,
     nodes,
@@ -16,6 +17,7 @@ JUDGES = (
     access.JUDGE,
     nodes.JUDGE,
     node_agent.JUDGE,
+    gpu_health.JUDGE,
     prometheus.JUDGE,
     metrics_api.JUDGE,
     autoscalers.JUDGE,
