@@ -115,9 +115,7 @@ _WHAT = (
     ),
     Flag(
         "config-file",
-        "YAML configuration of dcgm-exporter 4.8.3 and later.",
-        no_effect="it is not read; give its metrics as a CSV with --collectors, its interval with "
-        "--collect-interval",
+        "YAML configuration of dcgm-exporter 4.8.3 and later, read at the start: metrics and interval.",
         env="DCGM_EXPORTER_CONFIG_FILE",
     ),
 )

@@ -281,6 +281,8 @@ def _counters_file(settings: ExporterSettings, clock: Clock, text: str | None) -
     if settings.counters_map is not None:
         given = (text or "", str(settings.counters_map))
         return CountersFile(None, settings.counters_mode, clock, given)
+    if settings.counters_text is not None:
+        return CountersFile(None, settings.counters_mode, clock, settings.counters_text)
     path = settings.counters_file
     if not settings.is_counters_file_named and not path.exists():
         _log.info("serving the built-in counters; there is no file %s", path)

@@ -76,6 +76,8 @@ class ExporterSettings:
     counters_file: Path
     is_counters_file_named: bool
     """False for the default place, which need not be there."""
+    counters_text: tuple[str, str] | None
+    """Counters that a configuration file lists, and its name; None where they come from elsewhere."""
     counters_map: ConfigMapName | None
     """Where counters come from instead of the file; None is the file."""
     counters_mode: Mode
@@ -120,12 +122,34 @@ def read_settings(
 
     Raises:
         UsageError: at least one value is wrong; all are reported, one per line.
+        ConfigError: the configuration file is not of its format.
+        NotFoundError: it can't be read.
     """
     texts = {name: [text] for name, text in given.items()}
     flags = FlagReader(FLAGS, texts, environment, _WORDS)
+    path = flags.path("config-file")
+    if path is None:
+        settings = _settings(flags, hostname)
+        flags.finish()
+        return settings
+    from gpuscale.exporter.config_file import read_config_file  # YAML takes memory for good
+
+    config = read_config_file(path)
+    more: dict[str, list[str]] = {}
+    if config.interval_ms is not None and not flags.is_given("collect-interval"):
+        more["collect-interval"] = [str(config.interval_ms)]
+    has_counters = flags.is_given("collectors") or flags.text("configmap-data") != "none"
+    if config.counters_path and not has_counters:
+        more["collectors"] = [config.counters_path]
+    flags = FlagReader(FLAGS, {**texts, **more}, environment, _WORDS)
     settings = _settings(flags, hostname)
     flags.finish()
-    return settings
+    listed = None if has_counters else config.counters_text
+    return replace(
+        settings,
+        counters_text=None if listed is None else (listed, str(path)),
+        notes=(*settings.notes, *config.notes),
+    )
 
 
 def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
@@ -136,6 +160,7 @@ def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
     return ExporterSettings(
         counters_file=Path(flags.text("collectors")),
         is_counters_file_named=flags.is_given("collectors"),
+        counters_text=None,
         counters_map=flags.converted("configmap-data", parse_config_map, None),
         kubeconfig=flags.path("kubeconfig"),
         counters_mode="add" if flags.choice("counters-mode") == "add" else "replace",
