@@ -1,6 +1,6 @@
 """The YAML configuration of dcgm-exporter: which metrics, how often, and how often which group of them.
 
-It is read once, at the start. What the agent has too is taken; the rest is told in the log.
+It is read once, at the start. What the agent has too is taken; the log names the rest.
 
 Source: NVIDIA dcgm-exporter 4.8.3 and 4.8.4 (`--config-file`); DCGM documentation, "dcgm-exporter",
     CONFIGURATION SOURCES.

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="arg-type"
-"""dcgm-exporter's YAML configuration: what is taken, what wins over it, what is refused, what is told."""
+"""dcgm-exporter's YAML configuration: what is taken, what wins over it, what is refused, what the log says."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_flags_and_variables_win(read, tmp_path) -> None:
     assert read(LISTED, configmap_data="gpu:rows").counters_text is None
 
 
-def test_what_changes_nothing_is_told(read) -> None:
+def test_the_log_says_what_changes_nothing(read) -> None:
     groups = "version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: []}]}\n"
     (note,) = read(groups).notes
     assert "watch groups" in note
