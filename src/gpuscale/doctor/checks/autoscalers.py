@@ -81,6 +81,8 @@ _GPU_METRICS = {signal.metric for signal in SIGNALS.values()}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ADDED = ("status",)
 _ADDED_META = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
+_OF_FILES = frozenset({"zero-in-manifest"})
+"""What lint says of files alone: in a cluster, replicas are the autoscaler's own work."""
 _NEEDS_RULES = frozenset({"unknown-metric", "misspelled-metric", "metric-not-for-resource"})
 
 
@@ -239,6 +241,8 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if each.check.severity is Severity.NOTE or not each.where.file.startswith("hpa/"):
             continue
         if not rules and each.check.id in _NEEDS_RULES:
+            continue
+        if each.check.id in _OF_FILES:
             continue
         check = replace(each.check, id=LINT + each.check.id, hop=AUTOSCALER)
         evidence = "; ".join(filter(None, (each.where.field, *each.evidence.splitlines())))
