@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.install.cluster.handover import in_the_way, keep_count, still_there
 from gpuscale.install.cluster.kinds import Reference, path_of, reference
 from gpuscale.install.cluster.ownership import creatable, essence, replaced, with_way_back
 from gpuscale.install.cluster.plan import FIELD_MANAGER, Plan, Step, make_plan, server_side_apply
@@ -123,6 +124,7 @@ class Installer:
         self._undoing = Waiter(client, clock, announce, _UNDO_S)
         self._tried: list[Step] = []
         self._outcomes: dict[Reference, Outcome] = {}
+        self._gave_way: list[Mapping[str, Any]] = []
 
     async def install(self, name: str, objects: Sequence[Object]) -> list[Change]:
         """Return what was changed once all of it works.
@@ -144,7 +146,9 @@ class Installer:
             raise
         kept = [Change(each, Outcome.KEPT) for each in plan.kept]
         made = [Change(each, outcome) for each, outcome in self._outcomes.items()]
-        return [*kept, *made, *await self._remove(plan.surplus)]
+        gone = [Change(reference(body), Outcome.REMOVED) for body in self._gave_way]
+        surplus = [body for body in plan.surplus if body not in self._gave_way]
+        return [*kept, *made, *gone, *await self._remove(surplus)]
 
     async def _apply_all(self, plan: Plan) -> None:
         """Apply servers first, then the APIs that they serve, then what asks these APIs.
@@ -156,6 +160,8 @@ class Installer:
         anew = [step for step in plan.steps if step.immutable]
         first = [step for step in plan.steps if step not in (*apis, *scalers, *anew)]
         for steps in (first, apis, scalers, anew):
+            if steps is scalers:
+                await self._make_way(plan)
             for step in steps:
                 await self._apply(step)
             for step in steps:
@@ -174,6 +180,17 @@ class Installer:
             await self._clear_away(step)
         after = await self._patch(step.body, forces=step.is_foreign)
         self._outcomes[step.reference] = _outcome(step, after)
+
+    async def _make_way(self, plan: Plan) -> None:
+        """Remove our autoscalers of workloads that get one of another kind: two would block each other."""
+        for body in in_the_way(plan.surplus, [step.body for step in plan.steps]):
+            self._gave_way.append(body)
+            await take_away(self._client, body)
+
+            async def left(body: Mapping[str, Any] = body) -> str | None:
+                return await still_there(self._client, body)
+
+            await self._waiter.until(f"{reference(body)} to be gone", left)
 
     async def _clear_away(self, step: Step) -> None:
         """Remove our own object that can't be changed, and wait for its pods to leave their GPUs."""
@@ -227,6 +244,10 @@ class Installer:
         made = {step.reference.name for step in plan.steps if _is_new_namespace(step)}
         changes = [Change(each, Outcome.KEPT) for each in plan.kept]
         for step in plan.steps:
+            if in_the_way(plan.surplus, [step.body]):
+                # KEDA's webhook refuses it while the autoscaler is there that would make way.
+                changes.append(Change(step.reference, Outcome.CREATED))
+                continue
             body = _moved(step.body) if step.reference.namespace in made else step.body
             if step.immutable:
                 self._announce(_made_anew(step))
@@ -256,6 +277,12 @@ class Installer:
                 lines.append(await self._undo(step))
             except GpuscaleError as error:
                 lines.append(f"could not take back {step.reference}: {error}")
+        for body in self._gave_way:
+            try:
+                await put_back(self._client, body)
+                lines.append(f"taken back: {reference(body)} as it was")
+            except GpuscaleError as error:
+                lines.append(f"could not take back {reference(body)}: {error}")
         return "\n".join(lines) if lines else "nothing had been changed"
 
     async def _undo(self, step: Step) -> str:
@@ -274,6 +301,7 @@ class Installer:
     async def _remove_whole(self, step: Step, waiter: Waiter, propagation: str) -> None:
         """Remove an object and wait until it is gone, so that another run finds nothing that is ending."""
         path = path_of(step.body)
+        await keep_count(self._client, step.body)
         await self._client.delete(path, {"propagationPolicy": propagation})
 
         async def left() -> str | None:
@@ -309,6 +337,7 @@ async def take_away(client: KubeClient, body: Mapping[str, Any]) -> Outcome:
     if original is not None:
         await put_back(client, original)
         return Outcome.RESTORED
+    await keep_count(client, body)
     await client.delete(path_of(body), {"propagationPolicy": "Background"})
     return Outcome.REMOVED
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuscale.core.clock import Clock
+from gpuscale.core.errors import UnavailableError
 from gpuscale.install.cluster.apply import Change, Outcome, take_away
+from gpuscale.install.cluster.handover import AUTOSCALERS, still_there
 from gpuscale.install.cluster.kinds import KINDS, PODS, Reference, path_of, reference
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.cluster.plan import objects_of, served_kinds
@@ -16,6 +18,8 @@ from gpuscale.install.common import INSTALL_LABEL
 from gpuscale.kube.client.client import KubeClient
 
 _FIRST = ("APIService", "ScaledObject", "ScaledJob", "HorizontalPodAutoscaler")
+_AUTOSCALERS_S = 30.0
+"""At most, for KEDA to let its workloads go while what it asks is still there."""
 _OF_EVERY_NAMESPACE = {"kube-root-ca.crt", "default"}
 """A ConfigMap and a service account that Kubernetes makes in every namespace."""
 
@@ -36,6 +40,7 @@ class Remover:
         self._client = client
         self._announce = announce
         self._waiter = Waiter(client, clock, announce, wait_s)
+        self._autoscalers = Waiter(client, clock, announce, min(wait_s, _AUTOSCALERS_S))
 
     async def found(self, name: str) -> list[Mapping[str, Any]]:
         """Return the objects of an installation, in the order of their removal."""
@@ -52,8 +57,12 @@ class Remover:
             ApiUnreachableError: no answer, or not now.
             ApiStatusError: refused.
         """
-        changes = [
-            Change(reference(body), await self._take_away(body)) for body in await self.found(name)
+        found = await self.found(name)
+        first = [body for body in found if body["kind"] in _FIRST]
+        changes = [Change(reference(body), await self._take_away(body)) for body in first]
+        await self._until_let_go(first)
+        changes += [
+            Change(reference(body), await self._take_away(body)) for body in found[len(first) :]
         ]
 
         async def left() -> str | None:
@@ -64,6 +73,20 @@ class Remover:
         if changes:
             await self._waiter.until("everything to be gone", left)
         return changes
+
+    async def _until_let_go(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Wait for KEDA to let workloads go; where it does not run, what is left is named at the end."""
+        for body in bodies:
+            if body["kind"] in AUTOSCALERS:
+
+                async def left(body: Mapping[str, Any] = body) -> str | None:
+                    return await still_there(self._client, body)
+
+                try:
+                    await self._autoscalers.until(f"{reference(body)} to be gone", left)
+                except UnavailableError as error:
+                    self._announce(str(error))
+                    return
 
     async def left(self, name: str) -> list[Reference]:
         """Return all that carries the installation's label, pods included."""

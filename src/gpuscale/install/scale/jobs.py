@@ -190,8 +190,8 @@ def read_job(text: str, source: str) -> Object:
     problems = [document.problem((*path, *below), fault) for below, fault in job_faults(spec)]
     if problems:
         raise ConfigError(*problems)
-    found: Object = spec
-    return found
+    job: Object = spec
+    return job
 
 
 def _spec_of(document: Document) -> tuple[Path, Any]:
