@@ -20,7 +20,6 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.metricsapi.connections.counted_log import CountedLog
@@ -35,6 +34,7 @@ from gpuscale.triggers.answer import Answer
 
 SERVICE = "externalscaler.ExternalScaler"
 _HEALTH_SERVICE = "grpc.health.v1.Health"
+_REFLECTION_SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 _SERVED = (SERVICE, "")
 """What has a status of health; the empty name is the whole server."""
 _LOG = logging.getLogger(__name__)
@@ -74,9 +74,6 @@ class GrpcServer:
         self._calls_by_address: Counter[str] = Counter()
         self._unexpected = CountedLog("unexpected error of a call")
         self._health = _Health()
-        reflected = reflection.aio.ReflectionServicer(
-            (SERVICE, _HEALTH_SERVICE, reflection.SERVICE_NAME)
-        )
         self._server = grpc.aio.server(
             options=_options(limits),
             maximum_concurrent_rpcs=limits.streams + limits.calls_per_address + _MORE_CALLS,
@@ -86,7 +83,7 @@ class GrpcServer:
                 grpc.method_handlers_generic_handler(SERVICE, self._scaler_handlers()),
                 grpc.method_handlers_generic_handler(_HEALTH_SERVICE, self._health_handlers()),
                 grpc.method_handlers_generic_handler(
-                    reflection.SERVICE_NAME, self._reflection_handlers(reflected)
+                    _REFLECTION_SERVICE, self._reflection_handlers()
                 ),
             )
         )
@@ -179,12 +176,17 @@ class GrpcServer:
             ),
         }
 
-    def _reflection_handlers(self, servicer: Any) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:  # noqa: ANN401
+    def _reflection_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:
         method = "ServerReflectionInfo"
 
         async def info(_: Any, context: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+            # KEDA never asks for this, and the package takes 3 MiB of memory.
+            from grpc_reflection.v1alpha import reflection, reflection_pb2
+
             async with self._guarded(method, context) as ended:
                 with self._room_for_stream(method, context):
+                    names = (SERVICE, _HEALTH_SERVICE, _REFLECTION_SERVICE)
+                    servicer: Any = reflection.aio.ReflectionServicer(names)
                     read = reflection_pb2.ServerReflectionRequest.FromString
                     while (body := await context.read()) is not grpc.aio.EOF:
                         request = _read(read, body)
@@ -192,13 +194,10 @@ class GrpcServer:
                             yield each
                 ended.code = "OK"
 
-        return {
-            method: grpc.stream_stream_rpc_method_handler(
-                info,
-                None,
-                reflection_pb2.ServerReflectionResponse.SerializeToString,
-            )
-        }
+        def write(message: Any) -> bytes:  # noqa: ANN401 - a message
+            return bytes(message.SerializeToString())
+
+        return {method: grpc.stream_stream_rpc_method_handler(info, None, write)}
 
     def _call(
         self,

@@ -11,7 +11,7 @@ from gpuscale.core.quantity import Quantity, parse_quantity
 from gpuscale.core.words import closest, printable
 from gpuscale.formats.signals import SIGNALS
 from gpuscale.formats.units import UNITS, MetricUnit, unit_fault, unit_of_query
-from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.promql.parse import parse_once
 from gpuscale.triggers.presets import PRESETS, wake_query
 from gpuscale.triggers.schedule import check_expression, check_timezone
 from gpuscale.triggers.trigger import (
@@ -184,7 +184,7 @@ class TriggerReader:
 
     def _query_unit(self, key: str, text: str) -> MetricUnit | None:
         try:
-            return unit_of_query(parse_query(text).root)
+            return unit_of_query(parse_once(text).root)
         except QueryError as error:
             self.note(key, f"PromQL ({error})", repr(text))
         return None

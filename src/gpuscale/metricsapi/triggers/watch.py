@@ -22,7 +22,7 @@ from gpuscale.triggers.trigger import Trigger
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 30.0
-_BUDGET_WAIT_S = 0.02
+_LONGEST_BUDGET_WAIT_S = 0.02
 _IDLE_S = 1.0
 _ENTRY_BYTES = 2_000
 """What is kept of a trigger beside its texts."""
@@ -51,8 +51,15 @@ class _Watched:
     active_wakes: frozenset[str] = frozenset()
     is_asleep: bool = True
     followers: int = 0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event | None = None
+    """Set at the next change; None while nobody waits for one."""
     is_gone: bool = False
+
+    def tell(self) -> None:
+        """Wake those who wait for a change."""
+        if self.changed is not None:
+            self.changed.set()
+            self.changed = None
 
 
 @dataclass(slots=True)
@@ -132,7 +139,6 @@ class TriggerWatch:
         sent: tuple[bool | None, Basis] | None = None
         try:
             while not watched.is_gone:
-                changed = watched.changed
                 outcome = watched.outcome
                 if outcome is not None:
                     kind = (outcome.answer.is_active, outcome.answer.basis)
@@ -140,7 +146,9 @@ class TriggerWatch:
                         sent = kind
                         yield outcome.answer
                         continue
-                await changed.wait()
+                if watched.changed is None:
+                    watched.changed = asyncio.Event()
+                await watched.changed.wait()
         finally:
             watched.followers -= 1
             watched.asked_s = self._now_s()
@@ -195,6 +203,8 @@ class TriggerWatch:
         loop = asyncio.get_running_loop()
         turns: Turns[_Watched] = Turns()
         budget = Budget(self._settings.questions_per_s, loop.time())
+        # One question at a time: what else runs in this process waits while several are worked on in a row.
+        short_wait_s = min(_LONGEST_BUDGET_WAIT_S, 1 / self._settings.questions_per_s)
         look_s = loop.time() + _LOOK_S
         async with asyncio.TaskGroup() as group:
             while True:
@@ -210,12 +220,12 @@ class TriggerWatch:
                     look_s = now_s + _LOOK_S
                 wait_s = self._due[0][0] - now_s if self._due else _IDLE_S
                 if is_short:
-                    wait_s = _BUDGET_WAIT_S
+                    wait_s = short_wait_s
+                timer = loop.call_later(min(max(wait_s, 0.001), _IDLE_S), self._poke.set)
                 try:
-                    async with asyncio.timeout(min(max(wait_s, 0.001), _IDLE_S)):
-                        await self._poke.wait()
-                except TimeoutError:
-                    continue
+                    await self._poke.wait()
+                finally:
+                    timer.cancel()
 
     def _begin(
         self, group: asyncio.TaskGroup, turns: Turns[_Watched], budget: Budget, now_s: float
@@ -271,8 +281,7 @@ class TriggerWatch:
         if before is None or before.basis != answer.basis:
             self.counts.changes[answer.basis] += 1
             self._log(watched.trigger, before, answer)
-        watched.changed.set()
-        watched.changed = asyncio.Event()
+        watched.tell()
         self._notify(Change(watched.trigger, before, answer))
 
     def _log(self, trigger: Trigger, before: Answer | None, answer: Answer) -> None:
@@ -346,7 +355,7 @@ class TriggerWatch:
             if self._latest.get(key_of(trigger)) is watched:
                 del self._latest[key_of(trigger)]
             watched.is_gone = True
-            watched.changed.set()
+            watched.tell()
             self._of_namespace[trigger.namespace] -= 1
             self._bytes -= watched.size_bytes
         self._of_namespace += Counter()

@@ -80,13 +80,8 @@ class Query:
     root: tree.Node
 
 
-@remembered("parsed queries", 8 * 1024 * 1024)
-def parse_query(text: str) -> Query:
-    """Return the query of a text.
-
-    Raises:
-        BadQueryError: not PromQL, or a part of the language that is not supported.
-    """
+def parse_once(text: str) -> Query:
+    """Return the query of a text that is not read again, so nothing is kept for it; see `parse_query`."""
     _check_bounds(text)
     try:
         return Query(text, _node(native.parse(text)))
@@ -99,6 +94,16 @@ def parse_query(text: str) -> Query:
         if type(error).__name__ != "PanicException":
             raise
         raise BadQueryError(f"parse error: {error}") from None
+
+
+@remembered("parsed queries", 8 * 1024 * 1024)
+def parse_query(text: str) -> Query:
+    """Return the query of a text.
+
+    Raises:
+        BadQueryError: not PromQL, or a part of the language that is not supported.
+    """
+    return parse_once(text)
 
 
 def parse_matchers(text: str) -> tuple[Matcher, ...]:
