@@ -44,6 +44,8 @@ _MORE_CALLS = 2_000
 """Of other addresses, when one has all of its streams and calls open."""
 _REQUEST_S = 10.0
 """How long the message of a call may take to come, once the call has begun."""
+_MOST_WAIT_S = 120
+"""How long a call may wait until it is looked at."""
 _REASON_CHARS = 2_000
 _Handler = Callable[[Any, Any], Any]
 
@@ -446,6 +448,8 @@ def _options(limits: ServerLimits) -> list[tuple[str, int]]:
         # KEDA opens all its streams at once; what waits above this bound is cancelled, by chance.
         ("grpc.server.max_pending_requests", of_connection),
         ("grpc.server.max_pending_requests_hard_limit", of_connection + _MORE_CALLS),
+        # 30 s otherwise: a busy machine takes longer to get to the last of that many, and they are cancelled.
+        ("grpc.server_max_unrequested_time_in_server", _MOST_WAIT_S),
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_allowed_incoming_connections", limits.connections + _SPARE_CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", 10_000),
