@@ -26,6 +26,10 @@
     {{- end }}
   {{- include "gpuscale.scrapedPods" (list . "metrics-api" "https") | nindent 2 }}
 {{- end }}
+{{- if include "gpuscale.scalerNamespaces" . }}
+- job_name: {{ $name }}-scaler
+  {{- include "gpuscale.scrapedPods" (list . "scaler" "metrics") | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* The name of the Service in front of the node agents. */}}

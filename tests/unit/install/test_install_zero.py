@@ -183,7 +183,7 @@ class TestKeda:
         service = one(objects, "Service", "-scaler")["spec"]
         deployment = one(objects, "Deployment", "-scaler")["spec"]
         assert (service["clusterIP"], deployment["replicas"]) == ("None", 2)
-        (port,) = service["ports"]
+        port, _ = service["ports"]
         # A headless Service translates no ports.
         assert port["port"] == container({"spec": deployment})["ports"][0]["containerPort"]
         assert one(objects, "PodDisruptionBudget", "-scaler")
@@ -331,3 +331,22 @@ def test_what_is_rendered_is_the_trigger_file_that_the_server_reads() -> None:
 def test_a_note_says_where_wake_sources_are_read(spec, words) -> None:
     told = [each for each in notes(by_keda(spec)) if "wake sources" in each]
     assert [words in each for each in told] == ([] if words is None else [True])
+
+
+@pytest.mark.parametrize("kind", ["own", "operator"])
+def test_prometheus_scrapes_the_scaler(kind) -> None:
+    given = {"kind": kind, **({"url": "http://p:9090"} if kind == "operator" else {})}
+    objects = rendered(by_keda({"prometheus": given}))
+    service = one(objects, "Service", "-scaler")
+    (port,) = [each for each in service["spec"]["ports"] if each["name"] == "metrics"]
+    assert port["port"] == 8080
+    if kind == "operator":
+        (endpoint,) = one(objects, "ServiceMonitor", "-scaler")["spec"]["endpoints"]
+        assert endpoint["port"] == "metrics"
+        return
+    (text,) = one(objects, "ConfigMap", "-prometheus")["data"].values()
+    (document,) = load_documents(text, "prometheus.yml")
+    jobs = [each["job_name"] for each in document.data["scrape_configs"]]
+    assert "gpuscale-scaler" in jobs
+    (rule,) = one(objects, "NetworkPolicy", "-prometheus")["spec"]["egress"]
+    assert {"port": 8080, "protocol": "TCP"} in rule["ports"]

@@ -80,7 +80,8 @@ def prometheus_policies(values: Values) -> list[Object]:
     """Return the policy of the installation's own Prometheus; none where there is none."""
     if not values.spec.network_policies or not values.spec.has_own_prometheus:
         return []
-    ports = _tcp(*_API_SERVER_PORTS, agent.PORT)
+    scalers = [scaler.METRICS_PORT] if values.spec.asks_scaler else []
+    ports = _tcp(*_API_SERVER_PORTS, agent.PORT, *scalers)
     return [_policy(values, prometheus.PART, _tcp(prometheus.PORT), [*_DNS, *ports])]
 
 

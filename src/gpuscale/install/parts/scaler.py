@@ -71,6 +71,9 @@ def _service(values: Values) -> Object:
     found = service(values, PART, "grpc", values.spec.scaler.port)
     # Headless: KEDA sees both replicas, and asks the other one when one is gone.
     found["spec"]["clusterIP"] = "None"
+    found["spec"]["ports"].append(
+        {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}
+    )
     return found
 
 

@@ -5,6 +5,7 @@ from gpuscale.install.alerts.groups import alert_groups, alert_settings
 from gpuscale.install.common import (
     METRICS_API,
     NODE_AGENT,
+    SCALER,
     Object,
     agent_service,
     duration,
@@ -60,7 +61,15 @@ def _rule_groups(values: Values) -> dict[str, list[Object]]:
 def scrape_configs(values: Values) -> list[Object]:
     """Return the scrape jobs, for a Prometheus that is configured by a file."""
     agents = [_agent_job(values)] if values.spec.agent.enabled else []
-    return [*agents, *([_api_job(values)] if has_api_pods(values) else ())]
+    return [
+        *agents,
+        *([_api_job(values)] if has_api_pods(values) else ()),
+        *([_scaler_job(values)] if values.spec.asks_scaler else ()),
+    ]
+
+
+def _scaler_job(values: Values) -> Object:
+    return {"job_name": part_name(values, SCALER), **_pods(values, SCALER, "metrics")}
 
 
 def _service_of(values: Values, part: str) -> str:
@@ -123,7 +132,11 @@ def _keep(label: str, value: str) -> Object:
 
 def _monitors(values: Values) -> list[Object]:
     agents = [_agent_monitor(values)] if values.spec.agent.enabled else []
-    return [*agents, *([_api_monitor(values)] if has_api_pods(values) else ())]
+    return [
+        *agents,
+        *([_api_monitor(values)] if has_api_pods(values) else ()),
+        *([_monitor(values, SCALER, {"port": "metrics"})] if values.spec.asks_scaler else ()),
+    ]
 
 
 def _agent_monitor(values: Values) -> Object:
