@@ -1,5 +1,5 @@
 # mypy: disable-error-code="arg-type"
-"""dcgm-exporter's YAML configuration: what is taken, what wins over it, what is refused, what the log says."""
+"""dcgm-exporter's YAML configuration: what is taken, what wins over it, what is refused, what is logged."""
 
 import pytest
 
