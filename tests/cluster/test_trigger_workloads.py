@@ -66,8 +66,9 @@ async def test_counts_follow_and_starts_are_learned(plane, workload):
         async with started(workloads.run()):
             await workloads.listed("default", workload)
             await until(lambda: seen().desired == 2 and len(seen().pods) == 2)
-            await until(lambda: len(workloads.starts_s("default", workload)) > 0)
+            # Starts are learned by looking.
             await until(lambda: seen().starting_s == ())
+            await until(lambda: seen() and len(workloads.starts_s("default", workload)) > 0)
             gone = WorkloadRef(workload.kind, "none", workload.api_version)
             await workloads.listed("default", gone)
             await until(lambda: isinstance(workloads.seen("default", gone)[0], Missing))
