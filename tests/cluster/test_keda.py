@@ -72,7 +72,8 @@ def is_refused(plane, body) -> bool:
     try:
         apply(plane, body)
     except UpstreamError as error:
-        if "already managed by the ScaledObject 'judged'" not in str(error):
+        # By the first one, or by the HPA that KEDA made for it.
+        if "is already managed by the" not in str(error):
             raise
         return True
     plane.kubectl("delete", "scaledobject", body["metadata"]["name"])

@@ -142,5 +142,6 @@ def read_text(path: Path, max_bytes: int) -> str:
     try:
         with path.open("rb") as file:
             return file.read(max_bytes).decode(errors="replace")
-    except OSError as error:
-        raise NotFoundError(f"can't read {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise NotFoundError(f"can't read {path}: {reason}") from None

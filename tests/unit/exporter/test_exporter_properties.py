@@ -5,7 +5,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError, UnavailableError, UsageError
+from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError, UsageError
 from gpuscale.exporter.devices import parse_devices
 from gpuscale.exporter.flags import FLAGS
 from gpuscale.exporter.http.passwords import _name_and_password
@@ -110,5 +110,5 @@ def test_sources_are_read_or_refused(text) -> None:
 @given(st.dictionaries(st.sampled_from(sorted(FLAGS)), TEXT, max_size=6))
 @settings(deadline=None)
 def test_settings_are_read_or_refused(given_flags) -> None:
-    with contextlib.suppress(UsageError):
+    with contextlib.suppress(UsageError, ConfigError, NotFoundError):
         read_settings(given_flags, {}, "n1")
