@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gpuscale.core.errors import UsageError
 from gpuscale.core.flags import Flag
 
 
@@ -67,3 +68,22 @@ def given_flags(plain: Sequence[str], find: Callable[[str], Flag | None]) -> dic
             return None
         given[flag.name] = text
     return given
+
+
+def texts_of_server(
+    given: Mapping[str, str | list[str] | None], subcommand: str | None
+) -> dict[str, list[str]]:
+    """Return the texts of a server's flags by name, as typer gave them.
+
+    Raises:
+        UsageError: flags stand before a subcommand, which would not see them.
+    """
+    texts = {
+        name.replace("_", "-"): [value] if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None and value != []
+    }
+    if subcommand is not None and texts:
+        flag = f"--{next(iter(texts))}"
+        raise UsageError(f"found {flag} before {subcommand}, expected it after")
+    return texts

@@ -10,9 +10,9 @@ from typing import Any
 import typer
 
 from gpuscale.cli.help import Command, Group, wants_all
+from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import serving, why
-from gpuscale.core.errors import UsageError
 from gpuscale.metricsapi.flags import COMMON, GROUPS
 
 
@@ -36,17 +36,9 @@ def metrics_api(ctx: typer.Context, **given: str | list[str] | None) -> None:
 
     Example:  gpuscale metrics-api --source streams --agent 127.0.0.1:9400 --insecure-loopback-port 8080
     """
-    texts = {
-        name.replace("_", "-"): [value] if isinstance(value, str) else value
-        for name, value in given.items()
-        if value is not None and value != []
-    }
-    if ctx.invoked_subcommand is not None:
-        if texts:
-            flag = f"--{next(iter(texts))}"
-            raise UsageError(f"found {flag} before {ctx.invoked_subcommand}, expected it after")
-        return
-    serving.run(texts)
+    texts = texts_of_server(given, ctx.invoked_subcommand)
+    if ctx.invoked_subcommand is None:
+        serving.run(texts)
 
 
 _CONTEXT = inspect.Parameter(

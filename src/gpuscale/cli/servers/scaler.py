@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuscale.cli.help import Command, Group, wants_all
+from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import scaling
 from gpuscale.cli.texts import Output, print_document, printable
@@ -35,17 +36,9 @@ def scaler(ctx: typer.Context, **given: str | list[str] | None) -> None:
 
     Example:  gpuscale scaler --tls-cert-file tls.crt --tls-private-key-file tls.key --client-ca-file ca.crt
     """
-    texts = {
-        name.replace("_", "-"): [value] if isinstance(value, str) else value
-        for name, value in given.items()
-        if value is not None and value != []
-    }
-    if ctx.invoked_subcommand is not None:
-        if texts:
-            flag = f"--{next(iter(texts))}"
-            raise UsageError(f"found {flag} before {ctx.invoked_subcommand}, expected it after")
-        return
-    scaling.run(texts)
+    texts = texts_of_server(given, ctx.invoked_subcommand)
+    if ctx.invoked_subcommand is None:
+        scaling.run(texts)
 
 
 def ask(
