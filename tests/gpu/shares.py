@@ -1,41 +1,46 @@
 """How true the shares of containers are on a real NVIDIA GPU, against work that the loads count themselves.
 
-    PYTHONPATH=src python3 tests/gpu/shares.py          # one NVIDIA GPU and PyTorch; seven minutes
+    PYTHONPATH=src python3 tests/gpu/shares.py          # one NVIDIA GPU and PyTorch; four minutes
 
 Processes do bursts of matrix products of random length at random times on GPU 0. Each counts its work in
 seconds that the same products take alone, which is its true use. Beside them the agent's own reader and
 `split_utilisation` are asked once a second, each process as a container of its own, and the driver's looks
-and the profiling counters are kept.
+and the profiling counters are kept. `share_scores` says what the scores are.
 
 The result goes to benchmarks/results/shares_1xh200.json, or where the variable OUT says, with all that was
-seen in shares_raw.json beside it.
+seen in shares_raw.json.gz beside it.
 """
 
 import ctypes
+import gzip
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+from share_scores import (  # type: ignore[import-not-found]  # beside this script
+    WINDOW_S,
+    after_join,
+    summary,
+    true_percent,
+)
+
 BURST_S = 0.015
-WINDOW_S = 10
 PERIOD_S = 0.1
 MIXES = {
-    "alone 40": (18, "random", (40,)),
-    "50:50": (50, "random", (40, 40)),
-    "70:30": (50, "random", (56, 24)),
-    "90:5:5": (50, "random", (75, 4, 4)),
-    "40:30:20:10": (50, "random", (32, 24, 16, 8)),
-    "both always busy": (25, "full", (100, 100)),
-    "every 100 ms": (25, "periodic", (40, 40)),
+    "50:50": (40, "random", (40, 40)),
+    "70:30": (40, "random", (56, 24)),
+    "90:5:5": (40, "random", (75, 4, 4)),
+    "40:30:20:10": (40, "random", (32, 24, 16, 8)),
+    "both always busy": (20, "full", (100, 100)),
+    "every 100 ms": (20, "periodic", (40, 40)),
 }
 JOIN = (56, 24)
-JOIN_AT_S, JOINED_S, JOIN_SECONDS = 14.0, 18.0, 44.0
+JOIN_AT_S, JOINED_S, JOIN_SECONDS = 12.0, 18.0, 38.0
 
 
 def say(text) -> None:
@@ -74,8 +79,9 @@ def work() -> None:
                 length_s = use * PERIOD_S
             time.sleep(max(0.0, min(due, end) - time.monotonic()))
             count = max(1, round(length_s / one_s))
+            began = time.time()
             products(count)
-            done.append((time.time(), count * one_s))
+            done.append((began, time.time(), count * one_s))
         say(json.dumps(done))
 
 
@@ -100,9 +106,6 @@ class Load:
 
     def _read(self) -> None:
         self.done = json.loads(self.process.stdout.readline())
-
-    def true_percent(self, since, to):
-        return 100 * sum(work_s for at, work_s in self.done if since < at <= to) / (to - since)
 
     def stop(self) -> None:
         self.process.stdin.close()
@@ -147,7 +150,11 @@ class Watch(threading.Thread):
                 owned = Attribution({reading.gpu.uuid: tuple(refs.values())}, refs)
                 shares = split_utilisation(reading, owned)
                 told = {
-                    int(each.container.pod): (each.sm_util, each.standard_error)
+                    int(each.container.pod): (
+                        each.sm_util,
+                        each.standard_error,
+                        each.switching_percent,
+                    )
                     for each in shares
                     if each.container
                 }
@@ -202,7 +209,7 @@ def finish(name, watch, active):
     watch.is_on = False
     watch.join()
     for each in active:
-        say(f"{name}: true {each.true_percent(each.began, each.ended):.1f} %")
+        say(f"{name}: true {true_percent(each.done, each.began, each.ended):.1f} %")
     return {
         "name": name,
         "loads": [
@@ -212,72 +219,6 @@ def finish(name, watch, active):
         "told": watch.told,
         "looks": watch.looks,
     }
-
-
-def summary(seen):
-    """Return the figures of one mix: each container's errors against its own last 10 s."""
-    found = []
-    for n, load in enumerate(seen["loads"]):
-        done = load["done"]
-
-        def true(since, to, done=done):
-            return 100 * sum(work_s for at, work_s in done if since < at <= to) / (to - since)
-
-        rows = []
-        for at, values, told in seen["told"]:
-            if n in told and load["began"] + WINDOW_S < at <= load["ended"]:
-                rows.append((told[n][0], told[n][1] or 0.0, true(at - WINDOW_S, at), values))
-        if not rows:
-            continue
-        errors = [row[0] - row[2] for row in rows]
-        found.append(
-            {
-                "container": n,
-                "true_percent": round(statistics.mean(row[2] for row in rows), 1),
-                "served_percent": round(statistics.mean(row[0] for row in rows), 1),
-                "mean_error": round(statistics.mean(errors), 1),
-                "mean_absolute_error": round(statistics.mean(map(abs, errors)), 1),
-                "spread_of_errors": round(statistics.pstdev(errors), 1),
-                "standard_error_served": round(statistics.mean(row[1] for row in rows), 1),
-                "within_5_points_percent": round(
-                    100 * statistics.mean(abs(e) <= 5 for e in errors)
-                ),
-                "readings": len(rows),
-            }
-        )
-    means = {}
-    began = min(load["began"] for load in seen["loads"]) + 3
-    ended = min(load["ended"] for load in seen["loads"])
-    for name in sorted({name for _, values, _ in seen["told"] for name in values}):
-        got = [
-            values[name] for at, values, _ in seen["told"] if name in values and began < at < ended
-        ]
-        if got:
-            means[name] = round(statistics.mean(got), 3)
-    return {"name": seen["name"], "containers": found, "device": means}
-
-
-def after_join(seen):
-    """Return [seconds since it joined, served and true of the joined, served and true of the other]."""
-    old, new = seen["loads"]
-
-    def true(load, since, to):
-        return 100 * sum(w for at, w in load["done"] if since < at <= to) / max(0.1, to - since)
-
-    rows = []
-    for at, _, told in seen["told"]:
-        if 0 < at - new["began"] <= 26:
-            since = max(new["began"], at - WINDOW_S)
-            rows.append(
-                (
-                    round(at - new["began"], 1),
-                    told.get(1, (None,))[0],
-                    round(true(new, since, at), 1),
-                    told.get(0, (None,))[0],
-                    round(true(old, at - WINDOW_S, at), 1),
-                )
-            )
-    return rows
 
 
 def main() -> None:
@@ -291,7 +232,7 @@ def main() -> None:
         run_mix(name, loads, product_s, seconds, kind, uses)
         for name, (seconds, kind, uses) in MIXES.items()
     ]
-    joined = [run_join(loads, product_s) for _ in range(2)]
+    joined = [run_join(loads, product_s)]
     for load in loads:
         load.stop()
     result = {
@@ -305,7 +246,8 @@ def main() -> None:
     }
     (out / "shares_1xh200.json").write_text(json.dumps(result, indent=1) + "\n")
     if "OUT" in os.environ:
-        (out / "shares_raw.json").write_text(json.dumps(mixes + joined))
+        with gzip.open(out / "shares_raw.json.gz", "wt") as file:
+            file.write(json.dumps(mixes + joined))
     say(json.dumps(result))
 
 

@@ -202,9 +202,9 @@ def test_slow_calls_are_slow_and_are_made_seldom(pace, results) -> None:
 
 
 COST_RUNS = [
-    pytest.param("defaults", 60, {}, id="defaults"),
-    pytest.param("graphics_every_5_s", 30, {"graphics_period_ms": 5_000}, id="engine every 5 s"),
-    pytest.param("nothing_polled", 30, {"poll_period_ms": 0}, id="samples at every read"),
+    pytest.param("defaults", 20, {}, id="defaults"),
+    pytest.param("graphics_every_5_s", 15, {"graphics_period_ms": 5_000}, id="engine every 5 s"),
+    pytest.param("nothing_polled", 15, {"poll_period_ms": 0}, id="samples at every read"),
 ]
 
 

@@ -139,7 +139,7 @@ class NodeAttribution:
             await self._release()
 
     async def close(self) -> None:
-        """End `run` and close the connections; a second call does nothing."""
+        """End `run` and close the connection to the API server; a second call does nothing."""
         tasks, self._tasks = self._tasks, ()
         for task in tasks:
             task.cancel()
@@ -182,7 +182,6 @@ class NodeAttribution:
         return cluster_gaps if kubelet_gap is None else (kubelet_gap, *cluster_gaps)
 
     async def _release(self) -> None:
-        await self._kubelet.close()
         if self._cluster is not None:
             await self._cluster.close()
 

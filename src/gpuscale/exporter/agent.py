@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from gpuscale.core.clock import Clock
+from gpuscale.core.clock import Clock, FollowingClock
 from gpuscale.core.errors import UnavailableError
 from gpuscale.exporter.collector import AttributionOf, Collector, ReadOutcome
 from gpuscale.exporter.families.own_metrics import ServerStatus, cpu_seconds, resident_memory_bytes
 from gpuscale.exporter.http.server import HttpServer
 from gpuscale.exporter.http.subscribers import Subscribers
+from gpuscale.exporter.pacing import ScrapePhase
 from gpuscale.exporter.routes import Handlers, ServeOptions
 from gpuscale.exporter.snapshot import Snapshot
 from gpuscale.formats.labels import FamilyOptions
@@ -77,7 +78,8 @@ class NodeAgent:
         self._task: asyncio.Task[None] | None = None
         self._server: HttpServer | None = None
         self._snapshot = self._collector.nothing_yet()
-        self._hurry = asyncio.Event()
+        self._phase = ScrapePhase()
+        self._sleeping: asyncio.Future[None] | None = None
         self._has_collected = asyncio.Event()
         self._subscribers = Subscribers()
         self._handlers = Handlers(self, options.hostname, self._serve, self._subscribers)
@@ -142,7 +144,12 @@ class NodeAgent:
 
     def hurry(self) -> None:
         """Begin to collect at the stream's pace, for the first subscriber."""
-        self._hurry.set()
+        if self._sleeping is not None and self._serve.stream_interval_s is not None:
+            self._sleeping.cancel()
+
+    def note_scrape(self) -> None:
+        """Note that a scraper asks now, so that collects can come just before it does again."""
+        self._phase.note(self._clock.now_ms())
 
     def _publish(self, outcome: ReadOutcome) -> None:
         self._snapshot = self._collector.publish(outcome, self._server_status())
@@ -153,14 +160,29 @@ class NodeAgent:
     async def _run(self) -> None:
         await self._wait_for_the_first()
         while True:
+            self._follow_clock()
             started_ms = self._clock.now_ms()
             try:
                 await self.collect()
             except Exception:  # noqa: BLE001 - the task's top: log, count, and go on
                 _log.exception("a collect broke off")
                 self._publish(_failure("a fault in the exporter"))
-            took_s = (self._clock.now_ms() - started_ms) / 1000
-            await self._pause(max(0.0, self._pace_s() - took_s))
+            await self._pause(self._wait_s(started_ms))
+
+    def _wait_s(self, started_ms: int) -> float:
+        """Return the time until the next collect is due, from when the last one began."""
+        now_ms = self._clock.now_ms()
+        pace_ms = round(self._pace_s() * 1000)
+        due_ms = self._phase.shifted_ms(started_ms + pace_ms, pace_ms, now_ms - started_ms)
+        return max(0, due_ms - now_ms) / 1000
+
+    def _follow_clock(self) -> None:
+        """Take over the machine's time where it was set, between two collects and so in none."""
+        moved_s = self._clock.follow() if isinstance(self._clock, FollowingClock) else 0.0
+        if moved_s:
+            _log.warning(
+                "the machine's clock was set by %+.1f s; values have the new time", moved_s
+            )
 
     async def _wait_for_the_first(self) -> None:
         if self._serve.before_first is not None:
@@ -176,20 +198,11 @@ class NodeAgent:
 
     async def _pause(self, seconds: float) -> None:
         """Wait until the next collect is due; a first subscriber makes it due at once."""
-        if self._serve.stream_interval_s is None:
-            await self._clock.sleep(seconds)
-            return
-        self._hurry.clear()
-        waits = {
-            asyncio.create_task(self._clock.sleep(seconds)),
-            asyncio.create_task(self._hurry.wait()),
-        }
+        pause = self._sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((pause,))
         finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            pause.cancel()
 
     async def _read_in_worker(self) -> ReadOutcome:
         """Return what the worker read, or a failure when it is stuck; it never gets two reads at once."""

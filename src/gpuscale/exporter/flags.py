@@ -107,10 +107,8 @@ _WHAT = (
     ),
     Flag(
         "remote-hostengine-info",
-        "Address of a DCGM host engine.",
-        default="localhost:5555",
+        "HOST[:PORT] or unix:///PATH of a DCGM host engine, for profiling counters that NVML does not have.",
         alias="r",
-        no_effect=_NO_DCGM,
         env="DCGM_REMOTE_HOSTENGINE_INFO",
     ),
     Flag(
@@ -387,6 +385,7 @@ COMMON = frozenset(
         "collectors",
         "gpu",
         "devices",
+        "remote-hostengine-info",
         "collect-interval",
         "stream-interval",
         "record",

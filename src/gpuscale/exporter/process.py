@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from gpuscale.core.clock import Clock, WallClock
+from gpuscale.core.clock import Clock, FollowingClock, WallClock
 from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.exporter.agent import NodeAgent
 from gpuscale.exporter.collector import AttributionOf, Extras
@@ -74,7 +74,7 @@ class ExporterService:
         counters_text: str | None = None,
     ) -> None:
         self._settings = settings
-        self._clock = clock or WallClock()
+        self._clock = clock or FollowingClock()
         self._counters = _counters_file(settings, self._clock, counters_text)
         self._tls, self._auth = _web_security(settings)
         self._fields = fields_to_read(self._counters.counters, settings)
@@ -82,7 +82,8 @@ class ExporterService:
         self._source = ReplaceableReader(self._make_reader(self._fields))
         self._recorder = _recorder(settings)
         self._reader = _recorded(self._source, self._recorder)
-        self._owners = _owners(settings, self._clock)
+        # Owners are only timed, never stamped: by a clock that does not move when the machine's is set.
+        self._owners = _owners(settings, clock or WallClock())
         self.agent = self._make_agent()
 
     async def run(self, stop: asyncio.Event, announce: Callable[[int], None]) -> None:
@@ -148,7 +149,7 @@ class ExporterService:
     def _make_reader(self, fields: frozenset[str]) -> GpuReader:
         pods = self._simulated_pods
         work = None if pods is None else pods.work
-        return make_reader(self._settings, fields, self._settings.options.node, work)
+        return make_reader(self._settings, fields, self._settings.options.node, work, self._clock)
 
     def _make_agent(self) -> NodeAgent:
         settings = self._settings

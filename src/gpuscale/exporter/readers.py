@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gpuscale.core.clock import Clock
 from gpuscale.core.errors import BugError
 from gpuscale.exporter.devices import SelectedReader
 from gpuscale.exporter.families.azure import AZURE_FIELDS
-from gpuscale.exporter.settings import ExporterSettings, GpuSource
+from gpuscale.exporter.gpu_source import GpuSource
+from gpuscale.exporter.settings import ExporterSettings
 from gpuscale.formats.ack import ACK_FIELDS
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.fields import FIELDS
@@ -49,6 +51,7 @@ def make_reader(
     fields: frozenset[str],
     node: str,
     work: "WorkSource | None" = None,
+    clock: Clock | None = None,
 ) -> GpuReader:
     """Return a reader of the GPUs that the settings name.
 
@@ -57,13 +60,14 @@ def make_reader(
         fields: to read.
         node: its name.
         work: what simulated GPUs do; None is the usual.
+        clock: the one that stamps readings; None is the machine's.
 
     Raises:
         UnavailableError: the vendor's library is not there.
         NotFoundError: the recording is not there.
         ConfigError: the recording is damaged.
     """
-    reader = _source(settings, fields, node, work)
+    reader = _source(settings, fields, node, work, clock)
     return reader if settings.devices.is_flexible else SelectedReader(reader, settings.devices)
 
 
@@ -110,7 +114,11 @@ class ReplaceableReader:
 
 
 def _source(
-    settings: ExporterSettings, fields: frozenset[str], node: str, work: "WorkSource | None"
+    settings: ExporterSettings,
+    fields: frozenset[str],
+    node: str,
+    work: "WorkSource | None",
+    clock: Clock | None,
 ) -> GpuReader:
     source = settings.gpu
     match source.kind:
@@ -121,7 +129,7 @@ def _source(
 
             return ReplayReader.open(source.file, loop=True)
         case "nvml":
-            return _nvml(settings, fields)
+            return _nvml(settings, fields, clock)
         case "amd":
             return _amd(fields)
         case "plugin":
@@ -143,7 +151,7 @@ def _simulated(
     return SimulatedReader(node, model, source.count, SEED, works, interval_ms, fields=fields)
 
 
-def _nvml(settings: ExporterSettings, fields: frozenset[str]) -> GpuReader:
+def _nvml(settings: ExporterSettings, fields: frozenset[str], clock: Clock | None) -> GpuReader:
     from gpuscale.gpu.nvml.reader import NvmlReader
     from gpuscale.gpu.nvml.settings import NvmlSettings
 
@@ -154,7 +162,14 @@ def _nvml(settings: ExporterSettings, fields: frozenset[str]) -> GpuReader:
         gpm_period_ms=settings.profiling_interval_ms or 0,
         graphics_period_ms=settings.profiling_interval_ms,
     )
-    return NvmlReader(paces, fields=fields)
+    found = NvmlReader(paces, fields=fields, clock=clock)
+    if settings.host_engine is None:
+        return found
+    from gpuscale.gpu.dcgm.engine import HostEngine
+    from gpuscale.gpu.dcgm.reader import HostEngineReader
+
+    engine = HostEngine(settings.host_engine, settings.interval_ms)
+    return HostEngineReader(found, engine, fields)
 
 
 def _amd(fields: frozenset[str]) -> GpuReader:

@@ -88,6 +88,10 @@ class Agent(Protocol):
         """Begin to collect at the stream's pace."""
         ...
 
+    def note_scrape(self) -> None:
+        """Note that a scraper asks now."""
+        ...
+
 
 class Handlers:
     """Answers requests from an agent's latest snapshot.
@@ -153,6 +157,7 @@ class Handlers:
         if is_compressed:
             headers["Content-Encoding"] = "gzip"
         body = self._agent.snapshot.body(format_, is_compressed=is_compressed)
+        self._agent.note_scrape()
         return Response(body, headers=headers)
 
     async def _get_azure(self, _request: Request) -> Response:

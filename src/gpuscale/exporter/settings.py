@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from gpuscale.core.flags import FlagReader
 from gpuscale.core.golang.durations import parse_duration_ms
@@ -13,47 +12,17 @@ from gpuscale.exporter.counters_file import Mode
 from gpuscale.exporter.devices import DeviceSelection, parse_devices
 from gpuscale.exporter.families.azure import AzureCluster
 from gpuscale.exporter.flags import FLAGS
+from gpuscale.exporter.gpu_source import GpuSource, parse_gpu_source
 from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.names import Names
 from gpuscale.formats.styles import Style
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.models import expected_models, find_model
-from gpuscale.gpu.reader import READER_PLUGINS, ReaderKind
+from gpuscale.gpu.dcgm.address import parse_address
 
 MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 3_600_000
-MAX_SIMULATED_GPUS = 256
-DEFAULT_MODEL = "NVIDIA H200"
-DEFAULT_GPUS = 1
 
-_KINDS = ("nvml", "amd", "simulated", "replay")
 _WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no", "off"), False)}
 """Booleans that dcgm-exporter's environment variables may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuSource:
-    """Where readings come from."""
-
-    kind: Literal["nvml", "amd", "simulated", "replay", "plugin"]
-    model: str = DEFAULT_MODEL
-    """Of simulated GPUs."""
-    count: int = DEFAULT_GPUS
-    """Of simulated GPUs."""
-    file: str = ""
-    """Of a replay."""
-    plugin: ReaderKind | None = None
-    argument: str = ""
-    """Of a plug-in."""
-    is_named: bool = True
-    """Whether it was asked for; otherwise it is a guess that has to work at once."""
-
-    @property
-    def vendor(self) -> str:
-        """Whose GPUs they are, in lower case; NVIDIA's where they only look like some."""
-        if self.plugin is not None:
-            return self.plugin.vendor
-        return "amd" if self.kind == "amd" else "nvidia"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +51,8 @@ class ExporterSettings:
     """Where counters come from instead of the file; None is the file."""
     counters_mode: Mode
     gpu: GpuSource
+    host_engine: str | None
+    """Address of a DCGM host engine, `HOST:PORT` or a socket's path; None asks none."""
     devices: DeviceSelection
     interval_ms: int
     stream_interval_ms: int | None
@@ -165,6 +136,7 @@ def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
         kubeconfig=flags.path("kubeconfig"),
         counters_mode="add" if flags.choice("counters-mode") == "add" else "replace",
         gpu=gpu,
+        host_engine=flags.converted("remote-hostengine-info", parse_address, None),
         devices=flags.converted("devices", parse_devices, DeviceSelection()),
         interval_ms=_interval_ms(flags, "collect-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS),
         stream_interval_ms=_interval_ms_or_none(
@@ -243,6 +215,7 @@ _ACK_ALONE = (
     "--style ack: without --kubernetes nothing says which pod a process runs in, so there are no "
     "DCGM_CUSTOM_* series; the device series have ACK's labels"
 )
+_NO_ENGINE = "--remote-hostengine-info changes nothing: a host engine is asked with --gpu nvml"
 
 
 def _notes(flags: FlagReader) -> tuple[str, ...]:
@@ -258,6 +231,8 @@ def _notes(flags: FlagReader) -> tuple[str, ...]:
         "kubernetes"
     ):
         notes = (*notes, _ACK_ALONE)
+    if flags.text("remote-hostengine-info") and flags.text("gpu") != "nvml":
+        notes = (*notes, _NO_ENGINE)
     return notes
 
 
@@ -267,42 +242,6 @@ def _interval_ms_or_none(flags: FlagReader, name: str, at_least: int, at_most: i
 
 def _interval_ms(flags: FlagReader, name: str, at_least: int, at_most: int) -> int:
     return flags.converted(name, lambda text: _duration_ms(text, at_least, at_most), at_least)
-
-
-def parse_gpu_source(text: str) -> GpuSource:
-    """Return the source of readings that a text such as `simulated:NVIDIA H200:8` names.
-
-    Raises:
-        ValueError: not of the form.
-        PluginError: the plug-in that has the name can't be used.
-    """
-    kind, _, rest = text.partition(":")
-    match kind:
-        case "nvml" | "amd" if not rest:
-            return GpuSource(kind)
-        case "simulated":
-            return _simulated(rest)
-        case "replay" if rest:
-            return GpuSource("replay", file=rest)
-        case _ if kind not in _KINDS and (plugin := READER_PLUGINS.find(kind)):
-            return GpuSource("plugin", plugin=plugin, argument=rest)
-    raise ValueError(
-        f"found {text!r}, expected nvml, amd, simulated[:MODEL[:COUNT]] or replay:FILE"
-    )
-
-
-def _simulated(rest: str) -> GpuSource:
-    model, _, count_text = rest.partition(":")
-    known = find_model(model or DEFAULT_MODEL, MODELS.values())
-    if known is None:
-        expected = expected_models(model, MODELS.values())
-        raise ValueError(f"found the model {model!r}, expected {expected}")
-    if not count_text:
-        return GpuSource("simulated", known.name)
-    count = int(count_text) if re.fullmatch(r"[0-9]{1,4}", count_text) else 0
-    if not 1 <= count <= MAX_SIMULATED_GPUS:
-        raise ValueError(f"found {count_text!r} GPUs, expected 1 to {MAX_SIMULATED_GPUS}")
-    return GpuSource("simulated", known.name, count)
 
 
 def _duration_ms(text: str, at_least: int, at_most: int) -> int:

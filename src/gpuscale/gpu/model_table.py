@@ -5,7 +5,13 @@ clocks, memory and PCIe generation are those of the vendors' public data sheets,
 cards: NVIDIA K80, P100, V100, T4, A10, A10G, A30, A40, A100, L4, L40, L40S, RTX 6000 Ada, H100, H200, B200,
 GB200, B300, RTX PRO 6000 Blackwell Server Edition; AMD Instinct MI210, MI250X, MI300X, MI325X, MI355X. The
 numbers of MIG instances are those of NVIDIA's MIG User Guide. A K80 board and an MI250X module hold two GPUs
-each; their figures are per GPU, as the driver shows them. AMD SMI has no word for reserved memory.
+each; their figures are per GPU. AMD SMI shows all 560 W of a module with an MI250X' first GPU and none with
+its second, so half of it stands here. It has no word for reserved memory.
+
+Checked in November 2026: MIG instances against releases 610 and, for the B300, 620 of that guide; names,
+memory and power limits against outputs of `nvidia-smi` and `amd-smi` that users published, of
+K80, V100-SXM2-32GB, A10, A10G, A30, A40, A100-PCIE-40GB, A100-SXM4-80GB, L4, L40, L40S, H100 PCIe and NVL,
+H200 NVL, B200, GB200, B300, RTX PRO 6000, MI210, MI250X, MI300X, MI325X and MI355X.
 
 Data sheets do not give what is reserved by the driver, idle draw, idle clocks, temperatures in a server
 or how fast a heat sink warms up. Those are typical values, to be read as orders of magnitude. So is the
@@ -328,6 +334,7 @@ _ALL = (
         idle_power_w=65,
         max_power_w=400,
         max_sm_clock_mhz=1785,
+        has_nvlink=False,
     ),
     _H200,
     replace(

@@ -141,7 +141,6 @@ class SimulatedReader:
         self._model = model
         self._work = work
         self._window_ms = window_ms
-        self._states = tuple(_new_state(seed, node_name, model, index) for index in range(count))
         asked = tuple(name for name in FIELDS if fields is None or name in fields)
         fixed = {
             **_fixed_values(model),
@@ -152,6 +151,11 @@ class SimulatedReader:
         self._fixed = {name: fixed[name] for name in asked if name in fixed and name not in missing}
         self._changing = tuple(
             (name, _CHANGING[name]) for name in asked if name in _CHANGING and name not in missing
+        )
+        shows_power = any(name in _OF_POWER for name, _ in self._changing)
+        self._states = tuple(
+            _new_state(seed, node_name, model, index, has_noise=shows_power)
+            for index in range(count)
         )
         self._absent = MappingProxyType(missing)
         self._all_lost = MappingProxyType(dict.fromkeys(asked, LOST))
@@ -175,6 +179,10 @@ class SimulatedReader:
         """Return the readings for the time that ends at `now_ms`."""
         return tuple(self._read(state, now_ms) for state in self._states)
 
+    def read_one(self, index: int, now_ms: int) -> GpuReading:
+        """Return the reading of one GPU, as `read` has it."""
+        return self._read(self._states[index], now_ms)
+
     def _read(self, state: _State, now_ms: int) -> GpuReading:
         if state.is_lost:
             return GpuReading(state.gpu, now_ms, {}, self._all_lost)
@@ -183,7 +191,7 @@ class SimulatedReader:
         load = self._load(works)
         power_w = self._power_w(load)
         self._advance(state, now_ms, from_ms, power_w)
-        noise = state.noise[now_ms // self._window_ms % _NOISE_LENGTH]
+        noise = state.noise[now_ms // self._window_ms % len(state.noise)]
         shown_w = min(self._model.max_power_w, power_w * (1.0 + noise))
         moment = _Moment(self._model, load, shown_w, state.temp_c, state.energy_j)
         values: dict[str, int | float | str] = dict(self._fixed)
@@ -246,14 +254,18 @@ class SimulatedReader:
         return tuple(readings)
 
 
-def _new_state(seed: int, node_name: str, model: GpuModel, index: int) -> _State:
+def _new_state(
+    seed: int, node_name: str, model: GpuModel, index: int, *, has_noise: bool
+) -> _State:
     names = (node_name, str(index))
     uuid = UUID(int=stream(seed, "gpu-uuid", *names).getrandbits(128), version=4)
     bus = _FIRST_BUS + _BUS_STEP * (index % _GPUS_PER_DOMAIN)
     bus_id = f"{index // _GPUS_PER_DOMAIN:08X}:{bus:02X}:00.0"
     draws = stream(seed, "gpu-power-noise", *names)
+    # A table for each of ten thousand idle GPUs would be most of a simulation's memory.
     noise = tuple(
-        draws.uniform(-POWER_NOISE_RATIO, POWER_NOISE_RATIO) for _ in range(_NOISE_LENGTH)
+        draws.uniform(-POWER_NOISE_RATIO, POWER_NOISE_RATIO)
+        for _ in range(_NOISE_LENGTH if has_noise else 1)
     )
     return _State(GpuIdentity(index, f"GPU-{uuid}", bus_id, model.name), noise, model.idle_temp_c)
 
@@ -348,6 +360,15 @@ _CHANGING: Mapping[str, _Value] = {
 }
 """Fields whose value follows from the moment."""
 
+_OF_POWER = frozenset(
+    {
+        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+        "DCGM_FI_DEV_POWER_USAGE",
+        "DCGM_FI_DEV_POWER_USAGE_INSTANT",
+    }
+)
+"""Those of them that show the reading of power, with its noise."""
 _NONE_SO_FAR = (
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
     "DCGM_FI_DEV_ENC_UTIL",

@@ -166,6 +166,26 @@ def test_sampled_use_is_told_as_it_is_with_its_error() -> None:
     ]
 
 
+def test_switching_is_told_where_use_is_sampled_and_two_use_the_gpu() -> None:
+    found = split_utilisation(
+        reading(90, process(1, 40, looks=50), process(2, 40, looks=50)),
+        owned(SHARED, p1=BERT, p2=TUNE),
+    )
+    # Two thirds of the busy time are contended, of which 0.11 are switches: 40 * 2/3 * 0.11 = 2.93.
+    assert [each.switching_percent for each in found[:3]] == [
+        pytest.approx(2.93, abs=0.01),
+        pytest.approx(2.93, abs=0.01),
+        None,
+    ]
+
+
+def test_switching_is_not_told_where_use_is_counted() -> None:
+    found = split_utilisation(
+        reading(80, process(1, 40), process(2, 40)), owned(SHARED, p1=BERT, p2=TUNE)
+    )
+    assert {each.switching_percent for each in found} == {None}
+
+
 def test_young_process_has_the_error_of_its_own_looks() -> None:
     found = split_utilisation(
         reading(90, process(1, 60, looks=50), process(2, 30, looks=5)),

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError, UsageError
 from gpuscale.exporter.devices import parse_devices
 from gpuscale.exporter.flags import FLAGS
+from gpuscale.exporter.gpu_source import parse_gpu_source
 from gpuscale.exporter.http.passwords import _name_and_password
 from gpuscale.exporter.http.web_config import load_web_config
 from gpuscale.exporter.routes import accepts_gzip, prefers_openmetrics
-from gpuscale.exporter.settings import parse_gpu_source, read_settings
+from gpuscale.exporter.settings import read_settings
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.stream import SeriesKey, StreamEncoder, StreamError
 from stream_picture import StreamPicture

@@ -11,13 +11,14 @@ from gpuscale.cli.servers.agent import plain_arguments
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.exporter.devices import DeviceSelection, SelectedReader, parse_devices
 from gpuscale.exporter.flags import FLAGS
+from gpuscale.exporter.gpu_source import GpuSource, parse_gpu_source
 from gpuscale.exporter.readers import (
     ReplaceableReader,
     fields_to_read,
     make_reader,
     needs_processes,
 )
-from gpuscale.exporter.settings import GpuSource, parse_gpu_source, read_settings
+from gpuscale.exporter.settings import read_settings
 from gpuscale.gpu.counters import load_counters
 from gpuscale.gpu.health import HEALTH_FIELDS
 from gpuscale.gpu.model_table import MODELS
@@ -196,8 +197,8 @@ def test_wrong_variable_is_told_by_its_own_name() -> None:
 
 
 def test_flag_without_a_meaning_here_is_explained() -> None:
-    assert read(remote_hostengine_info="localhost:5555").notes == (
-        "--remote-hostengine-info changes nothing: there is no DCGM behind this exporter",
+    assert read(enable_dcgm_log="true").notes == (
+        "--enable-dcgm-log changes nothing: there is no DCGM behind this exporter",
     )
     assert read({"KUBERNETES_VIRTUAL_GPUS": "false"}).notes == ()
 
@@ -436,3 +437,30 @@ def test_agent_loads_nothing_that_it_was_not_asked_for(loaded: str, absent) -> N
 )
 def test_missing_process_series_are_told_of(given, is_told: bool) -> None:
     assert any("no DCGM_CUSTOM_*" in note for note in read(**given).notes) is is_told
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("localhost:5555", "localhost:5555"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("[::1]:5555", "[::1]:5555"),
+        ("tcp://node-1:5556", "node-1:5556"),
+        ("unix:///run/nvidia/dcgm.sock", "/run/nvidia/dcgm.sock"),
+    ],
+)
+def test_a_host_engine_is_asked_where_it_is_said_to_be(text: str, address: str) -> None:
+    found = read(remote_hostengine_info=text)
+    assert (found.host_engine, found.notes) == (address, ())
+    assert read({"DCGM_REMOTE_HOSTENGINE_INFO": text}).host_engine == address
+    assert read().host_engine is None
+    (note,) = read(remote_hostengine_info=text, gpu="simulated").notes
+    assert note.endswith("a host engine is asked with --gpu nvml")
+
+
+@pytest.mark.parametrize(
+    "text", ["a:b", "localhost:0", "localhost:65536", "unix://run/x", "vsock://2:5555", "a b", ":1"]
+)
+def test_no_address_of_a_host_engine(text: str) -> None:
+    with pytest.raises(UsageError, match=r"expected HOST\[:PORT\]"):
+        read(remote_hostengine_info=text)

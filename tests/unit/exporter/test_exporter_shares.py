@@ -5,7 +5,7 @@ import pytest
 from gpuscale.attribution.processes.shares import Share, split_utilisation
 from gpuscale.core.clock import ManualClock
 from gpuscale.exporter.collector import Collector, Extras
-from gpuscale.exporter.families.azure import AzureCluster, AzureMetrics, container_name
+from gpuscale.exporter.families.azure import ABSENT, AzureCluster, AzureMetrics, container_name
 from gpuscale.exporter.families.containers import GpuShares, container_families, shares_of
 from gpuscale.exposition.write import render_text
 from gpuscale.formats.labels import FamilyOptions
@@ -58,6 +58,18 @@ def test_shared_gpu_is_split_and_what_is_nobodys_is_told_without_a_pod() -> None
         f"gpuscale_container_gpu_memory_used_bytes{first} {300 * mib}",
         f"gpuscale_container_gpu_memory_used_bytes{second} {200 * mib}",
         f"gpuscale_container_gpu_memory_used_bytes{nobody} {200 * mib}",
+    ]
+
+
+def test_sampled_use_has_its_error_and_what_goes_to_switching() -> None:
+    sampled = [ProcessReading(pid, "python", 40, 0, 0, 0, 100, looks=50) for pid in (101, 102)]
+    found = [line for line in lines(reading(util=90, processes=sampled)) if "bert-0" in line]
+    # 80 * sqrt(0.5 * 0.5 / 51) = 5.6; two thirds of the time are contended: 40 * 2/3 * 0.11 = 2.9.
+    pod = f'{{{LEADING},container="main",namespace="ml",pod="bert-0"}}'
+    assert found[:3] == [
+        f"gpuscale_container_gpu_utilization_percent{pod} 40",
+        f"gpuscale_container_gpu_utilization_standard_error_percent{pod} 5.6",
+        f"gpuscale_container_gpu_switching_percent{pod} 2.9",
     ]
 
 
@@ -161,7 +173,7 @@ IDS = 'container_azm_ms_clusterId="/subscriptions/s/aks",container_azm_ms_cluste
 
 def azure_lines(metrics, resources=None):
     text = render_text(metrics.families(resources or NodeGpuResources()))
-    return [line for line in text.splitlines() if line[0] != "#"]
+    return [line for line in text.splitlines() if line[0] != "#" and ABSENT not in line]
 
 
 def shares(util, memory):
@@ -199,6 +211,27 @@ def test_azures_container_that_is_gone_for_a_minute_is_left_out() -> None:
     metrics.observe(shares(40, 300), 1000)
     metrics.observe((), 61_000)
     assert azure_lines(metrics) == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "absent"),
+    [
+        (NodeGpuResources(8, 7), []),
+        (NodeGpuResources(0, 0), []),
+        (NodeGpuResources(None, 7), [("nodeGpuCapacity", "no_api_server")]),
+        (
+            NodeGpuResources(),
+            [("nodeGpuCapacity", "no_api_server"), ("nodeGpuAllocatable", "no_kubelet")],
+        ),
+    ],
+)
+def test_azures_counts_of_a_node_are_absent_with_a_reason_and_never_zero(resources, absent) -> None:
+    families = {each.name: each for each in AzureMetrics(CLUSTER).families(resources)}
+    found = families[ABSENT].samples if ABSENT in families else ()
+    assert [(*dict(each.labels).values(), each.value) for each in found] == [
+        (*each, 1) for each in absent
+    ]
+    assert not {name for name, _ in absent} & families.keys()
 
 
 def test_azures_container_without_a_uid_is_named_by_its_pod() -> None:

@@ -42,7 +42,10 @@ DATA_SHEETS = {
     "AMD Instinct MI325X": (1000, 256),
     "AMD Instinct MI355X": (1400, 288),
 }
-# Instances per GPU in NVIDIA's MIG User Guide; all others have no MIG.
+# NVLink as data sheets have it. Bridges that join two cards (A30, A40, A100 and H100 PCIe, H100 NVL) do not
+# count; an H200 NVL's joins four.
+NVLINK = {"SXM2", "SXM4", "HBM3", "H200", "B200", "GB200", "B300"}
+# Instances per GPU in NVIDIA's MIG User Guide, release 610, and 620 for the B300; all others have no MIG.
 MIG = {"A30": 4, "A100": 7, "H100": 7, "H200": 7, "B200": 7, "GB200": 7, "B300": 7, "PRO": 4}
 
 
@@ -73,6 +76,11 @@ def test_idle_is_below_the_limit_in_every_respect(model) -> None:
 def test_mig_is_what_the_user_guide_says(model) -> None:
     word = model.name.replace("-", " ").split()[2 if "RTX" in model.name else 1]
     assert model.mig_slices == (0 if model.vendor == "AMD" else MIG.get(word, 0))
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: model.name)
+def test_nvlink_is_that_of_the_data_sheet(model) -> None:
+    assert model.has_nvlink == bool(NVLINK & {*model.name.replace("-", " ").split()})
 
 
 @pytest.mark.parametrize(

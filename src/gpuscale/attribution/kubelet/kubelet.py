@@ -22,8 +22,6 @@ class AllocationSource(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
-
 
 class KubeletFollower:
     """Keeps the kubelet's last answer.
@@ -73,10 +71,6 @@ class KubeletFollower:
             self._note_failure(error)
         else:
             self._note_answer(found)
-
-    async def close(self) -> None:
-        """Close the connection; a later refresh opens it again."""
-        await self._source.close()
 
     def _note_failure(self, error: KubeletError) -> None:
         if self._error is None or self._error.reason != error.reason:

@@ -1,19 +1,13 @@
 """The kubelet's pod-resources API over its Unix socket.
 
-Each call looks at the socket file first. When the kubelet has restarted, the file is another one, and
-a new connection is opened at once; a failed call drops the connection too. So nothing waits for a back-off,
-and a missing socket is distinguished from a kubelet that does not answer.
+Each call looks at the socket file first, so that a missing socket is distinguished from a kubelet that does
+not answer, and has a connection of its own: a kubelet that has restarted is found at once.
 
 Source: kubernetes/kubelet pkg/apis/podresources/v1 (GA in 1.28; claims since 1.34 by default).
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
-
-import grpc
-import grpc.aio
+from typing import Protocol, TypeVar
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.kubelet.allocations import (
@@ -26,10 +20,10 @@ from gpuscale.attribution.kubelet.allocations import (
 from gpuscale.attribution.kubelet.device_ids import is_gpu, names_gpu
 from gpuscale.attribution.kubelet.device_parts import ACK_RESOURCE, gathered_parts
 from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
+from gpuscale.attribution.kubelet.unary import Status, StatusError, call
 from gpuscale.attribution.settings import KubeletSettings
 
 _SERVICE = "/v1.PodResourcesLister"
-_Status = grpc.StatusCode
 
 
 class _Message(Protocol):
@@ -39,28 +33,11 @@ class _Message(Protocol):
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class _SocketFile:
-    """Identifies a socket file among others at the same path."""
-
-    device: int
-    inode: int
-    changed_ns: int
-
-
 class PodResourcesClient:
-    """Asks the kubelet which GPUs each container was given. Use it in `async with`, or `close` it."""
+    """Asks the kubelet which GPUs each container was given."""
 
     def __init__(self, settings: KubeletSettings) -> None:
         self._settings = settings
-        self._channel: grpc.aio.Channel | None = None
-        self._file: _SocketFile | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def allocations(self) -> NodeAllocations:
         """Return what every container of the node was given, and what there is to give.
@@ -73,12 +50,6 @@ class PodResourcesClient:
         )
         allocatable, units = await self._allocatable()
         return NodeAllocations(self._containers(listed), allocatable, units)
-
-    async def close(self) -> None:
-        """Close the connection; a later call opens it again."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
 
     async def _allocatable(self) -> tuple[tuple[Device, ...] | None, tuple[Device, ...]]:
         """Return every GPU that may be handed out, and the units of memory of those that are cut up.
@@ -98,17 +69,18 @@ class PodResourcesClient:
     async def _call(
         self, method: str, request: _Message, read: Callable[[bytes], Answer]
     ) -> Answer:
-        channel = await self._connected()
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
-        call = channel.unary_unary(f"{_SERVICE}/{method}")
+        settings = self._settings
+        self._look_at_socket()
         try:
-            body = await call(request.SerializeToString(), timeout=self._settings.timeout_s)
-        except grpc.aio.AioRpcError as error:
-            await self.close()
+            body = await call(
+                settings.socket.absolute(),
+                f"{_SERVICE}/{method}",
+                request.SerializeToString(),
+                settings.timeout_s,
+                settings.max_message_bytes,
+            )
+        except StatusError as error:
             raise self._error(method, error) from error
-        except asyncio.CancelledError:
-            await self.close()
-            raise
         return self._read(method, body, read)
 
     def _read(self, method: str, body: bytes, read: Callable[[bytes], Answer]) -> Answer:
@@ -120,31 +92,10 @@ class PodResourcesClient:
                 f"the kubelet's answer to {method} is no pod-resources message ({len(body)} bytes)",
             ) from error
 
-    async def _connected(self) -> grpc.aio.Channel:
-        found = self._look_at_socket()
-        if found != self._file:
-            await self.close()
-            self._file = found
-        if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(
-                f"unix://{self._settings.socket.absolute()}", options=self._options()
-            )
-        return self._channel
-
-    def _options(self) -> tuple[tuple[str, str | int], ...]:
-        return (
-            # The path of the socket is no host name, and some servers refuse it as one.
-            ("grpc.default_authority", "localhost"),
-            ("grpc.max_receive_message_length", self._settings.max_message_bytes),
-            # Connections shared between channels would bring their back-off along.
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.enable_http_proxy", 0),
-        )
-
-    def _look_at_socket(self) -> _SocketFile:
+    def _look_at_socket(self) -> None:
         path = self._settings.socket
         try:
-            status = path.stat()
+            path.stat()
         except (FileNotFoundError, NotADirectoryError):
             raise KubeletError(
                 reasons.SOCKET_MISSING,
@@ -154,24 +105,23 @@ class PodResourcesClient:
             raise self._unreachable(error.strerror or str(error)) from error
         if not path.is_socket():
             raise self._unreachable("it is no socket")
-        return _SocketFile(status.st_dev, status.st_ino, status.st_ctime_ns)
 
     def _unreachable(self, why: str) -> KubeletError:
         text = f"can't use the kubelet's socket {self._settings.socket}: {why}"
         return KubeletError(reasons.SOCKET_UNREACHABLE, text)
 
-    def _error(self, method: str, error: grpc.aio.AioRpcError) -> Exception:
-        code, details = error.code(), error.details() or "no details"
-        if code is _Status.UNIMPLEMENTED:
+    def _error(self, method: str, error: StatusError) -> KubeletError:
+        status, details = error.status, error.details or "no details"
+        if status is Status.UNIMPLEMENTED:
             return _UnsupportedError(
                 reasons.KUBELET_ERROR, f"the kubelet has no {method} of pod-resources v1"
             )
-        if code is _Status.UNAVAILABLE:
+        if status is Status.UNAVAILABLE:
             return self._unreachable(details)
-        if code is _Status.DEADLINE_EXCEEDED:
+        if status is Status.DEADLINE_EXCEEDED:
             text = f"no answer from the kubelet to {method} for {self._settings.timeout_s:g} s"
             return KubeletError(reasons.KUBELET_ERROR, text)
-        text = f"the kubelet answered {method} with {code.name}: {details}"
+        text = f"the kubelet answered {method} with {status.name}: {details}"
         return KubeletError(reasons.KUBELET_ERROR, text)
 
     def _containers(self, answer: pb.ListPodResourcesResponse) -> tuple[ContainerDevices, ...]:

@@ -17,6 +17,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from gpuscale.attribution.processes.time_slicing import switching_part
 from gpuscale.attribution.reasons import HOST_PID_OFF
 from gpuscale.formats.dcgm import owners_of
 from gpuscale.gpu.owners import Attribution, ContainerRef
@@ -42,6 +43,8 @@ class Share:
     """Part of the device's used memory; None where the driver does not report it."""
     standard_error: float | None = None
     """Of `sm_util`, in its percent, where that is sampled. None where it is not."""
+    switching_percent: float | None = None
+    """What of `sm_util` probably went to switches between processes, where that is sampled."""
 
 
 def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Share, ...]:
@@ -57,9 +60,17 @@ def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Sh
         return _all_to_sole_owner(reading, device_util, owners, busy)
     utils, errors = _utils(reading.processes, attribution, device_util, busy)
     memory = _memory_by_owner(reading, attribution, tuple(utils))
+    switching = switching_part([each.sm_util or 0 for each in reading.processes])
     holders = (*(each for each in utils if each is not None), None)
     shares = (
-        Share(each, utils.get(each, 0), memory.get(each), errors.get(each)) for each in holders
+        Share(
+            each,
+            utils.get(each, 0),
+            memory.get(each),
+            errors.get(each),
+            switching * utils[each] if each in errors else None,
+        )
+        for each in holders
     )
     return tuple(share for share in shares if _is_worth_telling(share))
 

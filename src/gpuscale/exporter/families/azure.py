@@ -17,6 +17,7 @@ from gpuscale.exposition.families import Family, Sample
 from gpuscale.gpu.owners import ContainerRef, NodeGpuResources
 from gpuscale.gpu.readings import GpuIdentity
 
+ABSENT = "gpuscale_exporter_azure_absent_metrics"
 WINDOW_MS = 60_000
 _MIB = 1024 * 1024
 _TOTAL_FIELD = "DCGM_FI_DEV_FB_TOTAL"
@@ -78,7 +79,7 @@ class AzureMetrics:
                     place = _Place(gpu.reading.gpu, share.container)
                     use = _Use(now_ms, share.sm_util, share.memory_used_mib, total_mib)
                     self._uses.setdefault(place, deque()).append(use)
-        self._forget(now_ms - WINDOW_MS)
+        self._forget(now_ms)
 
     def families(self, resources: NodeGpuResources) -> tuple[Family, ...]:
         families = (
@@ -86,12 +87,14 @@ class AzureMetrics:
             *self._container_families(resources),
             self._node_family("nodeGpuAllocatable", "GPUs to give to pods.", resources.allocatable),
             self._node_family("nodeGpuCapacity", "GPUs of the node.", resources.capacity),
+            _absent_family(resources),
         )
         return tuple(family for family in families if family.samples)
 
-    def _forget(self, until_ms: int) -> None:
+    def _forget(self, now_ms: int) -> None:
+        """Forget what is older than the window, and what is of before a clock was set back."""
         for place, uses in tuple(self._uses.items()):
-            while uses and uses[0].at_ms <= until_ms:
+            while uses and not now_ms - WINDOW_MS < uses[0].at_ms <= now_ms:
                 uses.popleft()
             if not uses:
                 del self._uses[place]
@@ -135,6 +138,21 @@ class AzureMetrics:
             ("gpuModel", place.gpu.model),
             ("gpuVendor", self._cluster.vendor),
         )
+
+
+def _absent_family(resources: NodeGpuResources) -> Family:
+    """Return which counts of the node are unknown, and why."""
+    counts = {
+        # The kubelet does not tell it.
+        "nodeGpuCapacity": (resources.capacity, "no_api_server"),
+        "nodeGpuAllocatable": (resources.allocatable, "no_kubelet"),
+    }
+    absent = [
+        Sample((("metric", name), ("reason", reason)), 1)
+        for name, (count, reason) in counts.items()
+        if count is None
+    ]
+    return _gauge(ABSENT, "Metrics of Container Insights without a value, by reason.", absent)
 
 
 def container_name(container: ContainerRef) -> str:

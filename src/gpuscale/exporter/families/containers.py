@@ -19,6 +19,8 @@ UTILIZATION = "gpuscale_container_gpu_utilization_percent"
 UTILIZATION_ERROR = "gpuscale_container_gpu_utilization_standard_error_percent"
 MEMORY_USED = "gpuscale_container_gpu_memory_used_bytes"
 ERROR_HELP = "Standard error of that part where the driver samples who runs (%)."
+SWITCHING = "gpuscale_container_gpu_switching_percent"
+SWITCHING_HELP = "Estimate of what of that part goes to switching between processes (%)."
 MEMORY_GRANTED = "gpuscale_container_gpu_memory_granted_bytes"
 MEMORY_USE = "gpuscale_container_gpu_memory_used_of_granted_ratio"
 CORES_GRANTED = "gpuscale_container_gpu_cores_granted_percent"
@@ -71,6 +73,11 @@ def container_families(gpus: Sequence[GpuShares], options: FamilyOptions) -> tup
         for share, labels in rows
         if share.standard_error is not None
     )
+    switching = tuple(
+        Sample(labels, round(share.switching_percent, 1))
+        for share, labels in rows
+        if share.switching_percent is not None
+    )
     memory = tuple(
         Sample(labels, share.memory_used_mib * _MIB)
         for share, labels in rows
@@ -79,6 +86,7 @@ def container_families(gpus: Sequence[GpuShares], options: FamilyOptions) -> tup
     families = (
         Family(UTILIZATION, "gauge", "Part of the GPU's utilization (%).", util),
         Family(UTILIZATION_ERROR, "gauge", ERROR_HELP, errors),
+        Family(SWITCHING, "gauge", SWITCHING_HELP, switching),
         Family(MEMORY_USED, "gauge", "Part of the GPU's used memory (bytes).", memory),
     )
     return tuple(

@@ -40,6 +40,12 @@ class _Heard:
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_KEPT))
     """(milliseconds, XID), oldest first."""
 
+    def keep_before(self, now_ms: int) -> None:
+        """Take what is ahead of now, since a clock was set back, for new: an XID is not to be missed."""
+        if any(at_ms > now_ms for at_ms, _ in self.recent):
+            moved = [(min(at_ms, now_ms), xid) for at_ms, xid in self.recent]
+            self.recent = deque(sorted(moved), maxlen=_MOST_KEPT)
+
 
 class XidLog:
     """What was heard, by place. Safe to use from several threads."""
@@ -70,6 +76,7 @@ class XidLog:
         """Return counts by XID; a window without any has one zero without an XID."""
         with self._lock:
             heard = self._places.get(place) or _Heard()
+            heard.keep_before(now_ms)
             while heard.recent and heard.recent[0][0] <= now_ms - window_ms:
                 heard.recent.popleft()
             counts = Counter(xid for _, xid in heard.recent)

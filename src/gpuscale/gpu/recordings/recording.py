@@ -72,6 +72,7 @@ class Recorder:
         self._encoder: TickEncoder | None = None
         self._gpus: tuple[GpuIdentity, ...] = ()
         self._latest_ms = 0
+        self._shift_ms = 0
         self._ticks = 0
         self._is_closed = False
 
@@ -103,7 +104,9 @@ class Recorder:
             OSError: the file can't be written any more.
         """
         if now_ms is None:
-            now_ms = max((each.measured_ms for each in readings), default=self._latest_ms)
+            now_ms = max(
+                (each.measured_ms for each in readings), default=self._latest_ms - self._shift_ms
+            )
         present = tuple(each.gpu for each in readings) if gpus is None else tuple(gpus)
         self._add(now_ms, present, tuple(readings), None)
 
@@ -143,7 +146,13 @@ class Recorder:
         if self._is_closed:
             raise ValueError("the recording is closed")
         # A clock that was set back must not make ticks go back: the file could not be replayed.
-        self._latest_ms = max(now_ms, self._latest_ms)
+        if now_ms + self._shift_ms < self._latest_ms:
+            self._shift_ms = self._latest_ms - now_ms
+        self._latest_ms = now_ms + self._shift_ms
+        if self._shift_ms:
+            readings = tuple(
+                replace(each, measured_ms=each.measured_ms + self._shift_ms) for each in readings
+            )
         self._gpus = gpus
         if self._encoder is None:
             self._encoder = self._begin(Header(f"gpuscale {__version__}", self._latest_ms, gpus))

@@ -174,6 +174,20 @@ def test_reader_that_does_not_read_polls_nothing(beside) -> None:
     assert nvml.count("nvmlDeviceGetUtilizationRates") == 0
 
 
+def test_reads_that_come_as_often_as_figures_leave_the_thread_nothing_to_ask() -> None:
+    desk = Desk(FakeGpu(), FakeGpu())
+    poller = Asked(Caller(desk.nvml), desk.now_us, PERIOD_US // 1000, retry_ms=60_000)
+    polls = [poller.watch(n) for n in range(2)]
+    assert not poller.is_asked_by_reads(gap_s=0.25)  # no figure is there yet
+    for each in polls:
+        each.add(desk.now_us(), None)
+    assert poller.is_asked_by_reads(gap_s=0.25)
+    assert not poller.is_asked_by_reads(gap_s=0.5)
+    desk.clock.advance(0.5)
+    polls[0].add(desk.now_us(), None)
+    assert not poller.is_asked_by_reads(gap_s=0.25)  # the other GPU's newest figure is too old
+
+
 def test_closing_ends_the_thread_and_then_the_library(beside) -> None:
     nvml, reader = beside(FakeGpu(), poll_period_ms=20)
     reading_until(reader, lambda _: nvml.count("nvmlDeviceGetUtilizationRates") > 3)
@@ -182,6 +196,14 @@ def test_closing_ends_the_thread_and_then_the_library(beside) -> None:
     asked = nvml.count("nvmlDeviceGetUtilizationRates")
     time.sleep(0.2)
     assert nvml.count("nvmlDeviceGetUtilizationRates") == asked
+
+
+class Asked(Poller):
+    """A poller that is read at a pace."""
+
+    def is_asked_by_reads(self, gap_s):
+        self._gap_s, self._last_read_s = gap_s, time.monotonic()
+        return self._is_asked_by_reads()
 
 
 class Polling(Poller):

@@ -44,7 +44,9 @@ class ClockEventCounts:
         self._kept.append((now_ms, mask))
         _count(self._counts, mask, 1)
         _count(self._totals, mask, 1)
-        while self._kept[0][0] <= now_ms - self._window_ms or len(self._kept) > _MOST_KEPT:
+        begin_ms = now_ms - self._window_ms
+        # What is ahead of now is of before a clock was set back.
+        while not begin_ms < self._kept[0][0] <= now_ms or len(self._kept) > _MOST_KEPT:
             _, old = self._kept.popleft()
             _count(self._counts, old, -1)
 

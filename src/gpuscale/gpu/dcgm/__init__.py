@@ -1,0 +1,1 @@
+"""A DCGM host engine beside the driver: for the profiling counters that NVML does not have."""
