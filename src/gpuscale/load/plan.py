@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.load.arrivals import Arrivals
+from gpuscale.load.tokens import TokenBodies
 from gpuscale.sim.load.loads import Load
 
 MAX_RATE = 1_000_000.0
@@ -16,16 +17,20 @@ _ERRORS = re.compile(r"errors=(\d+(?:\.\d+)?)%")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, the same each time."""
+    """One request, the same each time but for the body where that has token lengths."""
 
     url: str
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    bodies: TokenBodies | None = None
+    """Each request's own, in place of `body`."""
     timeout_s: float = 30.0
     ca_file: str | None = None
     is_insecure: bool = False
     """Whether the server's certificate is taken as it is."""
+    others: "tuple[Request, ...]" = ()
+    """Sent in turn with it, to its server."""
 
 
 @dataclass(frozen=True, slots=True)

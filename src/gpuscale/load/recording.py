@@ -1,5 +1,7 @@
 """What came of requests, second by second, in bounded memory whatever their number."""
 
+import ctypes
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -80,7 +82,7 @@ class Recorder:
         )
         self.counts = Counts()
         for histogram in (self.latency, self.service, self.lateness):
-            histogram.reset()
+            _empty(histogram)
         return second
 
 
@@ -100,26 +102,36 @@ class Row:
     p99_ms: float | None
 
 
-class Timeline:
-    """Joins the seconds of all processes into rows and totals."""
+class Recording:
+    """Joins the seconds of all processes into rows and totals.
 
-    def __init__(self) -> None:
+    Args:
+        started_ms: when the first second began.
+    """
+
+    def __init__(self, started_ms: int) -> None:
+        self.started_ms = started_ms
         self.rows: list[Row] = []
         self.counts = Counts()
         self.latency = new_histogram()
         self.service = new_histogram()
         self.lateness = new_histogram()
+        self._second = new_histogram()
 
     def add(self, seconds: list[Second], planned: float) -> Row:
         """Add one second as each process saw it."""
-        counts, latency = Counts(), new_histogram()
+        counts, latency = Counts(), self._second
+        _empty(latency)
         for second in seconds:
             counts.add(second.counts)
-            latency.decode_and_add(second.latency)
-            self.service.decode_and_add(second.service)
-            self.lateness.decode_and_add(second.lateness)
+            _add_encoded(latency, second.latency)
+            _add_encoded(self.service, second.service)
+            _add_encoded(self.lateness, second.lateness)
         self.counts.add(counts)
         self.latency.add(latency)
+        # One pass for all three; of an empty histogram every percentile would be 0.
+        is_empty = not latency.get_total_count()
+        found = {} if is_empty else latency.get_percentile_to_value_dict([50, 95, 99])
         row = Row(
             t_s=seconds[0].index,
             planned=planned,
@@ -128,12 +140,30 @@ class Timeline:
             errors=counts.errors,
             not_sent=counts.not_sent,
             in_flight=sum(second.in_flight for second in seconds),
-            p50_ms=percentile_ms(latency, 50),
-            p95_ms=percentile_ms(latency, 95),
-            p99_ms=percentile_ms(latency, 99),
+            p50_ms=_ms(found.get(50)),
+            p95_ms=_ms(found.get(95)),
+            p99_ms=_ms(found.get(99)),
         )
         self.rows.append(row)
         return row
+
+
+def _empty(histogram: HdrHistogram) -> None:
+    """Do what its `reset` does, which takes 0.6 ms: requests would be late each second."""
+    ctypes.memset(histogram.counts, 0, ctypes.sizeof(histogram.counts))
+    histogram.total_count = 0
+    histogram.min_value, histogram.max_value = sys.maxsize, 0
+
+
+def _add_encoded(histogram: HdrHistogram, encoded: bytes) -> None:
+    other = HdrHistogram.decode(encoded)
+    histogram.add(other)
+    # It and its encoder hold each other: memory would rise by megabytes until they are looked for.
+    other.encoder = None
+
+
+def _ms(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / 1000
 
 
 def percentile_ms(histogram: HdrHistogram, percentile: float) -> float | None:

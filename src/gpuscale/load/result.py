@@ -4,23 +4,39 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpuscale.load.plan import LoadPlan
-from gpuscale.load.recording import Row, Timeline, percentile_ms
+from gpuscale.load.plan import LoadPlan, Request
+from gpuscale.load.recording import Recording, Row, percentile_ms
+from gpuscale.load.timeline.document import timeline_document
+from gpuscale.load.timeline.types import Hop, Timeline, Track
+from gpuscale.load.watching.notes import Watched
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
-def load_document(plan: LoadPlan, timeline: Timeline) -> dict[str, Any]:
-    """Return what a run did and measured; times in milliseconds, absent where no answer came."""
-    counts = timeline.counts
+def load_document(
+    plan: LoadPlan, recording: Recording, watched: Watched | None = None
+) -> dict[str, Any]:
+    """Return what a run did and measured; times in milliseconds, absent where no answer came.
+
+    Args:
+        plan: of the run.
+        recording: what came of its requests.
+        watched: what else was seen meanwhile.
+    """
+    counts = recording.counts
     wanted = tuple(dict.fromkeys((*PERCENTILES, *(each for each, _ in plan.slo.percentiles))))
-    latency = {each: percentile_ms(timeline.latency, each) for each in wanted}
+    latency = {each: percentile_ms(recording.latency, each) for each in wanted}
     due = counts.sent + counts.not_sent
     errors_percent = 100 * counts.errors / due if due else None
     return {
         "apiVersion": "gpuscale.dev/v1alpha1",
         "kind": "LoadResult",
-        "target": {"url": plan.request.url, "method": plan.request.method},
+        "target": _sent(plan.request),
+        **(
+            {"inTurnWith": [_sent(each) for each in others]}
+            if (others := plan.request.others)
+            else {}
+        ),
         "load": {
             "loop": "closed" if plan.load is None else "open",
             "shape": plan.shape,
@@ -40,11 +56,65 @@ def load_document(plan: LoadPlan, timeline: Timeline) -> dict[str, Any]:
         },
         "latencyMilliseconds": _percentiles(latency),
         "serviceMilliseconds": _percentiles(
-            {each: percentile_ms(timeline.service, each) for each in PERCENTILES}
+            {each: percentile_ms(recording.service, each) for each in PERCENTILES}
         ),
-        "lateMilliseconds": _percentiles({99.0: percentile_ms(timeline.lateness, 99)}),
+        "lateMilliseconds": _percentiles({99.0: percentile_ms(recording.lateness, 99)}),
         "slo": [*plan.slo.faults(latency, errors_percent)],
-        "timeline": [_row(row) for row in timeline.rows],
+        "seconds": [_row(row) for row in recording.rows],
+        "timeline": timeline_document(load_timeline(plan, recording, watched)),
+        **({"notes": [*watched.notes]} if watched is not None and watched.notes else {}),
+    }
+
+
+def _sent(request: Request) -> dict[str, str]:
+    return {"url": request.url, "method": request.method}
+
+
+def _more(plan: LoadPlan) -> str:
+    count = len(plan.request.others)
+    return f" and {count} more in turn" if count else ""
+
+
+def load_timeline(plan: LoadPlan, recording: Recording, watched: Watched | None = None) -> Timeline:
+    """Return a run as a timeline: a point at the end of each second, and what else was watched."""
+    start_ms, rows = recording.started_ms, recording.rows
+    # What came after the last second is latency of requests that were due before, and no load.
+    due = [row for row in rows if row.t_s < plan.duration_s]
+
+    def track(name: str, unit: str, hop: Hop, values: list[float | None]) -> Track:
+        times = (start_ms + 1000 * (row.t_s + 1) for row in rows)
+        return Track(name, unit, hop, tuple(zip(times, values, strict=False)))
+
+    tracks = [
+        track("sent", "requests/s", "load", [row.sent for row in due]),
+        track("failed", "requests/s", "load", [row.errors for row in due]),
+        track("p50", "ms", "latency", [row.p50_ms for row in rows]),
+        track("p95", "ms", "latency", [row.p95_ms for row in rows]),
+        track("p99", "ms", "latency", [row.p99_ms for row in rows]),
+    ]
+    if plan.load is not None:
+        tracks.insert(1, track("planned", "requests/s", "load", [row.planned for row in due]))
+    ended_ms = start_ms + 1000 * max((row.t_s + 1 for row in rows), default=1)
+    seen = watched or Watched()
+    return Timeline(
+        title=f"{plan.request.method} {plan.request.url}{_more(plan)} · {plan.shape}",
+        started_ms=start_ms,
+        ended_ms=ended_ms,
+        tracks=(*tracks, *seen.tracks),
+        marks=seen.marks,
+        spans=seen.spans,
+    )
+
+
+def load_totals(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figures of a run that stand above its charts."""
+    requests, latency = document["requests"], document["latencyMilliseconds"]
+    percent = requests["errorPercent"]
+    return {
+        "Requests": f"{requests['sent']:,}",
+        "Failed": "-" if percent is None else f"{percent:.3g} %",
+        **{f"Latency {name}": f"{value:.4g} ms" for name, value in latency.items()},
+        **({"SLO": "; ".join(document["slo"])} if document["slo"] else {}),
     }
 
 
@@ -61,8 +131,9 @@ def _row(row: Row) -> dict[str, Any]:
 def load_text(document: Mapping[str, Any]) -> str:
     """Return the result in a few lines."""
     requests, load = document["requests"], document["load"]
+    sent = [document["target"], *document.get("inTurnWith", ())]
     lines = [
-        f"{document['target']['method']} {document['target']['url']}",
+        *(f"{each['method']} {each['url']}" for each in sent),
         f"load      {load['shape']}, {load['loop']} loop, {load['durationSeconds']:g} s",
         f"requests  {requests['sent']} sent, {requests['ok']} ok, {requests['errors']} failed"
         + (f", of which {requests['notSent']} not sent" if requests["notSent"] else ""),
@@ -77,4 +148,5 @@ def load_text(document: Mapping[str, Any]) -> str:
     if late := document["lateMilliseconds"].get("p99"):
         lines.append(f"late      p99 {late:.3g} ms from due to sent, in this process")
     lines += [f"SLO       {fault}" for fault in document["slo"]]
+    lines += [f"note      {note}" for note in document.get("notes", ())]
     return "\n".join(lines)

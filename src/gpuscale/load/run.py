@@ -15,7 +15,7 @@ from gpuscale.load.arrivals import arrival_times
 from gpuscale.load.http.sender import Sender
 from gpuscale.load.http.target import Target, resolve
 from gpuscale.load.plan import LoadPlan
-from gpuscale.load.recording import Row, Second, Timeline
+from gpuscale.load.recording import Recording, Row, Second
 
 _LEAD_S = 0.05
 """From the order to start to the first second of a run."""
@@ -25,7 +25,7 @@ _SPAWN_S = 1.5
 OnRow = Callable[[Row], None]
 
 
-def run_load(plan: LoadPlan, processes: int, on_row: OnRow) -> Timeline:
+def run_load(plan: LoadPlan, processes: int, on_row: OnRow) -> Recording:
     """Run a plan to its end; SIGINT and SIGTERM end it early, with what was measured by then.
 
     Args:
@@ -38,20 +38,26 @@ def run_load(plan: LoadPlan, processes: int, on_row: OnRow) -> Timeline:
         UnavailableError: the host has no address, or a process ended by itself.
     """
     target = resolve(plan.request)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with new_runner() as runner:
         return runner.run(_run(plan, target, processes, on_row))
 
 
-async def _run(plan: LoadPlan, target: Target, processes: int, on_row: OnRow) -> Timeline:
+def new_runner() -> asyncio.Runner:
+    """Return a runner whose event loop sends on time, for others that have a `Sender`."""
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+async def _run(plan: LoadPlan, target: Target, processes: int, on_row: OnRow) -> Recording:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    timeline = Timeline()
+    ahead_s = _LEAD_S if processes == 1 else _SPAWN_S
+    recording = Recording(round(1000 * (time.time() + ahead_s)))
     seconds = _one(plan, target, stop) if processes == 1 else _several(plan, processes, stop)
     async for parts in seconds:
-        on_row(timeline.add(parts, _planned(plan, parts[0].index)))
-    return timeline
+        on_row(recording.add(parts, _planned(plan, parts[0].index)))
+    return recording
 
 
 def _planned(plan: LoadPlan, index: int) -> float:
@@ -132,13 +138,15 @@ def _receive(pipe: Pipe) -> Second | None:
 def _work(plan: LoadPlan, index: int, processes: int, start_s: float, pipe: Pipe) -> None:
     """Run one process' share, which ends when the pipe does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with new_runner() as runner:
         runner.run(_share(plan, index, processes, start_s, pipe))
 
 
 async def _share(plan: LoadPlan, index: int, processes: int, start_s: float, pipe: Pipe) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(pipe.fileno(), stop.set)
-    sender = Sender(plan, resolve(plan.request), _due(plan, index, processes))
+    target = resolve(plan.request)
+    requests = target.requests(index, processes)
+    sender = Sender(plan, target, _due(plan, index, processes), requests)
     async for second in sender.run(start_s, stop):
         pipe.send(second)

@@ -1,19 +1,33 @@
 """Loads in the words of a command line."""
 
+from dataclasses import dataclass
+
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.load.plan import MAX_RATE
-from gpuscale.sim.load.loads import Load, RampLoad, SpikesLoad, StepsLoad
+from gpuscale.sim.load.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
 
-_STEPS = "RATE@DURATION steps such as 10@30s,50@1m"
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a load's numbers are of."""
+
+    words: str
+    most: float
+    step: str
+    """What a step of such a load is, with an example."""
+
+
+RATES = Unit("requests per second", MAX_RATE, "RATE@DURATION steps such as 10@30s,50@1m")
+PERCENT = Unit("percent of the time", 100.0, "PERCENT@DURATION steps such as 30@1m,90@2m")
 _SPIKES = "BASE,PEAK,EVERY,LENGTH such as 5,50,1m,10s"
 
 
-def constant(rate: float) -> Load:
-    """Return a load of one rate, requests per second."""
-    return StepsLoad(((0.0, _checked(rate)),))
+def constant(rate: float, unit: Unit = RATES) -> Load:
+    """Return a load of one rate."""
+    return StepsLoad(((0.0, _checked(rate, unit)),))
 
 
-def ramp(text: str, duration_s: float) -> Load:
+def ramp(text: str, duration_s: float, unit: Unit = RATES) -> Load:
     """Return the load of `FROM..TO` over the whole run.
 
     Raises:
@@ -22,10 +36,10 @@ def ramp(text: str, duration_s: float) -> Load:
     first, dots, last = text.partition("..")
     if not dots:
         raise ValueError(f"found {text!r}, expected FROM..TO such as 1..100")
-    return RampLoad(_rate(first, text), _rate(last, text), 0.0, duration_s)
+    return RampLoad(_rate(first, text, unit), _rate(last, text, unit), 0.0, duration_s)
 
 
-def steps(text: str) -> tuple[Load, float]:
+def steps(text: str, unit: Unit = RATES) -> tuple[Load, float]:
     """Return the load of `10@30s,50@1m`, and how long it takes in seconds.
 
     Raises:
@@ -36,13 +50,13 @@ def steps(text: str) -> tuple[Load, float]:
     for part in text.split(","):
         rate, at, duration = part.partition("@")
         if not at:
-            raise ValueError(f"found {part!r}, expected {_STEPS}")
-        moments.append((at_s, _rate(rate, part)))
+            raise ValueError(f"found {part!r}, expected {unit.step}")
+        moments.append((at_s, _rate(rate, part, unit)))
         at_s += _seconds(duration, part)
     return StepsLoad(tuple(moments)), at_s
 
 
-def spikes(text: str) -> Load:
+def spikes(text: str, unit: Unit = RATES) -> Load:
     """Return the load of `BASE,PEAK,EVERY,LENGTH`.
 
     Raises:
@@ -51,25 +65,41 @@ def spikes(text: str) -> Load:
     parts = text.split(",")
     if len(parts) != 4:
         raise ValueError(f"found {text!r}, expected {_SPIKES}")
-    base, peak = (_rate(part, text) for part in parts[:2])
+    base, peak = (_rate(part, text, unit) for part in parts[:2])
     every, length = (_seconds(part, text) for part in parts[2:])
     if length >= every:
         raise ValueError(f"found {text!r}, expected spikes shorter than the time between them")
     return SpikesLoad(base, peak, every, length, first=every - length)
 
 
-def _rate(text: str, whole: str) -> float:
+def sine(text: str, unit: Unit = RATES) -> Load:
+    """Return the load of `LOW..HIGH,PERIOD`: a sine from its mean upwards.
+
+    Raises:
+        ValueError: the text is something else; with what was found and expected.
+    """
+    span, comma, period = text.partition(",")
+    low_text, dots, high_text = span.partition("..")
+    if not comma or not dots:
+        raise ValueError(f"found {text!r}, expected LOW..HIGH,PERIOD such as 20..80,5m")
+    low, high = _rate(low_text, text, unit), _rate(high_text, text, unit)
+    if low > high:
+        raise ValueError(f"found {text!r}, expected the lower number first")
+    return SineLoad((low + high) / 2, (high - low) / 2, _seconds(period, text))
+
+
+def _rate(text: str, whole: str, unit: Unit) -> float:
     try:
-        return _checked(float(text))
+        return _checked(float(text), unit)
     except ValueError:
         raise ValueError(
-            f"found {text!r} in {whole!r}, expected requests per second, from 0 to {MAX_RATE:g}"
+            f"found {text!r} in {whole!r}, expected {unit.words}, from 0 to {unit.most:g}"
         ) from None
 
 
-def _checked(rate: float) -> float:
-    if not 0 <= rate <= MAX_RATE:
-        raise ValueError(f"found {rate:g}, expected 0 to {MAX_RATE:g} requests per second")
+def _checked(rate: float, unit: Unit) -> float:
+    if not 0 <= rate <= unit.most:
+        raise ValueError(f"found {rate:g}, expected 0 to {unit.most:g} {unit.words}")
     return rate
 
 

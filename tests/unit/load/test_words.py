@@ -32,6 +32,13 @@ def test_other_words_are_refused_with_what_is_expected(make, text, said) -> None
     assert said in str(caught.value)
 
 
+def test_steps_of_gpu_use_are_asked_for_in_percent() -> None:
+    with pytest.raises(
+        ValueError, match=r"found '30', expected PERCENT@DURATION steps such as 30@1m"
+    ):
+        shapes.steps("30", shapes.PERCENT)
+
+
 def test_promises_are_held_against_what_was_measured() -> None:
     slo = parse_slo(("p99=500ms", "p50=0.1s", "errors=1%"))
     assert [*slo.faults({99.0: 499.0, 50.0: 100.0}, 1.0)] == []

@@ -12,19 +12,21 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 
+from gpuscale.core.backoff import Backoff
 from gpuscale.load.http.connection import Connection
 from gpuscale.load.http.target import Target
+from gpuscale.load.http.waiting import Alarm
 from gpuscale.load.plan import LoadPlan
 from gpuscale.load.recording import Recorder, Second
 
 _LOG = logging.getLogger(__name__)
-_SPIN_S = 0.0015
-"""Event loops wait in whole milliseconds; the last part of a wait is spent looking at the clock."""
 _BURST = 32
 """Requests that are late go out in bursts, between which answers are read."""
 _SWEEP_S = 0.1
 _CONNECT_FAILURES = 16
 """Connections that are tried at once while the server refuses them."""
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 1.0
+"""How long users of a closed loop wait after a refused connection; an open loop goes on with its rate."""
 
 
 class Sender:
@@ -34,7 +36,10 @@ class Sender:
         plan: what to do.
         target: where.
         due: when requests are due, seconds from the start, ascending; ignored in a closed loop.
+        requests: what is sent, one after the other; those of the target where none are given.
         clock: seconds, monotonic.
+        turned_to: takes the moments at which this process turned to each request of an open loop; latency
+            counts from them then, so that delays of this process are in the arrivals and not in the latency.
     """
 
     def __init__(
@@ -42,15 +47,21 @@ class Sender:
         plan: LoadPlan,
         target: Target,
         due: Iterator[float],
+        requests: Iterator[bytes] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        turned_to: list[float] | None = None,
     ) -> None:
         self._plan, self._target, self._due, self._clock = plan, target, due, clock
+        self._turned_to = turned_to
+        self._requests = target.requests() if requests is None else requests
         self._recorder = Recorder()
         self._idle: list[Connection] = []
         self._waiting: deque[float] = deque()
         self._deadlines: deque[tuple[float, Connection, int]] = deque()
         self._open = self._opening = self._busy = 0
         self._refused_in_a_row = 0
+        self._retry = Backoff(_FIRST_RETRY_S, _LAST_RETRY_S)
+        self._retry_at_s = float("-inf")
         self._number = self._sent = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._reported: set[str] = set()
@@ -105,19 +116,24 @@ class Sender:
                 self._count_fault("unfinished", "the run ended before the answer")
 
     async def _send_open(self, start_s: float, stop: asyncio.Event) -> None:
+        with Alarm() as alarm:
+            await self._send_due(start_s, stop, alarm)
+
+    async def _send_due(self, start_s: float, stop: asyncio.Event, alarm: Alarm) -> None:
         in_burst = 0
         for offset in self._due:
             due_s = start_s + offset
             while (ahead_s := due_s - self._clock()) > 0 and not stop.is_set():
                 in_burst = 0
-                if ahead_s > _SPIN_S:
-                    # At most half a second, so that a stop is heard also when requests are rare.
-                    await asyncio.sleep(min(ahead_s - _SPIN_S, 0.5))
-                else:
-                    await asyncio.sleep(0)
+                # At most half a second, so that a stop is heard also when requests are rare.
+                await alarm.wait(min(ahead_s, 0.5))
             if stop.is_set() or self._number >= self._plan.bounds.requests:
                 return
-            self._recorder.lateness.record_value(_us(self._clock() - due_s))
+            now_s = self._clock()
+            self._recorder.lateness.record_value(_us(now_s - due_s))
+            if self._turned_to is not None:
+                self._turned_to.append(now_s - start_s)
+                due_s = now_s
             self._dispatch(due_s)
             in_burst += 1
             if in_burst == _BURST:
@@ -131,7 +147,8 @@ class Sender:
         end_s = start_s + self._plan.duration_s
         while self._clock() < end_s and not stop.is_set():
             # Waits that are over are as many as users without a request.
-            for _ in range(self._plan.users - self._busy - len(self._waiting)):
+            users = self._plan.users if self._clock() >= self._retry_at_s else 0
+            for _ in range(users - self._busy - len(self._waiting)):
                 if self._number >= self._plan.bounds.requests:
                     return
                 self._dispatch(self._clock())
@@ -151,7 +168,7 @@ class Sender:
         self._recorder.counts.sent += 1
         self._busy += 1
         self._sent += 1
-        connection.send(self._target.data, due_s, self._sent)
+        connection.send(next(self._requests), due_s, self._sent)
         timeout_s = self._plan.request.timeout_s
         self._deadlines.append((self._clock() + timeout_s, connection, connection.number))
 
@@ -190,11 +207,17 @@ class Sender:
         self._opening -= 1
         self._open += 1
         self._refused_in_a_row = 0
+        self._retry.reset()
         self._make_idle(connection)
 
     def _refuse(self, error: Exception) -> None:
         """Count a request that no connection could be had for."""
         self._refused_in_a_row += 1
+        text = str(error) or "no connection within the time-out"
+        if self._plan.load is None:
+            text += f" (users wait up to {_LAST_RETRY_S:g} s before they try again)"
+            if (now_s := self._clock()) >= self._retry_at_s:  # all users of one try wait once
+                self._retry_at_s = now_s + self._retry.advance()
         kind = "refused"
         if isinstance(error, ssl.SSLError):
             kind = "tls"
@@ -203,7 +226,7 @@ class Sender:
         if self._waiting:
             self._waiting.popleft()
             self._recorder.counts.sent += 1
-            self._count_fault(kind, str(error) or "no connection within the time-out")
+            self._count_fault(kind, text)
         self._open_more()
 
     def _make_idle(self, connection: Connection) -> None:

@@ -2,7 +2,9 @@
 
 import socket
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count, repeat
 from urllib.parse import urlsplit
 
 from gpuscale import __version__
@@ -19,8 +21,31 @@ class Target:
     addresses: tuple[tuple[str, int], ...]
     tls: ssl.SSLContext | None
     server_name: str | None
-    data: bytes
-    """The whole request."""
+    head: bytes
+    """Of each request, without the length of its body."""
+    request: Request
+    other_heads: tuple[bytes, ...] = ()
+    """Of the requests that are sent in turn with it."""
+
+    def requests(self, first: int = 0, step: int = 1) -> Iterator[bytes]:
+        """Yield whole requests for ever: those of one process, of which each sends every n-th.
+
+        Args:
+            first: number of the first one.
+            step: how many processes there are.
+        """
+        if self.request.bodies is None:
+            heads = (self.head, *self.other_heads)
+            each_of = (self.request, *self.request.others)
+            turns = [_whole(*pair) for pair in zip(heads, each_of, strict=True)]
+            if len(turns) == 1:
+                yield from repeat(turns[0])
+            for index in count(first, step):
+                yield turns[index % len(turns)]
+            return
+        for index in count(first, step):
+            body = self.request.bodies.body(index)
+            yield self.head + f"\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def resolve(request: Request) -> Target:
@@ -46,13 +71,20 @@ def resolve(request: Request) -> Target:
         raise UnavailableError(f"{parts.hostname}: {error.strerror or error}") from None
     addresses = tuple(dict.fromkeys((entry[4][0], port) for entry in found))
     tls = _tls(request) if parts.scheme == "https" else None
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(
         tuple((str(host), number) for host, number in addresses),
         tls,
         parts.hostname if tls else None,
-        _bytes(request, parts.netloc.rpartition("@")[2], path),
+        _head(request),
+        request,
+        tuple(map(_head, request.others)),
     )
+
+
+def _whole(head: bytes, request: Request) -> bytes:
+    has_body = bool(request.body) or request.method in ("POST", "PUT", "PATCH")
+    length = f"\r\nContent-Length: {len(request.body)}" if has_body else ""
+    return head + f"{length}\r\n\r\n".encode() + request.body
 
 
 def _tls(request: Request) -> ssl.SSLContext:
@@ -66,19 +98,19 @@ def _tls(request: Request) -> ssl.SSLContext:
     return context
 
 
-def _bytes(request: Request, host: str, path: str) -> bytes:
+def _head(request: Request) -> bytes:
+    parts = urlsplit(request.url)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     given = {name.lower() for name, _ in request.headers}
     lines = [f"{request.method} {path} HTTP/1.1"]
     if "host" not in given:
-        lines.append(f"Host: {host}")
+        lines.append(f"Host: {parts.netloc.rpartition('@')[2]}")
     if "user-agent" not in given:
         lines.append(f"User-Agent: gpuscale/{__version__}")
     for name, value in request.headers:
         if name.lower() in _OWN[1:]:
             raise UsageError(f"found header {name}, expected others: gpuscale sets it itself")
         lines.append(f"{name}: {value}")
-    if request.body or request.method in ("POST", "PUT", "PATCH"):
-        lines.append(f"Content-Length: {len(request.body)}")
     text = "\r\n".join(lines)
     if (
         any(ord(char) < 32 and char not in "\r\n" for char in text)
@@ -86,7 +118,7 @@ def _bytes(request: Request, host: str, path: str) -> bytes:
     ):
         raise UsageError("found a control character in the URL or a header, expected none")
     try:
-        return text.encode("latin-1") + b"\r\n\r\n" + request.body
+        return text.encode("latin-1")
     except UnicodeEncodeError:
         raise UsageError(
             "found a character beyond Latin-1 in the URL or a header, expected it percent-encoded"

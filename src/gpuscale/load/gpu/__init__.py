@@ -1,0 +1,1 @@
+"""Load on a real NVIDIA GPU: busy for a share of the time, with memory held, through the driver alone."""

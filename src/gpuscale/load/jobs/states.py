@@ -1,0 +1,199 @@
+"""How a Job stands: pending and why, on which node, running, done; from objects of the API server.
+
+Source: kubernetes v1.36 api core/v1 types.go (PodScheduled, its reasons, waiting reasons of containers),
+pkg/kubelet/images/types.go (reasons of pulls), batch/v1 types.go (conditions of Jobs); Cluster Autoscaler
+(TriggeredScaleUp, NotTriggerScaleUp) and Karpenter (Nominated), whose events on pods say what they do.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gpuscale.kube.json_values import mapping_of, text_of
+
+Body = Mapping[str, object]
+SCALE_UPS = frozenset({"TriggeredScaleUp", "Nominated"})
+"""Reasons of events that say a node is on its way to a pod."""
+_PULL_FAULTS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+    }
+)
+_TEXT = 300
+"""Characters of a reason that are kept; a scheduler's has a part for each node."""
+
+
+class State(Enum):
+    """Where a Job stands. The words are those of the picture."""
+
+    PENDING = "pending"
+    """Made; no pod, or none that the scheduler has looked at."""
+    UNSCHEDULABLE = "unschedulable"
+    WAITING_FOR_NODE = "waiting for a node"
+    """Unschedulable, and a node autoscaler says that one comes."""
+    STARTING = "starting"
+    """On a node; the image is pulled, containers are made."""
+    PULL_FAILS = "image pull fails"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    REMOVED = "removed"
+    """By somebody else, before its end."""
+
+    @property
+    def is_over(self) -> bool:
+        return self in _OVER
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether it has been made and does not run yet."""
+        return self is not State.RUNNING and self not in _OVER
+
+
+_OVER = frozenset({State.DONE, State.FAILED, State.TIMED_OUT, State.REMOVED})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A Job at one moment."""
+
+    state: State
+    reason: str = ""
+    node: str = ""
+
+
+def standing_of(
+    job: Body, pods: Iterable[Body], promised: frozenset[str], unmade: str = ""
+) -> Standing:
+    """Return how a Job stands.
+
+    Args:
+        job: the Job.
+        pods: its pods, in any order.
+        promised: names of pods that a node autoscaler has promised a node.
+        unmade: why the last try to make a pod failed; empty where none did.
+    """
+    if ended := _ended(job):
+        return ended
+    found = [_pod_standing(pod, promised) for pod in pods if not _is_ending(pod)]
+    # Of several pods the one that is furthest says how the Job stands.
+    if found:
+        return max(found, key=lambda each: _ORDER.index(each.state))
+    if mapping_of(job.get("spec")).get("suspend") is True:
+        return Standing(State.PENDING, "suspended; a queue such as Kueue lets it go on")
+    return Standing(State.PENDING, unmade or "no pod yet")
+
+
+_ORDER = (
+    State.PENDING,
+    State.UNSCHEDULABLE,
+    State.WAITING_FOR_NODE,
+    State.PULL_FAILS,
+    State.STARTING,
+    State.RUNNING,
+)
+
+
+def _ended(job: Body) -> Standing | None:
+    for condition in _items(mapping_of(job.get("status")), "conditions"):
+        if condition.get("status") != "True":
+            continue
+        if condition.get("type") == "Complete":
+            return Standing(State.DONE)
+        if condition.get("type") == "Failed":
+            words = (text_of(condition.get(key)) for key in ("reason", "message"))
+            return Standing(State.FAILED, ": ".join(filter(None, words))[:_TEXT])
+    return None
+
+
+def _pod_standing(pod: Body, promised: frozenset[str]) -> Standing:
+    status = mapping_of(pod.get("status"))
+    node = text_of(mapping_of(pod.get("spec")).get("nodeName"))
+    match status.get("phase"):
+        case "Running":
+            return Standing(State.RUNNING, "", node)
+        case "Succeeded":
+            return Standing(State.RUNNING, "", node)  # the Job itself says when it is done
+        case "Failed":
+            return Standing(State.PENDING, f"a pod failed: {_failure(status)}".rstrip(": "))
+    if not node:
+        return _unplaced(pod, status, promised)
+    for container in (
+        *_items(status, "initContainerStatuses"),
+        *_items(status, "containerStatuses"),
+    ):
+        waiting = mapping_of(mapping_of(container.get("state")).get("waiting"))
+        reason = text_of(waiting.get("reason"))
+        if reason in _PULL_FAULTS:
+            message = text_of(waiting.get("message"))
+            return Standing(State.PULL_FAILS, f"{reason}: {message}"[:_TEXT].rstrip(": "), node)
+        if reason:
+            return Standing(State.STARTING, reason, node)
+    return Standing(State.STARTING, "", node)
+
+
+def _unplaced(pod: Body, status: Body, promised: frozenset[str]) -> Standing:
+    name = text_of(mapping_of(pod.get("metadata")).get("name"))
+    for condition in _items(status, "conditions"):
+        if condition.get("type") != "PodScheduled" or condition.get("status") != "False":
+            continue
+        message = text_of(condition.get("message"))[:_TEXT]
+        if condition.get("reason") != "Unschedulable":
+            return Standing(State.PENDING, text_of(condition.get("reason")))
+        state = State.WAITING_FOR_NODE if name in promised else State.UNSCHEDULABLE
+        return Standing(state, message)
+    return Standing(State.PENDING, "the scheduler has not looked at its pod")
+
+
+def _failure(status: Body) -> str:
+    """Return why a pod failed: its own reason, or that of the first container that ended badly."""
+    if text_of(status.get("reason")):
+        return text_of(status.get("reason"))
+    for container in _items(status, "containerStatuses"):
+        ended = mapping_of(mapping_of(container.get("state")).get("terminated"))
+        if ended.get("exitCode"):
+            return f"{text_of(ended.get('reason')) or 'Error'} (exit code {ended['exitCode']})"
+    return ""
+
+
+def _is_ending(pod: Body) -> bool:
+    return "deletionTimestamp" in mapping_of(pod.get("metadata"))
+
+
+def _items(body: Body, key: str) -> list[Body]:
+    found = body.get(key)
+    return [mapping_of(each) for each in found] if isinstance(found, list) else []
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSight:
+    """What matters of a node."""
+
+    name: str
+    is_ready: bool
+    offered: int
+    """Units of the resources that the Jobs ask for; 1 where they ask for none."""
+
+
+def node_sight(node: Body, wanted: frozenset[str]) -> NodeSight:
+    """Return what matters of a node to Jobs that ask for extended resources."""
+    status = mapping_of(node.get("status"))
+    is_ready = any(
+        each.get("type") == "Ready" and each.get("status") == "True"
+        for each in _items(status, "conditions")
+    )
+    allocatable = mapping_of(status.get("allocatable"))
+    offered = sum(_whole(allocatable.get(name)) for name in wanted) if wanted else 1
+    name = text_of(mapping_of(node.get("metadata")).get("name"))
+    return NodeSight(name, is_ready, offered)
+
+
+def _whole(value: object) -> int:
+    text = value if isinstance(value, str | int) else ""
+    return int(text) if str(text).isdecimal() and len(str(text)) < 10 else 0

@@ -1,0 +1,47 @@
+"""Requests of another tool's run, one by one, whatever file they were in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.load.timeline.types import Mark
+
+MAX_BYTES = 512 * 1024 * 1024
+MAX_REQUESTS = 2_000_000
+
+
+class Request(NamedTuple):
+    """One request; times are milliseconds of the run's own clock."""
+
+    start_ms: float
+    latency_ms: float | None
+    """None of a request that failed, or was never timed."""
+    is_ok: bool
+    first_token_ms: float | None = None
+    """From the request to its first token."""
+    output_tokens: int | None = None
+    prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What a file says of a run."""
+
+    tool: str
+    requests: Sequence[Request]
+    has_epoch: bool
+    """Whether times are since the epoch; else they count from some moment that the file doesn't name."""
+    marks: tuple[Mark, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_plan: bool = False
+    """Whether it is a trace of what is to be sent, and nothing was measured."""
+
+
+def refuse(source: str, line: int | None, field: str | None, found: str, expected: str) -> NoReturn:
+    """Raise what a file has wrong.
+
+    Raises:
+        ConfigError: always.
+    """
+    raise ConfigError(Problem(source, line, field, found[:200], expected))
