@@ -1,0 +1,134 @@
+"""What was measured of one replica at one rate, and what its users were promised."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+IN_FLIGHT = "requests in flight"
+RATE = "requests per second"
+OWN_SIGNALS = (IN_FLIGHT, RATE)
+"""Signals that the load itself gives, so that there always are some to compare with."""
+PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+_LATE_SHARE = 0.3
+_LATE_MS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What users were promised: a percentile of the latency, and few errors."""
+
+    percentile: float
+    limit_ms: float
+    errors_percent: float = 1.0
+
+    @property
+    def text(self) -> str:
+        """Return it as `--slo` has it."""
+        return f"p{self.percentile:g}={self.limit_ms:g}ms"
+
+    @property
+    def most_late_ms(self) -> float:
+        """Return how late the generator may be.
+
+        Its delays are in the arrivals and not in the latencies; but what is that late with requests reads
+        answers late too, and has bursts where chance had none.
+        """
+        return max(_LATE_MS, _LATE_SHARE * self.limit_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One rate, held. Only the time from `warmup_s` to `end_s` was measured; times count from the start."""
+
+    rate: float
+    """Requests per second that were asked for."""
+    arrivals: Sequence[float]
+    """When requests were sent, ascending; in an open loop, so answers changed nothing about it."""
+    warmup_s: float
+    end_s: float
+    answered: int
+    """Answers below status 400 in the measured time."""
+    failed: int
+    """Requests that failed there: other answers, none, or not sent."""
+    mean_ms: float | None
+    """Latency from the moment a request was to be sent, free connection or not; None without an answer."""
+    percentile_ms: Mapping[float, float] = field(default_factory=dict)
+    late_ms: float = 0.0
+    """p99 of how late the generator itself was."""
+    in_flight: float = 0.0
+    """Mean of requests without an answer yet."""
+    signals: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Values of each signal, one for each time it was read; none where it could not be read."""
+    faults: Mapping[str, int] = field(default_factory=dict)
+    """What failed, by status or kind."""
+    cut: str = ""
+    """Why the level ended before its time; empty where it didn't."""
+
+    @property
+    def measured_s(self) -> float:
+        """Return the length of the measured time."""
+        return max(0.0, self.end_s - self.warmup_s)
+
+    @property
+    def answered_per_s(self) -> float:
+        """Return the throughput."""
+        return self.answered / self.measured_s if self.measured_s else 0.0
+
+    @property
+    def offered_per_s(self) -> float:
+        """Return how many requests a second really were due in the measured time."""
+        count = sum(1 for due in self.arrivals if self.warmup_s <= due < self.end_s)
+        return count / self.measured_s if self.measured_s else 0.0
+
+    @property
+    def errors_percent(self) -> float | None:
+        """Return the share of requests that failed; None where none ended."""
+        ended = self.answered + self.failed
+        return 100 * self.failed / ended if ended else None
+
+    def is_late(self, objective: Objective) -> bool:
+        """Return whether the generator was too late for the level to say anything of the service."""
+        return self.late_ms > objective.most_late_ms
+
+    def has_errors(self, objective: Objective) -> bool:
+        """Return whether more failed than promised."""
+        return self.errors_percent is None or self.errors_percent > objective.errors_percent
+
+    def keeps(self, objective: Objective) -> bool:
+        """Return whether users got what they were promised."""
+        found = self.percentile_ms.get(objective.percentile)
+        return found is not None and found <= objective.limit_ms and not self.has_errors(objective)
+
+    def keeps_up(self) -> bool:
+        """Return whether as much was answered as came, as far as chance lets one tell."""
+        offered = self.offered_per_s * self.measured_s
+        return self.answered + self.failed >= offered - 3 * math.sqrt(offered) - 0.03 * offered
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The service without load: requests one after the other."""
+
+    latencies_ms: tuple[float, ...]
+    """Ascending."""
+    late_ms: float = 0.0
+    """p99 of how late the generator itself was meanwhile."""
+
+    def is_late(self, objective: Objective) -> bool:
+        """Return whether the generator was too late to say anything of the service."""
+        return self.late_ms > objective.most_late_ms
+
+    @property
+    def mean_ms(self) -> float:
+        """Return the mean."""
+        return sum(self.latencies_ms) / len(self.latencies_ms)
+
+    def percentile_ms(self, percentile: float) -> float:
+        """Return a percentile."""
+        return percentile_of(self.latencies_ms, percentile)
+
+
+def percentile_of(ascending: Sequence[float], percentile: float) -> float:
+    """Return the smallest value that as many percent of the values don't exceed, as histograms count it."""
+    index = math.ceil(len(ascending) * percentile / 100) - 1
+    return ascending[min(len(ascending) - 1, max(0, index))]
