@@ -5,10 +5,11 @@ The caller brings one observation per metric, from the rules in virtual time or 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import eq
 
 from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest
 from gpuscale.hpa.replicas.pods import pod_info
-from gpuscale.hpa.selectors import hpas_selecting
+from gpuscale.hpa.selectors import SelectorIndex
 from gpuscale.hpa.types import (
     ControllerSettings,
     Decision,
@@ -19,8 +20,10 @@ from gpuscale.hpa.types import (
 )
 from gpuscale.hpa.versions import parse_version, settings_of
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.sim.control.controllers import live_pods
+from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.objects.workloads import Deployment
+from gpuscale.sim.control.controllers import replica_set_of
+from gpuscale.sim.events import Event as LoggedEvent
 from gpuscale.sim.scenario.model import Pipeline
 from gpuscale.sim.world import World
 
@@ -33,6 +36,22 @@ class Target:
     """`namespace/name`."""
     scale: Scale
     pods: tuple[PodInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of an HPA's target, and what it was made from."""
+
+    target: Target
+    selecting: tuple[str, ...]
+    """The HPAs of the namespace whose selectors find its pods."""
+    deployment: Deployment
+    version: tuple[int, ...]
+
+    def holds(self, deployment: Deployment, live: int, version: tuple[int, ...]) -> bool:
+        """Return whether it is still so."""
+        same_scale = deployment is self.deployment and live == self.target.scale.status_replicas
+        return same_scale and any(map(eq, version, self.version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +74,38 @@ class HpaController:
         self._policies: dict[str, ReplicaPolicy] = {}
         """One for each HPA, by its key."""
         self._reported: dict[str, str] = {}
-        self._targets: dict[str, tuple[int, Target]] = {}
-        """HPA key to what it scales, and the version of the cluster at which that was so."""
+        self._targets: dict[str, _Known] = {}
+        """HPA key to what it scales."""
+        self._selectors: dict[str, SelectorIndex] | None = None
+        """Of the HPAs of each namespace; made when one is asked for, as no HPA comes or goes."""
         self._settings = controller_settings(pipeline)
 
     def target(self, hpa: HorizontalPodAutoscaler) -> Target:
         """Return the scale of an HPA's Deployment and the pods behind its selector."""
-        cluster = self._world.cluster
-        version, kept = self._targets.get(hpa.metadata.key, (-1, None))
-        if kept is None or version != cluster.version:
-            kept = self._find_target(hpa)
-            self._targets[hpa.metadata.key] = (cluster.version, kept)
-        return kept
+        return self._known(hpa).target
 
-    def _find_target(self, hpa: HorizontalPodAutoscaler) -> Target:
+    def _known(self, hpa: HorizontalPodAutoscaler) -> "_Known":
         cluster = self._world.cluster
-        key = f"{hpa.metadata.namespace}/{hpa.target.name}"
-        deployment = cluster.deployments[key]
-        pods = cluster.selected(hpa.metadata.namespace, deployment.selector)
-        status_replicas = len(live_pods(cluster, deployment))
-        scale = Scale(deployment.replicas, status_replicas, str(deployment.selector))
-        return Target(key, scale, tuple(pod_info(pod) for pod in pods))
+        deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
+        version = cluster.index.selection_version(hpa.metadata.namespace, deployment.selector)
+        live = cluster.index.live[replica_set_of(cluster, deployment)]
+        known = self._targets.get(hpa.metadata.key)
+        if known is None or not known.holds(deployment, live, version):
+            known = self._find_target(hpa, deployment, live, version)
+            self._targets[hpa.metadata.key] = known
+        return known
+
+    def _find_target(
+        self,
+        hpa: HorizontalPodAutoscaler,
+        deployment: Deployment,
+        live: int,
+        version: tuple[int, ...],
+    ) -> "_Known":
+        pods = self._world.cluster.selected(hpa.metadata.namespace, deployment.selector)
+        scale = Scale(deployment.replicas, live, str(deployment.selector))
+        target = Target(deployment.metadata.key, scale, tuple(pod_info(pod) for pod in pods))
+        return _Known(target, self._selecting(hpa, target), deployment, version)
 
     def figures(self) -> dict[str, HpaFigures]:
         """Return what each HPA that was synced shows."""
@@ -84,7 +114,8 @@ class HpaController:
     def sync(self, key: str, observations: Sequence[Observation], now_ms: int) -> Decision:
         """Decide for one HPA and write the scale if it changes."""
         hpa = self._world.cluster.hpas[key]
-        target = self.target(hpa)
+        known = self._known(hpa)
+        target = known.target
         if key not in self._policies:
             self._policies[key] = self._world.setup.replica_policy()
         request = ReplicaRequest(
@@ -94,7 +125,7 @@ class HpaController:
             tuple(observations),
             now_ms,
             self._settings,
-            self._selecting(hpa, target),
+            known.selecting,
         )
         decision = self._policies[key].decide(request)
         self.decisions[key] = decision
@@ -105,12 +136,19 @@ class HpaController:
 
     def _selecting(self, hpa: HorizontalPodAutoscaler, target: Target) -> tuple[str, ...]:
         """Return the HPAs of the namespace whose selectors find pods of this target."""
-        others = {
-            key: parse_selector(self.target(other).scale.selector)
-            for key, other in self._world.cluster.hpas.items()
-            if other.metadata.namespace == hpa.metadata.namespace
-        }
-        return hpas_selecting(target.pods, others) if len(others) > 1 else ()
+        if self._selectors is None:
+            self._selectors = self._index_selectors()
+        others = self._selectors[hpa.metadata.namespace]
+        return others.selecting(target.pods) if len(others) > 1 else ()
+
+    def _index_selectors(self) -> dict[str, SelectorIndex]:
+        cluster = self._world.cluster
+        found: dict[str, dict[str, Selector]] = {}
+        for key, hpa in cluster.hpas.items():
+            deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
+            selector = parse_selector(str(deployment.selector))
+            found.setdefault(hpa.metadata.namespace, {})[key] = selector
+        return {namespace: SelectorIndex(selectors) for namespace, selectors in found.items()}
 
     def _apply(
         self, hpa: HorizontalPodAutoscaler, target: Target, decision: Decision, now_ms: int
@@ -122,9 +160,12 @@ class HpaController:
     def _warn(self, hpa: HorizontalPodAutoscaler, decision: Decision, now_ms: int) -> None:
         """Log warnings when they are new; Kubernetes counts the repetitions instead of listing them."""
         text = "; ".join(warning.message for warning in decision.warnings)
-        if text and self._reported.get(hpa.metadata.key) != text:
-            for warning in decision.warnings:
+        is_new = self._reported.get(hpa.metadata.key) != text
+        for warning in decision.warnings:
+            if is_new:
                 self._log(hpa, warning, None, now_ms)
+            else:
+                self._repeat(hpa, warning, now_ms)
         self._reported[hpa.metadata.key] = text
 
     def _log(
@@ -137,7 +178,16 @@ class HpaController:
             event.message,
             before=decision.current_replicas if decision else None,
             after=decision.desired_replicas if decision else None,
+            namespace=hpa.metadata.namespace,
+            type_=event.type,
         )
+
+    def _repeat(self, hpa: HorizontalPodAutoscaler, event: Event, now_ms: int) -> None:
+        about, namespace = f"HorizontalPodAutoscaler/{hpa.metadata.name}", hpa.metadata.namespace
+        again = LoggedEvent(
+            now_ms, event.reason, about, event.message, namespace=namespace, type=event.type
+        )
+        self._world.cluster.events.repeat(again)
 
 
 def controller_settings(pipeline: Pipeline) -> ControllerSettings:

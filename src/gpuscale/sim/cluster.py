@@ -5,10 +5,10 @@ named for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpuscale.cluster.scheduling.fit import NodeState, node_state
+from gpuscale.cluster.scheduling.fit import NodeState
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.errors import BugError
 from gpuscale.core.streams import name_suffix
@@ -19,8 +19,7 @@ from gpuscale.objects.selectors import Selector
 from gpuscale.objects.workloads import Deployment, Job, Service
 from gpuscale.rules.resources import ResourceType
 from gpuscale.sim.events import Event, EventLog
-
-FINISHED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+from gpuscale.sim.pod_index import FINISHED, OwnerKey, PodIndex
 
 
 def _nothing() -> None:
@@ -34,12 +33,18 @@ class Cluster:
         self.seed = seed
         self.events = EventLog()
         self.nodes: dict[str, Node] = {}
-        self.pods: dict[str, Pod] = {}
+        self.index = PodIndex()
+        self.pods = self.index.pods
+        """By key; what changes them is below."""
         self.deployments: dict[str, Deployment] = {}
         self.jobs: dict[str, Job] = {}
         self.services: dict[str, Service] = {}
         self.hpas: dict[str, HorizontalPodAutoscaler] = {}
+        self.controlled: dict[OwnerKey, tuple[int, str]] = {}
+        """What makes pods, to its place among those and the key of its Deployment or Job."""
         self.completed_jobs: set[str] = set()
+        self.starting_gpu_ms = 0
+        """For how long GPUs were held by pods that had not become ready, of those that did."""
         self.succeeded_pods: Counter[str] = Counter()
         """Job key to how many of its pods have succeeded, those included that left with their node."""
         self.on_ready: Callable[[], None] = _nothing
@@ -49,8 +54,7 @@ class Cluster:
         self.devices: dict[str, list[str | None]] = {}
         """Node name to the key of the pod on each of its GPUs."""
         self._names = 0
-        self._states_version = -1
-        self._states: tuple[NodeState, ...] = ()
+        self._states: dict[str, NodeState] = {}
 
     def event(
         self,
@@ -61,13 +65,29 @@ class Cluster:
         *,
         before: float | None = None,
         after: float | None = None,
+        namespace: str = "",
+        type_: str = "Normal",
+        pods: tuple[str, ...] = (),
     ) -> None:
-        self.events.add(Event(time_ms, kind, object_name, reason, before, after))
+        event = Event(time_ms, kind, object_name, reason, before, after, namespace, type_, pods)
+        self.events.add(event)
 
-    def unique_suffix(self, *names: str) -> str:
-        """Return a new tail for a generated name, the same in every run of this seed."""
-        self._names += 1
-        return name_suffix(self.seed, *names, str(self._names))
+    def new_pod_name(self, namespace: str, prefix: str, *names: str) -> str:
+        """Return a name that no pod has, the same in every run of this seed.
+
+        Five letters are not enough to be different by themselves: where a name is taken, the next is drawn,
+        as the API server does it for `generateName`.
+        """
+        while True:
+            self._names += 1
+            name = f"{prefix}-{name_suffix(self.seed, *names, str(self._names))}"
+            if f"{namespace}/{name}" not in self.pods:
+                return name
+
+    def control(self, owner: OwnerKey, key: str) -> None:
+        """Let controllers look after the pods of a Deployment or a Job from now on."""
+        self.controlled[owner] = len(self.controlled), key
+        self.index.changed_owners[owner] = None
 
     # Nodes
 
@@ -75,6 +95,7 @@ class Cluster:
         """Let a node join with `gpus` free devices."""
         self.nodes[node.metadata.name] = node
         self.devices[node.metadata.name] = [None] * gpus
+        self._states[node.metadata.name] = NodeState(node)
         self.version += 1
 
     def remove_node(self, name: str) -> None:
@@ -83,23 +104,17 @@ class Cluster:
             self.remove_pod(pod.metadata.key)
         del self.nodes[name]
         del self.devices[name]
+        self._states.pop(name, None)
         self.version += 1
 
-    def node_states(self) -> tuple[NodeState, ...]:
-        """Return every node with what its unfinished pods take."""
-        if self._states_version != self.version:
-            self._states_version = self.version
-            self._states = self._count_states()
+    def node_states(self) -> Mapping[str, NodeState]:
+        """Return every node by name with what its unfinished pods take; good until the next change."""
+        changed = self.index.changed_nodes
+        for name in changed:
+            if name in self.nodes:
+                self._states[name] = self.index.state_of(self.nodes[name])
+        changed.clear()
         return self._states
-
-    def _count_states(self) -> tuple[NodeState, ...]:
-        bound: dict[str, list[Pod]] = {name: [] for name in self.nodes}
-        for pod in self.pods.values():
-            if pod.spec.node_name in bound and pod.status.phase not in FINISHED:
-                bound[pod.spec.node_name].append(pod)
-        return tuple(
-            node_state(self.nodes[name], (pod.spec for pod in pods)) for name, pods in bound.items()
-        )
 
     # Pods
 
@@ -115,7 +130,7 @@ class Cluster:
 
     def remove_pod(self, key: str) -> None:
         self.release_devices(key)
-        del self.pods[key]
+        self.index.remove(key)
         self.version += 1
 
     def set_status(self, key: str, status: PodStatus) -> None:
@@ -127,6 +142,7 @@ class Cluster:
         if status.phase in FINISHED:
             self.release_devices(key)
         if status.ready and not pod.status.ready:
+            self._count_start(pod, status)
             self.on_ready()
 
     def mark_deleted(self, key: str, now_ms: int) -> None:
@@ -154,33 +170,24 @@ class Cluster:
         slots[:] = [None if holder == key else holder for holder in slots]
 
     def pods_on(self, node: str) -> list[Pod]:
-        return [pod for pod in self.pods.values() if pod.spec.node_name == node]
+        return self.index.on(node)
 
     def owned_by(self, kind: str, namespace: str, name: str) -> list[Pod]:
         """Return the pods that a controller made, oldest first."""
-        return [
-            pod
-            for pod in self.pods.values()
-            if pod.metadata.owner is not None
-            and (pod.metadata.owner.kind, pod.metadata.owner.name) == (kind, name)
-            and pod.metadata.namespace == namespace
-        ]
+        return self.index.owned_by((kind, namespace, name))
 
     def selected(self, namespace: str, selector: Selector) -> list[Pod]:
         """Return the pods of a namespace that a selector finds."""
-        return [
-            pod
-            for pod in self.pods.values()
-            if pod.metadata.namespace == namespace and selector.matches(pod.metadata.labels)
-        ]
+        return self.index.selected(namespace, selector)
 
     def unscheduled(self) -> list[Pod]:
         """Return the pods that wait for a node, oldest first."""
-        return [
-            pod
-            for pod in self.pods.values()
-            if not pod.spec.node_name and pod.metadata.deletion_ms is None
-        ]
+        return [self.pods[key] for key in self.index.waiting]
+
+    def _count_start(self, pod: Pod, status: PodStatus) -> None:
+        bound_ms, ready_ms = status.start_ms, status.ready_transition_ms
+        if bound_ms is not None and ready_ms is not None:
+            self.starting_gpu_ms += max(0, ready_ms - bound_ms) * gpu_count(pod.spec)
 
     def _count_success(self, pod: Pod) -> None:
         owner = pod.metadata.owner
@@ -188,7 +195,7 @@ class Cluster:
             self.succeeded_pods[f"{pod.metadata.namespace}/{owner.name}"] += 1
 
     def _put(self, pod: Pod) -> None:
-        self.pods[pod.metadata.key] = pod
+        self.index.put(pod)
         self.version += 1
 
     # Finding objects by kind, for the metrics API
@@ -205,9 +212,7 @@ class Cluster:
         for item in tables.get(plural, ()):
             yield item.metadata.namespace, item.metadata.name, dict(item.metadata.labels)
         if plural == "namespaces":
-            for namespace in sorted(
-                {pod.metadata.namespace for pod in self.pods.values()} | {"default"}
-            ):
+            for namespace in sorted({*(+self.index.namespaces), "default"}):
                 yield "", namespace, {}
 
 
@@ -221,6 +226,9 @@ class ClusterDirectory:
         self, resource: ResourceType, namespace: str | None, selector: Selector
     ) -> tuple[str, ...]:
         """Return the names of the selected objects, sorted."""
+        if resource.plural == "pods":
+            pods = self._cluster.selected(namespace or "", selector)
+            return tuple(sorted(pod.metadata.name for pod in pods))
         return tuple(
             sorted(
                 name

@@ -22,6 +22,12 @@ class Event:
     before: float | None = None
     """Count, or rate, before; for events that change one."""
     after: float | None = None
+    namespace: str = ""
+    """Of the object; empty where it has none."""
+    type: str = "Normal"
+    """`Normal` or `Warning`."""
+    pods: tuple[str, ...] = ()
+    """Keys of the pods that it happened for, where the object is none of the cluster's."""
 
 
 class EventLog:
@@ -30,6 +36,7 @@ class EventLog:
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._listeners: list[Callable[[Event], None]] = []
+        self._repeat_listeners: list[Callable[[Event], None]] = []
         self.total = 0
         """Events so far, dropped ones included."""
 
@@ -42,6 +49,15 @@ class EventLog:
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Have `listener` called with every later event."""
         self._listeners.append(listener)
+
+    def repeat(self, event: Event) -> None:
+        """Tell that an event happened once more; only the first time is an entry of the log."""
+        for listener in self._repeat_listeners:
+            listener(event)
+
+    def count_repeats(self, listener: Callable[[Event], None]) -> None:
+        """Have `listener` called with every later repetition."""
+        self._repeat_listeners.append(listener)
 
     def since(self, index: int) -> tuple[Event, ...]:
         """Return the events from the `index`-th on that are still kept."""

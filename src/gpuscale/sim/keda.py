@@ -5,8 +5,10 @@ them, and the events.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from gpuscale.core.errors import NotFoundError
+from gpuscale.core.errors import GpuscaleError, NotFoundError, UpstreamError
 from gpuscale.hpa.client import MetricsClient
 from gpuscale.hpa.conditions import is_true
 from gpuscale.hpa.types import Event, PodUsage
@@ -19,11 +21,26 @@ from gpuscale.objects.pods import PodPhase
 from gpuscale.objects.scaled_object import NAME_LABEL, ScaledObject
 from gpuscale.objects.selectors import Operator, Selector
 from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.events import Event as LoggedEvent
 from gpuscale.sim.world import World
 
 FIRST_POLL_MS = 250
 """From a ScaledObject to KEDA's first poll of it: it makes the HPA in between."""
 _SCALING_ACTIVE = "ScalingActive"
+_OF_SERVER = "rpc error: code = Unknown desc = error when getting metric values"
+"""What KEDA's metrics server puts before the operator's words (pkg/metricsservice, server.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledStatus:
+    """What KEDA's latest look at a ScaledObject writes to its status."""
+
+    ready: tuple[str, str]
+    """Status and reason of the condition Ready."""
+    active: tuple[str, str]
+    """The same of Active."""
+    is_falling_back: bool
+    last_active_ms: int | None
 
 
 class KedaOperator:
@@ -36,6 +53,8 @@ class KedaOperator:
     """
 
     def __init__(self, world: World, controller: HpaController, sources: Sources) -> None:
+        self.statuses: dict[str, ScaledStatus] = {}
+        """Of the ScaledObjects that were looked at, by key."""
         self._world = world
         self._controller = controller
         self._loops: dict[str, ScaleLoop] = {}
@@ -84,17 +103,33 @@ class KedaOperator:
     async def value(self, namespace: str, metric: str, scaled: str, now_ms: int) -> ExternalValue:
         """Return what KEDA's metrics server answers for a metric of a ScaledObject.
 
+        Every question counts as a success or a failure of the trigger, also one that no HPA asks.
+
         Raises:
-            GpuscaleError: there is no value, and why.
+            UpstreamError: there is no value; the text is that of KEDA's metrics server.
+        """
+        loop = self._loops.get(f"{namespace}/{scaled}")
+        try:
+            if loop is None:
+                missing = f'error getting scalers ScaledObject.keda.sh "{scaled}" not found'
+                raise NotFoundError(missing)
+            milli = await loop.answer(metric, now_ms, self._target(loop.scaled))
+        except GpuscaleError as error:
+            raise UpstreamError(f"{_OF_SERVER} {error}") from error
+        return ExternalValue(None, milli, now_ms)
+
+    def check_asked(self, namespace: str, scaled: str) -> None:
+        """Raise where the HPA of a ScaledObject has no question now.
+
+        Raises:
+            NotFoundError: the HPA is not active at this many replicas.
         """
         loop = self._loops.get(f"{namespace}/{scaled}")
         if loop is None:
-            raise NotFoundError(f"ScaledObject.keda.sh {scaled!r} not found")
-        target = self._target(loop.scaled)
-        if not max(loop.scaled.least, 1) <= target.replicas <= loop.scaled.most:
-            # A question would count as a failure or a success, and the HPA asks none.
-            raise NotFoundError(f"the HPA looks at no metric at {target.replicas} replicas")
-        return ExternalValue({}, await loop.answer(metric, now_ms, target), now_ms)
+            return
+        replicas = self._target(loop.scaled).replicas
+        if not max(loop.scaled.least, 1) <= replicas <= loop.scaled.most:
+            raise NotFoundError(f"the HPA looks at no metric at {replicas} replicas")
 
     def _target(self, scaled: ScaledObject) -> ScaleTarget:
         cluster = self._world.cluster
@@ -114,8 +149,14 @@ class KedaOperator:
             # Kubernetes counts the repetitions of a warning instead of listing them.
             if event.type != "Warning" or event.message not in said:
                 self._log(scaled, event, now_ms)
+            else:
+                self._repeat(scaled, event, now_ms)
         self._reported[scaled.key] = failing
         step = look.step
+        is_falling_back = self._loops[scaled.key].health.is_falling_back
+        self.statuses[scaled.key] = ScaledStatus(
+            step.ready, step.active, is_falling_back, step.last_active_ms
+        )
         if step.replicas is None:
             return
         before = self._world.cluster.deployments[_deployment(scaled)].replicas
@@ -129,25 +170,79 @@ class KedaOperator:
         before, after = change or (None, None)
         name = f"ScaledObject/{scaled.metadata.name}"
         self._world.cluster.event(
-            now_ms, event.reason, name, event.message, before=before, after=after
+            now_ms,
+            event.reason,
+            name,
+            event.message,
+            before=before,
+            after=after,
+            namespace=scaled.metadata.namespace,
+            type_=event.type,
         )
 
+    def _repeat(self, scaled: ScaledObject, event: Event, now_ms: int) -> None:
+        about, namespace = f"ScaledObject/{scaled.metadata.name}", scaled.metadata.namespace
+        again = LoggedEvent(
+            now_ms, event.reason, about, event.message, namespace=namespace, type=event.type
+        )
+        self._world.cluster.events.repeat(again)
 
-class MetricsWithKeda:
-    """A metrics client whose external metrics of ScaledObjects are KEDA's answers.
+
+class ServesExternal(Protocol):
+    """Knows some external metrics."""
+
+    def served(self, namespace: str, metric: str) -> ExternalValue | None:
+        """Return the value of a metric; None where it is another's."""
+        ...
+
+
+class ExternalOfRun:
+    """External metrics that no rule makes: KEDA's of ScaledObjects, and those of the scenario's trigger file.
 
     Args:
-        inner: answers everything else.
         operator: KEDA.
+        triggers: of the file.
         now: returns the time, milliseconds since the epoch.
     """
 
     def __init__(
-        self, inner: MetricsClient, operator: KedaOperator, now: Callable[[], int]
+        self, operator: KedaOperator, triggers: ServesExternal, now: Callable[[], int]
+    ) -> None:
+        self._operator = operator
+        self._triggers = triggers
+        self._now = now
+
+    async def values(
+        self, namespace: str, metric: str, selector: Selector | None
+    ) -> tuple[ExternalValue, ...] | None:
+        """Return the values of a metric; None where it is a rule's.
+
+        Raises:
+            UpstreamError: KEDA has no value.
+            UnavailableError: nothing is known yet of the trigger.
+        """
+        scaled = scaled_object_of(selector)
+        if scaled is not None:
+            return (await self._operator.value(namespace, metric, scaled, self._now()),)
+        served = self._triggers.served(namespace, metric)
+        return None if served is None else (served,)
+
+
+class MetricsOfHpas:
+    """A metrics client for the HPAs of a run: KEDA's ask nothing while they are not active.
+
+    Args:
+        inner: answers.
+        operator: KEDA.
+        external: answers before `inner` does; None where `inner` knows all.
+    """
+
+    def __init__(
+        self, inner: MetricsClient, operator: KedaOperator, external: ExternalOfRun | None = None
     ) -> None:
         self._inner = inner
         self._operator = operator
-        self._now = now
+        self._external = external
 
     async def pod_values(
         self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
@@ -166,10 +261,14 @@ class MetricsWithKeda:
     async def external_values(
         self, namespace: str, metric: str, selector: Selector | None
     ) -> Sequence[ExternalValue]:
-        scaled = _scaled_object_of(selector)
-        if scaled is None:
-            return await self._inner.external_values(namespace, metric, selector)
-        return [await self._operator.value(namespace, metric, scaled, self._now())]
+        scaled = scaled_object_of(selector)
+        if scaled is not None:
+            self._operator.check_asked(namespace, scaled)
+        if self._external is not None:
+            found = await self._external.values(namespace, metric, selector)
+            if found is not None:
+                return found
+        return await self._inner.external_values(namespace, metric, selector)
 
     async def resource_usages(
         self, namespace: str, selector: str, resource: str
@@ -177,7 +276,7 @@ class MetricsWithKeda:
         return await self._inner.resource_usages(namespace, selector, resource)
 
 
-def _scaled_object_of(selector: Selector | None) -> str | None:
+def scaled_object_of(selector: Selector | None) -> str | None:
     """Return the ScaledObject that a metric's selector names."""
     for each in () if selector is None else selector.requirements:
         if each.key == NAME_LABEL and each.operator is Operator.EQUALS:

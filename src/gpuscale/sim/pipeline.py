@@ -7,6 +7,7 @@ rules can ask for are stored.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 from gpuscale.core.errors import QueryError
 from gpuscale.core.streams import stream
@@ -18,7 +19,7 @@ from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.hpa.client import observe
 from gpuscale.hpa.types import Observation
-from gpuscale.keda.kinds import Sources, queries_of
+from gpuscale.keda.kinds import Sources, queries_of, trigger_queries
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer, needed_metric_names
 from gpuscale.series.promql.parse import metric_names, parse_query
@@ -27,11 +28,12 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
-from gpuscale.sim.keda import FIRST_POLL_MS, KedaOperator, MetricsWithKeda
+from gpuscale.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, MetricsOfHpas
+from gpuscale.sim.load.pod_metrics import PodTargets
 from gpuscale.sim.load.requests import SERIES as REQUESTS
 from gpuscale.sim.load.requests import RequestTarget
 from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
-from gpuscale.sim.scenario.setup import Setup
+from gpuscale.sim.scenario.setup import ServiceSetup, Setup
 from gpuscale.sim.site import Site
 from gpuscale.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.sim.world import World
@@ -49,7 +51,11 @@ class Needs:
 
     def requests(self) -> bool:
         """Return whether the series of the services' requests are worth storing."""
-        return self.names is None or bool(self.names & REQUESTS)
+        return self.any_of(REQUESTS)
+
+    def any_of(self, names: frozenset[str]) -> bool:
+        """Return whether any of these is worth storing."""
+        return self.names is None or bool(self.names & names)
 
     def counters(self, counters: tuple[Counter, ...]) -> tuple[Counter, ...]:
         if self.names is None:
@@ -74,17 +80,19 @@ def needs_of(setup: Setup) -> Needs:
 
 
 def _asked_by_triggers(setup: Setup) -> frozenset[str] | None:
-    """Return the names of the series that KEDA's triggers ask for; None where one leaves them open."""
+    """Return the names of the series that triggers ask for; None where one leaves them open."""
     names: set[str] = set()
-    for scaled in setup.scaled_objects:
-        for query in queries_of(scaled):
-            try:
-                read = metric_names(parse_query(query))
-            except QueryError:
-                continue  # KEDA gets the error at each poll
-            if read is None:
-                return None
-            names |= read
+    for query in (
+        *chain.from_iterable(map(queries_of, setup.scaled_objects)),
+        *chain.from_iterable(map(trigger_queries, setup.triggers)),
+    ):
+        try:
+            read = metric_names(parse_query(query))
+        except QueryError:
+            continue  # KEDA gets the error at each poll
+        if read is None:
+            return None
+        names |= read
     return frozenset(names)
 
 
@@ -159,7 +167,8 @@ class VirtualPipeline:
         self._triggers = SimulatedTriggers(world, self._client, self._source.query)
         sources = Sources(self._source.query, self._triggers)
         self._keda = KedaOperator(world, controller, sources)
-        self._with_keda = MetricsWithKeda(self._client, self._keda, lambda: world.engine.now_ms)
+        external = ExternalOfRun(self._keda, self._triggers, lambda: world.engine.now_ms)
+        self._with_keda = MetricsOfHpas(self._client, self._keda, external)
         self._schedule()
 
     def observe(self, hpa: HorizontalPodAutoscaler, now_ms: int) -> tuple[Observation, ...]:
@@ -172,6 +181,8 @@ class VirtualPipeline:
         engine, start = self._world.engine, self._world.start_ms
         pipeline, seed = self._setup.pipeline, self._setup.seed
         scrape_ms = pipeline.scrape_interval
+        for workload in self._setup.workloads:
+            self._schedule_pods(workload)
         engine.at(start + FIRST_LOOK_MS, Stage.SCRAPE, self._look_once)
         first_ms = start + phase_ms(seed, "scrape", scrape_ms)
         engine.every(scrape_ms, Stage.SCRAPE, self._scrape, first_ms=first_ms)
@@ -182,7 +193,7 @@ class VirtualPipeline:
         engine.every(relist_ms, Stage.DISCOVERY, self._discover, first_ms=relist_at)
         for key in self._world.cluster.hpas:
             self._schedule_hpa(key, start + pipeline.hpa_sync_period)
-        if self._keda.polled:
+        if self._keda.polled or self._setup.triggers:
             engine.every(LOOK_MS, Stage.KEDA, self._look_at_triggers, first_ms=start)
         for key, period_ms in self._keda.polled:
             self._schedule_polls(key, start + FIRST_POLL_MS, period_ms)
@@ -200,6 +211,24 @@ class VirtualPipeline:
 
         period_ms = self._setup.pipeline.hpa_sync_period
         self._world.engine.every(period_ms, Stage.HPA, sync, first_ms=first_ms)
+
+    def _schedule_pods(self, workload: ServiceSetup) -> None:
+        """Have the pods of a workload scraped, if they serve anything that someone asks for."""
+        metrics, key = workload.metrics, workload.deployment
+        if metrics is None or not self._needs.any_of(metrics.series()):
+            return
+        targets = PodTargets(self.store, key.partition("/")[2], metrics)
+
+        def scrape(now_ms: int) -> None:
+            self._world.advance_load(now_ms)
+            pods = self._world.serving_pods(key)
+            name = self._world.service_of(pods[0]) if pods else None
+            targets.scrape(self._world.services[key], pods, name, now_ms)
+
+        first_ms = phase_ms(self._setup.seed, f"scrape {key}", metrics.interval_ms)
+        engine, start = self._world.engine, self._world.start_ms
+        engine.at(start + FIRST_LOOK_MS, Stage.SCRAPE, scrape)
+        engine.every(metrics.interval_ms, Stage.SCRAPE, scrape, first_ms=start + first_ms)
 
     def _look_at_triggers(self, now_ms: int) -> None:
         self._client.now_ms = now_ms

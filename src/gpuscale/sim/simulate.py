@@ -2,17 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from gpuscale.cluster.nodes.policy import NodePolicyFactory
 from gpuscale.hpa.policy import ReplicaPolicyFactory
 from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.document.details import MAX_VALUES, Details
 from gpuscale.sim.document.document import document, row
 from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.engine import Stage
+from gpuscale.sim.lagged import LaggedPipeline, why_not
 from gpuscale.sim.pipeline import VirtualPipeline, needs_of
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.world import World
 
+Fidelity = Literal["exact", "lagged"]
+"""`exact`: by text, store and PromQL; `lagged`: what those would show, by formula."""
 START_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z: virtual time needs some date, and the same one always."""
 
@@ -23,6 +28,8 @@ def simulate(
     *,
     replica_policy: ReplicaPolicyFactory | None = None,
     node_policy: NodePolicyFactory | None = None,
+    fidelity: Fidelity = "exact",
+    details: bool = False,
 ) -> dict[str, object]:
     """Return the document of the whole run; the same setup gives the same bytes.
 
@@ -31,19 +38,27 @@ def simulate(
         progress: called with the share done, 0 to 1, a hundred times.
         replica_policy: makes the policy of each HPA; None takes the scenario's.
         node_policy: makes the policy of the node pools; None takes the scenario's.
+        fidelity: how metrics get to the HPAs; a scenario that `sim.lagged` has no formula for is simulated
+            exactly, and its document says why below `fidelity`.
+        details: keep the series of single pods and GPUs however many values they have; otherwise a run with
+            too many has none of them, and its document says so below `leftOut`.
     """
     setup = replace(
         setup,
         replica_policy=replica_policy or setup.replica_policy,
         node_policy=node_policy or setup.node_policy,
     )
-    world = World(setup, START_MS, needs_of(setup).fields(setup.counters))
+    world = World(setup, START_MS, needs_of(setup).fields(setup.counters), one_by_one=True)
     controller = HpaController(world)
-    pipeline = VirtualPipeline(world, controller)
+    missing = why_not(setup) if fidelity == "lagged" else ()
+    is_lagged = fidelity == "lagged" and not missing
+    pipeline = (LaggedPipeline if is_lagged else VirtualPipeline)(world, controller)
     recorder = Recorder()
+    of_details = Details(recorder, None if details else MAX_VALUES)
 
     def record(now_ms: int) -> None:
-        recorder.add(world.seconds(now_ms), row(world, controller.figures(), pipeline.utilization))
+        shown = of_details.kept(pipeline.utilization)
+        recorder.add(world.seconds(now_ms), row(world, controller.figures(), shown))
 
     period_ms = setup.pipeline.scrape_interval
     world.engine.every(period_ms, Stage.RECORD, record, first_ms=START_MS)
@@ -51,4 +66,10 @@ def simulate(
         world.engine.run_until(START_MS + setup.duration_ms * step // 100)
         if progress is not None:
             progress(step / 100)
-    return document(world, recorder)
+    found = document(world, recorder)
+    if of_details.left_out:
+        found["leftOut"] = of_details.left_out
+    if fidelity == "lagged":
+        used = "lagged" if is_lagged else "exact"
+        found["fidelity"] = {"asked": fidelity, "used": used, "because": list(missing)}
+    return found

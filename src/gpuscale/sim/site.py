@@ -4,12 +4,14 @@ Nodes, their GPUs, the cloud that makes them, and the services whose requests ke
 pods, places and starts them is not in here: in `sim.world` it is the simulator, in a rehearsal Kubernetes.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, Self
 
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.golang.durations import format_duration
+from gpuscale.core.streams import stream
 from gpuscale.keda.generated import made_hpa
 from gpuscale.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.objects.pods import (
@@ -24,12 +26,15 @@ from gpuscale.objects.pods import (
 from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.control.cloud import Cloud, CloudPool
 from gpuscale.sim.control.containers import Containers
-from gpuscale.sim.control.controllers import live_pods, replica_set_name
+from gpuscale.sim.control.controllers import live_pods, replica_set_of
 from gpuscale.sim.engine import Engine, Stage
 from gpuscale.sim.load.agents import PodWork, SimulatedGpus, owner_key
+from gpuscale.sim.load.arrivals import Arrivals
+from gpuscale.sim.load.one_by_one import MAX_REQUESTS, OneByOne
 from gpuscale.sim.load.service import Service
+from gpuscale.sim.pod_index import OwnerKey
 from gpuscale.sim.scale_outs import ScaleOut, ScaleOuts
-from gpuscale.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup
+from gpuscale.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup, StartTimes
 
 _LOAD_STEP_MS = 1_000
 """How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""
@@ -60,6 +65,7 @@ class Site:
         start_ms: milliseconds since the epoch.
         fields: the GPU fields that anyone looks at; None is all.
         control_plane: makes what controls the pods of this site; it gets the site before any node is there.
+        one_by_one: whether services may serve requests one by one; not where real requests join them.
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class Site:
         fields: frozenset[str] | None = None,
         *,
         control_plane: Callable[[Self], ControlPlane],
+        one_by_one: bool = False,
     ) -> None:
         self.setup = setup
+        self._one_by_one = one_by_one
         self.start_ms = start_ms
         """The scenario's second 0."""
         self.engine = Engine(start_ms)
@@ -96,8 +104,11 @@ class Site:
             left=self._node_left,
         )
         self._lifecycles: dict[str, Lifecycle] = {}
-        self._counted_version = -1
-        self._ready: dict[str, int] = {}
+        self._starts: dict[str, StartTimes] = {}
+        self._pulled: dict[tuple[str, str], str] = {}
+        """Node and owner to the first pod that had the image pulled there."""
+        self._owners: dict[str, OwnerKey] = {}
+        """Deployment key to what makes its pods."""
         self._busy_gpu_ms = 0.0
         self._worked_ms = start_ms
         self._create_objects()
@@ -110,15 +121,25 @@ class Site:
 
     def ready_pods(self, deployment: str) -> int:
         """Return how many pods of a Deployment take requests."""
-        if self._counted_version != self.cluster.version:
-            self._counted_version = self.cluster.version
-            self._ready = {key: self._count_ready(key) for key in self.cluster.deployments}
-        return self._ready[deployment]
+        return self.cluster.index.ready[self._owners[deployment]]
+
+    def serving_pods(self, deployment: str) -> list[Pod]:
+        """Return the pods of a Deployment that take requests."""
+        live = live_pods(self.cluster, self.cluster.deployments[deployment])
+        return [pod for pod in live if pod.status.ready]
+
+    def service_of(self, pod: Pod) -> str | None:
+        """Return the name of the first Service that selects a pod; None where none does."""
+        labels = pod.metadata.labels.items()
+        for each in self.cluster.services.values():
+            is_near = each.metadata.namespace == pod.metadata.namespace
+            if is_near and each.selector and each.selector.items() <= labels:
+                return each.metadata.name
+        return None
 
     def pending_pods(self) -> int:
         """Return how many pods wait for a node or a start."""
-        pods = self.cluster.pods.values()
-        return sum(1 for pod in pods if pod.status.phase is PodPhase.PENDING)
+        return self.cluster.index.pending
 
     def busy_gpu_hours(self) -> float:
         """Return how long GPUs have really computed, added up."""
@@ -135,7 +156,17 @@ class Site:
 
     def lifecycle_of(self, pod: Pod) -> Lifecycle:
         """Return how long the steps of a pod's life take."""
-        return self.lifecycle_by_owner(owner_key(pod))
+        owner = owner_key(pod)
+        lifecycle, starts = self.lifecycle_by_owner(owner), self._starts.get(owner)
+        if starts is None:
+            return lifecycle
+        first = self._pulled.setdefault((pod.spec.node_name, owner), pod.metadata.key)
+        pull = starts.pull if first == pod.metadata.key else starts.cached_pull
+        draw = stream(self.setup.seed, "start", pod.metadata.key)
+        pull_s, startup_s = pull.at(draw.random()), starts.startup.at(draw.random())
+        return replace(
+            lifecycle, image_pull_ms=round(1000 * pull_s), startup_ms=round(1000 * startup_s)
+        )
 
     def lifecycle_by_owner(self, owner: str) -> Lifecycle:
         """Return the same by what made the pod, as `owner_key` has it."""
@@ -159,6 +190,7 @@ class Site:
         item = self.cluster.deployments[deployment]
         self.cluster.deployments[deployment] = replace(item, replicas=replicas)
         self.cluster.version += 1
+        self.cluster.index.changed_owners[self._owners[deployment]] = None
         self.scale_outs.resized(deployment, item.replicas, replicas, self.engine.now_ms)
         self.control_plane.touch()
 
@@ -173,10 +205,16 @@ class Site:
     def log_load(self, deployment: str, before: float, after: float, now_ms: int) -> None:
         """Log that the load of a Deployment changed."""
         self.scale_outs.load_changed(deployment, before, after, now_ms)
-        name = deployment.partition("/")[2]
+        namespace, _, name = deployment.partition("/")
         reason = f"load is now {after:g} requests/s"
         self.cluster.event(
-            now_ms, "LoadChanged", f"Deployment/{name}", reason, before=before, after=after
+            now_ms,
+            "LoadChanged",
+            f"Deployment/{name}",
+            reason,
+            before=before,
+            after=after,
+            namespace=namespace,
         )
 
     # Inside
@@ -200,6 +238,7 @@ class Site:
             f"{scale_out.after} of {scale_out.after} pods are ready, {', '.join(since)}",
             before=scale_out.before,
             after=scale_out.after,
+            namespace=deployment.partition("/")[0],
         )
 
     def _create_objects(self) -> None:
@@ -209,14 +248,33 @@ class Site:
         made = (made_hpa(each) for each in setup.scaled_objects if not each.is_paused)
         self.cluster.hpas = {item.metadata.key: item for item in (*setup.hpas, *made)}
         for deployment in setup.deployments:
+            owner = replica_set_of(self.cluster, deployment)
+            self._owners[deployment.metadata.key] = owner
+            self.cluster.control(owner, deployment.metadata.key)
             self._add_idle(deployment.metadata.key)
 
     def _add_service(self, workload: ServiceSetup) -> None:
-        service = Service(workload.model, workload.load, self.start_ms)
+        service = self._service(workload)
         self.services[workload.deployment] = service
         owner = self._replica_set_key(workload.deployment)
         self._lifecycles[owner] = workload.lifecycle
+        if workload.starts is not None:
+            self._starts[owner] = workload.starts
         self.gpus.work[owner] = PodWork(workload.memory_mib, service)
+
+    def _service(self, workload: ServiceSetup) -> Service:
+        model, load = workload.model, workload.load
+        if not self._one_by_one:
+            # A real request has a place in the line, which moves only when one is served.
+            return Service(replace(model, timeout_s=math.inf), load, self.start_ms)
+        count = load.requests_until(self.setup.duration_ms / 1000)
+        if not workload.is_one_by_one or count > MAX_REQUESTS:
+            return Service(model, load, self.start_ms)
+        seed, key = self.setup.seed, workload.deployment
+        draw = stream(seed, "arrivals", key).random if workload.is_random else None
+        arrivals = Arrivals(load, draw)
+        times = stream(seed, "service times", key).random
+        return OneByOne(model, load, self.start_ms, times, arrivals)
 
     def _add_idle(self, deployment: str) -> None:
         """A Deployment that the scenario gives no load to: its pods hold their GPUs and do nothing."""
@@ -225,9 +283,8 @@ class Site:
         self.gpus.work[owner] = PodWork(0, None)
 
     def _replica_set_key(self, deployment: str) -> str:
-        item = self.cluster.deployments[deployment]
-        name = replica_set_name(self.cluster, item)
-        return f"ReplicaSet {item.metadata.namespace}/{name}"
+        kind, namespace, name = self._owners[deployment]
+        return f"{kind} {namespace}/{name}"
 
     def _schedule(self) -> None:
         engine, start = self.engine, self.start_ms
@@ -256,6 +313,7 @@ class Site:
             self._lifecycles[owner] = setup.lifecycle
             self.gpus.work[owner] = PodWork(setup.memory_mib, None, setup.utilization_ratio)
             self.cluster.jobs[meta.key] = setup.job
+            self.cluster.control(("Job", meta.namespace, meta.name), meta.key)
             self.control_plane.submit(setup)
 
         self.engine.at(self.start_ms + setup.at_ms, Stage.CONTROLLERS, submit)
@@ -266,10 +324,6 @@ class Site:
         return sum(
             self.gpus.work[owner_key(pod)].steady_ratio * gpu_count(pod.spec) for pod in pods
         )
-
-    def _count_ready(self, deployment: str) -> int:
-        pods = live_pods(self.cluster, self.cluster.deployments[deployment])
-        return sum(1 for pod in pods if pod.status.ready)
 
     def _node_joined(self, name: str, pool: CloudPool) -> None:
         self.gpus.join(name, pool.gpu_model, pool.gpus)
@@ -283,7 +337,8 @@ class Site:
     def _agent_pod(self, node: str) -> Pod:
         """The node agent's own pod, which a DaemonSet would run there."""
         pipeline = self.setup.pipeline
-        name = f"{pipeline.agent_service}-{self.cluster.unique_suffix('agent', node)}"
+        namespace, service = pipeline.agent_namespace, pipeline.agent_service
+        name = self.cluster.new_pod_name(namespace, service, "agent", node)
         labels = {"app.kubernetes.io/name": pipeline.agent_service}
         now_ms = self.engine.now_ms
         owner = OwnerReference("DaemonSet", pipeline.agent_service)

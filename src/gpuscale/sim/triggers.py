@@ -7,27 +7,34 @@ sources. In virtual time no source is ever away for longer than a metric takes t
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from gpuscale.core.errors import BugError, GpuscaleError
+from gpuscale.core.errors import BugError, GpuscaleError, UnavailableError, UncoveredError
 from gpuscale.hpa.client import MetricsClient
 from gpuscale.hpa.replicas.pods import Sample, pod_info
 from gpuscale.keda.scalers import Ask
+from gpuscale.objects.metric_values import ExternalValue
 from gpuscale.objects.pods import Pod
 from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.sim.world import World
 from gpuscale.triggers.answer import Answer
 from gpuscale.triggers.machine import TriggerState, evaluate
 from gpuscale.triggers.observation import (
+    FlowSeen,
     Missing,
     Observation,
     PodLoads,
     PodsSeen,
     TotalLoad,
     WakeSeen,
+    flow_seen,
 )
 from gpuscale.triggers.schedule import awake
 from gpuscale.triggers.startup import kept_starts, learned_deadline_s
 from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WorkloadRef
+
+if TYPE_CHECKING:
+    from gpuscale.plan.served import PolicyRun
 
 LOOK_MS = 1_000
 """How often the scaler looks which triggers are due, and evaluates those of workloads at zero."""
@@ -44,10 +51,11 @@ class _Watched:
     due_ms: int = 0
     starts_s: tuple[float, ...] = ()
     started: set[str] = field(default_factory=set)
+    policy: "PolicyRun | None" = None
 
 
 class SimulatedTriggers:
-    """Knows the answers of the triggers of a world's ScaledObjects.
+    """Knows the answers of the triggers of a world's ScaledObjects, and of its trigger file.
 
     Args:
         world: whose workloads they are about.
@@ -59,7 +67,23 @@ class SimulatedTriggers:
         self._world = world
         self._client = client
         self._ask = ask
-        self._watched: dict[Trigger, _Watched] = {}
+        self._files = {(each.namespace, each.name): each for each in world.setup.triggers}
+        self._watched = {trigger: _Watched() for trigger in self._files.values()}
+
+    def served(self, namespace: str, metric: str) -> ExternalValue | None:
+        """Return what a trigger of the scenario's file answers; None where no trigger has the name.
+
+        Raises:
+            UnavailableError: nothing is known of it yet.
+        """
+        trigger = self._files.get((namespace, metric))
+        if trigger is None:
+            return None
+        answer = self._watched[trigger].answer
+        if answer is None or answer.value is None or answer.measured_ms is None:
+            reason = "it was not evaluated yet" if answer is None else answer.reason
+            raise UnavailableError(f"{metric}: {reason}")
+        return ExternalValue({}, round(answer.value * 1000), answer.measured_ms)
 
     def answer(self, trigger: Trigger) -> Answer | None:
         """Return the newest answer; None before the first evaluation."""
@@ -68,6 +92,36 @@ class SimulatedTriggers:
     def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
         """Raise: nobody waits in the simulator."""
         raise BugError(f"somebody waits for the trigger {trigger.name} in the simulator")
+
+    async def _wanted(
+        self, trigger: Trigger, watched: _Watched, now_ms: int
+    ) -> TotalLoad | Missing:
+        """Return the replicas that a policy wants, after all loads that are due."""
+        from gpuscale.plan.naming import find_policy
+        from gpuscale.plan.served import PolicyRun  # numpy comes with it
+
+        use, load = trigger.policy, trigger.load
+        policy = None if use is None else find_policy(use.name)
+        if use is None or load is None or policy is None:
+            return Missing("there is no such policy")
+        run = watched.policy
+        if run is None:
+            run = watched.policy = PolicyRun(policy, use, load.query, self._world.start_ms)
+        try:
+            while (question := run.question(now_ms)) is not None:
+                try:
+                    value = await self._ask(question.promql, question.at_ms)
+                except UncoveredError as error:
+                    run.uncovered(question, error.until_ms)
+                    continue
+                if not run.take(question, value):
+                    return Missing("the query's answer has no row")
+        except GpuscaleError as error:
+            return Missing(str(error))
+        wanted = run.wanted()
+        if wanted is None:
+            return Missing("there was no load yet")
+        return TotalLoad(float(wanted.replicas), wanted.measured_ms)
 
     async def look(self, now_ms: int) -> None:
         """Evaluate the triggers that are due."""
@@ -85,12 +139,17 @@ class SimulatedTriggers:
 
     async def _see(self, trigger: Trigger, watched: _Watched, now_ms: int) -> Observation:
         pods, selector = self._pods(trigger, watched, now_ms)
-        load = await self._load(trigger, pods, selector, now_ms)
+        load: PodLoads | TotalLoad | Missing
+        if trigger.policy is not None:
+            load = await self._wanted(trigger, watched, now_ms)
+        else:
+            load = await self._load(trigger, pods, selector, now_ms)
         wakes = tuple([await self._wake(each, now_ms) for each in trigger.wakes])
         if trigger.schedule is not None:
             is_awake, _ = awake(trigger.schedule, now_ms)
             wakes = (*wakes, WakeSeen("schedule", is_awake, "awake" if is_awake else "asleep"))
-        return Observation(now_ms, now_ms / 1000, load, pods, wakes)
+        flow = await self._flow(trigger, now_ms)
+        return Observation(now_ms, now_ms / 1000, load, pods, wakes, flow)
 
     def _pods(
         self, trigger: Trigger, watched: _Watched, now_ms: int
@@ -117,6 +176,7 @@ class SimulatedTriggers:
             tuple(pod_info(pod) for pod in pods),
             tuple(starting),
             learned_deadline_s(watched.starts_s),
+            max(watched.starts_s, default=None),
         )
         return seen, str(deployment.selector)
 
@@ -139,13 +199,25 @@ class SimulatedTriggers:
             return pods
         try:
             if load.query:
-                found = _number(await self._ask(load.query, now_ms), now_ms)
-                return (
-                    Missing(f"the query: {found}") if isinstance(found, str) else TotalLoad(*found)
-                )
+                return await self._total(load.query, now_ms)
             return await self._pod_loads(trigger.namespace, load, selector, now_ms)
         except GpuscaleError as error:
             return Missing(str(error))
+
+    async def _total(self, query: str, now_ms: int) -> TotalLoad | Missing:
+        found = _number(await self._ask(query, now_ms), now_ms)
+        return Missing(f"the query: {found}") if isinstance(found, str) else TotalLoad(*found)
+
+    async def _flow(self, trigger: Trigger, now_ms: int) -> FlowSeen | Missing | None:
+        credit = trigger.credit
+        if credit is None:
+            return None
+        try:
+            waiting = await self._total(credit.waiting, now_ms)
+            finished = await self._total(credit.throughput, now_ms)
+        except GpuscaleError as error:
+            return Missing(str(error))
+        return flow_seen(waiting, finished)
 
     async def _pod_loads(self, namespace: str, load: Load, selector: str, now_ms: int) -> PodLoads:
         values = await self._client.pod_values(namespace, selector, load.metric, None)

@@ -23,10 +23,20 @@ class World(Site):
         setup: what it starts with.
         start_ms: milliseconds since the epoch at the scenario's second 0.
         fields: the GPU fields that anyone looks at; None is all.
+        one_by_one: whether services may serve requests one by one.
     """
 
-    def __init__(self, setup: Setup, start_ms: int, fields: frozenset[str] | None = None) -> None:
-        super().__init__(setup, start_ms, fields, control_plane=SimulatedControlPlane)
+    def __init__(
+        self,
+        setup: Setup,
+        start_ms: int,
+        fields: frozenset[str] | None = None,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
+        super().__init__(
+            setup, start_ms, fields, control_plane=SimulatedControlPlane, one_by_one=one_by_one
+        )
         self.cloud.start()
         self.control_plane.touch()
         self.begin(start_ms)

@@ -11,9 +11,10 @@ from gpuscale.cli.scenarios import find_setup
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.rehearse.comparison import REPLICAS, changes
 from gpuscale.rehearse.target import check_triggers
+from gpuscale.sim.load.costs import ServiceModel
 from gpuscale.sim.load.loads import StepsLoad
 from gpuscale.sim.load.requests import request_families
-from gpuscale.sim.load.service import Service, ServiceModel
+from gpuscale.sim.load.service import Service
 from gpuscale.sim.scenario.setup import Setup, load_setup
 from gpuscale.sim.simulate import simulate
 
@@ -173,7 +174,13 @@ def test_one_workload_has_one_autoscaler() -> None:
 def test_requests_are_counted_whole_and_there_without_a_pod() -> None:
     service = Service(ServiceModel(0.1, 0.0, 8, 100.0), StepsLoad(((0.0, 1.5),)), 0)
     service.advance(3_000, 0)
-    waiting, total = request_families({"ml/web": service})
+    waiting, running, total, served = request_families({"ml/web": service})
     assert waiting.samples[0].labels == (("namespace", "ml"), ("deployment", "web"))
-    assert (waiting.samples[0].value, total.samples[0].value) == (4, 4)  # 4.5 requests
+    values = [each.samples[0].value for each in (waiting, running, total, served)]
+    assert values == [4, 0, 4, 0]  # 4.5 requests, of which no pod works on any
+    # Two pods do all of 1.5 a second, each request for 0.1 s: 0.15 run at a time, by Little's law.
+    service.advance(20_000, 2)
+    _, running, total, served = request_families({"ml/web": service})
+    assert (running.samples[0].value, total.samples[0].value) == (0, 30)
+    assert served.samples[0].value == 30
     assert waiting.name.startswith("gpuscale_simulated_")

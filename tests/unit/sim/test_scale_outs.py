@@ -129,6 +129,10 @@ def test_the_summary_has_the_mean_times_and_the_events_say_when_pods_were_ready(
         "count": 1,
         "ready": 1,
         "loadRises": 2,
+        "answeredRises": 1,
+        "loadToReadyTimeP50": 60.0,
+        "loadToReadyTimeP95": 60.0,
+        "loadToReadyTimeMax": 60.0,
         "meanLoadToDecisionTime": 30.0,
         "meanLoadToReadyTime": 60.0,
         "meanDecisionToReadyTime": 30.0,
@@ -136,6 +140,31 @@ def test_the_summary_has_the_mean_times_and_the_events_say_when_pods_were_ready(
     (ready,) = [event for event in world.cluster.events.since(0) if event.kind == "ReplicasReady"]
     assert (ready.time_ms, ready.object) == (160_000, "Deployment/web")
     assert ready.reason == "2 of 2 pods are ready, 30s after the decision, 1m after the load rose"
+
+
+def test_ready_capacity_has_percentiles_over_all_rises_that_a_scale_out_followed() -> None:
+    world = site()
+    # 20 rises whose pods came after 1 to 20 s: half are within the 10th, 95 % within the 19th.
+    for second in (*range(1, 21), None):
+        at_ms = world.engine.now_ms
+        world.scale_outs.load_changed(WEB, 1.0, 2.0, at_ms)
+        world.scale_outs.resized(WEB, 1, 2, at_ms)
+        if second == 20:
+            before = summary(world)["scaleOuts"]
+        if second is not None:
+            world.scale_outs.pods_ready(WEB, 2, at_ms + second * 1000)
+            world.scale_outs.resized(WEB, 2, 1, at_ms + second * 1000)
+        if second == 20:
+            told = summary(world)["scaleOuts"]
+    times = [told[f"loadToReadyTime{which}"] for which in ("P50", "P95", "Max")]
+    assert times == [10.0, 19.0, 20.0]
+    assert told["answeredRises"] == 20
+    # While the 20th is on its way, the longest is not known.
+    assert (before["loadToReadyTimeP95"], before["loadToReadyTimeMax"]) == (19.0, None)
+    # Of 21, with one that never came: ceil(0.5 x 21) = 11 and ceil(0.95 x 21) = 20.
+    last = summary(world)["scaleOuts"]
+    times = [last[f"loadToReadyTime{which}"] for which in ("P50", "P95", "Max")]
+    assert times == [11.0, 20.0, None]
 
 
 @pytest.mark.parametrize(

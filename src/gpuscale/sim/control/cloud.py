@@ -1,5 +1,6 @@
 """The provider and its node autoscaler: nodes that come after a while, and go on request."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,10 +9,11 @@ from gpuscale.cluster.nodes.policy import NodePolicy, NodeRequest
 from gpuscale.cluster.nodes.pools import Action, AutoscalerSettings, NodePool, ScaleDown, ScaleUp
 from gpuscale.cluster.scheduling.fit import NodeState
 from gpuscale.core.errors import UsageError
-from gpuscale.core.streams import name_suffix
+from gpuscale.core.streams import name_suffix, stream
 from gpuscale.gpu.models import GpuModel
 from gpuscale.objects.pods import Pod
-from gpuscale.sim.cluster import FINISHED, Cluster
+from gpuscale.queueing.times import Times
+from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.engine import Engine, Stage
 
 
@@ -22,9 +24,15 @@ class CloudPool:
     pool: NodePool
     gpu_model: GpuModel
     gpus: int
-    provisioning_ms: int
+    provisioning: Times
+    """In seconds; each node draws its own."""
     price_per_hour: float | None
     """In the currency of the setup; None where none was given."""
+
+    @property
+    def provisioning_ms(self) -> int:
+        """Return the mean time until a node is there."""
+        return round(self.provisioning.mean * 1000)
 
 
 @dataclass(slots=True)
@@ -37,6 +45,13 @@ class Rental:
     price_per_hour: float | None
     from_ms: int
     to_ms: int | None = None
+    ready_ms: int | None = None
+    """When its GPUs could be scheduled on."""
+
+    def starting_hours(self, now_ms: int) -> float:
+        """Return how long the node was paid for before it could be used."""
+        ends = [time_ms for time_ms in (self.ready_ms, self.to_ms) if time_ms is not None]
+        return (min(ends, default=now_ms) - self.from_ms) / 3_600_000
 
     def hours(self, now_ms: int) -> float:
         """Return how long the node has been paid for."""
@@ -80,6 +95,11 @@ class Cloud:
         self._policy = policy
         self._pool_of: dict[str, str] = {}
         self._coming: dict[str, str] = {}
+        self._ready: Counter[str] = Counter()
+        """How many nodes of a pool are there."""
+        self._on_way: Counter[str] = Counter()
+        self._renting: dict[str, Rental] = {}
+        """The rental of each node that is there, or on its way."""
         self._named = 0
 
     def start(self) -> None:
@@ -90,8 +110,7 @@ class Cloud:
 
     def sizes(self, pool: str) -> tuple[int, int]:
         """Return the number of ready nodes of a pool, and with those on their way."""
-        ready = sum(1 for name in self._pool_of.values() if name == pool)
-        coming = sum(1 for name in self._coming.values() if name == pool)
+        ready, coming = self._ready[pool], self._on_way[pool]
         return ready, ready + coming
 
     def pool_of(self, node: str) -> CloudPool:
@@ -129,14 +148,10 @@ class Cloud:
             raise UsageError(f"{found} from_nodes {size} and to_nodes above it, at most {most}")
 
     def _nodes(self) -> list[PoolNode]:
-        occupied = {
-            pod.spec.node_name
-            for pod in self._cluster.pods.values()
-            if pod.status.phase not in FINISHED and not _is_daemon(pod)
-        }
+        busy = self._cluster.index.busy
         present = [
-            PoolNode(self._pool_of[state.name], state, ready=True, empty=state.name not in occupied)
-            for state in self._cluster.node_states()
+            PoolNode(self._pool_of[name], state, ready=True, empty=not busy[name])
+            for name, state in self._cluster.node_states().items()
         ]
         coming = [
             PoolNode(pool, NodeState(self.pools[pool].pool.node(name)), ready=False, empty=False)
@@ -149,6 +164,7 @@ class Cloud:
         for _ in range(action.to_nodes - action.from_nodes):
             name = self._rent(item)
             self._coming[name] = action.pool
+            self._on_way[action.pool] += 1
             self._arrive_later(name, item)
         change = (
             f"{{{action.pool} {action.from_nodes}->{action.to_nodes} (max: {item.pool.max_nodes})}}"
@@ -160,16 +176,17 @@ class Cloud:
             f"pod triggered scale-up: [{change}]",
             before=action.from_nodes,
             after=action.to_nodes,
+            pods=action.pods,
         )
 
     def _arrive_later(self, name: str, item: CloudPool) -> None:
-        self._engine.after(item.provisioning_ms, Stage.CLOUD, lambda now: self._arrive(name, item))
+        share = stream(self._cluster.seed, "provisioning", name).random()
+        time_ms = round(item.provisioning.at(share) * 1000)
+        self._engine.after(time_ms, Stage.CLOUD, lambda now: self._arrive(name, item))
 
     def _shrink(self, action: ScaleDown, now_ms: int) -> None:
-        for rental in self.rentals:
-            if rental.node == action.node and rental.to_ms is None:
-                rental.to_ms = now_ms
-        del self._pool_of[action.node]
+        self._renting.pop(action.node).to_ms = now_ms
+        self._ready[self._pool_of.pop(action.node)] -= 1
         self._cluster.remove_node(action.node)
         self._left(action.node)
         self._cluster.event(
@@ -182,23 +199,29 @@ class Cloud:
         )
 
     def _rent(self, item: CloudPool) -> str:
-        self._named += 1
-        suffix = name_suffix(self._cluster.seed, "node", item.pool.name, str(self._named))
-        name = f"{item.pool.name}-{suffix}"
+        name = self._new_name(item.pool.name)
         rental = Rental(item.pool.name, name, item.gpus, item.price_per_hour, self._engine.now_ms)
         self.rentals.append(rental)
+        self._renting[name] = rental
         return name
+
+    def _new_name(self, pool: str) -> str:
+        """Return a name that no node has; where one is taken, the next is drawn."""
+        while True:
+            self._named += 1
+            suffix = name_suffix(self._cluster.seed, "node", pool, str(self._named))
+            if f"{pool}-{suffix}" not in self._renting:
+                return f"{pool}-{suffix}"
 
     def _arrive(self, name: str, item: CloudPool) -> None:
         now_ms = self._engine.now_ms
-        self._coming.pop(name, None)
+        if self._coming.pop(name, None) is not None:
+            self._on_way[item.pool.name] -= 1
+        self._renting[name].ready_ms = now_ms
         self._pool_of[name] = item.pool.name
+        self._ready[item.pool.name] += 1
         self._cluster.add_node(item.pool.node(name, now_ms), item.gpus)
         self._cluster.event(
             now_ms, "NodeReady", f"Node/{name}", f"Node {name} status is now: NodeReady"
         )
         self._joined(name, item)
-
-
-def _is_daemon(pod: Pod) -> bool:
-    return pod.metadata.owner is not None and pod.metadata.owner.kind == "DaemonSet"

@@ -56,4 +56,6 @@ class Containers:
             return
         for container in pod.spec.containers:
             message = f"{verb} container {container.name}"
-            self._cluster.event(now_ms, kind, f"Pod/{pod.metadata.name}", message)
+            about = f"Pod/{pod.metadata.name}"
+            namespace = pod.metadata.namespace
+            self._cluster.event(now_ms, kind, about, message, namespace=namespace)

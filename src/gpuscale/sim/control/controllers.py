@@ -5,12 +5,14 @@ goes first), pkg/controller/job.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gpuscale.core.streams import name_suffix
 from gpuscale.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.objects.pods import Pod, PodPhase, PodTemplate
 from gpuscale.objects.workloads import Deployment, Job
-from gpuscale.sim.cluster import FINISHED, Cluster
+from gpuscale.sim.cluster import Cluster
+from gpuscale.sim.pod_index import FINISHED, OwnerKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +25,47 @@ class Reconciled:
 
 
 def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
-    """Make and delete pods until each workload has as many as it wants."""
+    """Make and delete pods until each workload has as many as it wants.
+
+    Only those are looked at whose own count or whose pods have changed since the last pass.
+    """
     created: list[str] = []
     deleted: list[str] = []
-    for deployment in cluster.deployments.values():
-        pods = live_pods(cluster, deployment)
-        created += _scale_out(cluster, deployment, len(pods), now_ms)
-        deleted += _scale_in(cluster, deployment, pods, now_ms)
-    for job in cluster.jobs.values():
-        created += _reconcile_job(cluster, job, now_ms)
+    changed = cluster.index.changed_owners
+    for _, owner in sorted(
+        (cluster.controlled[o][0], o) for o in changed if o in cluster.controlled
+    ):
+        key = cluster.controlled[owner][1]
+        if owner[0] == "Job":
+            created += _reconcile_job(cluster, cluster.jobs[key], now_ms)
+            continue
+        deployment, live = cluster.deployments[key], cluster.index.live[owner]
+        created += _scale_out(cluster, deployment, live, now_ms)
+        if live > deployment.replicas:
+            deleted += _scale_in(cluster, deployment, live_pods(cluster, deployment), now_ms)
+    changed.clear()
     return Reconciled(tuple(created), tuple(deleted))
 
 
 def replica_set_name(cluster: Cluster, deployment: Deployment) -> str:
     """Return the name of the ReplicaSet behind a Deployment's one revision."""
     name = deployment.metadata.name
-    return f"{name}-{name_suffix(cluster.seed, 'template', name, length=10)}"
+    return f"{name}-{_template_suffix(cluster.seed, name)}"
+
+
+@lru_cache(maxsize=16_384)
+def _template_suffix(seed: int, name: str) -> str:
+    return name_suffix(seed, "template", name, length=10)
+
+
+def replica_set_of(cluster: Cluster, deployment: Deployment) -> OwnerKey:
+    """Return what makes a Deployment's pods."""
+    return "ReplicaSet", deployment.metadata.namespace, replica_set_name(cluster, deployment)
 
 
 def live_pods(cluster: Cluster, deployment: Deployment) -> list[Pod]:
     """Return a Deployment's pods that are neither finished nor on their way out."""
-    owner = replica_set_name(cluster, deployment)
-    pods = cluster.owned_by("ReplicaSet", deployment.metadata.namespace, owner)
+    pods = cluster.index.owned_by(replica_set_of(cluster, deployment))
     return [p for p in pods if p.metadata.deletion_ms is None and p.status.phase not in FINISHED]
 
 
@@ -62,7 +83,9 @@ def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms:
     owner = f"ReplicaSet/{replica_set_name(cluster, deployment)}"
     for pod in leaving:
         cluster.mark_deleted(pod.metadata.key, now_ms)
-        cluster.event(now_ms, "SuccessfulDelete", owner, f"Deleted pod: {pod.metadata.name}")
+        message = f"Deleted pod: {pod.metadata.name}"
+        namespace = pod.metadata.namespace
+        cluster.event(now_ms, "SuccessfulDelete", owner, message, namespace=namespace)
     return [pod.metadata.key for pod in leaving]
 
 
@@ -85,7 +108,8 @@ def _reconcile_job(cluster: Cluster, job: Job, now_ms: int) -> list[str]:
     succeeded = cluster.succeeded_pods[job.metadata.key]
     if succeeded >= job.completions:
         cluster.completed_jobs.add(job.metadata.key)
-        cluster.event(now_ms, "Completed", f"Job/{job.metadata.name}", "Job completed")
+        about, namespace = f"Job/{job.metadata.name}", job.metadata.namespace
+        cluster.event(now_ms, "Completed", about, "Job completed", namespace=namespace)
         return []
     active = sum(1 for pod in pods if pod.status.phase not in FINISHED)
     missing = min(job.parallelism, job.completions - succeeded) - active
@@ -100,8 +124,9 @@ def _create(
     owner: OwnerReference,
     now_ms: int,
 ) -> str:
-    name = f"{owner.name}-{cluster.unique_suffix(owner.kind, owner.name)}"
+    name = cluster.new_pod_name(workload.namespace, owner.name, owner.kind, owner.name)
     meta = ObjectMeta(name, workload.namespace, dict(template.labels), {}, now_ms, None, owner)
     cluster.add_pod(Pod(meta, template.spec))
-    cluster.event(now_ms, "SuccessfulCreate", f"{owner.kind}/{owner.name}", f"Created pod: {name}")
+    about, message = f"{owner.kind}/{owner.name}", f"Created pod: {name}"
+    cluster.event(now_ms, "SuccessfulCreate", about, message, namespace=meta.namespace)
     return meta.key

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpuscale.objects.pods import Lifecycle, Pod, PodPhase, PodStatus
-from gpuscale.sim.cluster import FINISHED, Cluster
+from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.control.containers import Containers
 from gpuscale.sim.engine import Engine, Stage
+from gpuscale.sim.pod_index import FINISHED
 
 
 class Kubelet:

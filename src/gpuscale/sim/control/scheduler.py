@@ -1,6 +1,6 @@
 """The scheduler: every waiting pod gets a node, or a reason."""
 
-from gpuscale.cluster.scheduling.fit import place
+from gpuscale.cluster.scheduling.placing import Placer
 from gpuscale.objects.pods import Pod
 from gpuscale.sim.cluster import Cluster
 
@@ -16,20 +16,22 @@ class Scheduler:
         """Return the keys of the pods that were bound, in the order they were."""
         cluster = self._cluster
         bound: list[str] = []
-        states = {state.name: state for state in cluster.node_states()}
+        self._forget()
+        if not cluster.index.waiting:
+            return ()
+        placer = Placer(cluster.node_states().values())
         for pod in _in_queue_order(cluster.unscheduled()):
             key = pod.metadata.key
-            placement = place(pod.spec, list(states.values()))
+            placement = placer.place(pod.spec)
             if placement.node is None:
                 self._explain(pod, placement.message, now_ms)
                 continue
             cluster.bind(key, placement.node)
-            states[placement.node] = states[placement.node].with_pod(pod.spec)
             self._reasons.pop(key, None)
             message = f"Successfully assigned {key} to {placement.node}"
-            cluster.event(now_ms, "Scheduled", f"Pod/{pod.metadata.name}", message)
+            about, namespace = f"Pod/{pod.metadata.name}", pod.metadata.namespace
+            cluster.event(now_ms, "Scheduled", about, message, namespace=namespace)
             bound.append(key)
-        self._forget()
         return tuple(bound)
 
     def unschedulable(self) -> list[Pod]:
@@ -40,7 +42,14 @@ class Scheduler:
         key = pod.metadata.key
         if self._reasons.get(key) != message:
             self._reasons[key] = message
-            self._cluster.event(now_ms, "FailedScheduling", f"Pod/{pod.metadata.name}", message)
+            self._cluster.event(
+                now_ms,
+                "FailedScheduling",
+                f"Pod/{pod.metadata.name}",
+                message,
+                namespace=pod.metadata.namespace,
+                type_="Warning",
+            )
 
     def _forget(self) -> None:
         gone = [key for key in self._reasons if key not in self._cluster.pods]

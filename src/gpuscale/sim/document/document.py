@@ -4,6 +4,7 @@
 and null in a series is a gap.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.keda.activation import ACTIVATED, DEACTIVATED
@@ -12,10 +13,13 @@ from gpuscale.objects.scaled_object import KIND
 from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.control.cloud import Rental
 from gpuscale.sim.document.jobs import job_progress
+from gpuscale.sim.document.requests import request_summaries
 from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.events import Event
 from gpuscale.sim.site import Site
 
+_Sizes = Mapping[tuple[str, str], Sequence[float]]
+"""What things were set to, in the order they were, by the kind and the object of the event."""
 _DIGITS = 6
 """Enough for a microsecond or a millionth of a request, and short in the file."""
 
@@ -64,6 +68,10 @@ def row(
         values[f"load/{name}"] = round(service.rate, _DIGITS)
         values[f"queue/{name}"] = round(service.waiting, _DIGITS)
         values[f"replicas/{name}/ready"] = world.ready_pods(key)
+        if service.model.batching is not None:
+            values[f"inFlight/{name}"] = round(service.in_service, _DIGITS)
+            used = service.kv_used
+            values[f"kvCache/{name}"] = None if used is None else round(used, _DIGITS)
     values |= _hpa_values(world, hpas)
     for name, jobs in job_progress(world).items():
         values[f"jobs/{name}/pending"] = jobs.pending
@@ -100,7 +108,7 @@ def _target(target: MetricTarget) -> float | None:
 
 def summary(world: Site) -> dict[str, object]:
     """Return the figures that sum a run up."""
-    log = world.cluster.events.since(0)
+    log = _sizes(world.cluster.events.since(0))
     now_ms = world.engine.now_ms
     rentals = world.cloud.rentals
     return {
@@ -118,12 +126,11 @@ def summary(world: Site) -> dict[str, object]:
         },
         "completedJobs": len(world.cluster.completed_jobs),
         "submittedJobs": len(world.cluster.jobs),
-        "gpuHours": round(sum(rental.hours(now_ms) * rental.gpus for rental in rentals), 4),
-        "busyGpuHours": round(world.busy_gpu_hours(), 4),
+        **_hours(world, now_ms),
         "cost": _cost(rentals, now_ms),
         "currency": world.setup.currency,
         "poolsWithoutPrice": sorted({each.pool for each in rentals if each.price_per_hour is None}),
-        "requests": _requests(world),
+        **request_summaries(world),
         "scaleOuts": _scale_outs(world),
         **_failed_rules(world),
     }
@@ -144,6 +151,22 @@ def _failed_rules(world: Site) -> dict[str, object]:
     return {"failedRules": failed} if failed else {}
 
 
+def _hours(world: Site, now_ms: int) -> dict[str, float]:
+    """Return what was paid for, and what became of it: busy, starting, and the rest idle."""
+    rentals = world.cloud.rentals
+    gpu_hours = sum(rental.hours(now_ms) * rental.gpus for rental in rentals)
+    on_the_way = sum(rental.starting_hours(now_ms) * rental.gpus for rental in rentals)
+    starting = on_the_way + world.cluster.starting_gpu_ms / 3_600_000
+    busy = world.busy_gpu_hours()
+    return {
+        "nodeHours": round(sum(rental.hours(now_ms) for rental in rentals), 4),
+        "gpuHours": round(gpu_hours, 4),
+        "busyGpuHours": round(busy, 4),
+        "startingGpuHours": round(starting, 4),
+        "idleGpuHours": round(max(0.0, gpu_hours - busy - starting), 4),
+    }
+
+
 def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:
     """Return what all nodes cost; None where one of them has no price."""
     costs = [
@@ -154,16 +177,14 @@ def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:
     return round(sum(known), 4) if len(known) == len(costs) else None
 
 
-def _hpa_summaries(world: Site, log: Sequence[Event]) -> Mapping[str, Mapping[str, object]]:
+def _hpa_summaries(world: Site, log: _Sizes) -> Mapping[str, Mapping[str, object]]:
     started = {item.metadata.key: item.replicas for item in world.setup.deployments}
     found: dict[str, dict[str, object]] = {}
     for hpa in world.cluster.hpas.values():
         deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
-        sizes = _sizes_after(
-            log, "SuccessfulRescale", f"HorizontalPodAutoscaler/{hpa.metadata.name}"
-        )
+        sizes = log.get(("SuccessfulRescale", f"HorizontalPodAutoscaler/{hpa.metadata.name}"), [])
         scaled = f"{KIND}/{hpa.metadata.owner.name}" if hpa.metadata.owner else ""
-        woken = _sizes_after(log, ACTIVATED, scaled)
+        woken = log.get((ACTIVATED, scaled), [])
         found[hpa.metadata.name] = {
             "maxReplicas": max([started[deployment], *sizes, *woken]),
             "finalReplicas": world.cluster.deployments[deployment].replicas,
@@ -172,15 +193,15 @@ def _hpa_summaries(world: Site, log: Sequence[Event]) -> Mapping[str, Mapping[st
         if scaled:
             found[hpa.metadata.name] |= {
                 "activations": len(woken),
-                "deactivations": len(_sizes_after(log, DEACTIVATED, scaled)),
+                "deactivations": len(log.get((DEACTIVATED, scaled), [])),
             }
     return found
 
 
-def _pool_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
+def _pool_summaries(world: Site, log: _Sizes) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, item in world.cloud.pools.items():
-        sizes = _sizes_after(log, "TriggeredScaleUp", f"NodePool/{name}")
+        sizes = log.get(("TriggeredScaleUp", f"NodePool/{name}"), [])
         found[name] = {
             "maxNodes": max([item.pool.min_nodes, *sizes]),
             "finalNodes": world.cloud.sizes(name)[1],
@@ -188,36 +209,43 @@ def _pool_summaries(world: Site, log: Sequence[Event]) -> dict[str, object]:
     return found
 
 
-def _sizes_after(log: Sequence[Event], kind: str, name: str) -> list[float]:
-    return [e.after for e in log if (e.kind, e.object) == (kind, name) and e.after is not None]
-
-
-def _requests(world: Site) -> dict[str, object]:
-    return {
-        key.partition("/")[2]: {
-            "arrived": round(service.arrived, 3),
-            "served": round(service.served, 3),
-            "waiting": round(service.waiting, 3),
-            "rejected": round(service.rejected, 3),
-        }
-        for key, service in world.services.items()
-    }
+def _sizes(log: Sequence[Event]) -> _Sizes:
+    found: dict[tuple[str, str], list[float]] = {}
+    for event in log:
+        if event.after is not None:
+            found.setdefault((event.kind, event.object), []).append(event.after)
+    return found
 
 
 def _scale_outs(world: Site) -> dict[str, object]:
     """Return how long scale-outs took, mean times in seconds; None where there is nothing to average."""
     rises, scale_outs = world.scale_outs.rises, world.scale_outs.all
+    answered = [rise.to_ready_ms for rise in rises if rise.scale_outs]
     ready = [each for each in scale_outs if each.ready_ms is not None]
     return {
         "count": len(scale_outs),
         "ready": len(ready),
         "loadRises": len(rises),
+        "answeredRises": len(answered),
+        "loadToReadyTimeP50": _ranked_seconds(answered, 50),
+        "loadToReadyTimeP95": _ranked_seconds(answered, 95),
+        "loadToReadyTimeMax": _ranked_seconds(answered, 100),
         "meanLoadToDecisionTime": _mean_seconds(rise.to_decision_ms for rise in rises),
         "meanLoadToReadyTime": _mean_seconds(rise.to_ready_ms for rise in rises),
         "meanDecisionToReadyTime": _mean_seconds(
             each.ready_ms - each.decided_ms for each in scale_outs if each.ready_ms is not None
         ),
     }
+
+
+def _ranked_seconds(times_ms: Sequence[int | None], percent: int) -> float | None:
+    """Return the least of the times that so many per cent are within.
+
+    One that never came is longer than all others; None where the rank falls on one, or there are no times.
+    """
+    ranked = sorted(math.inf if time_ms is None else time_ms for time_ms in times_ms)
+    rank = math.ceil(percent * len(ranked) / 100) - 1
+    return round(ranked[rank] / 1000, 3) if ranked and math.isfinite(ranked[rank]) else None
 
 
 def _mean_seconds(times_ms: Iterable[int | None]) -> float | None:

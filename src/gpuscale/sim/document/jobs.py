@@ -1,9 +1,7 @@
 """How far the Jobs of a scenario have got: pending, running and succeeded, counted in completions."""
 
-from collections import Counter
 from dataclasses import dataclass
 
-from gpuscale.objects.pods import PodPhase
 from gpuscale.sim.site import Site
 
 
@@ -28,19 +26,14 @@ class JobProgress:
 def job_progress(site: Site) -> dict[str, JobProgress]:
     """Return the progress by the Job's name in the scenario's manifests, in the order of the scenario."""
     cluster = site.cluster
-    running = Counter(
-        f"{pod.metadata.namespace}/{pod.metadata.owner.name}"
-        for pod in cluster.pods.values()
-        if pod.metadata.owner is not None
-        and pod.metadata.owner.kind == "Job"
-        and pod.status.phase is PodPhase.RUNNING
-    )
     groups: dict[str, list[tuple[int, int, int, int]]] = {}
     for setup in site.setup.jobs:
         key, completions = setup.job.metadata.key, setup.job.completions
         asked = completions if key in cluster.jobs else 0
         done = min(asked, cluster.succeeded_pods[key])
-        counts = (completions, asked, min(asked - done, running[key]), done)
+        meta = setup.job.metadata
+        running = cluster.index.running["Job", meta.namespace, meta.name]
+        counts = (completions, asked, min(asked - done, running), done)
         groups.setdefault(setup.manifest.partition("/")[2], []).append(counts)
     return {name: _total(copies) for name, copies in groups.items()}
 

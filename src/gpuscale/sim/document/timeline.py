@@ -1,6 +1,6 @@
 """What a run looked like over time: one row of numbers per interval, gaps where there was no data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 MAX_POINTS = 100_000
 """Older rows are dropped; at one row per 15 s this is more than two weeks."""
@@ -28,6 +28,11 @@ class Recorder:
         self.total += 1
         if len(self._times) > MAX_POINTS:
             self._drop(len(self._times) // 10)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop series as if they had never had a value."""
+        for name in names:
+            self._series.pop(name, None)
 
     def series(self, since: int = 0) -> tuple[int, list[float], dict[str, list[float | None]]]:
         """Return the index of the first row given, the times in seconds, and the values by name."""

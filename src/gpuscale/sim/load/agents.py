@@ -87,6 +87,9 @@ class SimulatedGpus:
     def read(self, node: str, now_ms: int) -> tuple[GpuReading, ...]:
         return self.readers[node].read(now_ms)
 
+    def read_one(self, node: str, index: int, now_ms: int) -> GpuReading:
+        return self.readers[node].read_one(index, now_ms)
+
     def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
         key = self._cluster.devices[node][index]
         if key is None or key not in self._processes:

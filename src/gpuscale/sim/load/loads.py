@@ -9,8 +9,12 @@ Times are seconds since the start of the scenario; rates are requests per second
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
+
+_ALMOST = 1e-9
+"""What rounding may have added to a whole request."""
 
 
 class Load(Protocol):
@@ -35,6 +39,14 @@ class StepsLoad:
 
     steps: tuple[tuple[float, float], ...]
     """(time, rate), times ascending; zero before the first."""
+    _totals: tuple[float, ...] = field(init=False, repr=False, compare=False, default=())
+    """How many requests came before each step."""
+
+    def __post_init__(self) -> None:
+        totals = [0.0]
+        for (start, rate), (end, _) in pairwise(self.steps):
+            totals.append(totals[-1] + rate * (end - start))
+        object.__setattr__(self, "_totals", tuple(totals))
 
     def rate(self, t: float) -> float:
         """Return requests per second at `t`."""
@@ -43,13 +55,11 @@ class StepsLoad:
 
     def requests_until(self, t: float) -> float:
         """Return how many requests came in [0, t)."""
-        total = 0.0
-        for index, (start, rate) in enumerate(self.steps):
-            if start >= t:
-                break
-            end = self.steps[index + 1][0] if index + 1 < len(self.steps) else t
-            total += rate * (min(end, t) - start)
-        return total
+        index = bisect_left(self.steps, t, key=lambda step: step[0]) - 1
+        if index < 0:
+            return 0.0
+        start, rate = self.steps[index]
+        return self._totals[index] + rate * (t - start)
 
     def changes(self, end: float) -> tuple[float, ...]:
         """Return the moments at which the rate really changes."""
@@ -170,9 +180,18 @@ class TraceLoad:
         """Return how many requests came in [0, t)."""
         return bisect_left(self._arrivals, t) * self._scale
 
+    def moment(self, count: float) -> float:
+        """Return when so many requests had come, at least one and at most all."""
+        return self._arrivals[math.ceil(count / self._scale - _ALMOST) - 1]
+
     def changes(self, end: float) -> tuple[float, ...]:
         """Return nothing: the rate of a trace moves all the time."""
         return ()
+
+    @property
+    def end_s(self) -> float:
+        """Return when the last request came."""
+        return self._arrivals[-1]
 
 
 class RateTraceLoad:
@@ -208,3 +227,9 @@ class RateTraceLoad:
     def changes(self, end: float) -> tuple[float, ...]:
         """Return nothing: the rate of a trace moves all the time."""
         return ()
+
+    @property
+    def end_s(self) -> float:
+        """Return until when the rates hold: the last one as long as the one before it."""
+        last = self._times[-1]
+        return last + (last - self._times[-2]) if len(self._times) > 1 else last

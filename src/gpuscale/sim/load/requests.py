@@ -3,7 +3,7 @@
 The names say that the simulator makes them; a gateway's own are others.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.write import render_text
@@ -12,30 +12,41 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.load.service import Service
 
 WAITING = "gpuscale_simulated_requests_waiting"
+RUNNING = "gpuscale_simulated_requests_running"
 TOTAL = "gpuscale_simulated_requests_total"
-SERIES = frozenset({WAITING, TOTAL})
+SERVED = "gpuscale_simulated_requests_served_total"
+SERIES = frozenset({WAITING, RUNNING, TOTAL, SERVED})
 _LABELS = {"job": "gpuscale-simulated-requests", "instance": "gpuscale-simulated-requests"}
 _ALMOST = 1e-9
 """What rounding may have taken from a whole request."""
 
 
 def request_families(services: Mapping[str, Service]) -> tuple[Family, ...]:
-    """Return how many requests wait at each Deployment, and how many have come.
+    """Return how many requests wait and run at each Deployment, how many have come, and were served.
 
     Args:
         services: Deployment key to its requests.
     """
-    waiting: list[Sample] = []
-    total: list[Sample] = []
-    for key, service in services.items():
-        namespace, _, name = key.partition("/")
-        labels = (("namespace", namespace), ("deployment", name))
-        waiting.append(Sample(labels, int(service.waiting + _ALMOST)))
-        total.append(Sample(labels, int(service.arrived + _ALMOST)))
+
+    def samples(count: Callable[[Service], float]) -> tuple[Sample, ...]:
+        return tuple(
+            Sample(_labels_of(key), int(count(service) + _ALMOST))
+            for key, service in services.items()
+        )
+
     return (
-        Family(WAITING, "gauge", "Requests that no pod works on yet.", tuple(waiting)),
-        Family(TOTAL, "counter", "Requests that have come.", tuple(total)),
+        Family(
+            WAITING, "gauge", "Requests that no pod works on yet.", samples(lambda s: s.waiting)
+        ),
+        Family(RUNNING, "gauge", "Requests that pods work on.", samples(lambda s: s.in_service)),
+        Family(TOTAL, "counter", "Requests that have come.", samples(lambda s: s.arrived)),
+        Family(SERVED, "counter", "Requests that were answered.", samples(lambda s: s.served)),
     )
+
+
+def _labels_of(key: str) -> tuple[tuple[str, str], ...]:
+    namespace, _, name = key.partition("/")
+    return (("namespace", namespace), ("deployment", name))
 
 
 class RequestTarget:

@@ -7,25 +7,40 @@ Times are numbers of seconds, or dates such as `2023-11-16 18:15:46.6805900`; th
 
 import csv
 import io
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.sim.load.loads import Load, RateTraceLoad, TraceLoad
+from gpuscale.sim.load.loads import RateTraceLoad, TraceLoad
 
 MAX_ROWS = 5_000_000
 _MICROSECOND_DIGITS = 6
 
 
 def load_trace(
-    text: str, source: str, *, time_column: str, rate_column: str | None, scale: float
-) -> Load:
+    text: str,
+    source: str,
+    *,
+    time_column: str,
+    rate_column: str | None,
+    scale: float,
+    unit: str = "requests per second",
+) -> TraceLoad | RateTraceLoad:
     """Return the load that a CSV file recorded.
+
+    Args:
+        text: of the file.
+        source: its name, for messages.
+        time_column: says when.
+        rate_column: says how much; None where every row is one request.
+        scale: what all of it is multiplied by.
+        unit: of the rates, for messages.
 
     Raises:
         ConfigError: a column is missing, or a row holds what is no time or rate; with every bad line
             up to the tenth.
     """
-    rows = csv.reader(io.StringIO(text))
+    rows = _rows(text, source)
     header = [name.strip() for name in next(rows, [])]
     indices = [_column(header, name, source) for name in (time_column, rate_column) if name]
     times: list[float] = []
@@ -36,11 +51,14 @@ def load_trace(
             continue
         try:
             values = [row[index] for index in indices]
-            times.append(_seconds(values[0]))
-            rates.extend(_rate(value) for value in values[1:])
+            times.append(seconds_of_time(values[0]))
+            rates.extend(_rate(value, unit) for value in values[1:])
         except (ValueError, IndexError) as error:
             problems.append(_row_problem(source, line, row, error))
-        if len(problems) == 10 or line > MAX_ROWS:
+        if line > MAX_ROWS + 1:
+            expected = f"at most {MAX_ROWS:,} rows"
+            problems.append(Problem(source, line, None, "another row", expected))
+        if len(problems) == 10 or line > MAX_ROWS + 1:
             break
     if not times and not problems:
         problems.append(Problem(source, None, None, "no rows", "at least one row below the header"))
@@ -49,7 +67,19 @@ def load_trace(
     return _load(times, rates, scale, source)
 
 
-def _load(times: list[float], rates: list[float], scale: float, source: str) -> Load:
+def _rows(text: str, source: str) -> Iterator[list[str]]:
+    rows = csv.reader(io.StringIO(text))
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise ConfigError(
+            Problem(source, rows.line_num, None, str(error), "a row of CSV")
+        ) from None
+
+
+def _load(
+    times: list[float], rates: list[float], scale: float, source: str
+) -> TraceLoad | RateTraceLoad:
     start = times[0]
     relative = [time - start for time in times]
     if not rates:
@@ -70,7 +100,12 @@ def _column(header: list[str], name: str, source: str) -> int:
     return header.index(name)
 
 
-def _seconds(text: str) -> float:
+def seconds_of_time(text: str) -> float:
+    """Return the seconds of a time: a number of them, or of a date since the epoch.
+
+    Raises:
+        ValueError: it is neither.
+    """
     stripped = text.strip()
     try:
         value = float(stripped)
@@ -93,13 +128,13 @@ def _date_seconds(text: str) -> float:
     return aware.timestamp()
 
 
-def _rate(text: str) -> float:
+def _rate(text: str, unit: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e12:
-        raise ValueError(f"found {text!r}, expected a rate of zero or more requests per second")
+        raise ValueError(f"found {text!r}, expected a rate of zero or more {unit}")
     return value
 
 

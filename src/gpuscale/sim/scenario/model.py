@@ -4,15 +4,30 @@ Every field has its unit in its text form (`90s`, `30m`) or in its name, and its
 `Scenario.model_json_schema()` is published with the docs, so that editors complete the file.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from gpuscale.core.documents.changes import with_values
 from gpuscale.core.documents.documents import Document
-from gpuscale.core.documents.models import Milliseconds, Model, PositiveDuration, parse_file
-from gpuscale.core.documents.validation import LABEL_PATTERN, RELEASE_PATTERN, SUBDOMAIN_PATTERN
+from gpuscale.core.documents.models import (
+    Milliseconds,
+    Model,
+    PositiveDuration,
+    load_one,
+    parse_document,
+)
+from gpuscale.core.documents.validation import (
+    LABEL_PATTERN,
+    METRIC_PATTERN,
+    RELEASE_PATTERN,
+    SUBDOMAIN_PATTERN,
+)
 from gpuscale.providers.field import ProviderField, default_provider
+from gpuscale.sim.scenario.batching import BatchingSpec
+from gpuscale.sim.scenario.times import DurationOrTimes, PositiveSeconds, TimesSpec
 
 
 class Metadata(Model):
@@ -115,16 +130,17 @@ class NodePoolSpec(Model):
     instance_type: str = ""
     gpu_model: str
     """A known model, such as `Tesla T4` or `l40s`, or one of `gpuModels`; gives memory, clocks and power."""
-    gpus: int = Field(ge=1, le=16)
-    """GPUs per node."""
-    min: int = Field(ge=0, le=1000)
-    max: int = Field(ge=1, le=1000)
+    gpus: int = Field(ge=1, le=72)
+    """GPUs per node; up to those of a rack that NVLink joins."""
+    min: int = Field(ge=0, le=100_000)
+    max: int = Field(ge=1, le=100_000)
     cpu: str = "8"
     memory: str = "64Gi"
     labels: dict[str, str] = {}
     taints: tuple[TaintSpec, ...] = ()
-    provisioning_time: Milliseconds = 120_000
-    """From the request for a node to GPUs that can be scheduled on."""
+    provisioning_time: DurationOrTimes = 120.0
+    """From the request for a node to GPUs that can be scheduled on; a duration, or a distribution that each
+    node draws from."""
     price_per_hour: float | None = Field(default=None, ge=0, le=1e6)
     """For one node; absent: the run has no cost, which is not a cost of 0."""
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
@@ -137,11 +153,31 @@ class NodePoolSpec(Model):
         return self
 
 
+class ServersSpec(Model):
+    """Requests that are served one by one, at random moments."""
+
+    per_pod: int | None = Field(default=None, ge=1, le=100_000)
+    """Requests that a pod serves at once; absent: 1 with a `time`, else what its slots make of it."""
+    time: TimesSpec | None = None
+    """How long each takes; absent: always what the request costs."""
+    timeout: PositiveSeconds | None = None
+    """How long clients wait before they give up; absent: for ever."""
+
+
+class SloSpec(Model):
+    """What is promised to clients."""
+
+    latency: PositiveSeconds
+    """From a request's coming to its answer."""
+    percent: float = Field(default=99.0, gt=0, lt=100)
+    """How many of all requests are to be answered within it."""
+
+
 class ServiceSpec(Model):
     """What one request costs, and how a pod comes up."""
 
-    gpu_seconds_per_request: float = Field(gt=0, le=86_400)
-    """Seconds of one whole GPU."""
+    gpu_seconds_per_request: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    """Seconds of one whole GPU; absent where `batching` says what requests cost."""
     other_seconds_per_request: float = Field(default=0.0, ge=0, le=86_400)
     """Seconds a request spends off the GPU while it holds a slot of the pod."""
     concurrency: int = Field(default=32, ge=1, le=100_000)
@@ -150,6 +186,59 @@ class ServiceSpec(Model):
     """GPU memory that a running pod holds on each of its GPUs."""
     queue_limit: float = Field(default=10_000, ge=0)
     """Requests that may wait; later ones are turned away."""
+    servers: ServersSpec | None = None
+    """Serves requests one by one; absent: they flow, and their waits below saturation are theory's."""
+    batching: BatchingSpec | None = None
+    """Serves them one by one in batches, by a table of what those take."""
+
+    @model_validator(mode="after")
+    def _one_cost(self) -> "ServiceSpec":
+        if (self.gpu_seconds_per_request is None) == (self.batching is None):
+            raise ValueError(
+                "found both or neither, expected one of gpuSecondsPerRequest and batching"
+            )
+        if self.batching is not None and self.servers is not None:
+            raise ValueError("found servers beside batching, expected one of them")
+        return self
+
+
+MetricName = Annotated[str, Field(pattern=METRIC_PATTERN, max_length=200)]
+
+
+class MetricNames(Model):
+    """What a workload calls its figures; those without a name it does not serve."""
+
+    requests: MetricName | None = None
+    """Counter of the requests that came."""
+    in_flight: MetricName | None = None
+    """Requests that are being served."""
+    queue: MetricName | None = None
+    """Requests that wait."""
+    kv_cache: MetricName | None = None
+    """Used part of the KV cache, 0 to 1."""
+    latency: MetricName | None = None
+    """Histogram of seconds, without its endings."""
+
+
+class MetricsSpec(Model):
+    """What the pods of a workload serve of its requests, beside the GPUs' series."""
+
+    server: Literal["vllm", "sglang", "tgi", "triton", "llamacpp"] | None = None
+    """The model server whose names are used; `names` go before them."""
+    names: MetricNames = MetricNames()
+    interval: PositiveDuration = 15_000
+    """How often the pods are scraped."""
+    kv_cache_requests: float | None = Field(default=None, gt=0, le=1e6)
+    """Requests in flight with which a pod's KV cache is full; absent: it has none."""
+
+    @model_validator(mode="after")
+    def _some(self) -> "MetricsSpec":
+        given = [name for name in self.names.model_dump().values() if name is not None]
+        if self.server is None and not given:
+            raise ValueError("found neither server nor names, expected the names of some metrics")
+        if len(set(given)) < len(given):
+            raise ValueError("found a name twice, expected one for each metric")
+        return self
 
 
 class StepSpec(Model):
@@ -256,11 +345,19 @@ class ServiceWorkload(Model):
 
     deployment: str
     """`name`, or `namespace/name`."""
-    image_pull: Milliseconds = 20_000
-    startup: Milliseconds = 10_000
+    image_pull: DurationOrTimes = 20.0
+    """A duration or a distribution, drawn for each pod."""
+    image_cached: DurationOrTimes | None = None
+    """The same on a node that had a pod of this Deployment before; absent: as on any other."""
+    startup: DurationOrTimes = 10.0
     """From the container's start to Ready: loading the model, warming up."""
     service: ServiceSpec
     load: LoadSpec
+    arrivals: Literal["poisson", "even"] = "poisson"
+    """Of requests that are served one by one: at random around the load's rate, or equally far apart."""
+    slo: SloSpec | None = None
+    metrics: MetricsSpec | None = None
+    """Absent: the pods serve none."""
 
 
 class JobRunSpec(Model):
@@ -309,6 +406,8 @@ class ScenarioSpec(Model):
     """A prometheus-adapter rule file; absent: the adapter chart's default rules."""
     recording_rules: FileRef | None = None
     """A Prometheus rule file, with recording and alerting rules."""
+    triggers: FileRef | None = None
+    """A trigger file, whose triggers are served as external metrics."""
     counters: FileRef | None = None
     """A dcgm-exporter counters CSV; absent: the default list."""
     pipeline: Pipeline = Pipeline()
@@ -330,10 +429,19 @@ class Scenario(Model):
     spec: ScenarioSpec
 
 
-def parse_scenario(text: str, source: str) -> tuple[Scenario, Document]:
+def parse_scenario(
+    text: str, source: str, settings: Sequence[str] = ()
+) -> tuple[Scenario, Document]:
     """Return the scenario of a file, and the document, which knows its lines.
+
+    Args:
+        text: of the file.
+        source: what messages call it.
+        settings: fields to set, each as `spec.duration=10m`.
 
     Raises:
         ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.
+        UsageError: a setting has another form, or leads nowhere.
     """
-    return parse_file(Scenario, text, source)
+    document = with_values(load_one(Scenario, text, source), settings, "--set")
+    return parse_document(Scenario, document), document

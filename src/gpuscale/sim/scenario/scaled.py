@@ -10,6 +10,7 @@ from gpuscale.objects.fields import Fields
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.objects.workloads import Deployment
+from gpuscale.plan.naming import policy_faults
 
 
 def scaled_object_problems(
@@ -31,7 +32,7 @@ def scaled_object_problems(
     spec = Fields(document, document.data).child("spec")
     for field, name in unsupported(scaled):
         spec.note(field, "none: formulas are not simulated", found=name)
-    for fault in trigger_faults(scaled):
+    for fault in trigger_faults(scaled, policy_faults):
         path: Path = ("triggers", fault.index, *fault.path)
         spec.note(path, fault.expected, found=fault.found, fix=fault.fix)
     target = f"{scaled.metadata.namespace}/{scaled.target_name}"

@@ -4,7 +4,8 @@ The files that a scenario names are read through a function given by the caller;
 the disk.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.documents.documents import Document, Path, load_documents
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem
 from gpuscale.core.quantity import Quantity, parse_quantity
+from gpuscale.formats.signals.catalogue import SIGNALS
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, Counter, load_counters
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import PCIE_4, GpuModel, expected_models, find_model
@@ -26,20 +28,30 @@ from gpuscale.objects.nodes import Taint
 from gpuscale.objects.pods import Lifecycle
 from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.objects.workloads import Deployment, Job, Service
+from gpuscale.plan.naming import policy_faults
+from gpuscale.queueing.batching import Batching
+from gpuscale.queueing.times import Constant, Times
 from gpuscale.rules.config import AdapterConfig, default_config, load_rules
 from gpuscale.series.rules.groups import RuleGroups
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.sim.control.cloud import CloudPool
+from gpuscale.sim.load.costs import ServiceModel
 from gpuscale.sim.load.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
-from gpuscale.sim.load.service import ServiceModel
+from gpuscale.sim.load.pod_metrics import Figure, ServedMetrics
 from gpuscale.sim.load.traces import load_trace
 from gpuscale.sim.scenario import model as spec
+from gpuscale.sim.scenario.batching import batching_of
 from gpuscale.sim.scenario.scaled import scaled_object_problems
+from gpuscale.sim.scenario.times import times_of
+from gpuscale.triggers.metadata import read_triggers
+from gpuscale.triggers.trigger import Trigger
 
 _CHART_RULES = "rules: {default: true}\n"
 """The values with which the adapter's chart adds its default rules, and no others."""
 STOP_MS = 2_000
 """From SIGTERM to gone, for a process that ends when asked; the grace period of 30 s is its upper limit."""
+_SIGNALS: Mapping[Figure, str] = {"queue": "waiting", "inFlight": "running", "kvCache": "kv-cache"}
+"""What the signals of model servers are called after the server."""
 P = TypeVar("P")
 ReadFile = Callable[[str], str]
 """Returns the text of a file named in a scenario; raises NotFoundError with a reason."""
@@ -47,6 +59,16 @@ LoadPolicy = Callable[[str, str], Callable[[], Any] | None]
 """Returns what makes an installed policy, by entry-point group and name; None where there is none."""
 REPLICA_POLICIES: Mapping[str, ReplicaPolicyFactory] = {"hpa": HpaPolicy}
 NODE_POLICIES: Mapping[str, NodePolicyFactory] = {"cluster-autoscaler": ClusterAutoscaler}
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimes:
+    """How long pods take to come up, in seconds."""
+
+    pull: Times
+    cached_pull: Times
+    """On a node that has the image."""
+    startup: Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +81,14 @@ class ServiceSetup:
     load: Load
     lifecycle: Lifecycle
     memory_mib: int
+    is_one_by_one: bool = False
+    """Whether each request is served by itself."""
+    is_random: bool = True
+    """Whether those come at random."""
+    slo: spec.SloSpec | None = None
+    metrics: ServedMetrics | None = None
+    starts: StartTimes | None = None
+    """None: all take what `lifecycle` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +134,8 @@ class Setup:
     counters: tuple[Counter, ...]
     manifests: tuple[Mapping[str, object], ...]
     """The Kubernetes objects as their files have them, for an API server."""
+    triggers: tuple[Trigger, ...] = ()
+    """Those that are served as external metrics; KEDA's come with `scaled_objects`."""
 
 
 def no_policy(_group: str, _name: str) -> None:
@@ -111,7 +143,11 @@ def no_policy(_group: str, _name: str) -> None:
 
 
 def load_setup(
-    text: str, source: str, read: ReadFile, load_policy: LoadPolicy = no_policy
+    text: str,
+    source: str,
+    read: ReadFile,
+    load_policy: LoadPolicy = no_policy,
+    settings: Sequence[str] = (),
 ) -> Setup:
     """Return the setup of a file's scenario.
 
@@ -120,11 +156,12 @@ def load_setup(
         source: what messages call it.
         read: reads the files that it names.
         load_policy: finds the policies that it names and that are not built in.
+        settings: fields of it to set, each as `spec.duration=10m`.
 
     Raises:
         ConfigError: the file, or one that it names, is wrong; with every fault found.
     """
-    scenario, document = spec.parse_scenario(text, source)
+    scenario, document = spec.parse_scenario(text, source, settings)
     return _Resolver(scenario, document, read, load_policy).setup()
 
 
@@ -156,6 +193,7 @@ class _Resolver:
         scaled_objects = tuple(o for o in objects if isinstance(o, ScaledObject))
         rules_text, rules = self._rules()
         prometheus_rules = self._prometheus_rules()
+        triggers = self._triggers()
         counters = self._counters()
         pools = self._pools()
         currency = self._currency()
@@ -206,6 +244,7 @@ class _Resolver:
             prometheus_rules=prometheus_rules,
             counters=counters,
             manifests=tuple(self._manifests),
+            triggers=triggers,
         )
 
     def _note(
@@ -278,6 +317,15 @@ class _Resolver:
                 self._problems.extend(error.problems)
         return RuleGroups()
 
+    def _triggers(self) -> tuple[Trigger, ...]:
+        text = self._text(self._spec.triggers, ("triggers",)) if self._spec.triggers else None
+        if text is not None:
+            try:
+                return read_triggers(*text, policy_faults)
+            except ConfigError as error:
+                self._problems.extend(error.problems)
+        return ()
+
     def _counters(self) -> tuple[Counter, ...]:
         text = self._text(self._spec.counters, ("counters",)) if self._spec.counters else None
         if text is not None:
@@ -340,7 +388,7 @@ class _Resolver:
             NodePool(pool.name, pool.min, pool.max, allocatable, labels, taints),
             model,
             pool.gpus,
-            pool.provisioning_time,
+            times_of(pool.provisioning_time),
             pool.price_per_hour,
         )
 
@@ -368,9 +416,51 @@ class _Resolver:
                 fix = "set resources.limits, such as nvidia.com/gpu: 1"
                 expected = "a Deployment whose pods ask for a GPU"
                 self._note((*path, "deployment"), expected, found=workload.deployment, fix=fix)
-            if load is not None and gpus:
-                found.append(_service(deployment.metadata.key, workload, load, gpus))
+            model = self._model(workload.service, gpus, path)
+            self._check_cache(workload, (*path, "metrics"))
+            if load is not None and model is not None:
+                found.append(_service(deployment.metadata.key, workload, load, model))
         return tuple(found)
+
+    def _model(self, cost: spec.ServiceSpec, gpus: int, path: Path) -> ServiceModel | None:
+        """Return what a request costs a pod; None where it can't be known."""
+        if cost.batching is not None:
+            text = self._file(cost.batching.file, (*path, "service", "batching", "file"))
+            try:
+                batching = text and batching_of(cost.batching, *text)
+            except ConfigError as error:
+                self._problems.extend(error.problems)
+                return None
+            return _batched_model(cost, batching, gpus) if batching and gpus else None
+        if not gpus or cost.gpu_seconds_per_request is None:
+            return None
+        model = _service_model(cost, cost.gpu_seconds_per_request, gpus)
+        self._check_servers(cost, model, gpus, path)
+        return model
+
+    def _check_cache(self, workload: spec.ServiceWorkload, path: Path) -> None:
+        """Refuse a name for the use of a cache whose size is not known."""
+        metrics, batching = workload.metrics, workload.service.batching
+        if metrics is None or metrics.names.kv_cache is None or metrics.kv_cache_requests:
+            return
+        if batching is None or batching.kv_cache_tokens is None:
+            expected = "its size, there or as service.batching.kvCacheTokens"
+            self._note(path, expected, found="names.kvCache without kvCacheRequests")
+
+    def _check_servers(
+        self, cost: spec.ServiceSpec, model: ServiceModel, gpus: int, path: Path
+    ) -> None:
+        """Refuse servers that together need more than all of a pod's GPU time."""
+        if cost.servers is None:
+            return
+        mean_s, per_pod = model.server_times.mean, model.servers_per_pod
+        if per_pod * model.seconds_per_request > mean_s * (1 + 1e-9):
+            most = mean_s / per_pod * gpus
+            self._note(
+                (*path, "service", "servers"),
+                f"at most {most:g} gpuSecondsPerRequest: its GPUs have no more time",
+                found=f"{per_pod} servers of {mean_s:g} s with {cost.gpu_seconds_per_request:g}",
+            )
 
     def _jobs(self, jobs: Mapping[str, Job]) -> tuple[JobSetup, ...]:
         found: list[JobSetup] = []
@@ -477,17 +567,81 @@ def _described_model(model: spec.GpuModelSpec) -> GpuModel:
     )
 
 
-def _service(key: str, workload: spec.ServiceWorkload, load: Load, gpus: int) -> ServiceSetup:
-    cost = workload.service
+def _service_model(cost: spec.ServiceSpec, gpu_seconds: float, gpus: int) -> ServiceModel:
     model = ServiceModel(
-        gpu_seconds=cost.gpu_seconds_per_request,
+        gpu_seconds=gpu_seconds,
         other_seconds=cost.other_seconds_per_request,
         concurrency=cost.concurrency,
         queue_limit=cost.queue_limit,
         gpus=gpus,
     )
-    lifecycle = Lifecycle(workload.image_pull, workload.startup, stop_ms=STOP_MS)
-    return ServiceSetup(key, model, load, lifecycle, cost.memory_mib)
+    servers = cost.servers
+    if servers is None:
+        return model
+    return replace(
+        model,
+        servers=servers.per_pod or (1 if servers.time else None),
+        times=times_of(servers.time) if servers.time else None,
+        timeout_s=servers.timeout or math.inf,
+    )
+
+
+def _batched_model(cost: spec.ServiceSpec, batching: Batching, gpus: int) -> ServiceModel:
+    """Return what a request costs where pods work in batches: as much as in a full one."""
+    curve = batching.curve
+    if batching.kv_tokens is not None:
+        each = batching.prompt_tokens + batching.output_tokens.mean
+        curve = curve.cut(max(1, min(curve.largest, int(batching.kv_tokens / each))))
+    return ServiceModel(
+        gpu_seconds=gpus * curve.seconds(curve.largest) / curve.largest,
+        other_seconds=0.0,
+        concurrency=curve.largest,
+        queue_limit=cost.queue_limit,
+        gpus=gpus,
+        servers=curve.largest,
+        times=Constant(curve.seconds(curve.largest)),
+        timeout_s=(cost.batching and cost.batching.timeout) or math.inf,
+        batching=batching,
+    )
+
+
+def _service(
+    key: str, workload: spec.ServiceWorkload, load: Load, model: ServiceModel
+) -> ServiceSetup:
+    pull, startup = times_of(workload.image_pull), times_of(workload.startup)
+    lifecycle = Lifecycle(round(1000 * pull.mean), round(1000 * startup.mean), stop_ms=STOP_MS)
+    cached = pull if workload.image_cached is None else times_of(workload.image_cached)
+    return ServiceSetup(
+        key,
+        model,
+        load,
+        lifecycle,
+        workload.service.memory_mib,
+        workload.service.servers is not None or workload.service.batching is not None,
+        workload.arrivals == "poisson",
+        workload.slo,
+        None if workload.metrics is None else _served(workload.metrics),
+        StartTimes(pull, cached, startup),
+    )
+
+
+def _served(metrics: spec.MetricsSpec) -> ServedMetrics:
+    """Return what pods serve: a server's gauges under their current names, and those with a name."""
+    names: dict[Figure, str] = {}
+    for figure, signal in _SIGNALS.items():
+        known = SIGNALS.get(f"{metrics.server}-{signal}")
+        if known is not None and known.how == "gauge" and not known.matchers:
+            names[figure] = known.series
+    given = metrics.names
+    named: tuple[tuple[Figure, str | None], ...] = (
+        ("requests", given.requests),
+        ("inFlight", given.in_flight),
+        ("queue", given.queue),
+        ("kvCache", given.kv_cache),
+        ("latency", given.latency),
+    )
+    names |= {figure: name for figure, name in named if name is not None}
+    return ServedMetrics(names, metrics.interval, metrics.kv_cache_requests)
 
 
 def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:

@@ -1,0 +1,249 @@
+"""What a Prometheus is asked about a workload's past, and what its answers say.
+
+Source: kube-state-metrics v2.13 docs/metrics (workload/deployment-metrics.md, workload/pod-metrics.md,
+workload/horizontalpodautoscaler-metrics.md, cluster/node-metrics.md); dcgm-exporter's labels, with
+Prometheus' honor_labels on (`pod`) and off (`exported_pod`).
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuscale.core.errors import UsageError
+from gpuscale.core.golang.durations import go_quote
+from gpuscale.core.words import counted
+from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.sim.history.recording import Facts
+
+_GPU_RESOURCES = 'resource=~"nvidia_com_gpu|amd_com_gpu"'
+_DEFAULT_MODEL = "NVIDIA A100-SXM4-80GB"
+_DEFAULT_STARTUP_S = 60.0
+_DEFAULT_PROVISIONING_S = 120.0
+_WAITED_S = 10.0
+"""A pod that was bound later than this had to wait for a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The queries about one Deployment.
+
+    Args:
+        namespace, name: of the Deployment.
+        demand: PromQL for its requests per second; None where it is unknown.
+        utilization: PromQL with one series per GPU, in percent; None for DCGM_FI_DEV_GPU_UTIL.
+    """
+
+    namespace: str
+    name: str
+    demand: str | None = None
+    utilization: str | None = None
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Return the queries whose answers over time are columns of `from_answers`; each gives one series."""
+        deployment = f"namespace={go_quote(self.namespace)},deployment={go_quote(self.name)}"
+        gpus = f"max by (node) (kube_node_status_allocatable{{{_GPU_RESOURCES}}})"
+        found = {
+            "replicas": f"max(kube_deployment_spec_replicas{{{deployment}}})",
+            "ready": f"max(kube_deployment_status_replicas_ready{{{deployment}}})",
+            "busy": f"sum({self.gpu_percents})",
+            "seen": f"count({self.gpu_percents})",
+            # A cluster without a GPU node has 0 of them, where kube-state-metrics is there to say so.
+            "nodes": f"count({gpus} > 0) or 0 * count(kube_node_info)",
+        }
+        return found if self.demand is None else {**found, "rate": f"sum({self.demand})"}
+
+    @property
+    def gpu_percents(self) -> str:
+        """Return the query for how busy each GPU of the workload's pods is."""
+        if self.utilization is not None:
+            return f"({self.utilization})"
+        return " or ".join(
+            f"DCGM_FI_DEV_GPU_UTIL{{{self._pods(prefix)}}}" for prefix in ("exported_", "")
+        )
+
+    def facts(self, range_s: int) -> Mapping[str, str]:
+        """Return the queries, at the end of the range, whose answers are facts; see `facts_of`."""
+        over = f"[{range_s}s]"
+        pods = self._pods("")
+        limits = f"kube_pod_container_resource_limits{{{pods},{_GPU_RESOURCES}}}"
+        bound = f"max by (pod) (max_over_time(kube_pod_status_scheduled_time{{{pods}}}{over}))"
+        ready = f"min by (pod) (min_over_time(kube_pod_status_ready_time{{{pods}}}{over}))"
+        made = f"max by (pod) (max_over_time(kube_pod_created{{{pods}}}{over}))"
+        allocatable = f"max_over_time(kube_node_status_allocatable{{{_GPU_RESOURCES}}}{over})"
+        return {
+            "gpusPerPod": f"max(sum by (pod) (max by (pod, container) (max_over_time({limits}{over}))))",
+            "gpusPerNode": f"max({allocatable})",
+            "fewestGpusPerNode": f"min({allocatable} > 0)",
+            "model": f"count by (modelName) (last_over_time(({self.gpu_percents})[{range_s}s:5m]))",
+            "startup": f"quantile(0.5, ({ready} - on (pod) {bound}) >= 0)",
+            "provisioning": f"quantile(0.5, ({bound} - on (pod) {made}) > {_WAITED_S:g})",
+            "hpa": f"group by (horizontalpodautoscaler) (last_over_time(kube_horizontalpodautoscaler_info{{"
+            f'{self._in_namespace},scaletargetref_kind="Deployment",scaletargetref_name={go_quote(self.name)}}}{over}))',
+            "hpaMin": self._hpa("min_replicas", over),
+            "hpaMax": self._hpa("max_replicas", over),
+            "hpaMetric": f"max by (horizontalpodautoscaler, metric_name, metric_target_type) (last_over_time("
+            f"kube_horizontalpodautoscaler_spec_target_metric{{{self._in_namespace}}}{over}))",
+        }
+
+    @property
+    def _in_namespace(self) -> str:
+        return f"namespace={go_quote(self.namespace)}"
+
+    def _hpa(self, field: str, over: str) -> str:
+        series = f"kube_horizontalpodautoscaler_spec_{field}{{{self._in_namespace}}}"
+        return f"max by (horizontalpodautoscaler) (last_over_time({series}{over}))"
+
+    def _pods(self, prefix: str) -> str:
+        """Return matchers for pods of the Deployment: its name, the hash of a template, five letters."""
+        pattern = go_quote(f"{re.escape(self.name)}-[a-z0-9]+-[a-z0-9]{{5}}")
+        return f"{prefix}namespace={go_quote(self.namespace)},{prefix}pod=~{pattern}"
+
+
+def facts_of(answers: Mapping[str, Value], gpus_per_pod: int | None = None) -> Facts:
+    """Return the facts that the answers hold; what they don't, is assumed and noted.
+
+    Args:
+        answers: by the names of `Questions.facts`.
+        gpus_per_pod: of a manifest; None takes the answer's.
+
+    Raises:
+        UsageError: nothing says how many GPUs a pod has.
+    """
+    notes: list[str] = []
+
+    def known(name: str, otherwise: float, words: str) -> float:
+        value = _number(answers.get(name))
+        if value is None:
+            notes.append(words)
+        return otherwise if value is None else value
+
+    per_pod = gpus_per_pod or round(_number(answers.get("gpusPerPod")) or 0)
+    if per_pod < 1:
+        raise UsageError(
+            "found no GPU limits of the workload's pods (kube_pod_container_resource_limits), so it is not "
+            "known how many GPUs a pod has; give its Deployment by --manifests"
+        )
+    per_node = round(
+        known(
+            "gpusPerNode",
+            per_pod,
+            f"{counted(per_pod, 'GPU')} a node, as a pod has: no kube_node_status_allocatable",
+        )
+    )
+    fewest = _number(answers.get("fewestGpusPerNode"))
+    if fewest is not None and fewest < per_node:
+        notes.append(
+            f"{counted(per_node, 'GPU')} on every node; recorded were nodes with {fewest:g} to {per_node}"
+        )
+    models = [row.labels.get("modelName", "") for row in _rows(answers.get("model"))]
+    model = next((each for each in sorted(models) if each), "")
+    if not model:
+        notes.append(f"{_DEFAULT_MODEL}: no label modelName says which GPUs they are")
+    startup_s = known(
+        "startup",
+        _DEFAULT_STARTUP_S,
+        f"{_DEFAULT_STARTUP_S:g} s until a pod is ready: no kube_pod_status_ready_time and _scheduled_time",
+    )
+    provisioning_s = known(
+        "provisioning",
+        _DEFAULT_PROVISIONING_S,
+        f"{_DEFAULT_PROVISIONING_S:g} s until a node is there: no pod was seen that waited for one",
+    )
+    return Facts(
+        per_pod,
+        max(per_node, per_pod),
+        model or _DEFAULT_MODEL,
+        round(startup_s * 1000),
+        round(provisioning_s * 1000),
+        tuple(notes),
+    )
+
+
+def manifests_of(
+    questions: Questions, answers: Mapping[str, Value], facts: Facts
+) -> list[dict[str, Any]]:
+    """Return a Deployment and the HPA on it, as far as kube-state-metrics knows them.
+
+    It knows neither an HPA's behavior nor whose metric it is; an average is taken to be of pods.
+
+    Raises:
+        UsageError: there is no HPA, or it is on metrics that no simulated pod has.
+    """
+    meta = {"name": questions.name, "namespace": questions.namespace}
+    pod = {
+        "name": "main",
+        "image": "recorded",
+        "resources": {"limits": {"nvidia.com/gpu": facts.gpus_per_pod}},
+    }
+    labels = {"app": questions.name}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta,
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [pod]}},
+        },
+    }
+    names = [row.labels.get("horizontalpodautoscaler", "") for row in _rows(answers.get("hpa"))]
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise UsageError(
+            f"found HPAs of the workload in kube_horizontalpodautoscaler_info: {found}, expected one; give "
+            "what scales it by --manifests"
+        )
+    least, most = (_of_hpa(answers.get(key), names[0]) for key in ("hpaMin", "hpaMax"))
+    metrics = [
+        _pods_metric(row, names[0])
+        for row in _rows(answers.get("hpaMetric"))
+        if row.labels.get("horizontalpodautoscaler") == names[0]
+    ]
+    if most is None or not metrics:
+        raise UsageError(
+            f"found no maxReplicas or no metric of HPA {names[0]} in kube_horizontalpodautoscaler_spec_*; "
+            "give it by --manifests"
+        )
+    hpa = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": names[0], "namespace": questions.namespace},
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "name": questions.name,
+            },
+            "minReplicas": 1 if least is None else round(least),
+            "maxReplicas": round(most),
+            "metrics": metrics,
+        },
+    }
+    return [deployment, hpa]
+
+
+def _pods_metric(row: VectorSample, hpa: str) -> dict[str, object]:
+    name, kind = row.labels.get("metric_name", ""), row.labels.get("metric_target_type", "")
+    if kind != "average":
+        raise UsageError(
+            f"found metric {name!r} of HPA {hpa} with a target of type {kind!r}, expected an average of "
+            "pods; kube-state-metrics doesn't say what it is of: give the HPA by --manifests"
+        )
+    target = {"type": "AverageValue", "averageValue": f"{round(row.value * 1000)}m"}
+    return {"type": "Pods", "pods": {"metric": {"name": name}, "target": target}}
+
+
+def _of_hpa(value: Value | None, hpa: str) -> float | None:
+    rows = [row for row in _rows(value) if row.labels.get("horizontalpodautoscaler") == hpa]
+    return rows[0].value if rows else None
+
+
+def _rows(value: Value | None) -> Sequence[VectorSample]:
+    return value.samples if isinstance(value, Vector) else ()
+
+
+def _number(value: Value | None) -> float | None:
+    rows = _rows(value)
+    return rows[0].value if rows and math.isfinite(rows[0].value) else None

@@ -1,0 +1,119 @@
+"""A workload's recorded days: columns on an even grid of times, and what holds for all of them.
+
+None is a moment that nothing is known of. It stays apart from 0 everywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+from gpuscale.core.errors import UsageError
+
+Column = tuple[float | None, ...]
+
+_GRACE_STEPS = 3
+"""For so many steps a new pod's GPUs may be missing from the utilisation: scrapes come later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One value per step; all columns are equally long."""
+
+    replicas: Column
+    """What the Deployment asked for."""
+    ready: Column
+    """Pods that took requests."""
+    utilization: Column
+    """Mean percent of the GPUs of ready pods."""
+    rate: Column
+    """Requests per second; all None without a query for them."""
+    nodes: Column
+    """Nodes with GPUs, those that other workloads used too."""
+
+
+NAMES = tuple(each.name for each in fields(Columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was seen from `start_ms` on, once per `step_ms`."""
+
+    start_ms: int
+    step_ms: int
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.columns.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a recording's columns don't say."""
+
+    gpus_per_pod: int
+    gpus_per_node: int
+    gpu_model: str
+    startup_ms: int
+    """From a pod's binding to Ready: image and model included."""
+    provisioning_ms: int
+    """From a pod that fits nowhere to a node that it fits on."""
+    notes: tuple[str, ...] = ()
+    """What was assumed instead of seen."""
+
+
+def from_answers(
+    answers: Mapping[str, Column], start_ms: int, step_ms: int, gpus_per_pod: int
+) -> Recording:
+    """Return the recording that Prometheus' answers make.
+
+    Args:
+        answers: `replicas`, `ready`, `rate` and `nodes` as columns, `busy` for the percents of all GPUs of
+            the workload added up, and `seen` for how many GPUs that is.
+        start_ms: the time of each column's first value.
+        step_ms: between two values.
+        gpus_per_pod: at least one.
+    """
+    ready = answers["ready"]
+    expected = [None if pods is None else pods * gpus_per_pod for pods in ready]
+    utilization = tuple(
+        _utilization(busy, seen, expected[max(0, index - _GRACE_STEPS + 1) : index + 1])
+        for index, (busy, seen) in enumerate(zip(answers["busy"], answers["seen"], strict=True))
+    )
+    columns = Columns(answers["replicas"], ready, utilization, answers["rate"], answers["nodes"])
+    return Recording(start_ms, step_ms, columns)
+
+
+def _utilization(
+    busy: float | None, seen: float | None, expected: Sequence[float | None]
+) -> float | None:
+    """Return the mean percent of the ready pods' GPUs.
+
+    GPUs of pods that are not ready yet are idle and don't count. GPUs that nobody reports are taken to be as
+    busy as the others, once their pods have been ready for some steps.
+    """
+    gpus = expected[-1]
+    if busy is None or not seen or not gpus:
+        return None
+    lasting = min(each for each in expected if each is not None)
+    scale = lasting / seen if seen < lasting else 1.0
+    return min(100.0, busy * scale / gpus)
+
+
+def trimmed(recording: Recording) -> Recording:
+    """Return the recording without the moments at either end that have no replicas.
+
+    Raises:
+        UsageError: none has.
+    """
+    known = [index for index, value in enumerate(recording.columns.replicas) if value is not None]
+    if not known:
+        raise UsageError("found no replicas of the workload in the whole range")
+    first, last = known[0], known[-1] + 1
+    cut = Columns(*(getattr(recording.columns, name)[first:last] for name in NAMES))
+    return Recording(recording.start_ms + first * recording.step_ms, recording.step_ms, cut)
+
+
+def changes(values: Sequence[float | None]) -> int:
+    """Return how often a column's known value changed."""
+    known = [value for value in values if value is not None]
+    return sum(later != earlier for earlier, later in pairwise(known))

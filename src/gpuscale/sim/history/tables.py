@@ -1,0 +1,154 @@
+"""A recording in a file: CSV with a header, or JSON lines; a moment a row, an empty cell or null is a gap.
+
+Columns: `time` (seconds since the epoch, or a date and time), `replicas`, `ready`, `utilization` (mean
+percent of the GPUs of ready pods), `rate` (requests per second), `nodes`. Only
+`time` and `replicas` are needed; the others may be left out, and any other column is passed over.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from statistics import median_low
+
+from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.sim.history.recording import NAMES, Columns, Recording
+from gpuscale.sim.load.traces import seconds_of_time
+
+MAX_STEPS = 100_000
+"""Of a recording; at 15 s more than 17 days, and as many rows as a run keeps."""
+_MAX_PROBLEMS = 10
+_LARGEST = {"utilization": 100.0}
+Row = tuple[int, dict[str, float | None]]
+"""Milliseconds since the epoch, and values by column."""
+Line = tuple[int, Mapping[str, object] | Problem]
+"""Its number, counted from 1, and cells by column or why it has none."""
+
+
+def read_recording(text: str, source: str) -> Recording:
+    """Return the recording of a file; its suffix `.jsonl` or `.ndjson` says that it holds JSON lines.
+
+    Raises:
+        ConfigError: with every bad line up to the tenth.
+    """
+    is_json = source.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
+    text = text.removeprefix("\ufeff")  # of spreadsheets
+    return recording_of(_json_lines(text, source) if is_json else _csv_lines(text, source), source)
+
+
+def recording_of(lines: Iterable[Line], source: str) -> Recording:
+    """Return the recording of lines that were read already.
+
+    Raises:
+        ConfigError: with every bad line up to the tenth.
+    """
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    for line, cells in lines:
+        if isinstance(cells, Problem):
+            problems.append(cells)
+        else:
+            try:
+                rows.append(_row(cells, rows[-1][0] if rows else -1))
+            except ValueError as error:
+                problems.append(Problem(source, line, None, None, str(error)))
+        if len(rows) > MAX_STEPS:
+            problems.append(Problem(source, line, None, "more rows", f"at most {MAX_STEPS}"))
+        if len(problems) >= _MAX_PROBLEMS or len(rows) > MAX_STEPS:
+            break
+    if not problems and len(rows) < 2:
+        problems.append(Problem(source, None, None, f"{len(rows)} rows", "at least two"))
+    if problems:
+        raise ConfigError(*problems)
+    return _on_a_grid(rows, source)
+
+
+def _on_a_grid(rows: list[Row], source: str) -> Recording:
+    """Return the rows at even distances; where one is missing, all columns have a gap."""
+    step_ms = median_low([later[0] - earlier[0] for earlier, later in pairwise(rows)])
+    start_ms = rows[0][0]
+    steps = (rows[-1][0] - start_ms) // step_ms + 1
+    if steps > MAX_STEPS:
+        found = f"{steps} steps of {step_ms / 1000:g} s from the first row to the last"
+        raise ConfigError(Problem(source, None, None, found, f"at most {MAX_STEPS}"))
+    columns: dict[str, list[float | None]] = {name: [None] * steps for name in NAMES}
+    for time_ms, values in rows:
+        index = min(steps - 1, round((time_ms - start_ms) / step_ms))
+        for name in NAMES:
+            columns[name][index] = values.get(name)
+    return Recording(start_ms, step_ms, Columns(**{name: tuple(columns[name]) for name in NAMES}))
+
+
+def _csv_lines(text: str, source: str) -> Iterator[Line]:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        missing = [name for name in ("time", "replicas") if name not in header]
+        if missing:
+            found = (", ".join(header) or "an empty file")[:200]
+            raise ConfigError(
+                Problem(source, 1, None, found, f"columns named {' and '.join(missing)}")
+            )
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                expected = f"{len(header)} as the header has"
+                yield (
+                    reader.line_num,
+                    Problem(source, reader.line_num, None, f"{len(row)} cells", expected),
+                )
+            else:
+                yield reader.line_num, dict(zip(header, row, strict=True))
+    except csv.Error as error:
+        raise ConfigError(Problem(source, reader.line_num, None, str(error), "CSV")) from None
+
+
+def _json_lines(text: str, source: str) -> Iterator[Line]:
+    for number, line in enumerate(io.StringIO(text), start=1):
+        if not line.strip():
+            continue
+        try:
+            cells = json.loads(line)
+        except (ValueError, RecursionError):
+            cells = None
+        if isinstance(cells, dict) and cells.get("time") is not None and "replicas" in cells:
+            yield number, cells
+        else:
+            yield (
+                number,
+                Problem(source, number, None, None, "a JSON object with time and replicas"),
+            )
+
+
+def _row(cells: Mapping[str, object], before_ms: int) -> Row:
+    time_s = seconds_of_time(str(cells["time"]))
+    if not 0 <= time_s < 1e11:
+        raise ValueError(
+            f"found the time {cells['time']!r}, expected seconds since 1970, or a date"
+        )
+    time_ms = round(time_s * 1000)
+    if time_ms <= before_ms:
+        raise ValueError("a time not after the one above, expected times that rise")
+    return time_ms, {name: _number(name, cells.get(name)) for name in NAMES}
+
+
+def _number(name: str, cell: object) -> float | None:
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return None
+    largest = _LARGEST.get(name, 1e9)
+    try:
+        value = (
+            float(cell)
+            if isinstance(cell, (str, int, float)) and not isinstance(cell, bool)
+            else -1.0
+        )
+    except (ValueError, OverflowError):
+        value = -1.0
+    if not (math.isfinite(value) and 0 <= value <= largest):
+        raise ValueError(
+            f"{name}: found {cell!r}, expected a number from 0 to {largest:g}, or nothing"
+        )
+    return value

@@ -1,0 +1,255 @@
+"""A recording's tables, its demand with gaps and lower bounds, and what a replay is held against."""
+
+import contextlib
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuscale.core.errors import ConfigError, GpuscaleError, UsageError
+from gpuscale.series.values import Vector, VectorSample
+from gpuscale.sim.history.comparison import compared, text
+from gpuscale.sim.history.demand import demand_of
+from gpuscale.sim.history.questions import Questions, facts_of, manifests_of
+from gpuscale.sim.history.recording import Columns, Facts, Recording, from_answers, trimmed
+from gpuscale.sim.history.tables import MAX_STEPS, read_recording
+from gpuscale.sim.history.writing import files, objects_of
+
+FACTS = Facts(1, 8, "Tesla T4", 60_000, 120_000)
+
+
+def recording(replicas, ready=None, utilization=None, rate=None, nodes=None, step_ms=15_000):
+    nothing = (None,) * len(replicas)
+    columns = (
+        replicas,
+        ready or replicas,
+        utilization or nothing,
+        rate or nothing,
+        nodes or nothing,
+    )
+    return Recording(0, step_ms, Columns(*map(tuple, columns)))
+
+
+def vector(*rows):
+    return Vector(tuple(VectorSample(labels, value, 0) for labels, value in rows))
+
+
+# Tables
+
+
+def test_a_csv_and_json_lines_with_the_same_moments_are_the_same_recording() -> None:
+    table = "time,replicas,ready,utilization,other\n10,1,1,50,x\n20,2,,,\n30,2,2,0,\n"
+    rows = [
+        {"time": 10, "replicas": 1, "ready": 1, "utilization": 50},
+        {"time": "1970-01-01T00:00:20Z", "replicas": 2},
+        {"time": 30, "replicas": 2, "ready": 2, "utilization": 0, "rate": None},
+    ]
+    found = read_recording(table, "a.csv")
+    assert found == read_recording("\n".join(map(json.dumps, rows)), "a.jsonl")
+    assert (found.start_ms, found.step_ms) == (10_000, 10_000)
+    assert found.columns.utilization == (50.0, None, 0.0)
+    assert found.columns.rate == (None, None, None)
+
+
+def test_a_missing_row_is_a_gap_in_all_columns() -> None:
+    found = read_recording("time,replicas,ready\n0,1,1\n15,1,1\n45,3,3\n60,3,3\n", "a.csv")
+    assert found.columns.replicas == (1, 1, None, 3, 3)
+    assert found.columns.ready == (1, 1, None, 3, 3)
+
+
+def test_a_spreadsheets_byte_order_mark_is_no_part_of_a_name() -> None:
+    assert len(read_recording("\ufefftime,replicas\n0,1\n15,1\n", "a.csv")) == 2
+
+
+def test_every_bad_line_is_named() -> None:
+    table = "time,replicas,utilization\nsoon,1,1\n1,-1,1\n2,1,101\n3,1\n4,nan,1\n5,1,1\n5,1,1\n"
+    with pytest.raises(ConfigError) as caught:
+        read_recording(table, "a.csv")
+    assert [problem.line for problem in caught.value.problems] == [2, 3, 4, 5, 6, 8]
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "{", '{"time": 1}', "1", '{"time": null, "replicas": 1}', "[" * 100_000]
+)
+def test_a_line_that_is_no_object_is_named(line: str) -> None:
+    with pytest.raises(ConfigError, match=r"a\.jsonl:2: a JSON object with time and replicas"):
+        read_recording(f'{{"time": 0, "replicas": 1}}\n{line}\n', "a.jsonl")
+
+
+def test_a_table_is_bounded_in_rows_and_in_steps() -> None:
+    rows = "".join(f"{second},1\n" for second in range(MAX_STEPS + 1))
+    with pytest.raises(ConfigError, match=f"at most {MAX_STEPS}"):
+        read_recording(f"time,replicas\n{rows}", "a.csv")
+    with pytest.raises(ConfigError, match="10000001 steps of 1 s"):
+        read_recording("time,replicas\n0,1\n1,1\n2,1\n10000000,1\n", "a.csv")
+
+
+@given(st.text(), st.sampled_from(["a.csv", "a.jsonl"]))
+def test_any_text_is_a_recording_or_one_of_our_errors(table: str, source: str) -> None:
+    for body in (table, f"time,replicas\n{table}"):
+        with contextlib.suppress(GpuscaleError):
+            read_recording(body, source)
+
+
+# Demand
+
+
+def test_demand_is_what_the_ready_pods_did() -> None:
+    """Three ready pods of two GPUs, half busy, are three GPUs of work: 3 x 2 x 50 %."""
+    demand = demand_of(recording((4, 4), (3, 3), (50.0, 100.0)), 2)
+    assert demand.rates == (3.0, 6.0)
+    assert demand.lower_bounds == (False, True)
+    assert demand.gpu_seconds_per_request == 1.0
+    assert demand.lower_bound_ratio == 0.5
+
+
+def test_a_gap_is_no_zero_and_a_workload_without_pods_has_a_lower_bound() -> None:
+    demand = demand_of(recording((1, 1, 0, 1), (1, None, 0, 1), (0.0, 80.0, None, None)), 1)
+    assert demand.rates == (0.0, None, 0.0, None)
+    assert demand.lower_bounds == (False, False, True, False)
+    assert demand.missing_ratio == 0.5
+
+
+def test_recorded_requests_are_the_demand_and_cost_what_the_gpus_did_below_saturation() -> None:
+    """(0.5 + 1.0) GPUs of work for (5 + 10) requests/s; the saturated moment says nothing of the cost."""
+    found = recording((1, 2, 1), utilization=(50.0, 50.0, 100.0), rate=(5.0, 10.0, 100.0))
+    demand = demand_of(found, 1)
+    assert demand.rates == (5.0, 10.0, 100.0)
+    assert demand.gpu_seconds_per_request == pytest.approx(0.1)
+    assert not any(demand.lower_bounds)
+
+
+@pytest.mark.parametrize("rate", [None, (5.0, 5.0)])
+def test_without_utilisation_there_is_no_demand(rate: tuple[float, ...] | None) -> None:
+    with pytest.raises(UsageError, match="found"):
+        demand_of(recording((1, 1), rate=rate), 1)
+
+
+def answers(busy, seen, ready):
+    columns = {"busy": busy, "seen": seen, "ready": ready, "replicas": ready}
+    nothing = (None,) * len(ready)
+    return {**columns, "rate": nothing, "nodes": nothing}
+
+
+def test_idle_gpus_of_starting_pods_do_not_dilute_the_utilisation() -> None:
+    """One ready pod at 90 %, one that starts: the mean of both is 45 %, the ready pod's is 90 %."""
+    found = from_answers(answers((90.0,), (2,), (1,)), 0, 15_000, 1)
+    assert found.columns.utilization == (90.0,)
+
+
+def test_gpus_that_are_not_reported_for_long_are_taken_to_be_as_busy_as_the_others() -> None:
+    """Of four GPUs two are reported, at 60 % each. Just after a scale-out from two they are all that work."""
+    steady = from_answers(answers((120.0,) * 4, (2,) * 4, (4,) * 4), 0, 15_000, 1)
+    assert steady.columns.utilization[-1] == pytest.approx(60.0)
+    fresh = from_answers(answers((120.0,) * 4, (2,) * 4, (2, 2, 2, 4)), 0, 15_000, 1)
+    assert fresh.columns.utilization[-1] == pytest.approx(30.0)  # of four GPUs, two were busy
+
+
+def test_moments_without_replicas_at_either_end_are_cut() -> None:
+    found = trimmed(recording((None, 1, None, 2, None)))
+    assert (found.start_ms, found.columns.replicas) == (15_000, (1, None, 2))
+    with pytest.raises(UsageError, match="no replicas"):
+        trimmed(recording((None, None)))
+
+
+# Questions
+
+
+def test_names_are_quoted_in_queries() -> None:
+    columns = Questions("a", 'x"} or vector(1) #').columns
+    assert 'deployment="x\\"} or vector(1) #"' in columns["replicas"]
+
+
+def test_what_is_not_known_is_assumed_and_said() -> None:
+    facts = facts_of({}, 2)
+    assert (facts.gpus_per_pod, facts.gpus_per_node, len(facts.notes)) == (2, 2, 4)
+    with pytest.raises(UsageError, match="GPU limits"):
+        facts_of({})
+
+
+def test_an_hpa_whose_metric_is_not_of_pods_is_refused() -> None:
+    name = {"horizontalpodautoscaler": "web"}
+    metric = {**name, "metric_name": "cpu", "metric_target_type": "utilization"}
+    found = {
+        "hpa": vector((name, 1.0)),
+        "hpaMax": vector((name, 5.0)),
+        "hpaMetric": vector((metric, 80.0)),
+    }
+    with pytest.raises(UsageError, match="'utilization', expected an average of pods"):
+        manifests_of(Questions("default", "web"), found, FACTS)
+    with pytest.raises(UsageError, match="kube_horizontalpodautoscaler_info: none"):
+        manifests_of(Questions("default", "web"), {}, FACTS)
+
+
+# Files
+
+
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "uid": "1"},
+    "spec": {"replicas": 9, "template": {"spec": {"nodeSelector": {"pool": "gpu"}}}},
+    "status": {"replicas": 9},
+}
+
+
+def test_a_list_of_kubectl_is_opened_and_other_objects_are_left_out() -> None:
+    hpa = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}}
+    hpa["spec"] = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}}
+    other = {"kind": "ConfigMap", "metadata": {"name": "c"}}
+    listed = yaml.safe_dump({"kind": "List", "items": [DEPLOYMENT, other, hpa]})
+    assert objects_of({"a": listed}, ("default", "web")) == [DEPLOYMENT, hpa]
+    with pytest.raises(UsageError, match="expected Deployment llm/web"):
+        objects_of({"a": listed}, ("llm", "web"))
+
+
+def test_the_files_begin_as_the_recording_did() -> None:
+    found = recording((3, None, 2), utilization=(10.0, None, 30.0), nodes=(2, None, 1))
+    written = files(found, demand_of(found, 1), FACTS, ("default", "web"), [DEPLOYMENT], None)
+    deployment = yaml.safe_load(written["manifests.yaml"])
+    assert deployment["spec"]["replicas"] == 3
+    assert "status" not in deployment
+    assert "uid" not in deployment["metadata"]
+    pool = yaml.safe_load(written["scenario.yaml"])["spec"]["nodePools"][0]
+    assert (pool["min"], pool["max"], pool["labels"]) == (1, 2, {"pool": "gpu"})
+    # Pods waited 120 s, of which the autoscaler lets pass 30 s, and half a scan interval of 10 s in the mean.
+    assert pool["provisioningTime"] == "1m25s"
+    assert written["demand.csv"] == "second,rate,lower_bound\n0,0.3,0\n30,0.6,0\n"
+    assert read_recording(written["recorded.csv"], "recorded.csv") == found
+
+
+# Comparison
+
+
+def test_only_moments_that_are_known_are_compared() -> None:
+    """Known are the first and the last: 1 and 3 recorded, 1 and 4 replayed; a GPU for 15 s each."""
+    found = recording((1, 2, None, 3), utilization=(50.0, None, 50.0, 50.0))
+    run = {
+        "series": {
+            "t": [0.0, 15.0, 30.0, 45.0],
+            "hpa/web/current": [1, 9, 9, 4],
+            "hpa/web/value": [None, None, None, None],
+            "nodes/gpu/ready": [1, 1, 1, 1],
+        }
+    }
+    replay = compared(run, found, demand_of(found, 1), FACTS, "web")
+    hours = replay["podGpuHours"]
+    assert hours["recorded"] == round(4 * 15 / 3600, 4)
+    assert hours["differencePercent"] == 25.0
+    assert (replay["replicasDifferPercent"], replay["nodeGpuHours"]) == (50.0, None)
+    assert replay["metricSeen"] is False
+    assert "no value of its first metric" in text(replay)
+
+
+def test_what_a_shorter_run_with_other_settings_did_not_reach_is_not_compared() -> None:
+    found = recording((1, 1, 1, 5), utilization=(50.0,) * 4)
+    series = {"t": [0.0, 15.0], "hpa/web/current": [1, 1], "nodes/gpu/ready": [1, 1]}
+    demand = demand_of(found, 1)
+    replay = compared({"series": series}, found, demand, FACTS, "web", ["spec.duration=30s"])
+    assert replay["replicasDifferPercent"] == 0.0
+    assert replay["podGpuHours"]["recorded"] == round(2 * 15 / 3600, 4)
+    assert "replay with spec.duration=30s: GPU-hours" in text(replay)
+    # It has no row of values at all, as fluid runs, so nothing is said of the metric.
+    assert replay["metricSeen"] is None
