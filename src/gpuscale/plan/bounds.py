@@ -1,0 +1,99 @@
+"""What a policy is measured between: a fixed number of replicas, and two bounds that know more than it can.
+
+All keep the same promise: a share of steps, at the most, in which demand exceeds the ready pods. A pod
+serves once it was wanted throughout the start-up time, so the pods that are ready are the lowest of what was
+wanted within it, and the pods that are paid for are what is wanted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy
+
+from gpuscale.plan.policies.policy import Numbers
+from gpuscale.plan.replay import Service
+from gpuscale.plan.windows import highest_ahead, highest_behind, lowest_behind, mean_behind
+
+_HOLDS_S = (0, 120, 300, 600, 1200, 2400, 3600, 7200)
+_HEADROOMS = (1.0, 1.1, 1.25, 1.5, 2.0)
+_MEANS_S = (120, 300, 600, 1200, 2400)
+_DEVIATIONS = (0.0, 1.0, 2.0, 3.0)
+_MEANS_HELD_S = (0, 300, 1200)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """GPU-hours of the three, with one GPU to a replica."""
+
+    static_replicas: int
+    """The fewest that keep the promise."""
+    static_hours: float
+    oracle_hours: float
+    """Knows the demand to come, and serves it up to the static number of replicas."""
+    causal_hours: float
+    """The least of the fixed number and of simple rules that know demand without lag, and in hindsight which
+    of them is the best, with which margin. They follow the highest demand of a window, times a headroom, or
+    a window's mean with so many standard deviations, held for a while."""
+
+    def share(self, hours: float) -> float | None:
+        """Return what share of the oracle's saving was saved; None where there is nothing to save."""
+        saving = self.static_hours - self.oracle_hours
+        return (self.static_hours - hours) / saving if saving > 0 else None
+
+
+def bounds(demand: Numbers, service: Service, promise: float) -> Bounds:
+    """Return the bounds of a demand.
+
+    Args:
+        demand: pods' worth of work, one number a step.
+        service: start-up time and step.
+        promise: share of steps that may be short.
+    """
+    start_up = max(1, int(numpy.ceil(service.start_up_s / service.step_s)))
+    hours_per_step = service.step_s / 3600
+    static = max(service.least, float(numpy.ceil(_quantile(demand, 1 - promise))))
+    known = numpy.ceil(highest_ahead(numpy.minimum(demand, static), start_up) - 1e-9)
+    causal = min(
+        static * len(demand),
+        *(_least_steps(demand, base, start_up, promise) for base in _bases(demand, service.step_s)),
+    )
+    return Bounds(
+        static_replicas=int(static),
+        static_hours=static * len(demand) * hours_per_step,
+        oracle_hours=float(numpy.maximum(known, service.least).sum()) * hours_per_step,
+        causal_hours=causal * hours_per_step,
+    )
+
+
+def _quantile(column: Numbers, share: float) -> float:
+    """Return the least value that at most `1 - share` of the values exceed."""
+    ordered = numpy.sort(column)
+    return float(ordered[min(len(ordered) - 1, max(0, int(numpy.ceil(share * len(ordered))) - 1))])
+
+
+def _bases(demand: Numbers, step_s: float) -> Iterator[Numbers]:
+    """Yield what the rules of the causal bound follow."""
+    for hold in sorted({round(hold_s / step_s) for hold_s in _HOLDS_S}):
+        highest = highest_behind(demand, hold)
+        yield from (highest * headroom for headroom in _HEADROOMS)
+    for steps in sorted({max(1, round(mean_s / step_s)) for mean_s in _MEANS_S}):
+        mean = mean_behind(demand, steps)
+        spread = numpy.sqrt(numpy.maximum(mean_behind(demand * demand, steps) - mean * mean, 0.0))
+        for hold in sorted({round(hold_s / step_s) for hold_s in _MEANS_HELD_S}):
+            for deviations in _DEVIATIONS:
+                yield highest_behind(mean + deviations * spread, hold)
+
+
+def _least_steps(demand: Numbers, base: Numbers, start_up: int, promise: float) -> float:
+    """Return the pod-steps of the smallest margin on a base that keeps the promise."""
+    low, high = -1.0, float(demand.max()) + 1.0
+    best = numpy.inf
+    for _ in range(12):
+        margin = (low + high) / 2
+        wanted = numpy.maximum(numpy.ceil(base + margin - 1e-9), 1.0)
+        short = float((demand > lowest_behind(wanted, start_up) + 1e-9).mean())
+        if short <= promise:
+            best, high = float(wanted.sum()), margin
+        else:
+            low = margin
+    return float(best)

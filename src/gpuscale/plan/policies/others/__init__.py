@@ -1,0 +1,1 @@
+"""Policies of other projects, each as its source has it."""

@@ -1,0 +1,1 @@
+"""Policies that gpuscale has of its own."""
