@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError
-from gpuscale.formats.signals import SIGNALS
+from gpuscale.formats.signals.gpus import GPU_SIGNALS
 from gpuscale.install.cluster.kinds import KINDS, kind_of, path_of
 from gpuscale.install.common import INSTALL_LABEL
 from gpuscale.install.notes import notes
@@ -35,10 +35,10 @@ KEYS = (
     "taint",
 )
 # Of a signal's usual target, so that it makes sense in the signal's unit.
-METRICS = st.tuples(st.sampled_from(sorted(SIGNALS)), st.floats(0.5, 1.2)).map(
+METRICS = st.tuples(st.sampled_from(sorted(GPU_SIGNALS)), st.floats(0.5, 1.2)).map(
     lambda drawn: {
         "signal": drawn[0],
-        "target": round(SIGNALS[drawn[0]].target * drawn[1], 3),
+        "target": round(GPU_SIGNALS[drawn[0]].target * drawn[1], 3),
     }
 )
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}[a-z0-9]", fullmatch=True)

@@ -4,6 +4,7 @@
 {{ printf "files/alerts/%s.yaml" (last .) | (first .).Files.Get
   | replace "AGENT_JOB" (printf "%s-node-agent" $values.metadata.name)
   | replace "API_JOB" (printf "%s-metrics-api" $values.metadata.name)
+  | replace "SCALER_JOB" (printf "%s-scaler" $values.metadata.name)
   | replace "IDLE_TIME" $values.spec.alerts.idle
   | replace "NODE_START_TIME" $values.spec.alerts.nodeStart
   | replace "DOCS_URL" $values.spec.alerts.docsUrl }}
@@ -24,8 +25,17 @@ groups:
   rules:
   {{- range .rules }}
   {{- $rule := get $exported .alert | default . }}
-  {{- $isOfApi := splitList ", " $rule.annotations.needs | has "metrics API" }}
-  {{- if or (not $isOfApi) (include "gpuscale.hasApiPods" $) }}
+  {{- $isKept := true }}
+  {{- range splitList ", " $rule.annotations.needs }}
+    {{- $has := false }}
+    {{- range splitList " or " . }}
+      {{- if eq . "metrics API" }}{{ if include "gpuscale.hasApiPods" $ }}{{ $has = true }}{{ end }}
+      {{- else if eq . "scaler" }}{{ if include "gpuscale.scalerNamespaces" $ }}{{ $has = true }}{{ end }}
+      {{- else }}{{ $has = true }}{{ end }}
+    {{- end }}
+    {{- if not $has }}{{ $isKept = false }}{{ end }}
+  {{- end }}
+  {{- if $isKept }}
   {{- /* Its two paragraphs become one. What it needs is for the documentation. */}}
   {{- $description := $rule.annotations.description | replace "\n" " " }}
   {{- $annotations := omit $rule.annotations "needs" | merge (dict "description" $description) }}

@@ -48,6 +48,10 @@ labels:
 {{/* The object of that account, whose token no pod gets unasked. */}}
 {{- define "gpuscale.serviceAccount" -}}
 {{- $root := first . -}}
+{{- $identity := dict -}}
+{{- with include "gpuscale.identity" . -}}
+{{- $identity = dict "azure.workload.identity/client-id" . -}}
+{{- end -}}
 {{- with (last .).serviceAccount }}
 {{- if .create }}
 ---
@@ -55,7 +59,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   {{- include "gpuscale.metadata" (list $root (index $ 1) (include "gpuscale.serviceAccountName" $)) | nindent 2 }}
-  {{- with .annotations }}
+  {{- with merge dict .annotations $identity }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -80,12 +84,23 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{/* Client id with which a part asks an Azure Monitor workspace: include "gpuscale.identity" (list . "scaler") */}}
+{{- define "gpuscale.identity" -}}
+{{- if and (has (index . 1) (list "metrics-api" "scaler")) (not (include "gpuscale.hasStreams" (first .))) -}}
+{{- (first .).Values.spec.prometheus.identity | default "" -}}
+{{- end -}}
+{{- end }}
+
 {{/* Metadata of a part's pods: include "gpuscale.podMetadata" (list . "node-agent" .Values.spec.agent) */}}
 {{- define "gpuscale.podMetadata" -}}
 {{- $settings := last . -}}
 {{- $own := include "gpuscale.labels" (list (index . 0) (index . 1)) | fromYaml -}}
+{{- $identity := dict -}}
+{{- if include "gpuscale.identity" . -}}
+{{- $identity = dict "azure.workload.identity/use" "true" -}}
+{{- end -}}
 labels:
-  {{- merge $own $settings.podLabels | toYaml | nindent 2 }}
+  {{- merge $own $settings.podLabels $identity | toYaml | nindent 2 }}
 {{- with $settings.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}

@@ -3,6 +3,9 @@ The metrics API's credentials for Prometheus: arguments, variables, and the sour
 folder, so that what is renewed arrives without a restart; what has no flag for a file is a variable.
 */}}
 {{- define "gpuscale.prometheusAuth.args" -}}
+{{- if .Values.spec.prometheus.identity }}
+- --prometheus-identity=azure-workload
+{{- end }}
 {{- with .Values.spec.prometheus.auth }}
 {{- if .authorization }}
 - --prometheus-token-file=/etc/gpuscale/prometheus/token

@@ -9,6 +9,14 @@
   # in sums until those of the old one are marked as ended, two scrapes later.
   - source_labels: [__meta_kubernetes_pod_node_name]
     target_label: instance
+{{- if .Values.spec.agent.azureMetrics }}
+- job_name: {{ $name }}-node-agent-azure
+  metrics_path: /metrics/azure
+  honor_labels: {{ .Values.spec.prometheus.honorLabels }}
+  {{- include "gpuscale.scrapedPods" (list . "node-agent" "metrics") | nindent 2 }}
+  - source_labels: [__meta_kubernetes_pod_node_name]
+    target_label: instance
+{{- end }}
 {{- end }}
 {{- if include "gpuscale.hasApiPods" . }}
 - job_name: {{ $name }}-metrics-api
@@ -30,6 +38,34 @@
 - job_name: {{ $name }}-scaler
   {{- include "gpuscale.scrapedPods" (list . "scaler" "metrics") | nindent 2 }}
 {{- end }}
+{{- range $index, $served := include "gpuscale.servedPorts" . | fromYamlArray }}
+- job_name: {{ $name }}-model-servers-{{ add 1 $index }}
+  scrape_interval: {{ $.Values.spec.prometheus.scrapeInterval }}
+  metrics_path: {{ $served.path }}
+  kubernetes_sd_configs:
+  - role: pod
+    namespaces:
+      names: [{{ $served.namespace | quote }}]
+  relabel_configs:
+  {{- range include "gpuscale.servedLabels" $served | fromYamlArray }}
+  - source_labels: [{{ first . }}]
+    regex: {{ last . | quote }}
+    action: keep
+  {{- end }}
+  - source_labels: [__meta_kubernetes_namespace]
+    target_label: namespace
+  - source_labels: [__meta_kubernetes_pod_name]
+    target_label: pod
+  - source_labels: [__meta_kubernetes_pod_node_name]
+    target_label: node
+{{- end }}
+{{- end }}
+
+{{/* The labels of discovery that select a port of a workload, and what they have to be. */}}
+{{- define "gpuscale.servedLabels" -}}
+- [__meta_kubernetes_namespace, {{ .namespace | quote }}]
+- [__meta_kubernetes_pod_name, {{ .pods | quote }}]
+- [__meta_kubernetes_pod_container_port_number, {{ .port | toString | quote }}]
 {{- end }}
 
 {{/* The name of the Service in front of the node agents. */}}

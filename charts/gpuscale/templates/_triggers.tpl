@@ -1,11 +1,36 @@
 {{/*
-A scale with its defaults, which Helm does not fill in inside a list, and its metrics as `entries`:
-include "gpuscale.scale" (list . $scale)
+A scale with its defaults, which Helm does not fill in inside a list, and its metrics as `entries`, signals
+with what is known of them as `source`: include "gpuscale.scale" (list . $scale)
 */}}
 {{- define "gpuscale.scale" -}}
 {{- $defaults := (first .).Files.Get "files/scale-defaults.yaml" | fromYaml -}}
 {{- $scale := mergeOverwrite $defaults (deepCopy (last .)) -}}
-{{- toYaml (set $scale "entries" ($scale.metrics | default (list (pick $scale "signal" "target" "metric")))) -}}
+{{- $signals := dict -}}
+{{- range (first .).Files.Get "files/signals.yaml" | fromYamlArray -}}
+{{- $_ := set $signals .name . -}}
+{{- end -}}
+{{- $short := empty $scale.query | ternary (pick $scale "signal" "target" "metric" "of") (pick $scale "query" "target") -}}
+{{- $entries := list -}}
+{{- range $scale.metrics | default (list $short) -}}
+{{- $entry := deepCopy . -}}
+{{- if hasKey $entry "combined" -}}
+{{- $parts := list -}}
+{{- range $entry.parts -}}
+{{- $parts = append $parts (dict "source" (get $signals .signal) "threshold" .threshold) -}}
+{{- end -}}
+{{- $combined := dict "parts" $parts "target" ($entry.target | default 1) "source" (dict "metric" $entry.combined) -}}
+{{- $entry = merge $combined (omit $entry "parts") -}}
+{{- else if not (or (hasKey $entry "type") (hasKey $entry "query")) -}}
+{{- $source := get $signals ($entry.signal | default "gpu-utilization") | deepCopy -}}
+{{- with $source.query -}}
+{{- $of := $entry.of | replace `\` `\\` | replace `"` `\"` -}}
+{{- $_ := set $source "query" (. | replace "$namespace" $scale.workload.namespace | replace "$name" $of) -}}
+{{- end -}}
+{{- $_ := set $entry "source" $source -}}
+{{- end -}}
+{{- $entries = append $entries $entry -}}
+{{- end -}}
+{{- toYaml (set $scale "entries" $entries) -}}
 {{- end }}
 
 {{/* The trigger of each signal and query of a scale, as keys and texts; `entry` is the index of its metric. */}}
@@ -28,8 +53,19 @@ include "gpuscale.scale" (list . $scale)
 {{- $_ := set $keys "wakeQuery" $entry.query -}}
 {{- end -}}
 {{- else -}}
-{{- $signal := $entry.signal | default "gpu-utilization" -}}
+{{- $signal := $entry.combined | default $entry.signal | default "gpu-utilization" -}}
+{{- if hasKey $entry "combined" -}}
+{{- $_ := set $keys "metric" $signal -}}
+{{- else -}}
+{{- with $entry.source.query -}}
+{{- $_ := set $keys "query" . -}}
+{{- if and (eq (int $scale.minReplicas) 0) $entry.source.isThereAtZero -}}
+{{- $_ := set $keys "wakeQuery" . -}}
+{{- end -}}
+{{- else -}}
 {{- $_ := set $keys "signal" $signal -}}
+{{- end -}}
+{{- end -}}
 {{- $_ := set $keys "metricName" (printf "%s-%s" $scale.workload.name $signal) -}}
 {{- end -}}
 {{- if empty $found -}}
@@ -84,7 +120,7 @@ include "gpuscale.scale" (list . $scale)
 {{/* Whether the metrics API serves the signals and queries of a scale by triggers. */}}
 {{- define "gpuscale.hasServedTriggers" -}}
 {{- if eq .autoscaler "hpa" -}}
-{{- if .wake }}true{{ else }}{{ range .entries }}{{ if hasKey . "query" }}true{{ end }}{{ end }}{{ end -}}
+{{- if .wake }}true{{ else }}{{ range .entries }}{{ if or (hasKey . "query") (eq (dig "source" "kind" "" .) "external") }}true{{ end }}{{ end }}{{ end -}}
 {{- end -}}
 {{- end }}
 
@@ -155,4 +191,46 @@ subjects:
 - kind: ServiceAccount
   name: {{ include "gpuscale.serviceAccountName" (list $root $part (last .)) }}
   namespace: {{ $root.Release.Namespace }}
+{{- end }}
+
+{{/* The ports of workloads that are scraped for what their model servers serve, each once. */}}
+{{- define "gpuscale.servedPorts" -}}
+{{- $found := list -}}
+{{- if not (include "gpuscale.hasStreams" .) -}}
+{{- range .Values.spec.scale -}}
+{{- $scale := include "gpuscale.scale" (list $ .) | fromYaml -}}
+{{- $suffix := eq $scale.workload.kind "Deployment" | ternary "-[a-z0-9]{1,10}-[a-z0-9]{5}" "-[0-9]+" -}}
+{{- range $scale.entries -}}
+{{- range include "gpuscale.sources" . | fromYamlArray -}}
+{{- $source := . -}}
+{{- with $source.port -}}
+{{- $pods := printf "%s%s" ($scale.workload.name | replace "." "[.]") $suffix -}}
+{{- $port := int ($scale.metricsPort | default .) -}}
+{{- $found = append $found (dict "namespace" $scale.workload.namespace "pods" $pods "port" $port "path" $source.path) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $found }}{{ uniq . | toYaml }}{{ end -}}
+{{- end }}
+
+{{/* What is known of the signals of an entry: of its own, or of its parts. */}}
+{{- define "gpuscale.sources" -}}
+{{- $found := list -}}
+{{- range .parts | default (list .) -}}
+{{- with .source -}}
+{{- $found = append $found . -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* The namespaces of those workloads. */}}
+{{- define "gpuscale.servedNamespaces" -}}
+{{- $found := list -}}
+{{- range include "gpuscale.servedPorts" . | fromYamlArray -}}
+{{- $found = append $found .namespace -}}
+{{- end -}}
+{{- with $found }}{{ uniq . | toYaml }}{{ end -}}
 {{- end }}

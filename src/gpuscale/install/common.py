@@ -4,7 +4,8 @@ from typing import Any
 
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.install.pods import PodSettings
-from gpuscale.install.values import Image, Values
+from gpuscale.install.settings.identity import Image
+from gpuscale.install.values import Values
 
 Object = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain data."""
@@ -22,6 +23,9 @@ CA_SECRET = "gpuscale.dev/ca-secret"  # noqa: S105 - where it is
 """Annotation of an APIService with the Secret, NAMESPACE/NAME, whose `ca.crt` its server is trusted by."""
 USER_ID = 65532
 """An unprivileged user; images without a shell use it too."""
+_CUSTOM = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io")
+_EXTERNAL = ("v1beta1.external.metrics.k8s.io",)
+_RESOURCE = ("v1beta1.metrics.k8s.io",)
 
 
 def part_name(values: Values, part: str) -> str:
@@ -95,7 +99,7 @@ def image_reference(image: Image) -> str:
 
 
 def settings_of(values: Values, part: str) -> PodSettings:
-    """Return what the values say of a part's pods."""
+    """Return what the values say of a part's pods; those that ask an Azure workspace have its identity."""
     spec = values.spec
     parts: dict[str, PodSettings] = {
         NODE_AGENT: spec.agent,
@@ -104,7 +108,18 @@ def settings_of(values: Values, part: str) -> PodSettings:
         PROMETHEUS: spec.prometheus,
         DEVICE_PLUGIN: spec.device_plugin,
     }
-    return parts[part]
+    found = parts[part]
+    who = spec.prometheus.identity
+    if who is None or spec.has_streams or part not in (METRICS_API, SCALER):
+        return found
+    account = found.service_account
+    annotations = {"azure.workload.identity/client-id": who, **account.annotations}
+    return found.model_copy(
+        update={
+            "pod_labels": {"azure.workload.identity/use": "true", **found.pod_labels},
+            "service_account": account.model_copy(update={"annotations": annotations}),
+        }
+    )
 
 
 def account_name(values: Values, part: str) -> str:
@@ -158,3 +173,11 @@ def service_accounts(values: Values, part: str) -> list[Object]:
 def duration(milliseconds: int) -> str:
     """Return a duration as Prometheus and gpuscale read it."""
     return format_duration(milliseconds)
+
+
+def api_service_names(values: Values) -> tuple[str, ...]:
+    """Return the names of the APIServices that the installation wants to own."""
+    api = values.spec.metrics_api
+    if not api.enabled:
+        return ()
+    return (*_CUSTOM, *(_EXTERNAL if api.external else ()), *(_RESOURCE if api.resource else ()))

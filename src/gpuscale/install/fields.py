@@ -20,6 +20,11 @@ from gpuscale.sources.ruler.settings import alerts_url
 
 Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
 """A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""
+MAX_TARGET = 999_999
+"""Larger numbers are printed with an exponent by Helm."""
+Target = Annotated[float, Field(gt=0, le=MAX_TARGET, multiple_of=0.001)]
+Uuid = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
+"""An id of Azure, such as that of a tenant or an identity."""
 Repository = Annotated[
     str,
     Field(max_length=255, json_schema_extra={"pattern": REPOSITORY_PATTERN}),

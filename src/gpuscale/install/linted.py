@@ -170,6 +170,8 @@ def _in_scale(place: Place, values: Document, scale: Path) -> Place:
         return Place(values.source, values.line((*scale, *below)), dotted((*scale, *below)))
     keys = (key for key in reversed(path) if isinstance(key, str))
     field = next((_SCALE_FIELDS[key] for key in keys if key in _SCALE_FIELDS), None)
+    if field == "signal":
+        field = next((k for k in ("query", "combined") if (*scale, k) in values.lines), field)
     path = scale if field is None else (*scale, field)
     return Place(values.source, values.line(path), dotted(path))
 

@@ -1,8 +1,17 @@
 """What values allow but may not mean: reported when they are rendered, without stopping anything."""
 
+from urllib.parse import urlsplit
+
 from gpuscale.hpa.versions import SCALE_TO_ZERO, KubernetesVersion
-from gpuscale.install.common import has_api_pods, image_reference
+from gpuscale.install.common import (
+    METRICS_API,
+    SCALER,
+    account_name,
+    has_api_pods,
+    image_reference,
+)
 from gpuscale.install.image import has_registry
+from gpuscale.install.prometheus_auth import PrometheusAuth
 from gpuscale.install.scale.scale import Scale
 from gpuscale.install.values import Values
 
@@ -18,7 +27,9 @@ def notes(values: Values, kubernetes: KubernetesVersion | None = None) -> list[s
         *_scaling(values),
         *_zero(values, kubernetes),
         *_wake_sources(values),
+        *_model_servers(values),
         *_streams(values),
+        *_azure(values),
         *_sharing(values),
         *_access(values),
     ]
@@ -82,11 +93,12 @@ def _wake_sources(values: Values) -> list[str]:
     if not asks and not any(each.metrics for each in spec.jobs):
         return []
     if spec.has_streams:
-        if spec.metrics_api.scrape_pods:
+        if spec.scrapes_pods or spec.metrics_api.otlp.enabled:
             return []
         return [
             "wake sources are not among the node agents' series: set metricsApi.scrapePods, and annotate "
-            "the pods that have them (prometheus.io/scrape), or take metricsApi.source: prometheus"
+            "the pods that have them (prometheus.io/scrape), name the pods in metricsApi.scrapeSelectedPods, "
+            "or take metricsApi.source: prometheus"
         ]
     if spec.prometheus.kind != "own":
         return []
@@ -96,6 +108,23 @@ def _wake_sources(values: Values) -> list[str]:
     ]
 
 
+def _model_servers(values: Values) -> list[str]:
+    """Return where series of model servers have to come from, with streams."""
+    spec = values.spec
+    if not spec.has_streams or spec.scrapes_pods or spec.metrics_api.otlp.enabled:
+        return []
+    for scale in spec.scale:
+        for name, signal in zip(scale.signal_names, scale.signals, strict=True):
+            if signal.kind == "pods" and signal.family.port:
+                port = scale.metrics_port or signal.family.port
+                return [
+                    f"signal {name} is not among the node agents' series: name the pods of "
+                    f"{scale.workload.name} in metricsApi.scrapeSelectedPods, with port {port}, or annotate "
+                    "them (prometheus.io/scrape) and set metricsApi.scrapePods"
+                ]
+    return []
+
+
 def _streams(values: Values) -> list[str]:
     if not values.spec.has_streams or not values.spec.has_own_prometheus:
         return []
@@ -103,6 +132,27 @@ def _streams(values: Values) -> list[str]:
         "a Prometheus is installed for alerts and dashboards only: nothing is scaled by it, and without "
         "both it is left out"
     ]
+
+
+def _azure(values: Values) -> list[str]:
+    """Return what an Azure Monitor workspace takes that no object of the cluster can give it."""
+    spec = values.spec
+    found = spec.prometheus
+    if found.kind == "azure" and not spec.has_streams:
+        parts = (METRICS_API, SCALER) if spec.asks_scaler else (METRICS_API,)
+        accounts = [f"{spec.namespace}:{account_name(values, part)}" for part in parts]
+        return [
+            f"identity {found.identity} has to have a federated credential for the service account "
+            f"{' and '.join(accounts)}, and the role Monitoring Data Reader on the workspace"
+        ]
+    host = urlsplit(found.url or "").hostname or ""
+    has_credentials = found.auth != PrometheusAuth() or found.kind == "azure"
+    if host.endswith(".prometheus.monitor.azure.com") and not has_credentials:
+        return [
+            "prometheus.url is an Azure Monitor workspace, which refuses who shows no token: set "
+            "prometheus.kind: azure and prometheus.identity"
+        ]
+    return []
 
 
 def _needs_custom(scale: Scale) -> bool:

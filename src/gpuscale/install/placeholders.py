@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from gpuscale.install.common import METRICS_API, NODE_AGENT, part_name
+from gpuscale.install.common import METRICS_API, NODE_AGENT, SCALER, part_name
 from gpuscale.install.values import Values
 
 
@@ -43,6 +43,7 @@ class SeriesNames:
     container: str = "container"
     agent_job: str = "gpuscale-node-agent"
     api_job: str = "gpuscale-metrics-api"
+    scaler_job: str = "gpuscale-scaler"
 
     @property
     def are_exported(self) -> bool:
@@ -55,6 +56,7 @@ def series_names(values: Values) -> SeriesNames:
     jobs = {
         "agent_job": part_name(values, NODE_AGENT),
         "api_job": part_name(values, METRICS_API),
+        "scaler_job": part_name(values, SCALER),
     }
     if values.spec.prometheus.honor_labels:
         return SeriesNames(**jobs)

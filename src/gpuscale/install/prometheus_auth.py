@@ -1,6 +1,6 @@
 """How the metrics API proves to a Prometheus who it is; the shapes are those of the Prometheus Operator."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
@@ -9,6 +9,7 @@ from gpuscale.core.documents.models import Model
 from gpuscale.core.documents.validation import SUBDOMAIN_PATTERN
 
 Text = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
+PrometheusKind = Literal["own", "operator", "plain", "azure"]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=128)]
 
 

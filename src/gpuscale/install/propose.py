@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuscale.formats.signals import SIGNALS, Signal, SignalName
+from gpuscale.formats.signals.catalogue import SIGNALS
+from gpuscale.formats.signals.signal import Signal
 from gpuscale.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
 from gpuscale.install.image import parse_image
-from gpuscale.install.values import MetricSourceName
+from gpuscale.install.settings.metrics_api import MetricSourceName
 from gpuscale.providers import Provider, taint_object
 from gpuscale.triggers.presets import PRESETS
 
@@ -16,7 +17,7 @@ class Answers:
     """What a user said; None where nothing was said."""
 
     workload: FoundWorkload | None = None
-    signal: SignalName | None = None
+    signal: str | None = None
     target: float | None = None
     min_replicas: int | None = None
     max_replicas: int | None = None
@@ -35,12 +36,16 @@ class Answers:
     """Whether the metrics API serves metrics.k8s.io."""
     team_rules: str | None = None
     """Labels of ConfigMaps with rules of teams; empty for none."""
+    of: str | None = None
+    """Of signals of gateways, proxies and queues: name of the object there."""
+    query: str | None = None
+    """In place of a signal: PromQL of the whole load."""
     wake: str | None = None
     """What wakes the workload from zero: PromQL, or SOURCE/NAME of a known wake source."""
     more: dict[str, Any] = field(default_factory=dict)
 
 
-DEFAULT_SIGNAL: SignalName = "gpu-utilization"
+DEFAULT_SIGNAL: str = "gpu-utilization"
 DEFAULT_MIN_REPLICAS, DEFAULT_MAX_REPLICAS = 1, 10
 
 
@@ -85,6 +90,11 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
 
 def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[str, Any]:
     target = answers.target if answers.target is not None else signal_of(answers).target
+    load: dict[str, Any] = {"signal": answers.signal or DEFAULT_SIGNAL}
+    if answers.query is not None:
+        load = {"query": answers.query}
+    elif answers.of is not None:
+        load["of"] = answers.of
     fewest, most = answers.min_replicas, answers.max_replicas
     scale: dict[str, Any] = {
         "workload": {
@@ -92,8 +102,8 @@ def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[s
             "name": workload.name,
             "namespace": workload.namespace,
         },
-        "signal": answers.signal or DEFAULT_SIGNAL,
-        "target": target,
+        **load,
+        "target": int(target) if target == int(target) else target,
         "minReplicas": DEFAULT_MIN_REPLICAS if fewest is None else fewest,
         "maxReplicas": DEFAULT_MAX_REPLICAS if most is None else most,
         "autoscaler": answers.autoscaler or "hpa",
@@ -148,7 +158,8 @@ def _metrics_api(answers: Answers, found: Detected) -> dict[str, Any]:
         api["scrapePods"] = True
     if serves_resource(answers, found):
         api["resource"] = True
-    if answers.wake and answers.autoscaler != "keda":
+    is_query = bool(answers.wake or answers.query) or signal_of(answers).kind == "external"
+    if is_query and answers.autoscaler != "keda":
         api["external"] = True
     if rules := team_rules(answers, found):
         api["rulesConfigMaps"] = rules

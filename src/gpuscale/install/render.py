@@ -11,10 +11,10 @@ from gpuscale.install.boards.catalogue import dashboard_objects
 from gpuscale.install.certificates import ServingCertificate
 from gpuscale.install.common import Object, renews_certificate
 from gpuscale.install.parts.agent import agent_objects
+from gpuscale.install.parts.api.objects import metrics_api_objects
+from gpuscale.install.parts.api.pods import metrics_api_pods
 from gpuscale.install.parts.autoscaling import autoscaling_objects
 from gpuscale.install.parts.device_plugin import device_plugin_objects
-from gpuscale.install.parts.metrics_api import metrics_api_objects
-from gpuscale.install.parts.metrics_api_pods import metrics_api_pods
 from gpuscale.install.parts.network import network_objects
 from gpuscale.install.parts.pods import namespace_objects
 from gpuscale.install.parts.prometheus import prometheus_objects
@@ -41,6 +41,7 @@ KIND_ORDER = (
     "Service",
     "PrometheusRule",
     "ServiceMonitor",
+    "PodMonitor",
     "DaemonSet",
     "Deployment",
     "PodDisruptionBudget",

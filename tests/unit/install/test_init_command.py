@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuscale.cli.interview.answers import check_so_far, checked_answers, read_workload, signals
+from gpuscale.cli.interview.answers import check_so_far, checked_answers, read_workload
 from gpuscale.core.errors import UsageError
+from gpuscale.formats.signals.catalogue import SIGNALS, by_family
 from gpuscale.install.cluster.detect import Detected, FoundWorkload
 from gpuscale.install.propose import Answers
 from gpuscale.install.values import Values
@@ -149,10 +150,57 @@ def test_what_is_wrong_is_named_by_its_flag(said, flags: list[str], word: str) -
     assert "the values" not in text
 
 
-def test_the_help_names_every_signal_and_provider() -> None:
+def test_the_help_names_every_provider() -> None:
     done = subprocess.run([GPUSCALE, "init", "--help"], capture_output=True, text=True, check=True)
     words = {word.strip(",.") for word in done.stdout.split()}
-    assert {*signals(), *NAMES} <= words
+    assert {*NAMES} <= words
+
+
+def test_the_list_has_every_signal_and_what_serves_it(tmp_path: Path) -> None:
+    code, out, err = init(tmp_path, "--signal=list")
+    assert (code, err) == (0, [])
+    assert {*SIGNALS} <= {*out.split()}
+    assert {family.title for family, _ in by_family()} <= {
+        line.rpartition(" (")[0] for line in out.splitlines()
+    }
+    code, out, err = init(tmp_path, "--signal=list", "-o", "json")
+    assert json.loads(out)["epp-queue"]["names"] == "the InferencePool"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "load"),
+    [
+        (["--signal=vllm-waiting"], {"signal": "vllm-waiting", "target": 5}),
+        (["--signal=epp-queue", "--of=chat"], {"signal": "epp-queue", "of": "chat", "target": 5}),
+        (["--query=sum(up)", "--target=3"], {"query": "sum(up)", "target": 3}),
+    ],
+)
+def test_what_it_is_scaled_on(tmp_path: Path, flags, load) -> None:
+    assert init(tmp_path, *ENOUGH, *flags)[0] == 0
+    spec = spec_of(tmp_path / "values.yaml")
+    (scale,) = spec["scale"]
+    assert scale.items() >= load.items()
+    assert spec.get("metricsApi", {}).get("external", False) == ("query" in load)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (
+            ["--signal=vllm-wating"],
+            "--signal: found 'vllm-wating', expected a signal, such as vllm-waiting",
+        ),
+        (["--signal=epp-queue"], "without --of, expected the name of the InferencePool"),
+        (["--signal=vllm-waiting", "--query=sum(up)"], "--query: expected no --signal beside it"),
+        (["--query=sum(up", "--target=1"], "--query: found a query that is no PromQL"),
+    ],
+)
+def test_a_signal_that_can_t_be_is_refused(tmp_path: Path, flags, text: str) -> None:
+    code, _, err = init(tmp_path, *ENOUGH, *flags)
+    assert code == 2
+    (line,) = err
+    assert text in line
 
 
 def test_what_is_not_said_yet_stops_nobody() -> None:

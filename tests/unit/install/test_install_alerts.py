@@ -21,11 +21,13 @@ import rule_tests
 
 AGENT = 'job="gpuscale-node-agent",instance="n1:9400"'
 API = 'job="gpuscale-metrics-api",instance="a:6443"'
+SCALER = 'job="gpuscale-scaler",instance="a:8080"'
 GPU = 'Hostname="n1",gpu="0",UUID="GPU-a"'
 POD = 'namespace="ml",pod="bert-0"'
 HPA = 'namespace="ml",horizontalpodautoscaler="bert"'
 OF_AGENT = {"job": "gpuscale-node-agent", "instance": "n1:9400"}
 OF_API = {"job": "gpuscale-metrics-api"}
+OF_SCALER = {"job": "gpuscale-scaler"}
 OF_GPU = {"Hostname": "n1", "gpu": "0", "UUID": "GPU-a"}
 OF_POD = {"namespace": "ml", "pod": "bert-0"}
 OF_HPA = {"namespace": "ml", "horizontalpodautoscaler": "bert"}
@@ -44,6 +46,7 @@ KNOWN = f"gpuscale_exporter_attribution_up{{{AGENT}}}"
 RUNS_WITH_A_GPU = {REQUESTS: "1x60", RUNNING: "1x60", KNOWN: "1x60"}
 UNAVAILABLE = "aggregator_unavailable_apiservice"
 HOP_LAG = "gpuscale_metrics_api_hop_lag_seconds"
+TRIGGERS, HELD = "gpuscale_trigger_count", "gpuscale_scaler_held_seconds"
 HPA_SERIES = "kube_horizontalpodautoscaler"
 LOOKS_AT_GPUS = {
     f'{HPA_SERIES}_spec_target_metric{{{HPA},metric_name="DCGM_FI_DEV_GPU_UTIL"}}': "60x60",
@@ -75,6 +78,12 @@ DESIRED = f"{HPA_SERIES}_status_desired_replicas{{{HPA}}}"
 LIMITED = condition("ScalingLimited", "true")
 LIMIT_REACHED = {DESIRED: "8x60", LIMITED: "1x60"}
 AT_MAXIMUM = {**LIMIT_REACHED, **LOOKS_AT_GPUS}
+BEHIND = {
+    DESIRED: "8x60",
+    f"{HPA_SERIES}_spec_max_replicas{{{HPA}}}": "8x60",
+    f'{HPA_SERIES}_info{{{HPA},scaletargetref_kind="Deployment",scaletargetref_name="bert"}}': "1x60",
+}
+QUEUED = 'vllm:num_requests_waiting{namespace="ml",pod="bert-7b486f6bf-x2f4z"}'
 NO_VALUE = {condition("ScalingActive", "false"): "1x60"}
 BLIND = {**NO_VALUE, **LOOKS_AT_GPUS}
 OWNERS = (
@@ -91,6 +100,11 @@ STRANGERS = (
 )
 """Targets of an HPA, and owners of GPU pods that are not theirs."""
 UNSCHEDULED = f'kube_pod_status_scheduled{{{POD},condition="false"}}'
+
+
+def held(basis, namespace, name, instance="a:8080", label="namespace"):
+    where = f'job="gpuscale-scaler",instance="{instance}",{label}="{namespace}"'
+    return f'{HELD}{{{where},scaledobject="{name}",metric="s0-load",basis="{basis}"}}'
 
 
 def xid(code, message, **more):
@@ -329,6 +343,75 @@ FIRING = [
         {**OF_API, "metric": UTIL},
         f"Values of {UTIL} are left out because they are too old",
     ),
+    fires(
+        "GpuScalerDown",
+        {f"up{{{SCALER}}}": "0x10", 'up{job="gpuscale-scaler",instance="b:8080"}': "0x10"},
+        6,
+        OF_SCALER,
+        "No replica of gpuscale-scaler can be scraped",
+    ),
+    fires(
+        "GpuScalerDown",
+        {},
+        6,
+        OF_SCALER,
+        "No replica of gpuscale-scaler can be scraped",
+        when="without targets",
+    ),
+    fires(
+        "GpuTriggersHeld",
+        {
+            f'{TRIGGERS}{{{API},basis="held"}}': "2x10",
+            # The other replica has just started, and has looked at one of them.
+            f'{TRIGGERS}{{job="gpuscale-metrics-api",instance="b:6443",basis="held"}}': "1x10",
+        },
+        6,
+        OF_API,
+        "2 triggers of gpuscale-metrics-api are answered with what was decided before",
+    ),
+    fires(
+        "GpuTriggersHeld",
+        {
+            held("held", "ml", "bert"): "0+60x10",
+            held("held", "ml", "bert", instance="b:8080"): "0+60x10",
+            held("held", "other", "bert"): "0+60x10",
+            held("fallback", "ml", "llama"): "0+60x10",
+        },
+        6,
+        OF_SCALER,
+        "2 triggers of gpuscale-scaler are answered with what was decided before",
+        when="by the scaler, of two namespaces",
+    ),
+    fires(
+        "GpuTriggersHeld",
+        {
+            held("held", "ml", "bert", label="exported_namespace"): "0+60x10",
+            held("held", "other", "bert", label="exported_namespace"): "0+60x10",
+        },
+        6,
+        OF_SCALER,
+        "2 triggers of gpuscale-scaler are answered with what was decided before",
+        when="by the scaler, with exported labels",
+    ),
+    fires(
+        "GpuTriggersBlind",
+        {
+            f'{TRIGGERS}{{{API},basis="fallback"}}': "2x10",
+            f'{TRIGGERS}{{{API},basis="unavailable"}}': "1x10",
+            f'{TRIGGERS}{{{API},basis="held"}}': "4x10",
+        },
+        6,
+        OF_API,
+        "3 triggers of gpuscale-metrics-api know nothing of their load",
+    ),
+    fires(
+        "GpuTriggersBlind",
+        {held("fallback", "ml", "bert"): "0+60x10", held("unavailable", "ml", "llama"): "0x10"},
+        6,
+        OF_SCALER,
+        "2 triggers of gpuscale-scaler know nothing of their load",
+        when="of the scaler",
+    ),
     fires("GpuHpaBlind", BLIND, 11, OF_HPA, "HPA ml/bert gets no value and does not scale"),
     fires("GpuHpaAtMaximum", AT_MAXIMUM, 16, OF_HPA, "HPA ml/bert wants more than its 8 replicas"),
     *(
@@ -349,6 +432,21 @@ FIRING = [
         OF_HPA,
         "HPA ml/bert wants more than its 8 replicas",
         when="on a queue, of a Deployment with GPUs",
+    ),
+    *(
+        fires(
+            "GpuQueueGrowsAtMaximum",
+            {**BEHIND, f'{series}{{namespace="ml",pod="{pod}"}}': "0x9 0+2x50"},
+            31,
+            {"namespace": "ml", "scaletargetref_name": "bert"},
+            # 2 more each minute from minute 10 on.
+            "42 requests wait in ml/bert, more and more, and its HPA is at its maximum",
+            when=f"of {series} in {pod}",
+        )
+        for series, pod in (
+            ("vllm:num_requests_waiting", "bert-7b486f6bf-x2f4z"),
+            ("sglang:num_queue_reqs", "bert-0"),
+        )
     ),
     fires(
         "GpuPodsPending",
@@ -465,6 +563,36 @@ QUIET = [
         settings=AlertSettings(has_metrics_api=False),
     ),
     quiet(
+        "GpuScalerDown",
+        "with one replica of two",
+        {f"up{{{SCALER}}}": "0x60", 'up{job="gpuscale-scaler",instance="b:8080"}': "1x60"},
+    ),
+    quiet("GpuScalerDown", "where there is none", {}, settings=AlertSettings(has_scaler=False)),
+    *(
+        quiet(alert, "for a short while", {held(basis, "ml", "bert"): "_x50 0x9"}, 54)
+        for alert, basis in (("GpuTriggersHeld", "held"), ("GpuTriggersBlind", "fallback"))
+    ),
+    *(
+        quiet(alert, why, series, settings=settings)
+        for alert, basis in (("GpuTriggersHeld", "held"), ("GpuTriggersBlind", "fallback"))
+        for why, series, settings in (
+            (
+                "with measured triggers",
+                {
+                    f'{TRIGGERS}{{{API},basis="measured"}}': "3x60",
+                    f'{TRIGGERS}{{{API},basis="{basis}"}}': "0x60",
+                },
+                None,
+            ),
+            ("of somebody else", {f'{TRIGGERS}{{job="x",basis="{basis}"}}': "2x60"}, None),
+            (
+                "where nothing watches triggers",
+                {f'{TRIGGERS}{{{API},basis="{basis}"}}': "2x60"},
+                AlertSettings(has_metrics_api=False, has_scaler=False),
+            ),
+        )
+    ),
+    quiet(
         "GpuMetricsApiSourceFailing",
         "after a failure of long ago",
         {f'gpuscale_metrics_api_source_failures_total{{{API},endpoint="query"}}': "7x60"},
@@ -519,6 +647,15 @@ QUIET = [
             ("on target", {LIMITED: "0x60"}),
             ("held at its minimum", {DESIRED: "1x60"}),
             ("that may not scale", {f"{HPA_SERIES}_spec_min_replicas{{{HPA}}}": "8x60"}),
+        )
+    ),
+    *(
+        quiet("GpuQueueGrowsAtMaximum", why, {**BEHIND, QUEUED: "0+2x60", **more})
+        for why, more in (
+            ("that is long and no longer grows", {QUEUED: "50x60"}),
+            ("where pods may come", {DESIRED: "7x60"}),
+            ("of another workload", {QUEUED: "0x60", QUEUED.replace("bert", "web"): "0+2x60"}),
+            ("that is empty", {QUEUED: "0x60"}),
         )
     ),
     quiet("GpuPodsPending", "while a node starts", {UNSCHEDULED: "1x60", REQUESTS: "1x60"}, 14),

@@ -115,6 +115,36 @@ def differences(found: Any, wanted: Any, path: str = "") -> Iterator[tuple[str, 
         yield path, found, wanted
 
 
+SELECTED = [
+    {"namespace": "ml", "matchLabels": {"b": "c", "app": "vllm"}, "port": 8000},
+    {"matchLabels": {"a.b/c": "1"}, "port": "https-metrics", "path": "/a?b=c", "https": True},
+    {"namespace": "team-b", "port": 65535},
+]
+PUSHED = {
+    "enabled": True,
+    "promote": ["k8s.pod.name", "service.version"],
+    "clients": [
+        {"namespace": "observability", "name": "otel-collector"},
+        {"namespace": "ml", "name": "web"},
+    ],
+}
+COLLECTED = {"source": "streams", "scrapeSelectedPods": SELECTED, "replicas": 1}
+FULLNESS = [
+    {
+        "combined": "vllm_fullness",
+        "parts": [
+            {"signal": "vllm-waiting", "threshold": 5},
+            {"signal": "vllm-kv-cache", "threshold": 0.8},
+            {"signal": "gpu-utilization", "threshold": 90},
+        ],
+    },
+    {"signal": "vllm-ttft", "target": 2},
+    {
+        "combined": "busy",
+        "parts": [{"signal": "graphics-engine", "threshold": 0.9}],
+        "target": 0.8,
+    },
+]
 ALERTING = {
     "prometheusRules": "groups: []\n",
     "alertmanagers": ["https://a:9093", "https://b:9093"],
@@ -240,6 +270,21 @@ PODS = {
     "extraContainers": [{"name": "proxy", "image": "proxy:1", "args": ["--port=8005"]}],
     "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
 }
+ID = "00000000-0000-0000-0000-0000000000aa"
+OF_AZURE = {
+    "type": "AzureMonitor",
+    "azureMonitor": {
+        "resourceUri": "Microsoft.ServiceBus/namespaces/training",
+        "tenantId": ID,
+        "subscriptionId": ID,
+        "resourceGroupName": "ml",
+        "metricName": "ActiveMessages",
+        "metricFilter": "EntityName eq 'jobs'",
+        "metricAggregationType": "Total",
+        "target": 4.5,
+        "targetType": "Value",
+    },
+}
 WITH_SERVICE = {
     **PODS,
     "service": {"annotations": {"a.b/c": "1"}, "labels": {"team": "ml"}},
@@ -309,6 +354,7 @@ OPTIONS = {
         {"prometheus": {"kind": "operator", "url": URL}},
         {"prometheus": {"kind": "plain", "url": "http://p", "scrapeInterval": "30s"}},
         {"prometheus": {"kind": "plain", "url": "https://p"}},
+        {"prometheus": {"kind": "azure", "url": "https://w", "identity": ID}},
     ],
     "honorLabels": [{}, {"prometheus": {"honorLabels": False}}],
     "api": [
@@ -339,6 +385,7 @@ OPTIONS = {
                 "exporterPods": "gpu-operator,a/app=b",
             }
         },
+        {"metricsApi": {**COLLECTED, "otlp": PUSHED}},
         {"metricsApi": {"source": "streams", "prometheusRules": RULE_WITH_BRACES}},
         {"metricsApi": {"source": "streams", **ALERTING, "storeSize": "512Mi"}},
         {"metricsApi": {"source": "streams", **ALERTING, "alertmanagerCaSecret": "ca"}},
@@ -355,6 +402,7 @@ OPTIONS = {
         {"agent": {"enabled": False}},
         {"agent": {"attribution": "none"}},
         {"agent": {"attribution": "processes", "style": "both"}},
+        {"agent": {"azureMetrics": True}},
     ],
     "driver": [
         {},
@@ -424,11 +472,18 @@ OPTIONS = {
             [scale(minReplicas=0, autoscaler="keda", wake=WAKE), *TWO_QUERIES],
             [scale(minReplicas=0, wake=BY_SCHEDULE), by_metrics(BY_QUERY, CPU, minReplicas=0)],
             [scale(minReplicas=2, wake=WAKE, hpaVersion="autoscaling/v2beta1")],
+            [by_metrics(OF_AZURE, autoscaler="keda", minReplicas=0), scale(autoscaler="keda")],
+            [
+                by_metrics(*FULLNESS, autoscaler="keda"),
+                scale(workload={"name": "old"}, target=None, metrics=FULLNESS[:1], metricsPort=9),
+            ],
         )
     ],
     "keda": [
         {},
         {"keda": {"trigger": "prometheus"}},
+        {"keda": {"trigger": "prometheus", "azureIdentity": ID}},
+        {"keda": {"azureIdentity": ID}},
         {
             "keda": {"tlsSecret": "keda", "cooldownPeriodSeconds": 600},
             "scaler": {"tlsSecret": "own"},

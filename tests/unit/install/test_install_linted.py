@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.formats.signals import SIGNALS
+from gpuscale.formats.signals.gpus import GPU_SIGNALS
 from gpuscale.install.linted import lint_rendered
 from gpuscale.install.render import render
 from gpuscale.install.values import parse_values
@@ -84,10 +84,10 @@ def test_rules_of_the_values_are_told_at_their_own_line() -> None:
 
 @pytest.mark.parametrize(
     ("signal", "kind", "honor", "autoscaler"),
-    list(product(SIGNALS, ("own", "operator", "plain"), ("true", "false"), ("hpa", "keda"))),
+    list(product(GPU_SIGNALS, ("own", "operator", "plain"), ("true", "false"), ("hpa", "keda"))),
 )
 def test_what_is_proposed_by_default_is_clean(signal, kind, honor, autoscaler) -> None:
-    known = SIGNALS[signal]
+    known = GPU_SIGNALS[signal]
     style = "both" if known.is_alibabas else "dcgm"
     prometheus = f"{{kind: {kind}, honorLabels: {honor}" + (
         "}" if kind == "own" else ", url: 'http://prometheus:9090'}"

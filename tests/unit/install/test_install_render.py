@@ -6,13 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from install_values import container, one, pod, rendered, scale, values
 from pydantic import ValidationError
 
 from gpuscale.cli.servers.agent import plain_arguments as exporter_arguments
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.exporter.settings import read_settings as exporter_settings
-from gpuscale.formats.signals import SIGNALS
+from gpuscale.formats.signals.gpus import GPU_SIGNALS
 from gpuscale.install.render import KIND_ORDER, Inputs, manifest, render
 from gpuscale.metricsapi.settings import read_settings as metrics_api_settings
 from gpuscale.objects.manifests import load_manifests
@@ -372,7 +373,7 @@ def test_rules_for_streams_serve_every_signal_by_the_agents_labels() -> None:
         texts = files(recordingRules=recording)
         config = load_rules(texts["rules.yaml"], "rules.yaml")
         assert config.warnings == ()
-        assert len(config.rules) == len(SIGNALS) + len(means)
+        assert len(config.rules) == len(GPU_SIGNALS) + len(means)
         assert ("recording.yaml" in texts) is recording
         assert "exported_" not in "".join(texts.values())
 
@@ -433,7 +434,7 @@ def test_the_rule_file_serves_every_signal(honor_labels: bool) -> None:
     text = one(objects, "ConfigMap", "metrics-api")["data"]["rules.yaml"]
     config = load_rules(text, "rules.yaml")
     assert config.warnings == ()
-    for signal in SIGNALS.values():
+    for signal in GPU_SIGNALS.values():
         names = {rule.api_name(signal.series) for rule in config.rules}
         assert signal.metric in names
 
@@ -461,7 +462,7 @@ def test_prometheus_takes_its_configuration_and_rules(tmp_path: Path, honor_labe
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "recording.yaml\n  SUCCESS: 1 rules found" in result.stdout
-    assert "alerts.yaml\n  SUCCESS: 23 rules found" in result.stdout
+    assert "alerts.yaml\n  SUCCESS: 26 rules found" in result.stdout
 
 
 PODS = {  # two pods of one Deployment, one of a StatefulSet, one GPU that nobody has
@@ -521,6 +522,32 @@ def test_means_are_recorded_by_workload_and_by_service(tmp_path: Path, honor_lab
 def _mean(**labels):
     inside = ",".join(f'{k}="{v}"' for k, v in labels.items())
     return f"DCGM_FI_DEV_GPU_UTIL_AVG{{{inside}}}"
+
+
+def test_azures_page_is_scraped_where_that_is_asked_for() -> None:
+    asked = {"agent": {"azureMetrics": True}}
+    monitor = one(rendered(values(prometheus=OPERATOR, **asked)), "ServiceMonitor", "node-agent")
+    first, azure = monitor["spec"]["endpoints"]
+    assert "path" not in first
+    assert (azure["path"], azure["port"]) == ("/metrics/azure", first["port"])
+    # Prometheus names no path in the labels of a target: the `up` of both would be one series.
+    path = {"targetLabel": "metrics_path", "replacement": "/metrics/azure"}
+    assert azure["relabelings"] == [*first["relabelings"], path]
+
+    def jobs(**spec):
+        text = one(rendered(values(**spec)), "ConfigMap", "prometheus")["data"]["prometheus.yml"]
+        return {each["job_name"]: each for each in yaml.safe_load(text)["scrape_configs"]}
+
+    assert "gpuscale-node-agent-azure" not in jobs()
+    found = jobs(**asked)
+    azure = found["gpuscale-node-agent-azure"]
+    assert azure.pop("metrics_path") == "/metrics/azure"
+    names = {"job_name": "gpuscale-node-agent"}
+    assert {**azure, **names} == found["gpuscale-node-agent"]
+
+    streams = rendered(values(metricsApi=STREAMS, **asked))
+    given = arguments(one(streams, "Deployment", "metrics-api"))
+    assert given["agent-pages"] == "/metrics/azure"
 
 
 def test_an_operators_monitor_keeps_the_workloads_labels() -> None:
@@ -622,7 +649,7 @@ def test_dashboards_are_labelled_for_grafanas_sidecar_where_it_looks() -> None:
     dashboards = {"namespace": "monitoring", "label": "dash", "folder": "GPUs"}
     objects = rendered(values(dashboards=dashboards, prometheus=OPERATOR))
     found = [each for each in objects if "dash" in each["metadata"]["labels"]]
-    names = ["gpus", "autoscaling", "cost"]
+    names = ["gpus", "autoscaling", "cost", "servers"]
     assert [each["metadata"]["name"] for each in found] == [
         f"gpuscale-dashboard-{name}" for name in names
     ]
@@ -652,10 +679,10 @@ def test_all_versions_of_the_hpa_say_the_same(metric: str) -> None:
         assert other.metrics == first.metrics
 
 
-@pytest.mark.parametrize("signal", SIGNALS)
+@pytest.mark.parametrize("signal", GPU_SIGNALS)
 def test_kedas_query_gives_one_element_and_its_metric_type_can_work(signal) -> None:
     agent = {"attribution": "processes", "style": "both"}
-    target = SIGNALS[signal].target
+    target = GPU_SIGNALS[signal].target
     given = scale(autoscaler="keda", signal=signal, target=target)
     asked = values(scale=[given], agent=agent, keda={"trigger": "prometheus"})
     found = one(rendered(asked), "ScaledObject")
@@ -802,3 +829,8 @@ def test_samples_tolerate_the_installations_taint() -> None:
         "value": "gpu",
         "effect": "NoSchedule",
     }
+
+
+def test_azures_page_takes_an_agent_that_knows_pods() -> None:
+    with pytest.raises(ValidationError, match="expected one that ties GPUs to pods"):
+        values(agent={"azureMetrics": True, "attribution": "none"})

@@ -3,14 +3,10 @@
 import pytest
 
 from gpuscale.core.errors import UsageError
-from gpuscale.install.cluster.rights import (
-    Right,
-    installer_role,
-    needed_rights,
-    parse_subject,
-)
+from gpuscale.install.cluster.rights import installer_role, needed_rights, parse_subject
 from gpuscale.install.render import outline
 from gpuscale.install.values import Values
+from gpuscale.kube.rights import Right
 
 RBAC = "rbac.authorization.k8s.io"
 ROLE = {

@@ -200,7 +200,8 @@ def faults(text):
             "- type: Externals",
             13,
             "metrics[2]",
-            "found another type, expected one of Pods, Object, External, Resource, ContainerResource",
+            "found another type, expected one of Pods, Object, External, Resource, ContainerResource, "
+            "AzureMonitor",
         ),
         (
             "metric: {name: jobs}",

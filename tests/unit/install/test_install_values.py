@@ -107,7 +107,7 @@ SCALED = (
             50,
             "",
             ", metricsApi: {resource: true}",
-            "metricsApi.resource with prometheus.kind own, expected operator or plain",
+            "metricsApi.resource with prometheus.kind own, expected operator, plain or azure",
             id="who scrapes kubelets",
         ),
         pytest.param(
@@ -155,6 +155,49 @@ SCALED = (
             ", metricsApi: {source: streams, exporterPods: a}",
             "metricsApi.exporterPods without metricsApi.scrapePods",
             id="exporters of none",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {scrapeSelectedPods: [{namespace: ml, port: 8000}]}",
+            "metricsApi.scrapeSelectedPods with metricsApi.source prometheus, expected source: streams",
+            id="who scrapes selected pods",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {source: streams, scrapeSelectedPods: [{port: 8000}]}",
+            "found neither namespace nor matchLabels, expected one of them",
+            id="all pods of a cluster",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {source: streams, scrapeSelectedPods: [{namespace: ml, port: 65536}]}",
+            "scrapeSelectedPods[0].port",
+            id="no port",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {source: streams, scrapeSelectedPods: "
+            "[{namespace: ml, matchLabels: {'a,b': c}, port: 80}]}",
+            "matchLabels",
+            id="no label",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {otlp: {enabled: true}, replicas: 1}",
+            "metricsApi.otlp with metricsApi.source prometheus, expected source: streams",
+            id="who takes pushes",
+        ),
+        pytest.param(
+            50,
+            "",
+            ", metricsApi: {source: streams, otlp: {enabled: true}}",
+            "metricsApi.otlp.enabled with replicas 2, expected replicas: 1",
+            id="replicas don't share pushes",
         ),
         pytest.param(
             50, "", ", namespace: 'a b'", "expected a name of lower-case letters, digits", id="name"

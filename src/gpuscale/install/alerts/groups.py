@@ -14,7 +14,7 @@ from gpuscale.install.values import Values
 
 _FILES = ("gpus.yaml", "scaling.yaml")
 _EXPORTED_LABELS = "exported-labels.yaml"
-_METRICS_API = "metrics API"
+_METRICS_API, _SCALER = "metrics API", "scaler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class AlertSettings:
     """Page with a section per alert."""
     has_metrics_api: bool = True
     """Whether the installation has a metrics API, which is scraped."""
+    has_scaler: bool = True
+    """Whether it has the scaler that KEDA asks."""
 
 
 class Labels(Model):
@@ -48,7 +50,7 @@ class Annotations(Model):
     """Two lines: why it matters and what may be behind it, and what to do."""
     runbook_url: str
     needs: str
-    """Whose series it takes, separated by commas; without them it never fires."""
+    """Whose series it takes, separated by commas; without them it never fires. Of `A or B`, one is enough."""
 
 
 class AlertRule(Model):
@@ -104,6 +106,7 @@ def alert_settings(values: Values) -> AlertSettings:
         spec.alerts.node_start,
         spec.alerts.docs_url,
         has_metrics_api=has_api_pods(values),
+        has_scaler=spec.asks_scaler,
     )
 
 
@@ -129,13 +132,15 @@ def rule_groups(settings: AlertSettings) -> Iterator[AlertGroup]:
 
 
 def _is_scraped(rule: AlertRule, settings: AlertSettings) -> bool:
-    return settings.has_metrics_api or _METRICS_API not in rule.needs
+    has = {_METRICS_API: settings.has_metrics_api, _SCALER: settings.has_scaler}
+    return all(any(has.get(one, True) for one in need.split(" or ")) for need in rule.needs)
 
 
 def _read(name: str, settings: AlertSettings) -> AlertFile:
     filled = {
         "AGENT_JOB": settings.names.agent_job,
         "API_JOB": settings.names.api_job,
+        "SCALER_JOB": settings.names.scaler_job,
         "IDLE_TIME": format_duration(settings.idle_ms),
         "NODE_START_TIME": format_duration(settings.node_start_ms),
         "DOCS_URL": settings.docs_url,

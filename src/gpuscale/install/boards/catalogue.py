@@ -7,7 +7,12 @@ from gpuscale.install.placeholders import SeriesNames, filled_in, series_names, 
 from gpuscale.install.values import Values
 
 PART = "dashboards"
-_FILES = ("gpuscale-gpus.json", "gpuscale-autoscaling.json", "gpuscale-cost.json")
+_FILES = (
+    "gpuscale-gpus.json",
+    "gpuscale-autoscaling.json",
+    "gpuscale-cost.json",
+    "gpuscale-servers.json",
+)
 
 
 @dataclass(frozen=True, slots=True)

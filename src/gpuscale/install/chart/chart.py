@@ -9,10 +9,12 @@ from typing import Any
 from gpuscale import __version__
 from gpuscale.core.documents.described import described_schema
 from gpuscale.core.documents.documents import dump_documents
-from gpuscale.formats.signals import SIGNALS, Signal
+from gpuscale.formats.signals.catalogue import SIGNALS
+from gpuscale.formats.signals.signal import Signal, value_by
 from gpuscale.install.alerts.groups import alert_sources
 from gpuscale.install.boards.catalogue import board_sources
 from gpuscale.install.chart.reference import values_reference
+from gpuscale.install.parts.rules import has_rule, signal_rule
 from gpuscale.install.scale.scale import Scale, Workload
 from gpuscale.install.values import Values
 from gpuscale.metricsapi.federation.settings import USUAL
@@ -49,14 +51,27 @@ def _provider(provider: Provider) -> dict[str, object]:
 
 
 def _signal(name: str, signal: Signal) -> dict[str, object]:
-    found = {
+    found: dict[str, object] = {
         "name": name,
         "metric": signal.metric,
         "series": signal.series,
         "aggregate": signal.aggregate,
         "isAlibabas": signal.is_alibabas,
     }
-    return found if signal.divisor is None else {**found, "divisor": signal.divisor}
+    if signal.is_of_gpus:
+        divisor = {} if signal.divisor is None else {"divisor": signal.divisor}
+        part = {} if signal.is_alibabas else {"part": signal_rule(signal)}
+        return {**found, **divisor, **part}
+    found = {"name": name, "metric": signal.metric, "kind": signal.kind}
+    if signal.kind == "pods":
+        value = value_by(signal, "$matchers", "$by")
+        found |= {"value": value, "port": signal.family.port, "path": signal.family.path}
+    else:
+        found |= {"query": signal.query, "isThereAtZero": signal.is_there_at_zero}
+    if signal.described is not None:
+        described = {"apiVersion": signal.described.api_version, "kind": signal.described.kind}
+        found |= {"described": described, "isTotal": signal.is_total}
+    return {**found, "rule": signal_rule(signal)} if has_rule(signal) else found
 
 
 def _chart() -> dict[str, object]:

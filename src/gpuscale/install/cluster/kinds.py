@@ -47,6 +47,7 @@ KINDS = (
     Kind("v1", "Service", "services"),
     Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules"),
     Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"),
+    Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors"),
     Kind("apps/v1", "DaemonSet", "daemonsets"),
     Kind("apps/v1", "Deployment", "deployments"),
     Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),

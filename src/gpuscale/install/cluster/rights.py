@@ -1,4 +1,4 @@
-"""What an account needs to install some objects: asked of the API server in advance, and written as a role.
+"""What an account needs to install some objects, and the least role that has it.
 
 Nobody can grant rights that they lack, so the rights within rendered roles are needed too, and `bind` for the
 roles of Kubernetes' own that are bound.
@@ -7,21 +7,15 @@ Source: kubernetes v1.36 pkg/registry/rbac (escalation_check.go), k8s.io/apiserv
 pkg/endpoints/handlers/patch.go (an apply that makes an object is a `create` under the object's name).
 """
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from gpuscale.core.errors import UsageError
 from gpuscale.install.cluster.kinds import KINDS, NODES, PODS, SECRETS, STATEFUL_SETS, Kind, kind_of
 from gpuscale.install.common import Object
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.rights import PATHS, Right
 
 RBAC = "rbac.authorization.k8s.io"
-_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_AT_ONE_TIME = 16
-"""Questions; an API server that shares its seats out fairly has some for everyone."""
 _SUBJECTS = ("User", "Group", "ServiceAccount")
 _CHANGING = ("create", "delete", "get", "patch")
 _RUNTIME_CLASSES = Kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", is_namespaced=False)
@@ -33,27 +27,6 @@ _LOOKED_AT = (
     STATEFUL_SETS,
 )
 """Read to fit the values to the cluster, and to say why pods don't come up."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Right:
-    """One thing to be allowed to do, as RBAC and access reviews know it."""
-
-    namespace: str
-    """Empty: in no namespace, or in all of them."""
-    group: str
-    resource: str
-    """A path, where `group` is `nonResourceURLs`."""
-    verb: str
-    name: str = ""
-    """Empty: any object."""
-
-    @property
-    def place(self) -> str:
-        return f" in namespace {self.namespace}" if self.namespace else ""
-
-
-_PATHS = "nonResourceURLs"
 
 
 def needed_rights(objects: Sequence[Object], *, replaces: bool = False) -> tuple[Right, ...]:
@@ -88,7 +61,7 @@ def _granted(body: Object, namespace: str) -> Iterable[Right]:
     """Yield what a role or a binding gives away."""
     for rule in body.get("rules") or () if body["kind"] in ("Role", "ClusterRole") else ():
         for verb in rule["verbs"]:
-            yield from (Right("", _PATHS, each, verb) for each in rule.get(_PATHS, ()))
+            yield from (Right("", PATHS, each, verb) for each in rule.get(PATHS, ()))
             for group in rule.get("apiGroups", ()):
                 for resource in rule.get("resources", ()):
                     names = rule.get("resourceNames") or ("",)
@@ -98,74 +71,6 @@ def _granted(body: Object, namespace: str) -> Iterable[Right]:
         resource = "roles" if role["kind"] == "Role" else "clusterroles"
         place = namespace if role["kind"] == "Role" else ""
         yield Right(place, RBAC, resource, "bind", role["name"])
-
-
-async def check_rights(client: KubeClient, rights: Sequence[Right], hint: str) -> None:
-    """Ask the API server about every right.
-
-    Args:
-        client: of the account that is to install.
-        rights: that it needs.
-        hint: what to do about missing ones.
-
-    Raises:
-        UsageError: some are missing; all of them are named.
-        ApiUnreachableError: no answer, or not now.
-        ApiStatusError: refused.
-    """
-    turns = asyncio.Semaphore(_AT_ONE_TIME)
-
-    async def is_allowed(right: Right) -> bool:
-        async with turns:
-            answer = await client.create(_REVIEW, _question(right))
-        status: Mapping[str, Any] = answer.get("status") or {}
-        return status.get("allowed") is True
-
-    # Who may do everything is asked one question.
-    everything = Right("", "*", "*", "*")
-    if await is_allowed(everything) and await is_allowed(replace(everything, group=_PATHS)):
-        return
-    allowed = await asyncio.gather(*(is_allowed(each) for each in rights))
-    missing = [right for right, is_right in zip(rights, allowed, strict=True) if not is_right]
-    if missing:
-        lines = "\n".join(f"  {line}" for line in _lines(missing))
-        raise UsageError(
-            f"this account lacks {len(missing)} rights that the installation needs; nothing was changed:\n"
-            f"{lines}\n{hint}"
-        )
-
-
-def _question(right: Right) -> dict[str, Any]:
-    if right.group == _PATHS:
-        asked: dict[str, Any] = {
-            "nonResourceAttributes": {"path": right.resource, "verb": right.verb}
-        }
-    else:
-        resource, _, part = right.resource.partition("/")
-        attributes = {
-            "namespace": right.namespace,
-            "group": right.group,
-            "resource": resource,
-            "subresource": part,
-            "verb": right.verb,
-            "name": right.name,
-        }
-        asked = {"resourceAttributes": {key: text for key, text in attributes.items() if text}}
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": asked,
-    }
-
-
-def _lines(rights: Iterable[Right]) -> list[str]:
-    """Return one line for each resource and place, with the verbs."""
-    verbs: dict[str, list[str]] = defaultdict(list)
-    for right in rights:
-        group = f".{right.group}" if right.group not in ("", _PATHS) else ""
-        name = f" {right.name}" if right.name else ""
-        verbs[f"{right.resource}{group}{name}{right.place}"].append(right.verb)
-    return [f"{', '.join(found)} {what}" for what, found in verbs.items()]
 
 
 def parse_subject(text: str) -> Object:
@@ -239,7 +144,7 @@ def _rules(rights: Iterable[Right]) -> list[Object]:
 def _rule(
     group: str, verbs: tuple[str, ...], names: tuple[str, ...], resources: Sequence[str]
 ) -> Object:
-    if group == _PATHS:
-        return {_PATHS: sorted(resources), "verbs": list(verbs)}
+    if group == PATHS:
+        return {PATHS: sorted(resources), "verbs": list(verbs)}
     only = {"resourceNames": list(names)} if any(names) else {}
     return {"apiGroups": [group], "resources": sorted(resources), **only, "verbs": list(verbs)}

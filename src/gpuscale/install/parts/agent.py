@@ -21,6 +21,7 @@ from gpuscale.install.prometheus_auth import KeyReference
 from gpuscale.install.values import Values
 
 PORT = 9400
+AZURE_PAGE = "/metrics/azure"
 _COUNTERS = "counters.csv"
 _FOLDER = "/etc/gpuscale/counters"
 _DRIVER = "/usr/local/nvidia"

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.formats.signals import SIGNALS, Signal, pod_labels
+from gpuscale.formats.signals.gpus import pod_labels
+from gpuscale.formats.signals.signal import Signal, value_by
 from gpuscale.install.common import SCALER, Object, metadata, part_name
 from gpuscale.install.parts import prometheus
+from gpuscale.install.parts.model_servers import POD_SUFFIX
+from gpuscale.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.install.scale.jobs import ScaledJob
+from gpuscale.install.scale.keda import asks_azure, asks_prometheus
 from gpuscale.install.scale.manifest import quantity, resource_trigger
 from gpuscale.install.scale.metrics import (
+    CombinedMetric,
     ContainerResourceMetric,
     MetricEntry,
     QueryMetric,
@@ -22,13 +27,18 @@ from gpuscale.install.values import Values
 PART = "autoscaler"
 KEDA = "keda.sh/v1alpha1"
 _RESOURCES = ("cpu", "memory")
-_POD_SUFFIX = {"Deployment": "-[a-z0-9]{1,10}-[a-z0-9]{5}", "StatefulSet": "-[0-9]+"}
+_AZURE = "azure"
 
 
 def autoscaling_objects(values: Values) -> list[Object]:
     """Return an object for each workload and for each kind of Jobs, and how KEDA trusts the scaler."""
     scalers = [autoscaler(values, scale) for scale in values.spec.scale]
-    return [*_authentications(values), *scalers, *_scaled_jobs(values)]
+    return [
+        *_azure_authentications(values),
+        *_authentications(values),
+        *scalers,
+        *_scaled_jobs(values),
+    ]
 
 
 def autoscaler(values: Values, scale: Scale) -> Object:
@@ -163,6 +173,25 @@ def _authentications(values: Values) -> list[Object]:
     ]
 
 
+def _azure_authentications(values: Values) -> list[Object]:
+    """Return who KEDA is to Azure, in each namespace that it scales something in."""
+    identity = values.spec.keda_identity
+    if identity is None:
+        return []
+    keda = values.spec.keda
+    scaled = [each for each in values.spec.scale if asks_azure(each) or asks_prometheus(each, keda)]
+    name = part_name(values, _AZURE)
+    return [
+        {
+            "apiVersion": KEDA,
+            "kind": "TriggerAuthentication",
+            "metadata": metadata(values, PART, name=name, namespace=namespace),
+            "spec": {"podIdentity": {"provider": "azure-workload", "identityId": identity}},
+        }
+        for namespace in dict.fromkeys(each.workload.namespace for each in scaled)
+    ]
+
+
 def _scaled_jobs(values: Values) -> list[Object]:
     return [
         {
@@ -200,16 +229,24 @@ def _trigger(values: Values, scale: Scale, metric: MetricEntry) -> Object:
         return resource_trigger(metric)
     if isinstance(metric, QueryMetric):
         return _query_trigger(values, metric.query, metric.target, metric.target_type)
+    if isinstance(metric, AzureMonitorMetric):
+        return metric.trigger(part_name(values, _AZURE))
     if not isinstance(metric, SignalMetric):
-        raise ValueError(f"found a metric of type {metric.type}, which KEDA has no trigger for")
+        what = metric.combined if isinstance(metric, CombinedMetric) else metric.type
+        raise ValueError(f"found a metric of type {what}, which KEDA has no trigger for")
+    if metric.source.kind != "pods":
+        total = metric.query_in(scale.workload.namespace)
+        return _query_trigger(values, total, metric.target, "AverageValue")
     # A mean does not grow with the pods. KEDA's default, AverageValue, divides it by the target and so
     # asks for two pods at most for a mean in percent and a target of 50; Value multiplies by the pods.
-    query = keda_query(values, scale, SIGNALS[metric.signal])
+    query = keda_query(values, scale, metric.source)
     return _query_trigger(values, query, metric.target, "Value")
 
 
 def _query_trigger(values: Values, query: str, target: float, kind: str) -> Object:
+    is_azure = values.spec.keda_identity is not None
     return {
+        **({"authenticationRef": {"name": part_name(values, _AZURE)}} if is_azure else {}),
         "type": "prometheus",
         "metricType": kind,
         "metadata": {
@@ -225,10 +262,12 @@ def _query_trigger(values: Values, query: str, target: float, kind: str) -> Obje
 def keda_query(values: Values, scale: Scale, signal: Signal) -> str:
     """Return the PromQL of the mean over a workload's pods; one element, or none without readings."""
     namespace, pod = pod_labels(signal, honor_labels=values.spec.prometheus.honor_labels)
-    suffix = _POD_SUFFIX[scale.workload.kind]
+    suffix = POD_SUFFIX[scale.workload.kind]
     name = scale.workload.name.replace(".", "[.]")
-    matchers = f'{{{namespace}="{scale.workload.namespace}",{pod}=~"{name}{suffix}"}}'
-    return f"avg({_per_pod(signal, matchers, pod)})"
+    matchers = f'{namespace}="{scale.workload.namespace}",{pod}=~"{name}{suffix}"'
+    if not signal.is_of_gpus:
+        return f"avg({value_by(signal, matchers, pod)})"
+    return f"avg({_per_pod(signal, f'{{{matchers}}}', pod)})"
 
 
 def _per_pod(signal: Signal, matchers: str, pod: str) -> str:

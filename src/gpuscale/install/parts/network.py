@@ -12,8 +12,10 @@ from gpuscale.install.common import (
     selector,
     settings_of,
 )
-from gpuscale.install.parts import agent, metrics_api_pods, prometheus, scaler
+from gpuscale.install.parts import agent, model_servers, prometheus, scaler
+from gpuscale.install.parts.api import pods as metrics_api_pods
 from gpuscale.install.pods import NetworkSettings, ServedPodSettings
+from gpuscale.install.settings.collected import SelectedPods
 from gpuscale.install.values import Values
 
 _DNS = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
@@ -60,10 +62,12 @@ def _scaler_policies(values: Values) -> list[Object]:
 
 
 def _scraping(values: Values, part: str) -> Object:
-    """Return what lets a part go to annotated pods, beside what its other policy allows.
+    """Return what lets a part go to the pods that it scrapes, beside what its other policy allows.
 
     Annotations name any port, and policies can't select by them: it is all pods, and nothing outside.
     """
+    api = values.spec.metrics_api
+    every: Object = {"to": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP"}]}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -71,9 +75,19 @@ def _scraping(values: Values, part: str) -> Object:
         "spec": {
             "podSelector": {"matchLabels": selector(values, part)},
             "policyTypes": ["Egress"],
-            "egress": [{"to": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP"}]}],
+            "egress": [every]
+            if api.scrape_pods
+            else [_to_selected(each) for each in api.scrape_selected_pods],
         },
     }
+
+
+def _to_selected(pods: SelectedPods) -> Object:
+    named = {"kubernetes.io/metadata.name": pods.namespace}
+    place: Object = {"namespaceSelector": {"matchLabels": named} if pods.namespace else {}}
+    if pods.match_labels:
+        place["podSelector"] = {"matchLabels": dict(pods.match_labels)}
+    return {"to": [place], "ports": [{"port": pods.port, "protocol": "TCP"}]}
 
 
 def prometheus_policies(values: Values) -> list[Object]:
@@ -81,7 +95,9 @@ def prometheus_policies(values: Values) -> list[Object]:
     if not values.spec.network_policies or not values.spec.has_own_prometheus:
         return []
     scalers = [scaler.METRICS_PORT] if values.spec.asks_scaler else []
-    ports = _tcp(*_API_SERVER_PORTS, agent.PORT, *scalers)
+    found = [] if values.spec.has_streams else model_servers.served(values)
+    ours = [*_API_SERVER_PORTS, agent.PORT, *scalers]
+    ports = _tcp(*ours, *dict.fromkeys(each.port for each in found if each.port not in ours))
     return [_policy(values, prometheus.PART, _tcp(prometheus.PORT), [*_DNS, *ports])]
 
 

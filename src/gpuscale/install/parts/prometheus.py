@@ -16,7 +16,7 @@ from gpuscale.install.common import (
     restrained,
     service_accounts,
 )
-from gpuscale.install.parts import scraping
+from gpuscale.install.parts import model_servers, scraping
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.workloads import config_map, service, workload
 from gpuscale.install.values import Values
@@ -67,6 +67,7 @@ def _rights(values: Values) -> list[Object]:
             "subjects": [subject],
         },
         *(_api_rights(values, subject) if has_api_pods(values) else ()),
+        *([] if values.spec.has_streams else model_servers.server_rights(values, subject)),
     ]
 
 

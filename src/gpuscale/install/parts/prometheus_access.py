@@ -18,6 +18,8 @@ def arguments(values: Values) -> list[str]:
     auth = _auth(values)
     tls, basic = auth.tls_config, auth.basic_auth
     found = []
+    if values.spec.prometheus.identity is not None and not values.spec.has_streams:
+        found.append("--prometheus-identity=azure-workload")
     if auth.authorization is not None:
         found.append(f"--prometheus-token-file={FOLDER}/token")
     if basic is not None:

@@ -4,13 +4,14 @@ Source of those of metrics.k8s.io: kubelet's /metrics/cadvisor (google/cadvisor 
 `id="/"` is the whole node.
 """
 
-from typing import Literal
-
 from gpuscale.core.documents.documents import dump_documents
-from gpuscale.formats.signals import SIGNALS, Signal, pod_labels
+from gpuscale.formats.signals.gpus import GPU_SIGNALS, pod_labels
+from gpuscale.formats.signals.signal import Signal, value_by
 from gpuscale.install.common import METRICS_API, Object
 from gpuscale.install.parts.workloads import config_map
-from gpuscale.install.scale.manifest import MEAN
+from gpuscale.install.prometheus_auth import PrometheusKind
+from gpuscale.install.scale.manifest import MEAN, quantity
+from gpuscale.install.scale.metrics import CombinedMetric
 from gpuscale.install.values import Values
 
 PART = METRICS_API
@@ -33,8 +34,9 @@ _USED_BY = '<<.LabelMatchers>>,container!="",container!="POD",pod!=""'
 _OF_NODE = '<<.LabelMatchers>>,id="/"'
 _WINDOW = "3m"
 """Two samples are in it where the kubelets are scraped every minute, and one scrape fails."""
-_NODE_LABEL = {"operator": "node", "own": "node", "plain": "instance"}
-"""What holds a node's name: the operator's kubelet Service gives `node`, discovery of nodes `instance`."""
+_NODE_LABEL = {"operator": "node", "own": "node", "plain": "instance", "azure": "instance"}
+"""What holds a node's name: the operator's kubelet Service gives `node`, discovery of nodes
+`instance`, and so does Azure's scrape of cAdvisor."""
 
 
 def rule_file_objects(values: Values) -> list[Object]:
@@ -68,19 +70,24 @@ def triggers(values: Values) -> list[Object]:
 
 def _rules(values: Values) -> Object:
     honor_labels = values.spec.has_streams or values.spec.prometheus.honor_labels
+    used = dict.fromkeys(each for scale in values.spec.scale for each in scale.signals)
+    more = [signal_rule(each) for each in used if has_rule(each)]
+    combined = (each for scale in values.spec.scale for each in scale.combined_metrics)
+    more += [combined_rule(each) for each in dict.fromkeys(combined)]
     if values.spec.has_streams and not values.spec.recording_rules:
-        return {"rules": _pod_rules(honor_labels=honor_labels)}
-    return adapter_rules(honor_labels=honor_labels)
+        return {"rules": [*_pod_rules(honor_labels=honor_labels), *more]}
+    found = adapter_rules(honor_labels=honor_labels)
+    return {"rules": [*found["rules"], *more]}
 
 
 def adapter_rules(*, honor_labels: bool) -> Object:
-    """Return the rules for every signal, as prometheus-adapter reads them."""
+    """Return the rules for every signal of GPUs, as prometheus-adapter reads them."""
     means = [_mean_rule(each) for each in _WORKLOADS]
     return {"rules": [*_pod_rules(honor_labels=honor_labels), *means, _service_rule()]}
 
 
 def _pod_rules(*, honor_labels: bool) -> list[Object]:
-    return [_pod_rule(signal, honor_labels=honor_labels) for signal in SIGNALS.values()]
+    return [_pod_rule(signal, honor_labels=honor_labels) for signal in GPU_SIGNALS.values()]
 
 
 def _pod_rule(signal: Signal, *, honor_labels: bool) -> Object:
@@ -98,6 +105,50 @@ def _pod_rule(signal: Signal, *, honor_labels: bool) -> Object:
     if signal.metric != signal.series:
         rule["name"] = {"matches": f"^{signal.series}$", "as": signal.metric}
     return rule
+
+
+def has_rule(signal: Signal) -> bool:
+    """Return whether a rule of its own serves a signal: of GPUs all are served, and queries by triggers."""
+    return not signal.is_of_gpus and signal.kind != "external"
+
+
+def signal_rule(signal: Signal) -> Object:
+    """Return the rule of a signal of a model server or a gateway, in all spellings of its series."""
+    ending = "_bucket" if signal.how == "p95" else ""
+    names = [f"{each}{ending}" for each in signal.spellings]
+    label = signal.label or "pod"
+    selected = [each for each in (signal.matchers, 'namespace!=""', f'{label}!=""') if each]
+    matchers = ",".join(selected)
+    either = "|".join(names)
+    query = f'{{__name__=~"{either}",{matchers}}}' if signal.older else f"{either}{{{matchers}}}"
+    resource: Object = {"resource": "pod"}
+    if signal.described is not None:
+        described = signal.described
+        resource = {"group": described.group, "resource": described.resource}
+    return {
+        "seriesQuery": query,
+        "resources": {"overrides": {"namespace": {"resource": "namespace"}, label: resource}},
+        "name": {"matches": f"^({either})$", "as": signal.metric},
+        "metricsQuery": value_by(signal, "<<.LabelMatchers>>", "<<.GroupBy>>"),
+    }
+
+
+def combined_rule(metric: CombinedMetric) -> Object:
+    """Return the rule of several limits as one metric; it is found by the series of the first of them."""
+    first = signal_rule(metric.parts[0].source)
+    return {
+        "seriesQuery": first["seriesQuery"],
+        "resources": first["resources"],
+        "name": {"as": metric.combined},
+        "parts": [
+            {
+                "name": each.signal,
+                "query": value_by(each.source, "<<.LabelMatchers>>", "<<.GroupBy>>"),
+                "threshold": quantity(each.threshold),
+            }
+            for each in metric.parts
+        ],
+    }
 
 
 def _mean_rule(kind: str) -> Object:
@@ -125,7 +176,7 @@ def _service_rule() -> Object:
 
 def recording_groups(*, honor_labels: bool) -> list[Object]:
     """Return the rule groups that record means: of each workload's GPUs, and of those behind a Service."""
-    namespace, pod = pod_labels(SIGNALS["gpu-utilization"], honor_labels=honor_labels)
+    namespace, pod = pod_labels(GPU_SIGNALS["gpu-utilization"], honor_labels=honor_labels)
     per_workload = [
         _mean_by_workload(namespace, pod, kind, pattern) for kind, pattern in _WORKLOADS.items()
     ]
@@ -146,7 +197,7 @@ def _mean_by_workload(namespace: str, pod: str, kind: str, pattern: str) -> str:
 # metrics.k8s.io
 
 
-def resource_rules(kind: Literal["own", "operator", "plain"]) -> Object:
+def resource_rules(kind: PrometheusKind) -> Object:
     """Return the rules for a kind of Prometheus, as prometheus-adapter reads them."""
     cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
     labels = {"namespace": "namespace", "pod": "pod", _NODE_LABEL[kind]: "node"}

@@ -18,15 +18,9 @@ from gpuscale.install.common import (
     service_accounts,
 )
 from gpuscale.install.parts import prometheus, prometheus_access
-from gpuscale.install.parts.metrics_api import READS, agent_finding, binding, held_objects
-from gpuscale.install.parts.metrics_api_pods import (
-    APART,
-    ROLLING,
-    RULES,
-    disruption_budget,
-    pod_scraping,
-    store_bounds,
-)
+from gpuscale.install.parts.api.pods import APART, ROLLING, disruption_budget
+from gpuscale.install.parts.api.rights import READS, agent_finding, binding, held_objects
+from gpuscale.install.parts.api.sources import RULES, pod_scraping, store_bounds
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.rules import PART as RULES_PART
 from gpuscale.install.parts.rules import RULE_FILE

@@ -15,6 +15,8 @@ from gpuscale.install.common import (
     part_name,
     selector,
 )
+from gpuscale.install.parts import agent
+from gpuscale.install.parts.model_servers import server_jobs, server_monitors
 from gpuscale.install.parts.rules import ALERTS_FILE, RECORDING_FILE, recording_groups
 from gpuscale.install.parts.workloads import config_map
 from gpuscale.install.values import Values
@@ -24,6 +26,14 @@ _NOT_THE_AGENTS = "pod|container|namespace|endpoint"
 """Labels of the agent's own pod. An unallocated GPU has no `pod`, and must not get the agent's."""
 _NODE_NAME = "__meta_kubernetes_pod_node_name"
 MONITORING = "monitoring.coreos.com/v1"
+_AZURES = "azmonitoring.coreos.com/v1"
+_AZURES_LIMITS: Object = {
+    "labelLimit": 63,
+    "labelNameLengthLimit": 511,
+    "labelValueLengthLimit": 1023,
+}
+"""Without these of its templates, AKS' managed Prometheus may drop a monitor's series (Microsoft, "Create and
+apply Pod and Service Monitors")."""
 API_CA_FOLDER = "/etc/prometheus/metrics-api-ca"
 """Where the installation's own Prometheus has the metrics API's CA."""
 _TOKEN_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - a path
@@ -33,6 +43,10 @@ def scraping_objects(values: Values) -> list[Object]:
     """Return what makes Prometheus scrape the installation and evaluate the rules."""
     if values.spec.prometheus.kind == "operator":
         return [*_monitors(values), *_prometheus_rules(values)]
+    if values.spec.prometheus.kind == "azure":
+        # Rules of a workspace are resources of Azure; no object of the cluster makes one.
+        rules = rule_texts(values)
+        return [*_monitors(values), *([config_map(values, PART, rules)] if rules else ())]
     if values.spec.prometheus.kind == "own" and not values.spec.has_own_prometheus:
         return []
     files = rule_texts(values)
@@ -63,8 +77,10 @@ def scrape_configs(values: Values) -> list[Object]:
     agents = [_agent_job(values)] if values.spec.agent.enabled else []
     return [
         *agents,
+        *([_azure_job(values)] if agents and values.spec.agent.azure_metrics else ()),
         *([_api_job(values)] if has_api_pods(values) else ()),
         *([_scaler_job(values)] if values.spec.asks_scaler else ()),
+        *([] if values.spec.has_streams else server_jobs(values)),
     ]
 
 
@@ -86,6 +102,11 @@ def _agent_job(values: Values) -> Object:
         "honor_labels": values.spec.prometheus.honor_labels,
         **pods,
     }
+
+
+def _azure_job(values: Values) -> Object:
+    name = f"{part_name(values, NODE_AGENT)}-azure"
+    return {**_agent_job(values), "job_name": name, "metrics_path": agent.AZURE_PAGE}
 
 
 def _api_job(values: Values) -> Object:
@@ -132,10 +153,20 @@ def _keep(label: str, value: str) -> Object:
 
 def _monitors(values: Values) -> list[Object]:
     agents = [_agent_monitor(values)] if values.spec.agent.enabled else []
+    # The metrics API wants the right to get /metrics, which AKS' scraper does not have.
+    is_azures = values.spec.prometheus.kind == "azure"
     return [
         *agents,
-        *([_api_monitor(values)] if has_api_pods(values) else ()),
+        *([_api_monitor(values)] if has_api_pods(values) and not is_azures else ()),
         *([_monitor(values, SCALER, {"port": "metrics"})] if values.spec.asks_scaler else ()),
+        *([] if values.spec.has_streams else _server_monitors(values)),
+    ]
+
+
+def _server_monitors(values: Values) -> list[Object]:
+    return [
+        _monitored(values, {**each, "metadata": _selected(values, each["metadata"])})
+        for each in server_monitors(values)
     ]
 
 
@@ -150,7 +181,12 @@ def _agent_monitor(values: Values) -> Object:
         "honorLabels": prometheus.honor_labels,
         "relabelings": relabelings,
     }
-    return _monitor(values, NODE_AGENT, endpoint)
+    # Its targets have the same labels, so what both have, such as `up`, needs another.
+    path: Object = {"targetLabel": "metrics_path", "replacement": agent.AZURE_PAGE}
+    azure = {**endpoint, "path": agent.AZURE_PAGE, "relabelings": [*relabelings, path]}
+    return _monitor(
+        values, NODE_AGENT, endpoint, *([azure] if values.spec.agent.azure_metrics else ())
+    )
 
 
 def _api_monitor(values: Values) -> Object:
@@ -165,9 +201,9 @@ def _api_monitor(values: Values) -> Object:
     return _monitor(values, METRICS_API, endpoint)
 
 
-def _monitor(values: Values, part: str, endpoint: Object) -> Object:
+def _monitor(values: Values, part: str, *endpoints: Object) -> Object:
     interval = duration(values.spec.prometheus.scrape_interval)
-    return {
+    found = {
         "apiVersion": MONITORING,
         "kind": "ServiceMonitor",
         "metadata": _selected(values, metadata(values, part)),
@@ -175,9 +211,17 @@ def _monitor(values: Values, part: str, endpoint: Object) -> Object:
             "selector": {"matchLabels": selector(values, part)},
             "namespaceSelector": {"matchNames": [values.spec.namespace]},
             "attachMetadata": {"node": False},
-            "endpoints": [{**endpoint, "interval": interval}],
+            "endpoints": [{**each, "interval": interval} for each in endpoints],
         },
     }
+    return _monitored(values, found)
+
+
+def _monitored(values: Values, monitor: Object) -> Object:
+    """Return a monitor as the Prometheus takes it that is there."""
+    if values.spec.prometheus.kind != "azure":
+        return monitor
+    return {**monitor, "apiVersion": _AZURES, "spec": {**monitor["spec"], **_AZURES_LIMITS}}
 
 
 def _prometheus_rules(values: Values) -> list[Object]:

@@ -3,27 +3,22 @@
 Source: KEDA v2.21 apis/keda/v1alpha1/scaledjob_types.go, pkg/scaling/executor/scale_jobs.go.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gpuscale.core.documents.documents import Document, Path, load_documents, parts_of
+from gpuscale.core.documents.documents import Document, Path, load_documents
 from gpuscale.core.documents.models import Model, refused
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.install.fields import Target
 from gpuscale.install.pods import Object
 from gpuscale.install.scale.manifest import quantity
-from gpuscale.install.scale.metrics import Target
 from gpuscale.install.scale.scale import Label, Subdomain
 from gpuscale.install.scale.wake import FIELDS, Query, Wake
-from gpuscale.kube.shapes import shape_faults
+from gpuscale.kube.shapes import job_faults
 from gpuscale.triggers.metadata import read_metadata
-
-_UNKNOWN_FIELD = re.compile(r"found ([^ ]+), expected one of the fields ")
-_RESTARTS = ("Never", "OnFailure")
-_RESTART_POLICY: Path = ("template", "spec", "restartPolicy")
 
 
 def _ratio(text: str) -> str:
@@ -150,29 +145,6 @@ class ScaledJob(Model):
                     field = FIELDS.get(problem.field or "")
                     text = str(replace(problem, source="", line=None, field=None))
                     yield ("wake",) if field is None else ("wake", field), text.removeprefix(": ")
-
-
-def job_faults(spec: Any) -> Iterator[tuple[Path, str]]:  # noqa: ANN401 - whatever a file has
-    """Yield where a Job's spec is wrong, and how: what the API server would say when KEDA makes the Job."""
-    faults = shape_faults(spec, "batch_v1.JobSpec")
-    yield from map(_placed, faults)
-    if faults:
-        return
-    pod = spec["template"].get("spec") or {}
-    if not pod.get("containers"):
-        yield ("template",), "found no spec.containers, expected one at least"
-    if pod.get("restartPolicy", "Never") not in _RESTARTS:
-        found = pod["restartPolicy"]
-        yield _RESTART_POLICY, f"found {found}, expected {' or '.join(_RESTARTS)} in a Job"
-
-
-def _placed(fault: str) -> tuple[Path, str]:
-    """Return where a fault of a shape is, and its text without the place."""
-    place, colon, text = fault.partition(": ")
-    if colon and " " not in place:
-        return parts_of(place), text
-    unknown = _UNKNOWN_FIELD.match(fault)
-    return (parts_of(unknown[1]) if unknown else ()), fault
 
 
 def read_job(text: str, source: str) -> Object:

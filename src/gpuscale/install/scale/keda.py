@@ -6,7 +6,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from gpuscale.core.documents.models import Model
+from gpuscale.install.fields import Uuid
 from gpuscale.install.pods import Object, Resources, ServedPodSettings
+from gpuscale.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.install.scale.jobs import ScaledJob
 from gpuscale.install.scale.metrics import QueryMetric
 from gpuscale.install.scale.scale import Scale, Subdomain
@@ -29,6 +31,9 @@ class Keda(Model):
     """From the last activity, or from the beginning, until the pods go to zero."""
     failure_threshold: int = Field(default=3, ge=0, le=1000)
     """How many failures in a row bring the fallback: the pods that there are, one at least."""
+    azure_identity: Uuid | None = None
+    """Client id of the identity that KEDA asks Azure with, by Azure's workload identity: for metrics of type
+    AzureMonitor, and with `trigger: prometheus` for a workspace; absent: `prometheus.identity`."""
     tls_secret: Subdomain | None = None
     """With `scaler.tlsSecret`: Secret of yours in each workload's namespace, with `ca.crt` of the scaler's
     certificate; and with `scaler.clientCertificates`, `tls.crt` and `tls.key` of KEDA's own."""
@@ -66,10 +71,17 @@ def trigger_faults(scale: Scale, keda: Keda, scaler: Scaler, *, is_served: bool)
         is_served: whether the metrics API serves external metrics.
     """
     if scale.has_served_triggers and not is_served:
-        text = f"{'wake' if scale.wake else 'a query'} with autoscaler hpa"
+        named = [n for n, each in zip(scale.signal_names, scale.signals, strict=True) if each.query]
+        what = "wake" if scale.wake else f"signal {named[0]}" if named else "a query"
+        text = f"{what} with autoscaler hpa"
         return [f"{text}, expected metricsApi.external: true, because that serves it"]
     if scale.autoscaler != "keda" or not scale.trigger_keys:
         return []
+    if keda.trigger == "prometheus" and scale.combined_metrics:
+        text = f"combined {scale.combined_metrics[0].combined} with keda.trigger prometheus"
+        return [f"{text}, expected keda.trigger: scaler, because a rule of ours serves it"]
+    if keda.trigger == "prometheus" and scale.has_policy:
+        return ["a policy with keda.trigger prometheus, expected keda.trigger: scaler"]
     if keda.trigger == "prometheus" and scale.wake is not None:
         return ["wake with keda.trigger prometheus, expected keda.trigger: scaler"]
     if keda.trigger == "scaler" and not scaler.enabled:
@@ -89,6 +101,11 @@ def job_set_faults(jobs: Sequence[ScaledJob], scaler: Scaler) -> list[str]:
     if jobs and not scaler.enabled:
         faults.append("found jobs with scaler.enabled false, expected scaler.enabled: true")
     return faults
+
+
+def asks_azure(scale: Scale) -> bool:
+    """Return whether KEDA asks Azure Monitor for a scale."""
+    return any(isinstance(each, AzureMonitorMetric) for each in scale.entries)
 
 
 def asks_prometheus(scale: Scale, keda: Keda) -> bool:

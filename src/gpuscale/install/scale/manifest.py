@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuscale.formats.signals import SIGNALS
 from gpuscale.install.scale.metrics import (
+    CombinedMetric,
     ContainerResourceMetric,
     HpaMetric,
     ResourceMetric,
@@ -28,7 +28,7 @@ class Scaled:
     """The reference to the workload."""
     min_replicas: int
     max_replicas: int
-    metrics: Sequence[SignalMetric | HpaMetric]
+    metrics: Sequence[SignalMetric | CombinedMetric | HpaMetric]
     behavior: Object
 
 
@@ -50,7 +50,9 @@ def hpa_spec(scaled: Scaled, version: str) -> Object:
     return spec if is_old else {**spec, "behavior": scaled.behavior}
 
 
-def _metric(workload: Object, metric: SignalMetric | HpaMetric) -> Object:
+def _metric(workload: Object, metric: SignalMetric | CombinedMetric | HpaMetric) -> Object:
+    if isinstance(metric, CombinedMetric):
+        return _of_pods(metric.combined, quantity(metric.target))
     if not isinstance(metric, SignalMetric):
         return as_written(metric)
     target = quantity(metric.target)
@@ -62,7 +64,23 @@ def _metric(workload: Object, metric: SignalMetric | HpaMetric) -> Object:
         }
         return {"type": "Object", "object": wanted}
     average = {"type": "AverageValue", "averageValue": target}
-    name = SIGNALS[metric.signal].metric
+    signal = metric.source
+    name = signal.metric
+    if signal.described is not None:
+        described = {
+            "apiVersion": signal.described.api_version,
+            "kind": signal.described.kind,
+            "name": metric.of,
+        }
+        # A mean over pods does not grow with them; a total does.
+        held = average if signal.is_total else {"type": "Value", "value": target}
+        wanted = {"metric": {"name": name}, "describedObject": described, "target": held}
+        return {"type": "Object", "object": wanted}
+    return _of_pods(name, target)
+
+
+def _of_pods(name: str, target: str) -> Object:
+    average = {"type": "AverageValue", "averageValue": target}
     return {"type": "Pods", "pods": {"metric": {"name": name}, "target": average}}
 
 

@@ -2,20 +2,20 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gpuscale.core.documents.models import Model
 from gpuscale.core.documents.validation import REFUSED
 from gpuscale.core.errors import QueryError
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.formats.signals import SignalName
+from gpuscale.core.words import closest
+from gpuscale.formats.signals.catalogue import SIGNALS
+from gpuscale.formats.signals.signal import Signal, filled_in
+from gpuscale.install.fields import Target
+from gpuscale.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.objects.fields import QUANTITY
+from gpuscale.rules.combined import MAX_PARTS
 from gpuscale.series.promql.parse import parse_query
-
-MAX_TARGET = 999_999
-"""Larger numbers are printed with an exponent by Helm."""
-
-Target = Annotated[float, Field(gt=0, le=MAX_TARGET, multiple_of=0.001)]
 
 
 def _quantity(value: str | float) -> str | int | float:
@@ -35,6 +35,17 @@ def promql(text: str) -> str:
     return text
 
 
+def _signal(name: str) -> str:
+    if name in SIGNALS:
+        return name
+    meant = closest(name, SIGNALS)
+    hint = f", such as {meant}" if meant else ""
+    every = "gpuscale init --signal list shows them"
+    raise ValueError(f"found {name!r}, expected a signal{hint}; {every}")
+
+
+SignalName = Annotated[str, AfterValidator(_signal), Field(json_schema_extra={"enum": [*SIGNALS]})]
+SignalObject = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[str | int | float, AfterValidator(_quantity)]
 """As Kubernetes takes it, such as 600m, 12Gi or 80; it stays as it is written."""
 
@@ -43,15 +54,84 @@ class SignalMetric(Model):
     """A signal of gpuscale, by its name."""
 
     signal: SignalName = "gpu-utilization"
-    """What is measured of the GPUs of each pod."""
+    """What is measured: of the GPUs of each pod, of its model server, or of what is in front of it."""
     target: Target
-    """Per pod, in the signal's unit: percent, MiB, or a ratio from 0 to 1."""
+    """Per pod, in the signal's unit: percent, MiB, a ratio from 0 to 1, requests, messages or seconds."""
+    of: SignalObject | None = None
+    """Of signals of gateways, proxies and queues: name of the InferencePool, the Ingress, the queue."""
     metric: Literal["pods", "object"] = "pods"
-    """With `hpa`. `pods`: the mean of the pods; `object`: the recorded mean of the workload's GPUs."""
+    """With `hpa`, of GPUs. `pods`: the mean of the pods; `object`: the recorded mean of the workload's
+    GPUs."""
+
+    @property
+    def source(self) -> Signal:
+        return SIGNALS[self.signal]
+
+    def query_in(self, namespace: str) -> str:
+        """Return PromQL of the whole load; empty for a signal that is read from pods."""
+        return filled_in(self.source.query, self.of or "", namespace)
+
+
+class CombinedPart(Model):
+    """One limit of a combined metric."""
+
+    signal: SignalName
+    """What is measured: one that is read from the pods."""
+    threshold: Target
+    """Of one pod, in the signal's unit: the value at which it is full."""
+
+    @property
+    def source(self) -> Signal:
+        return SIGNALS[self.signal]
+
+    @model_validator(mode="after")
+    def _is_of_pods(self) -> "CombinedPart":
+        if self.source.kind != "pods" or self.source.is_alibabas:
+            text = f"found signal {self.signal} in a combined metric"
+            raise ValueError(f"{text}, expected one that is read from the pods, with their labels")
+        return self
+
+
+class CombinedMetric(Model):
+    """Several limits as one metric: how full the fullest of them is, where 1 is full."""
+
+    combined: Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=63)]
+    """What the metrics API calls the metric, such as vllm_fullness."""
+    parts: tuple[CombinedPart, ...] = Field(min_length=1, max_length=MAX_PARTS)
+    """The limits; a pod without a value of one of them has none of the whole."""
+    target: Target = 1
+    """Per pod: 1 is full."""
+
+
+class PolicyUse(Model):
+    """A policy that says how many replicas the load of a query needs."""
+
+    name: str = Field(min_length=1, max_length=253)
+    """Such as trend or guarded."""
+    settings: dict[str, float] = Field(default={}, max_length=64)
+    """Its own; what is left out has its defaults."""
+    start_time: str
+    """How long a pod takes to become ready, such as 3m."""
+    lag: str | None = None
+    """How old a load is when the policy sees it."""
+    learn: str | None = None
+    """Of whole days before today, how much it learns from."""
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys of a trigger with it."""
+        settings = ", ".join(f"{name}: {value:.12g}" for name, value in self.settings.items())
+        found = {
+            "policy": f"{{name: {self.name}, settings: {{{settings}}}}}",
+            "startTime": self.start_time,
+            "lag": self.lag,
+            "learn": self.learn,
+        }
+        return {key: text for key, text in found.items() if text is not None}
 
 
 class QueryMetric(Model):
-    """With `keda`: a PromQL query of one row, such as the length of a queue."""
+    """A PromQL query of one row, such as the length of a queue; with `hpa` it is an External metric."""
 
     query: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(promql)]
     """PromQL with one number as its answer."""
@@ -59,6 +139,8 @@ class QueryMetric(Model):
     """What the answer is held against."""
     target_type: Literal["AverageValue", "Value"] = "AverageValue"
     """`AverageValue`: as many pods as value / target; `Value`: as many as now, times value / target."""
+    policy: PolicyUse | None = None
+    """Scales on the replicas that a policy wants for the answer; `target` is then what one busy pod takes."""
 
 
 class MatchExpression(Model):
@@ -201,7 +283,7 @@ class ContainerResourceMetric(Model):
 
 
 HpaMetric = PodsMetric | ObjectMetric | ExternalMetric | ResourceMetric | ContainerResourceMetric
-_HPA_TYPES = ("Pods", "Object", "External", "Resource", "ContainerResource")
+_TYPES = ("Pods", "Object", "External", "Resource", "ContainerResource", "AzureMonitor")
 
 
 def _shape(entry: Any) -> str | None:  # noqa: ANN401 - whatever a file has
@@ -212,23 +294,27 @@ def _shape(entry: Any) -> str | None:  # noqa: ANN401 - whatever a file has
         return "SignalMetric"
     if "query" in entry:
         return "QueryMetric"
+    if "combined" in entry:
+        return "CombinedMetric"
     if "type" not in entry:
         return "SignalMetric"
-    return str(entry["type"]) if entry["type"] in _HPA_TYPES else None
+    return str(entry["type"]) if entry["type"] in _TYPES else None
 
 
 MetricEntry = Annotated[
     Annotated[SignalMetric, Tag("SignalMetric")]
     | Annotated[QueryMetric, Tag("QueryMetric")]
+    | Annotated[CombinedMetric, Tag("CombinedMetric")]
     | Annotated[PodsMetric, Tag("Pods")]
     | Annotated[ObjectMetric, Tag("Object")]
     | Annotated[ExternalMetric, Tag("External")]
     | Annotated[ResourceMetric, Tag("Resource")]
-    | Annotated[ContainerResourceMetric, Tag("ContainerResource")],
+    | Annotated[ContainerResourceMetric, Tag("ContainerResource")]
+    | Annotated[AzureMonitorMetric, Tag("AzureMonitor")],
     Discriminator(
         _shape,
         custom_error_type=REFUSED,
-        custom_error_message=f"found another type, expected one of {', '.join(_HPA_TYPES)}",
+        custom_error_message=f"found another type, expected one of {', '.join(_TYPES)}",
     ),
 ]
 

@@ -11,25 +11,32 @@ from gpuscale.core.documents.models import Model, refused
 from gpuscale.core.documents.validation import LABEL_PATTERN, SUBDOMAIN_PATTERN
 from gpuscale.core.errors import ConfigError
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.formats.signals import SIGNALS, Signal, SignalName
+from gpuscale.formats.signals.catalogue import SIGNALS
+from gpuscale.formats.signals.signal import Signal
 from gpuscale.formats.units import UNITS, MetricUnit, unit_fault
+from gpuscale.install.fields import Target
+from gpuscale.install.scale.azure_monitor import AzureMonitorMetric
+from gpuscale.install.scale.behavior import Behavior
 from gpuscale.install.scale.manifest import V2BETA1, Scaled, hpa_spec, quantity
 from gpuscale.install.scale.metrics import (
+    CombinedMetric,
     ContainerResourceMetric,
     ExternalMetric,
     HpaMetric,
     MetricEntry,
     ObjectMetric,
     PodsMetric,
-    Quantity,
     QueryMetric,
     ResourceMetric,
     SignalMetric,
-    Target,
+    SignalName,
+    SignalObject,
     as_written,
 )
+from gpuscale.install.scale.policies import has_policy, policies_refused
 from gpuscale.install.scale.wake import (
     FIELDS,
+    Query,
     Wake,
     external_metric,
     served_entries,
@@ -42,6 +49,7 @@ from gpuscale.triggers.metadata import read_metadata
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
 DEFAULT_WINDOW_S = 300
 """Kubernetes' own."""
+_NOT_OF_HPAS = (QueryMetric, AzureMonitorMetric)
 _KEDA_RESOURCES = ("cpu", "memory")
 _MOST_CHARACTERS = 63
 """Of the names of ScaledObjects and of their HPAs, which are values of labels."""
@@ -61,36 +69,6 @@ def autoscaler_name(scale: "Scale") -> str:
     return f"{scale.workload.name}-gpu"
 
 
-class Policy(Model):
-    """How much the count may change within a period."""
-
-    type: Literal["Pods", "Percent"]
-    """Whether value counts pods or is a percentage of them."""
-    value: int
-    """Replicas that may come or go within a period."""
-    period_seconds: int
-    """Length of the period."""
-
-
-class ScalingRules(Model):
-    """How fast the count may move in one direction."""
-
-    stabilization_window_seconds: int | None = None
-    """How far back recommendations count: the lowest of them going up, the highest going down."""
-    select_policy: Literal["Max", "Min", "Disabled"] | None = None
-    """Of several policies the one with the largest change, or the smallest; or no change at all."""
-    policies: tuple[Policy, ...] | None = None
-    tolerance: Quantity | None = None
-    """How far from the target, as a ratio such as 0.05, is still the target. Kubernetes 1.33 and later."""
-
-
-class Behavior(Model):
-    """The rules of both directions; what is left out has Kubernetes' defaults."""
-
-    scale_up: ScalingRules | None = None
-    scale_down: ScalingRules | None = None
-
-
 class Workload(Model):
     """What is scaled."""
 
@@ -107,12 +85,21 @@ class Scale(Model):
 
     workload: Workload
     signal: SignalName = "gpu-utilization"
-    """Short for one metric; `metrics` takes several."""
+    """Short for one metric; `metrics` takes several. `gpuscale init --signal list` shows all."""
+    of: SignalObject | None = None
+    """Of signals of gateways, proxies and queues: name of the InferencePool, the Ingress, the queue."""
+    query: Query | None = None
+    """In place of `signal`: PromQL with one number as its answer, the load of the whole workload."""
     target: Target | None = None
-    """Per pod, in the signal's unit: percent, MiB, or a ratio from 0 to 1. Needed without `metrics`."""
+    """Per pod, in the signal's unit: percent, MiB, a ratio from 0 to 1, requests, messages or seconds. Needed
+    without `metrics`."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65_535)
+    """Where the pods serve the metrics of a model server; absent: the server's own default. The container
+    has to name the port."""
     metrics: tuple[MetricEntry, ...] = Field(default=(), max_length=16)
     """In place of `signal` and `target`: several metrics; the one that asks for most replicas counts. Each is
-    a signal with its target, a metric as an HPA of `autoscaling/v2` has it, or a query of KEDA."""
+    a signal with its target, a metric as an HPA of `autoscaling/v2` has it, a query, or KEDA's own metric of
+    type AzureMonitor."""
     min_replicas: int = Field(default=1, ge=0, le=10_000)
     """0 takes something that is there without pods: `wake`, a query, or an Object or External metric."""
     max_replicas: int = Field(ge=1, le=10_000)
@@ -136,7 +123,9 @@ class Scale(Model):
         """The metrics, however they were given."""
         if self.metrics:
             return self.metrics
-        given = {"target": self.target or 1, "metric": self.metric}
+        if self.query is not None:
+            return (QueryMetric(query=self.query, target=self.target or 1),)
+        given = {"target": self.target or 1, "metric": self.metric, "of": self.of}
         return (SignalMetric(signal=self.signal, **given),)  # type: ignore[arg-type]
 
     @property
@@ -148,29 +137,56 @@ class Scale(Model):
     def whole_behavior(self) -> dict[str, Any]:
         """How fast it scales, with the time that less has to be enough."""
         given = {} if self.behavior is None else as_written(self.behavior)
-        window = {"stabilizationWindowSeconds": self.scale_down_stabilization_seconds}
-        return {**given, "scaleDown": {**window, **given.get("scaleDown", {})}}
+        window_s = self.scale_down_stabilization_seconds
+        is_new = self.autoscaler == "keda" or self.hpa_version == "autoscaling/v2"
+        if self.has_policy and "scale_down_stabilization_seconds" not in self.model_fields_set:
+            window_s = 0  # the policy holds replicas as long as it wants to
+        window = {"stabilizationWindowSeconds": window_s}
+        # With the controller's own tolerance the count would be a tenth off.
+        exact = {"tolerance": "0"} if self.has_policy and is_new else {}
+        scale_up = {**exact, **given.get("scaleUp", {})}
+        down = {"scaleDown": {**window, **exact, **given.get("scaleDown", {})}}
+        return {**given, **({"scaleUp": scale_up} if scale_up else {}), **down}
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether one of its metrics is what a policy wants."""
+        return any(map(has_policy, self.entries))
 
     @property
     def trigger_keys(self) -> list[dict[str, str]]:
         """The keys of the trigger of each signal and query, in their order."""
         workload = f"{self.workload.kind.lower()}/{self.workload.name}"
         may_be_zero = self.min_replicas == 0
-        return trigger_keys(workload, self.entries, self.wake, may_be_zero=may_be_zero)
+        namespace = self.workload.namespace
+        return trigger_keys(
+            workload,
+            namespace,
+            self.entries,
+            self.wake,
+            may_be_zero=may_be_zero,
+            limits=(self.min_replicas, self.max_replicas),
+        )
 
     @property
     def has_served_triggers(self) -> bool:
         """Whether the metrics API serves its signals and queries by triggers."""
-        has_query = any(isinstance(each, QueryMetric) for each in self.entries)
+        has_query = any(
+            isinstance(each, QueryMetric)
+            or (isinstance(each, SignalMetric) and each.source.kind == "external")
+            for each in self.entries
+        )
         return self.autoscaler == "hpa" and (self.wake is not None or has_query)
 
     @property
-    def _hpa_metrics(self) -> list[SignalMetric | HpaMetric]:
+    def _hpa_metrics(self) -> list[SignalMetric | CombinedMetric | HpaMetric]:
         if not self.has_served_triggers:
-            return [each for each in self.entries if not isinstance(each, QueryMetric)]
-        served: list[SignalMetric | HpaMetric] = [external_metric(k) for k in self.trigger_keys]
-        kept = (SignalMetric, QueryMetric)
-        return [*served, *(each for each in self.entries if not isinstance(each, kept))]
+            return [each for each in self.entries if not isinstance(each, _NOT_OF_HPAS)]
+        kept = (SignalMetric, CombinedMetric, *_NOT_OF_HPAS)
+        return [
+            *(external_metric(keys) for keys in self.trigger_keys),
+            *(each for each in self.entries if not isinstance(each, kept)),
+        ]
 
     @property
     def hpa_spec(self) -> dict[str, Any]:
@@ -189,8 +205,18 @@ class Scale(Model):
         return tuple(each for each in self.entries if isinstance(each, SignalMetric))
 
     @property
+    def combined_metrics(self) -> tuple[CombinedMetric, ...]:
+        return tuple(each for each in self.entries if isinstance(each, CombinedMetric))
+
+    @property
     def signal_names(self) -> tuple[SignalName, ...]:
-        return tuple(dict.fromkeys(each.signal for each in self.signal_metrics))
+        """The names of its signals, those inside of combined metrics too."""
+        found = (
+            each.parts if isinstance(each, CombinedMetric) else (each,)
+            for each in self.entries
+            if isinstance(each, SignalMetric | CombinedMetric)
+        )
+        return tuple(dict.fromkeys(part.signal for parts in found for part in parts))
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -206,19 +232,25 @@ class Scale(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> "Scale":
-        limits = [*self._limits()]
+        limits = [*self._limits(), *self._objects()]
         faults = [*self._short_form(), *limits, *self._units(), *self._older_version()]
         if not limits:
             faults += self._keda() if self.autoscaler == "keda" else self._hpa()
         if not faults and (self.wake is not None or self.has_served_triggers):
             faults += self._refused_triggers()
+        if not faults and self.has_policy:
+            places = [i for i, each in enumerate(self.entries) if each in served_entries([each])]
+            keys = dict(zip(places, self.trigger_keys, strict=True))
+            faults += policies_refused(self.entries, keys, self.workload.namespace)
         if faults:
             raise refused(type(self), faults)
         return self
 
     def _short_form(self) -> Iterator[tuple[Path, str]]:
+        if self.query is not None and self.signal != type(self).model_fields["signal"].default:
+            yield ("query",), "found query beside signal, expected one of them"
         if self.metrics:
-            for name in ("signal", "target", "metric"):
+            for name in ("signal", "of", "query", "target", "metric"):
                 # What is as by default may have been written out by a program.
                 if getattr(self, name) != type(self).model_fields[name].default:
                     yield (name,), f"found {name} beside metrics, expected it inside of metrics"
@@ -233,8 +265,14 @@ class Scale(Model):
         if self.min_replicas > self.max_replicas:
             text = f"found minReplicas {self.min_replicas} above maxReplicas {self.max_replicas}"
             yield (), f"{text}, expected minReplicas <= maxReplicas"
-        wakes = ObjectMetric | ExternalMetric | QueryMetric
-        has_source = self.wake is not None or any(isinstance(each, wakes) for each in self.metrics)
+        wakes = ObjectMetric | ExternalMetric | QueryMetric | AzureMonitorMetric
+        has_source = self.wake is not None or any(
+            isinstance(each, wakes)
+            or (isinstance(each, SignalMetric) and each.source.is_there_at_zero)
+            for each in self.entries
+        )
+        if self.min_replicas == 0 and self.has_policy:
+            yield ("minReplicas",), "found 0 with a policy, expected at least 1: it keeps a pod up"
         if self.min_replicas == 0 and not has_source:
             text = (
                 "expected at least 1: without a pod there is no reading that could bring the first"
@@ -244,16 +282,28 @@ class Scale(Model):
                 f"found 0, {text} one back; 0 takes wake, or a metric of the load itself",
             )
 
+    def _objects(self) -> Iterator[tuple[Path, str]]:
+        """Return which signals have no object where they need one, or one where they don't."""
+        for path, metric in self._placed_signals():
+            names = metric.source.family.names if metric.source.kind != "pods" else ""
+            if names and metric.of is None:
+                yield path, f"found signal {metric.signal} without of, expected the name of {names}"
+            if metric.of is not None and not names:
+                text = f"found of with signal {metric.signal}, which is read from the pods"
+                yield (*path, "of"), f"{text}, expected none"
+
     def _units(self) -> Iterator[tuple[Path, str]]:
         for path, metric in self._placed_signals():
-            signal = SIGNALS[metric.signal]
             if metric.metric == "object" and metric.signal != "gpu-utilization":
                 text = f"found metric object with signal {metric.signal}"
                 yield path, f"{text}, expected signal gpu-utilization, whose mean is recorded"
-            unit = MetricUnit(UNITS[signal.unit], is_sum=signal.is_sum)
-            fault = unit_fault(metric.signal, parse_quantity(quantity(metric.target)), unit)
-            if fault is not None:
-                yield (*path, "target"), f"{fault.what} {fault.fix(as_number=True)}"
+            for fault in _unit_faults(metric.signal, metric.target):
+                yield (*path, "target"), fault
+        for index, entry in enumerate(self.entries):
+            if isinstance(entry, CombinedMetric):
+                for number, part in enumerate(entry.parts):
+                    for fault in _unit_faults(part.signal, part.threshold):
+                        yield ("metrics", index, "parts", number, "threshold"), fault
 
     def _placed_signals(self) -> Iterator[tuple[Path, SignalMetric]]:
         for index, metric in enumerate(self.entries):
@@ -277,6 +327,9 @@ class Scale(Model):
             if isinstance(metric, QueryMetric) and metric.target_type == "Value":
                 text = "found targetType Value with autoscaler hpa, expected AverageValue"
                 yield ("metrics", index, "targetType"), f"{text}: a query is of the whole workload"
+            if isinstance(metric, AzureMonitorMetric):
+                text = "found a metric of type AzureMonitor with autoscaler hpa"
+                yield ("metrics", index, "type"), f"{text}, expected keda: no metrics API has it"
         for place, signal in self._placed_signals():
             if self.has_served_triggers and signal.metric == "object":
                 text = "found metric object beside wake or a query"
@@ -325,7 +378,7 @@ class Scale(Model):
 
     def _refused_triggers(self) -> Iterator[tuple[Path, str]]:
         """Return what the reader of triggers finds in those of this scale."""
-        for keys in self.trigger_keys:
+        for keys in (each for each in self.trigger_keys if "policy" not in each):
             try:
                 read_metadata(keys, self.workload.namespace)
             except ConfigError as error:
@@ -350,3 +403,14 @@ class Scale(Model):
         if target.type == "Value" or value is None:
             text = f"found a target of type {target.type} without its value"
             yield (*path, "target"), f"{text}, expected Utilization or AverageValue with {key}"
+
+
+def _unit_faults(name: SignalName, value: float) -> Iterator[str]:
+    """Yield why a number can't be of a signal, in whose unit it is."""
+    signal = SIGNALS[name]
+    known = UNITS.get(signal.unit)
+    if known is not None:
+        unit = MetricUnit(known, is_sum=signal.is_sum)
+        fault = unit_fault(name, parse_quantity(quantity(value)), unit)
+        if fault is not None:
+            yield f"{fault.what} {fault.fix(as_number=True)}"

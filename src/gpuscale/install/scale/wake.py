@@ -8,9 +8,10 @@ from pydantic import AfterValidator, Field, model_validator
 from gpuscale.core.documents.models import Model, PositiveDuration
 from gpuscale.core.documents.validation import LABEL_PATTERN
 from gpuscale.core.golang.durations import format_duration
+from gpuscale.install.fields import MAX_TARGET
 from gpuscale.install.scale.manifest import Object, quantity
 from gpuscale.install.scale.metrics import (
-    MAX_TARGET,
+    CombinedMetric,
     ExternalMetric,
     MetricEntry,
     QueryMetric,
@@ -96,35 +97,59 @@ class Wake(Model):
         return {key: text for key, text in found.items() if text}
 
 
-def served_entries(entries: Sequence[MetricEntry]) -> list[SignalMetric | QueryMetric]:
+def served_entries(
+    entries: Sequence[MetricEntry],
+) -> list[SignalMetric | CombinedMetric | QueryMetric]:
     """Return the metrics that triggers can serve, as totals to be divided by their targets."""
     return [
         each
         for each in entries
-        if isinstance(each, SignalMetric)
+        if isinstance(each, SignalMetric | CombinedMetric)
         or (isinstance(each, QueryMetric) and each.target_type == "AverageValue")
     ]
 
 
 def trigger_keys(
-    workload: str, entries: Sequence[MetricEntry], wake: Wake | None, *, may_be_zero: bool
+    workload: str,
+    namespace: str,
+    entries: Sequence[MetricEntry],
+    wake: Wake | None,
+    *,
+    may_be_zero: bool,
+    limits: tuple[int, int] = (1, 1),
 ) -> list[dict[str, str]]:
     """Return the keys of the trigger of each metric that triggers can serve, in their order.
 
     Args:
         workload: such as deployment/bert.
+        namespace: of the workload.
         entries: the metrics of a scale; the first of those that are served wakes the workload.
         wake: what wakes it.
         may_be_zero: whether it may have no pod. A query then wakes it too, because a load counts only
             while there are pods.
+        limits: replicas at least and at most, of what a policy wants.
     """
     _, _, name = workload.partition("/")
     found: list[dict[str, str]] = []
-    queries = 0
+    queries = wanted = 0
     for entry in served_entries(entries):
         waking = wake.keys if wake is not None and not found else {}
         if isinstance(entry, SignalMetric):
-            load = {"signal": entry.signal, "metricName": f"{name}-{entry.signal}"}
+            query = entry.query_in(namespace)
+            what = {"query": query} if query else {"signal": entry.signal}
+            load = {**what, "metricName": f"{name}-{entry.signal}"}
+            if may_be_zero and entry.source.is_there_at_zero:
+                waking = {"wakeQuery": query, **waking}
+        elif isinstance(entry, CombinedMetric):
+            load = {"metric": entry.combined, "metricName": f"{name}-{entry.combined}"}
+        elif entry.policy is not None:
+            bounds = {"minReplicas": str(limits[0]), "maxReplicas": str(limits[1])}
+            wanted += 1
+            ending = f"-{wanted}" if wanted > 1 else ""
+            load = {"query": entry.query, "metricName": f"{name}-wanted-replicas{ending}"}
+            load |= {**entry.policy.keys, "podLoad": quantity(entry.target), **bounds}
+            found.append({"workload": workload, **load, **waking})
+            continue
         else:
             queries += 1
             ending = f"-{queries}" if queries > 1 else ""
@@ -138,6 +163,6 @@ def external_metric(keys: Mapping[str, str]) -> ExternalMetric:
     """Return the metric of an HPA that a trigger serves."""
     served: Object = {
         "metric": {"name": keys["metricName"]},
-        "target": {"type": "AverageValue", "averageValue": keys["target"]},
+        "target": {"type": "AverageValue", "averageValue": keys.get("target", "1")},
     }
     return ExternalMetric.model_validate({"type": "External", "external": served})

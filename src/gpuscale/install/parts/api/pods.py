@@ -7,7 +7,7 @@ from gpuscale.install.common import (
     METRICS_API,
     USER_ID,
     Object,
-    agent_service,
+    api_service_names,
     has_api_pods,
     held_config_map,
     http_probe,
@@ -19,29 +19,27 @@ from gpuscale.install.common import (
     restrained,
     selector,
 )
-from gpuscale.install.parts import prometheus, prometheus_access
-from gpuscale.install.parts.metrics_api import api_service_names
+from gpuscale.install.parts import prometheus_access
+from gpuscale.install.parts.api.sources import (
+    REMOTE_WRITE,
+    RULES,
+    SAMPLES,
+    TLS,
+    alertmanager_secrets,
+    source_arguments,
+)
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.rules import (
-    PROMETHEUS_RULE_FILE,
-    RECORDING_FILE,
     RESOURCE_RULE_FILE,
     RULE_FILE,
     TRIGGER_FILE,
 )
 from gpuscale.install.parts.workloads import workload
-from gpuscale.install.values import SAMPLES_PER_SERIES, Values
+from gpuscale.install.values import Values
 
 PART = METRICS_API
 PORT = 6443
-_SAMPLES = "/var/lib/gpuscale/samples"
-_REMOTE_WRITE = "/etc/gpuscale/remote-write"
-RULES = "/etc/gpuscale/rules"
-_TLS = "/etc/gpuscale/tls"
 _FEDERATION = "/etc/gpuscale/federation"
-_ALERTMANAGER_CA = "/etc/gpuscale/alertmanager-ca"
-_ALERTMANAGER_TOKEN = "/etc/gpuscale/alertmanager-token"  # noqa: S105 - where it is
-_ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - where it is
 ROLLING: Object = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 APART: Object = {
     "maxSkew": 1,
@@ -99,7 +97,7 @@ def _container(values: Values) -> Object:
         "volumeMounts": [
             # Folders, so that changed rules and renewed certificates arrive without a restart.
             {"name": "rules", "mountPath": RULES, "readOnly": True},
-            {"name": "tls", "mountPath": _TLS, **_read_only(values)},
+            {"name": "tls", "mountPath": TLS, **_read_only(values)},
             *(
                 {"name": each["name"], "mountPath": _FEDERATION, "readOnly": True}
                 for each in _federation_volumes(values)
@@ -151,7 +149,7 @@ def _store_volumes(values: Values) -> list[Object]:
         },
         *(
             {"name": Path(folder).name, "secret": {"secretName": secret, "defaultMode": 0o440}}
-            for folder, secret in _alertmanager_secrets(values)
+            for folder, secret in alertmanager_secrets(values)
         ),
     ]
 
@@ -167,25 +165,15 @@ def volume_size(store_size: str) -> str:
     return f"{2 * int(found[1])}{found[2]}"
 
 
-def _alertmanager_secrets(values: Values) -> list[tuple[str, str]]:
-    """Return the folders and Secrets of what goes to Alertmanagers."""
-    api = values.spec.metrics_api
-    found = (
-        (_ALERTMANAGER_CA, api.alertmanager_ca_secret),
-        (_ALERTMANAGER_TOKEN, api.alertmanager_token_secret),
-    )
-    return [(folder, secret) for folder, secret in found if api.alertmanagers and secret]
-
-
 def _store_mounts(values: Values) -> list[Object]:
     if not values.spec.has_streams:
         return []
     return [
-        {"name": "samples", "mountPath": _SAMPLES},
-        {"name": "remote-write", "mountPath": _REMOTE_WRITE, "readOnly": True},
+        {"name": "samples", "mountPath": SAMPLES},
+        {"name": "remote-write", "mountPath": REMOTE_WRITE, "readOnly": True},
         *(
             {"name": Path(folder).name, "mountPath": folder, "readOnly": True}
-            for folder, _ in _alertmanager_secrets(values)
+            for folder, _ in alertmanager_secrets(values)
         ),
     ]
 
@@ -208,7 +196,7 @@ def arguments(values: Values) -> list[str]:
         *(["--preset=on"] if api.preset and not values.spec.scrapes_pods else ()),
         *(f"--federate={each.flag()}" for each in api.federate),
         *_trigger_arguments(values),
-        *_source_arguments(values),
+        *source_arguments(values),
         f"--secure-port={PORT}",
         *_certificate_arguments(values),
         # A new workload's metrics are there within seconds, and stay while it has no pods for a moment.
@@ -226,83 +214,14 @@ def _trigger_arguments(values: Values) -> list[str]:
 
 def _certificate_arguments(values: Values) -> list[str]:
     if not renews_certificate(values):
-        return [f"--tls-cert-file={_TLS}/tls.crt", f"--tls-private-key-file={_TLS}/tls.key"]
+        return [f"--tls-cert-file={TLS}/tls.crt", f"--tls-private-key-file={TLS}/tls.key"]
     return [
-        f"--cert-dir={_TLS}",
+        f"--cert-dir={TLS}",
         f"--tls-secret={values.spec.namespace}/{metrics_api_secret(values)}",
         f"--tls-secret-apiservices={','.join(api_service_names(values))}",
         f"--service-name={part_name(values, PART)}",
         f"--service-namespace={values.spec.namespace}",
     ]
-
-
-def _source_arguments(values: Values) -> list[str]:
-    if not values.spec.has_streams:
-        return [
-            f"--prometheus-url={prometheus.address(values)}",
-            *prometheus_access.arguments(values),
-        ]
-    return [
-        "--source=streams",
-        f"--agent-service={values.spec.namespace}/{agent_service(values)}",
-        f"--store-directory={_SAMPLES}",
-        f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
-        *store_bounds(values.spec.metrics_api.max_series),
-        f"--remote-write-config={_REMOTE_WRITE}",
-        # Each replica sends all samples; the labels distinguish the copies.
-        "--remote-write-label=replica=$(POD_NAME)",
-        *_prometheus_rules(values),
-        *pod_scraping(values),
-        *_sharing(values),
-    ]
-
-
-def store_bounds(max_series: int | None) -> list[str]:
-    """Return the bounds of the store for which the memory limit has room; the program's own without one."""
-    if max_series is None:
-        return []
-    return [
-        f"--store-max-series={max_series}",
-        f"--store-max-samples={SAMPLES_PER_SERIES * max_series}",
-    ]
-
-
-def _sharing(values: Values) -> list[str]:
-    if not values.spec.shares_agents:
-        return []
-    return [
-        f"--peers-service={values.spec.namespace}/{part_name(values, PART)}",
-        f"--peers-ca-file={_TLS}/ca.crt",
-        f"--peers-token-file={_ACCOUNT_TOKEN}",
-    ]
-
-
-def _prometheus_rules(values: Values) -> list[str]:
-    api = values.spec.metrics_api
-    recording = [f"--prometheus-rules={RULES}/{RECORDING_FILE}"]
-    means = recording if values.spec.recording_rules else []
-    if not api.prometheus_rules:
-        return means
-    files = {_ALERTMANAGER_CA: "ca-file={}/ca.crt", _ALERTMANAGER_TOKEN: "token-file={}/token"}
-    return [
-        *means,
-        f"--prometheus-rules={RULES}/{PROMETHEUS_RULE_FILE}",
-        *([f"--alertmanager={','.join(api.alertmanagers)}"] if api.alertmanagers else ()),
-        *(
-            f"--alertmanager-{files[folder].format(folder)}"
-            for folder, _ in _alertmanager_secrets(values)
-        ),
-    ]
-
-
-def pod_scraping(values: Values) -> list[str]:
-    """Return which pods are followed beside the node agents."""
-    if not values.spec.scrapes_pods:
-        return ["--scrape-annotated-pods=false"]
-    # The preset has rules for model servers; the rules of the file come before it.
-    pods = values.spec.metrics_api.exporter_pods
-    exporters = [f"--exporter-pods={pods}"] if pods else []
-    return ["--scrape-annotated-pods=true", "--preset=on", *exporters]
 
 
 def _probe(path: str, **periods: int) -> Object:

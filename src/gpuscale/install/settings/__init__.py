@@ -1,0 +1,1 @@
+"""What can be set of each part of an installation."""
