@@ -6,8 +6,9 @@ under `/measured` with the times of the measurements, for the metrics API.
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -16,6 +17,7 @@ from gpuscale.collector.metrics import feed_families, feed_remark
 from gpuscale.collector.peers import add_peer_route, peer_families, peer_remark
 from gpuscale.collector.view import collector_view
 from gpuscale.core.clock import WallClock
+from gpuscale.exposition.families import Family
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.promapi.app import add_routes
@@ -28,6 +30,9 @@ from gpuscale.sources.ruler.alertmanager import AlertmanagerSender
 from gpuscale.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.sources.ruler.report import ruler_families, ruler_remark
 from gpuscale.sources.ruler.ruler import Ruler
+
+if TYPE_CHECKING:
+    from gpuscale.sources.otlp.receiver import OtlpReceiver
 
 _LOOK_S = 0.1
 """How often new series are looked for; they are usable within a second."""
@@ -110,7 +115,7 @@ class CollectorServer:
         files: PrometheusRuleFiles,
         sender: AlertmanagerSender,
     ) -> None:
-        pool = QueryPool()
+        pool, receiver = QueryPool(), self._otlp_receiver(feeds)
         app, measured = web.Application(), web.Application()
         view = collector_view(self._settings, feeds, ruler, files, sender.urls)
         add_routes(app, feeds.store, self._clock, pool=pool, view=view)
@@ -124,11 +129,16 @@ class CollectorServer:
                 *keeping_families(feeds),
                 *ruler_families(ruler, files),
                 *(sender.families() if sender.urls else ()),
+                *_otlp_families(receiver),
             )
             text = render_text(family for family in families if family.samples)
             return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
         app.router.add_get("/metrics", metrics)
+        if receiver is not None:
+            from gpuscale.collector.otlp import add_otlp_route
+
+            add_otlp_route(app, receiver)
         if feeds.sharing is not None:
             add_peer_route(app, feeds.sharing.relay)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_GOODBYE_S)
@@ -138,6 +148,14 @@ class CollectorServer:
         # No other process is left to do this if the metrics API was killed.
         stack.callback(shutil.rmtree, socket.parent, ignore_errors=True)
         await web.UnixSite(runner, str(socket)).start()
+
+    def _otlp_receiver(self, feeds: FeedCollector) -> "OtlpReceiver | None":
+        settings = self._settings.feeds
+        if settings.otlp is None:
+            return None
+        from gpuscale.sources.otlp.receiver import OtlpReceiver
+
+        return OtlpReceiver(settings.otlp, feeds.store, feeds.wanted, settings.limits, self._clock)
 
     def change_wanted(self, wanted: WantedNames) -> None:
         """Keep what the adapter rules can ask for now."""
@@ -172,3 +190,11 @@ class CollectorServer:
             queries = (wanted_by(rule.query) for rule in ruler.groups.rules())
             self._rules_wanted = (ruler.groups, WantedNames.joined(queries))
         return WantedNames.joined((self._wanted, self._rules_wanted[1]))
+
+
+def _otlp_families(receiver: "OtlpReceiver | None") -> Sequence[Family]:
+    if receiver is None:
+        return ()
+    from gpuscale.collector.otlp import otlp_families
+
+    return otlp_families(receiver)

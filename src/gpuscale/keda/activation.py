@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuscale.hpa.types import Event
+from gpuscale.keda.counts import NO_IDLE, has_cooled_down, may_rest, woken
 from gpuscale.objects.scaled_object import ScaledObject
 
 ACTIVATED = "KEDAScaleTargetActivated"
@@ -78,10 +79,10 @@ def request_scale(
 def _work(
     scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
 ) -> Step:
-    if current == 0 or (scaled.idle is not None and current < scaled.least):
+    replicas = woken(current, scaled.least, _idle(scaled))
+    if replicas != current:
         if scaled.pauses_scale_out:
             return Step(None, None, _ACTIVE, _READY, status.last_active_ms)
-        replicas = max(scaled.least, 1)
         cause = (
             "caused by forced activation annotation"
             if scaled.is_forced_active
@@ -100,14 +101,14 @@ def _rest(
     scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
 ) -> Step:
     kept = status.last_active_ms
-    fallback, idle = scaled.fallback, scaled.idle
+    fallback = scaled.fallback
     if activity.is_error and fallback is not None and fallback.replicas != 0:
         return Step(None, None, _INACTIVE, _READY, kept)
     if activity.is_error and fallback is None:
         return Step(None, None, _INACTIVE, ("False", "TriggerError"), kept)
-    if (idle is not None and current > idle) or (current > 0 and scaled.least == 0):
+    if may_rest(current, scaled.least, _idle(scaled)):
         return _retire(scaled, status, current, now_ms)
-    if idle is None and current < scaled.least:
+    if scaled.idle is None and current < scaled.least:
         text = f"Set {_target(scaled)} from {current} to minReplicaCount, {scaled.least}"
         return Step(scaled.least, Event("Normal", RAISED, text), _INACTIVE, _READY, kept)
     return Step(None, None, _INACTIVE, _READY, kept)
@@ -126,8 +127,12 @@ def _retire(scaled: ScaledObject, status: Status, current: int, now_ms: int) -> 
 
 def _has_cooled_down(scaled: ScaledObject, status: Status, now_ms: int) -> bool:
     if status.last_active_ms is None:
-        return status.created_ms + scaled.initial_cooldown_s * 1000 < now_ms
-    return status.last_active_ms + scaled.cooldown_s * 1000 < now_ms
+        return has_cooled_down(status.created_ms, scaled.initial_cooldown_s, now_ms)
+    return has_cooled_down(status.last_active_ms, scaled.cooldown_s, now_ms)
+
+
+def _idle(scaled: ScaledObject) -> int:
+    return NO_IDLE if scaled.idle is None else scaled.idle
 
 
 def _target(scaled: ScaledObject) -> str:

@@ -12,6 +12,7 @@ from gpuscale.keda.scalers import Reading, external_metric, quantity
 from gpuscale.objects.hpa import MetricSpec
 from gpuscale.triggers.answer import TriggerAnswers
 from gpuscale.triggers.metadata import read_metadata
+from gpuscale.triggers.policy_keys import PolicyCheck, any_policy
 from gpuscale.triggers.trigger import Trigger
 
 PUSH = "external-push"
@@ -38,7 +39,10 @@ class ExternalScaler:
 
 
 def external_scaler(
-    metadata: Metadata, namespace: str, answers: TriggerAnswers | None
+    metadata: Metadata,
+    namespace: str,
+    answers: TriggerAnswers | None,
+    check: PolicyCheck = any_policy,
 ) -> ExternalScaler:
     """Return the scaler of a trigger; what is wrong with it is noted.
 
@@ -46,10 +50,11 @@ def external_scaler(
         metadata: of the trigger.
         namespace: of the ScaledObject.
         answers: knows the answers; None only describes.
+        check: judges a policy's name and settings.
     """
     metadata.text("scalerAddress")
     try:
-        trigger = read_metadata(metadata.values, namespace)
+        trigger = read_metadata(metadata.values, namespace, check=check)
     except ConfigError as error:
         for problem in error.problems:
             path = ("metadata", problem.field) if problem.field else ("metadata",)

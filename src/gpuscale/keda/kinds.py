@@ -12,6 +12,8 @@ from gpuscale.objects.hpa import MetricSpec
 from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.series.values import Value
 from gpuscale.triggers.answer import TriggerAnswers
+from gpuscale.triggers.policy_keys import PolicyCheck, any_policy
+from gpuscale.triggers.trigger import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Sources:
     """PromQL, whatever server a trigger names."""
     answers: TriggerAnswers | None = None
     """The triggers of `gpuscale scaler`, whatever address they name; None leaves them unanswered."""
+    check: PolicyCheck = any_policy
+    """Judges the policies that these triggers name."""
 
 
 def make_scalers(
@@ -46,9 +50,11 @@ def known_metrics(scaled: ScaledObject) -> tuple[tuple[MetricSpec, ...], ...]:
     return tuple(scaler.metrics for scaler in make_scalers(scaled, _DESCRIBING)[0])
 
 
-def trigger_faults(scaled: ScaledObject) -> tuple[TriggerFault, ...]:
-    """Return what is wrong with the triggers."""
-    return make_scalers(scaled, _DESCRIBING)[1]
+def trigger_faults(
+    scaled: ScaledObject, check: PolicyCheck = any_policy
+) -> tuple[TriggerFault, ...]:
+    """Return what is wrong with the triggers; `check` judges policies."""
+    return make_scalers(scaled, Sources(_unasked, check=check))[1]
 
 
 def queries_of(scaled: ScaledObject) -> Iterator[str]:
@@ -57,9 +63,16 @@ def queries_of(scaled: ScaledObject) -> Iterator[str]:
         if isinstance(scaler, PrometheusScaler):
             yield scaler.query
         elif isinstance(scaler, ExternalScaler) and scaler.trigger is not None:
-            yield from (wake.query for wake in scaler.trigger.wakes)
-            if scaler.trigger.load is not None and scaler.trigger.load.query:
-                yield scaler.trigger.load.query
+            yield from trigger_queries(scaler.trigger)
+
+
+def trigger_queries(trigger: Trigger) -> Iterator[str]:
+    """Yield the PromQL that a trigger of ours asks."""
+    yield from (wake.query for wake in trigger.wakes)
+    if trigger.load is not None and trigger.load.query:
+        yield trigger.load.query
+    if trigger.credit is not None:
+        yield from (trigger.credit.waiting, trigger.credit.throughput)
 
 
 async def _unasked(_query: str, _at_ms: int) -> Value:
@@ -70,10 +83,10 @@ _DESCRIBING = Sources(_unasked)
 _MAKERS: Mapping[str, Callable[[Metadata, ScaledObject, Sources], Scaler]] = {
     "prometheus": lambda metadata, _, sources: prometheus_scaler(metadata, sources.ask),
     "external": lambda metadata, scaled, sources: external_scaler(
-        metadata, scaled.metadata.namespace, sources.answers
+        metadata, scaled.metadata.namespace, sources.answers, sources.check
     ),
     PUSH: lambda metadata, scaled, sources: external_scaler(
-        metadata, scaled.metadata.namespace, sources.answers
+        metadata, scaled.metadata.namespace, sources.answers, sources.check
     ),
     "cron": lambda metadata, _, __: cron_scaler(metadata),
     "cpu": lambda metadata, _, __: resource_scaler(metadata),

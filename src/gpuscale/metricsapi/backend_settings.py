@@ -5,14 +5,17 @@ from pathlib import Path
 
 from gpuscale.core.flags import FlagReader
 from gpuscale.core.quantity import parse_quantity
+from gpuscale.metricsapi.source_settings import SourceSettings, source_settings
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.rules.budget import DEFAULT_BUDGET, RuleBudget
 from gpuscale.series.storage.limits import RESOLUTION_MS, ScrapeLimits
 from gpuscale.sources.feeds.annotated_pods import exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
+from gpuscale.sources.feeds.selected_pods import MAX_CHOICES, PodChoice, pod_choice
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.sharing.settings import MAX_PEERS, PeerSettings, peer_service, peer_url
-from gpuscale.sources.feeds.targets import static_agent, static_scrape
+from gpuscale.sources.feeds.targets import page_path, static_agent, static_scrape
+from gpuscale.sources.otlp.settings import OtlpSettings
 from gpuscale.sources.remote_write.settings import (
     LABEL_NAME,
     Endpoint,
@@ -28,25 +31,6 @@ from gpuscale.sources.saving.settings import MIB, MIN_BYTES, SavingSettings
 from gpuscale.sources.source import SOURCE_PLUGINS, SourceKind
 
 _SOURCES = ("prometheus", "streams")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """How to reach Prometheus."""
-
-    url: str = field(repr=False)
-    verb: str = "POST"
-    in_cluster: bool = False
-    kubeconfig: Path | None = None
-    ca_file: Path | None = None
-    client_files: tuple[Path, Path] | None = None
-    """Certificate and key."""
-    token_file: Path | None = None
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    username: str | None = None
-    password_file: Path | None = None
-    timeout_s: float = 30.0
-    max_query_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +92,7 @@ def backend_settings(flags: FlagReader) -> BackendSettings:
         max_age_s=flags.seconds("metrics-max-age") or None,
         kubeconfig=flags.path("lister-kubeconfig"),
         discovery_interval_s=flags.seconds("discovery-interval") or 60.0,
-        source=_source(flags),
+        source=source_settings(flags),
         feeds=_feeds(flags) if flags.text("source") == "streams" else None,
         plugin=_source_plugin(flags),
         ruler=_ruler(flags),
@@ -166,32 +150,6 @@ def _rules(flags: FlagReader) -> RuleSettings:
     )
 
 
-def _source(flags: FlagReader) -> SourceSettings:
-    in_cluster = flags.boolean("prometheus-auth-incluster")
-    kubeconfig = flags.path("prometheus-auth-config")
-    if in_cluster and kubeconfig is not None:
-        flags.fault(
-            "--prometheus-auth-incluster and --prometheus-auth-config: found both, expected one"
-        )
-    ca_file = flags.path("prometheus-ca-file")
-    pair = flags.pair("prometheus-client-tls-cert-file", "prometheus-client-tls-key-file")
-    headers = (text.partition("=") for text in flags.every("prometheus-header"))
-    return SourceSettings(
-        url=flags.text("prometheus-url"),
-        verb=flags.choice("prometheus-verb", "GET", "POST"),
-        in_cluster=in_cluster and ca_file is None,
-        kubeconfig=kubeconfig if ca_file is None else None,
-        ca_file=ca_file,
-        client_files=pair,
-        token_file=flags.path("prometheus-token-file"),
-        headers=tuple((name, value) for name, _, value in headers),
-        username=flags.text("prometheus-username") or None,
-        password_file=flags.path("prometheus-password-file"),
-        timeout_s=flags.seconds("prometheus-timeout") or 30.0,
-        max_query_chars=flags.number("prometheus-max-query-length") or None,
-    )
-
-
 def _feeds(flags: FlagReader) -> FeedSettings:
     honor_labels = flags.boolean("honor-labels")
     namespace, _, service = flags.text("agent-service").rpartition("/")
@@ -207,11 +165,13 @@ def _feeds(flags: FlagReader) -> FeedSettings:
     )
     return FeedSettings(
         agents=agents,
+        agent_pages=tuple(flags.each("agent-pages", flags.items("agent-pages"), page_path)),
         static=(
             *flags.each("agent", flags.every("agent"), static_agent),
             *flags.each("scrape", flags.every("scrape"), static_scrape),
         ),
         scrapes_pods=flags.boolean("scrape-annotated-pods"),
+        selected=_selected_pods(flags),
         exporters=flags.each("exporter-pods", flags.items("exporter-pods"), exporters),
         scrape_interval_s=flags.seconds("scrape-interval") or 5.0,
         honor_labels=honor_labels,
@@ -235,8 +195,23 @@ def _feeds(flags: FlagReader) -> FeedSettings:
         resolution_ms=round(flags.seconds("stream-resolution") * 1000) or RESOLUTION_MS,
         saving=_saving(flags),
         remote_write=_remote_write(flags),
+        otlp=_otlp(flags),
         peers=_peers(flags),
     )
+
+
+def _otlp(flags: FlagReader) -> OtlpSettings | None:
+    if flags.boolean("receive-otlp"):
+        return OtlpSettings(flags.items("otlp-promote"))
+    return None
+
+
+def _selected_pods(flags: FlagReader) -> tuple[PodChoice, ...]:
+    name = "scrape-selected-pods"
+    texts = flags.every(name)
+    if len(texts) > MAX_CHOICES:
+        flags.fault(f"--{name}: found {len(texts)} of them, expected at most {MAX_CHOICES}")
+    return tuple(flags.each(name, texts[:MAX_CHOICES], pod_choice))
 
 
 def _peers(flags: FlagReader) -> PeerSettings | None:

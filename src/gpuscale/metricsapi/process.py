@@ -243,6 +243,14 @@ class MetricsApiServer:
         if (
             self._backend.collector_client is not None
             and feeds is not None
+            and feeds.otlp is not None
+        ):
+            from gpuscale.metricsapi.collector.otlp_api import OtlpApi
+
+            OtlpApi(self._backend.collector_client).add_routes(app)
+        if (
+            self._backend.collector_client is not None
+            and feeds is not None
             and feeds.peers is not None
         ):
             from gpuscale.metricsapi.collector.peers_api import PeersApi

@@ -10,7 +10,7 @@ from gpuscale.kube.client.beside import (
     service_account_credentials,
 )
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
-from gpuscale.metricsapi.backend_settings import SourceSettings
+from gpuscale.metricsapi.source_settings import SourceSettings
 from gpuscale.sources.access import TlsFiles, tls_to
 from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
@@ -39,6 +39,7 @@ def make_source(settings: SourceSettings) -> PrometheusSource:
             settings.password_file,
             settings.timeout_s,
             max_query_chars=settings.max_query_chars,
+            azure_login=settings.azure_login,
         )
     except ValueError as error:
         raise UsageError(f"--prometheus-url: {error}") from error

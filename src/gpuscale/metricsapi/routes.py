@@ -26,8 +26,6 @@ from gpuscale.metricsapi.wire.aggregated import (
     aggregated_list,
     aggregated_version,
     content_type,
-    etag,
-    matches,
 )
 from gpuscale.metricsapi.wire.openapi import openapi_v2, openapi_v3, openapi_v3_index
 from gpuscale.metricsapi.wire.paths import (
@@ -44,7 +42,7 @@ from gpuscale.metricsapi.wire.paths import (
     versions_of,
 )
 from gpuscale.metricsapi.wire.requests import RequestError, is_watch, selector_of
-from gpuscale.metricsapi.wire.responses import JSON, json_response, status_response
+from gpuscale.metricsapi.wire.responses import json_response, status_response, unless_known
 from gpuscale.metricsapi.wire.statuses import (
     NO_ROUTE,
     bad_request,
@@ -57,8 +55,7 @@ from gpuscale.objects.selectors import Selector
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.federation.federation import Federation
-    from gpuscale.metricsapi.triggers.served import ServedTriggers
-    from gpuscale.triggers.trigger import Trigger
+    from gpuscale.metricsapi.own_external import OwnExternal
 
 Answered = Callable[[Answer], None]
 """Called with an answer that holds values."""
@@ -79,7 +76,7 @@ def add_routes(
     usage: UsageProvider | None = None,
     sees_reasons: SeesReasons = everybody,
     federation: "Federation | None" = None,
-    triggers: "ServedTriggers | None" = None,
+    own: "OwnExternal | None" = None,
 ) -> None:
     """Serve the provider's metrics on `app`; the owner of the app runs `provider.run`.
 
@@ -91,42 +88,50 @@ def add_routes(
         usage: answers for `metrics.k8s.io`; None does not serve it.
         sees_reasons: of failed checks.
         federation: other metrics APIs behind this one; None passes nothing on.
-        triggers: served as external metrics beside those of the rules, and before them.
+        own: external metrics beside those of the rules, and before them, such as those of triggers.
     """
-    api = _Api(provider, checks, answered, usage, sees_reasons, federation, triggers)
+    api = MetricsApi(provider, checks, answered, usage, sees_reasons, federation, own)
     app.router.add_route("*", "/apis", api.handle)
     app.router.add_route("*", "/apis/{path:.*}", api.handle)
     app.router.add_get("/version", api.version)
     app.router.add_get("/openapi/v2", api.openapi_v2)
     app.router.add_get("/openapi/v3", api.openapi_v3)
     app.router.add_get("/openapi/v3/{place:.*}", api.openapi_v3_group)
-    for endpoint in ENDPOINTS:
-        app.router.add_get(f"/{endpoint}", api.health)
-        app.router.add_get(f"/{endpoint}/{{check}}", api.one_check)
+    api.add_health(app)
 
 
-class _Api:
-    """The handlers of one provider."""
+class MetricsApi:
+    """The handlers of one provider, for an app that serves these APIs alone or beside others.
+
+    The arguments are those of `add_routes`.
+    """
 
     def __init__(
         self,
         provider: MetricsProvider,
-        checks: Checks,
-        answered: Answered,
-        usage: UsageProvider | None,
-        sees_reasons: SeesReasons,
-        federation: "Federation | None",
-        triggers: "ServedTriggers | None",
+        checks: Checks = lambda _: (),
+        answered: Answered = lambda _: None,
+        usage: UsageProvider | None = None,
+        sees_reasons: SeesReasons = everybody,
+        federation: "Federation | None" = None,
+        own: "OwnExternal | None" = None,
     ) -> None:
         self.provider = provider
-        self._triggers = triggers
+        self._own = own
         self._federation = federation
         self._sees_reasons = sees_reasons
         self._usage = None if usage is None else UsageAnswers(usage, answered)
         self._more_checks = checks
         self._answered = answered
 
+    def add_health(self, app: web.Application) -> None:
+        """Serve the health paths on `app`."""
+        for endpoint in ENDPOINTS:
+            app.router.add_get(f"/{endpoint}", self.health)
+            app.router.add_get(f"/{endpoint}/{{check}}", self.one_check)
+
     async def handle(self, request: web.Request) -> web.Response:
+        """Answer a request for `/apis` or below it."""
         try:
             return await self._answer(request)
         except RequestError as failure:
@@ -139,16 +144,16 @@ class _Api:
         return json_response(request, 200, bodies.version_info())
 
     async def openapi_v2(self, request: web.Request) -> web.Response:
-        return _unless_known(request, openapi_v2(self._served_groups()))
+        return unless_known(request, openapi_v2(self.served_groups()))
 
     async def openapi_v3(self, request: web.Request) -> web.Response:
-        return _unless_known(request, openapi_v3_index(self._served_groups()))
+        return unless_known(request, openapi_v3_index(self.served_groups()))
 
     async def openapi_v3_group(self, request: web.Request) -> web.Response:
         """Answer with the document of one group and version."""
         match request.match_info["place"].split("/"):
             case ["apis", group, version] if self._is_served(group, version):
-                return _unless_known(request, openapi_v3(group, version))
+                return unless_known(request, openapi_v3(group, version))
         return status_response(request, NO_ROUTE)
 
     async def health(self, request: web.Request) -> web.Response:
@@ -202,7 +207,7 @@ class _Api:
         match parts:
             case []:
                 return self._groups(request)
-            case [group] if group in self._served_groups():
+            case [group] if group in self.served_groups():
                 return json_response(request, 200, bodies.group(group))
             case [group, version] if self._is_served(group, version):
                 listed = bodies.resource_list(f"{group}/{version}", self._listed(group, version))
@@ -220,10 +225,10 @@ class _Api:
         self, request: web.Request, group_version: str, target: CustomTarget | ExternalTarget
     ) -> web.Response:
         """Answer for one metric, by ourselves or by what another metrics API says."""
-        if self._triggers is not None and isinstance(target, ExternalTarget):
-            trigger = self._triggers.find(target)
-            if trigger is not None:
-                return self._trigger(request, group_version, self._triggers, trigger)
+        if self._own is not None and isinstance(target, ExternalTarget):
+            selector = selector_of(request, "labelSelector")
+            if self._own.has(target, selector):
+                return await self._answer_own(request, group_version, self._own, target, selector)
         federation = self._federation
         name = "labelSelector" if isinstance(target, ExternalTarget) else "metricLabelSelector"
         series = selector_of(request, name)
@@ -243,39 +248,39 @@ class _Api:
         passed = await federation.values(request, claim, group_version, target)
         return json_response(request, 200, passed.body)
 
-    def _trigger(
+    async def _answer_own(
         self,
         request: web.Request,
         group_version: str,
-        triggers: "ServedTriggers",
-        trigger: "Trigger",
+        own: "OwnExternal",
+        target: ExternalTarget,
+        selector: Selector,
     ) -> web.Response:
-        """Answer for a trigger; a selector of labels finds its value only where it asks for none."""
-        selector = selector_of(request, "labelSelector")
+        """Answer for an external metric that no rule makes."""
         if asks_why(request):
-            return why_answer(request, triggers.why(trigger))
+            return why_answer(request, await own.why(target, selector))
         if is_watch(request):
             raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
         started = time.perf_counter()
-        values = (triggers.value(trigger),) if selector.matches({}) else ()
-        self._tell(EXTERNAL_GROUP, trigger.name, values, started)
+        values = await own.values(target, selector)
+        self._tell(EXTERNAL_GROUP, target.metric, values, started)
         return json_response(
-            request, 200, bodies.external_list(group_version, trigger.name, values)
+            request, 200, bodies.external_list(group_version, target.metric, values)
         )
 
     def _groups(self, request: web.Request) -> web.Response:
-        served = self._served_groups()
+        served = self.served_groups()
         version = aggregated_version(request.headers.get("Accept", ""))
         if version is None:
             response = json_response(request, 200, bodies.group_list(served))
         else:
-            response = _unless_known(
-                request, self._aggregated(version, served), content_type(version)
-            )
+            response = unless_known(request, self.aggregated(version), content_type(version))
         response.headers["Vary"] = "Accept"
         return response
 
-    def _aggregated(self, version: str, served: list[str]) -> bodies.Body:
+    def aggregated(self, version: str) -> bodies.Body:
+        """Return the document of all groups with their resources."""
+        served = self.served_groups()
         listed = {
             (group, each): self._listed(group, each)
             for group in served
@@ -285,7 +290,7 @@ class _Api:
 
     def _listed(self, group: str, version: str) -> list[bodies.Body]:
         """Return the resources of a group and version, those of other metrics APIs among them."""
-        more = self._triggers.names if self._triggers is not None else ()
+        more = self._own.names if self._own is not None else ()
         ours = bodies.listed_resources(group, self.provider.catalogue, more)
         federation = self._federation
         return ours if federation is None else federation.listed(group, version, ours)
@@ -296,9 +301,10 @@ class _Api:
             response.headers.add("Warning", f"299 gpuscale {json.dumps(printable(text))}")
         return response
 
-    def _served_groups(self) -> list[str]:
+    def served_groups(self) -> list[str]:
+        """Return the groups that have anything now."""
         config = self.provider.config
-        external = config.external_rules or self._triggers is not None
+        external = config.external_rules or self._own is not None
         groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, external))
         others = () if self._federation is None else self._federation.groups
         served = [group for group, rules in groups if rules or group in others]
@@ -306,7 +312,7 @@ class _Api:
         return [*served, RESOURCE_GROUP] if is_usage_served else served
 
     def _is_served(self, group: str, version: str) -> bool:
-        return group in self._served_groups() and version in versions_of(group)
+        return group in self.served_groups() and version in versions_of(group)
 
     async def _custom(
         self, request: web.Request, group_version: str, target: CustomTarget, series: Selector
@@ -342,15 +348,3 @@ class _Api:
 
 def _text(answer: Health) -> web.Response:
     return web.Response(text=answer.text, status=200 if answer.is_well else 500)
-
-
-def _unless_known(
-    request: web.Request, body: bodies.Body, content_type: str = JSON
-) -> web.Response:
-    """Return a document, or that the client has it already."""
-    tag = etag(body)
-    if matches(request.headers.get("If-None-Match"), tag):
-        return web.Response(status=304, headers={"ETag": tag})
-    response = json_response(request, 200, body, content_type)
-    response.headers["ETag"] = tag
-    return response

@@ -94,6 +94,8 @@ def _open_collector(
                 "--peers-service: found no API server that lists the replicas, expected "
                 "--lister-kubeconfig beside it, or --peers"
             )
+    if feeds.otlp is not None:
+        import gpuscale.series.otlp.message  # noqa: F401 - a package that is missing is known now
     for endpoint in feeds.remote_write:
         endpoint_access(endpoint)
     ruler = settings.ruler

@@ -90,6 +90,7 @@ COMMON = frozenset(
         "prometheus-url",
         "prometheus-ca-file",
         "prometheus-token-file",
+        "prometheus-identity",
         "prometheus-header",
         "prometheus-username",
         "prometheus-password-file",

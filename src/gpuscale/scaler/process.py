@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from gpuscale.metricsapi.health import ENDPOINTS, PING, Check, health
 from gpuscale.metricsapi.telemetry.own_metrics import ServerMetrics, with_samples
 from gpuscale.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.metricsapi.triggers.opened import Triggers, open_triggers
+from gpuscale.plan.naming import policy_faults
 from gpuscale.scaler.certificate import WatchedCertificate
 from gpuscale.scaler.connections import ConnectionBounds
 from gpuscale.scaler.known_triggers import KnownTriggers, ReadTrigger, WatchedTriggers
@@ -333,4 +334,8 @@ def scaler_server(settings: ScalerSettings) -> ScalerServer:
             bounds=bounds,
         )
 
-    return ScalerServer(settings, read_metadata, make_watch, clock)
+    return ScalerServer(settings, _read_trigger, make_watch, clock)
+
+
+def _read_trigger(metadata: Mapping[str, str], namespace: str) -> Trigger:
+    return read_metadata(metadata, namespace, check=policy_faults)

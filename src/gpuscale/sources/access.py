@@ -10,6 +10,7 @@ import logging
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.core.watched_files import FileLook, LastGood
@@ -18,6 +19,20 @@ _LOG = logging.getLogger(__name__)
 LOOK_S = 10.0
 """How often files are looked at, in the machine's seconds."""
 _MAX_SECRET_BYTES = 64 * 1024
+
+
+class Token(Protocol):
+    """What a request shows after `Bearer`."""
+
+    async def text(self) -> str:
+        """Return it.
+
+        Raises:
+            UnavailableError: there is none.
+        """
+
+    def forget(self, token: str) -> bool:
+        """Drop one that was refused, and return whether another one can be had at once."""
 
 
 class SecretFile:
@@ -39,6 +54,10 @@ class SecretFile:
             self._text = await self._read()
             self._read_at = now
         return self._text
+
+    def forget(self, token: str) -> bool:
+        """Return that another one takes a change of the file."""
+        return False
 
     async def _read(self) -> str:
         try:
@@ -102,7 +121,7 @@ class Access:
     def __init__(
         self,
         headers: Sequence[tuple[str, str]] = (),
-        token: SecretFile | None = None,
+        token: Token | None = None,
         username: str | None = None,
         password: SecretFile | None = None,
         tls: TlsFiles | None = None,
@@ -127,6 +146,10 @@ class Access:
             pair = base64.b64encode(f"{self._username}:{password}".encode()).decode()
             headers.append(("Authorization", f"Basic {pair}"))
         return headers
+
+    def forgets(self, authorization: str) -> bool:
+        """Drop the token of a request that was refused, and return whether another one may do better."""
+        return self._token is not None and self._token.forget(authorization.removeprefix("Bearer "))
 
     def tls(self) -> ssl.SSLContext | bool:
         """Return the TLS context of a request, as aiohttp takes it: True is the system's trust."""

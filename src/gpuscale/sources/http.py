@@ -1,7 +1,8 @@
 """One HTTP session for a client that asks again and again; answers are bounded in size."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -10,10 +11,12 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.core.errors import BugError, UpstreamError
 from gpuscale.sources.access import Access
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+_LARGE_BYTES = 1024 * 1024
+_UNAUTHORIZED = 401
 
 
 class TooLargeError(UpstreamError):
@@ -29,6 +32,7 @@ class HttpSession:
         max_response_bytes: a larger answer is an error.
         access: what every request carries so that it is let in.
         max_connections: at a time; 0 for no limit.
+        large_at_once: answers of more than a MiB that are read at a time, while others wait; 0 for no limit.
         unix_socket: where all requests go, whatever host they name; None goes to the host.
     """
 
@@ -37,6 +41,8 @@ class HttpSession:
     access: Access = field(default_factory=Access)
     max_connections: int = 100
     unix_socket: Path | None = None
+    large_at_once: int = 0
+    _large: asyncio.Semaphore | None = field(default=None, repr=False)
     _session: aiohttp.ClientSession | None = field(default=None, repr=False)
 
     async def __aenter__(self) -> Self:
@@ -75,9 +81,16 @@ class HttpSession:
     ) -> tuple[int, str, bytes]:
         """Return the status, Content-Type and body of the answer; arguments and errors as `fetch`."""
         most_bytes = options.pop("most_bytes", self.max_response_bytes)
-        async with self.stream(method, url, **options) as response:
-            content_type = response.headers.get("Content-Type", "")
-            return response.status, content_type, await self.body(response, most_bytes)
+        for is_last in (False, True):
+            async with self.stream(method, url, **options) as response:
+                if response.status == _UNAUTHORIZED and not is_last:
+                    # A token can end, or be revoked, before its time.
+                    shown = response.request_info.headers.get("Authorization", "")
+                    if self.access.forgets(shown):
+                        continue
+                content_type = response.headers.get("Content-Type", "")
+                return response.status, content_type, await self.body(response, most_bytes)
+        raise BugError("a request ended without an answer")
 
     @asynccontextmanager
     async def stream(
@@ -106,6 +119,11 @@ class HttpSession:
             self._session = aiohttp.ClientSession(timeout=timeout, connector=connector)
         return self._session
 
+    def _large_answers(self) -> asyncio.Semaphore:
+        if self._large is None:
+            self._large = asyncio.Semaphore(self.large_at_once)
+        return self._large
+
     async def body(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
         """Return the body of an answer that is held open.
 
@@ -114,9 +132,12 @@ class HttpSession:
         """
         chunks: list[bytes] = []
         size = 0
-        async for chunk in response.content.iter_any():
-            size += len(chunk)
-            if size > most_bytes:
-                raise TooLargeError(f"the answer has more than {most_bytes} bytes")
-            chunks.append(chunk)
+        async with AsyncExitStack() as stack:
+            async for chunk in response.content.iter_any():
+                if size <= _LARGE_BYTES < size + len(chunk) and self.large_at_once:
+                    await stack.enter_async_context(self._large_answers())
+                size += len(chunk)
+                if size > most_bytes:
+                    raise TooLargeError(f"the answer has more than {most_bytes} bytes")
+                chunks.append(chunk)
         return b"".join(chunks)

@@ -126,7 +126,7 @@ class HttpMetricsClient:
         return _read(read_external_values, items)
 
     async def resource_usages(self, _namespace: str, _selector: str, _resource: str) -> NoReturn:
-        """Raise: the loop's metrics API serves no resource metrics."""
+        """Raise: the loop has usage for `kubectl top` only, as virtual time has none at all."""
         raise NotFoundError("no metrics returned from resource metrics API")
 
     def _custom_path(self, namespace: str) -> str:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.core.words import counted
+from gpuscale.hpa.kernel.proposals import Tolerances
 from gpuscale.hpa.replicas.calculator import SyncContext, plain_metric_total_milli
-from gpuscale.hpa.replicas.tolerances import Tolerances
-from gpuscale.hpa.types import DEFAULT_SETTINGS, UncomputableError
+from gpuscale.hpa.types import DEFAULT_SETTINGS, ReadyCondition, UncomputableError
 from gpuscale.objects.pods import PodPhase
 from gpuscale.triggers.answer import Answer
-from gpuscale.triggers.observation import Missing, Observation, PodLoads, PodsSeen
-from gpuscale.triggers.trigger import Load, Trigger
+from gpuscale.triggers.credit import Flow, credited, kept_flows
+from gpuscale.triggers.observation import Missing, Observation, PodLoads, PodsSeen, TotalLoad
+from gpuscale.triggers.trigger import Load, ServedPolicy, Trigger
 
 _MAX_READINGS = 240
 _TOLERANCES = Tolerances(DEFAULT_SETTINGS.tolerance, DEFAULT_SETTINGS.tolerance)
@@ -50,6 +51,8 @@ class TriggerState:
     """Monotonic times and loads within the window."""
     is_restored: bool = False
     """Whether the decision is of a process before, which may have decided once more after it was kept."""
+    flows: tuple[Flow, ...] = ()
+    """Of the last minute, for a trigger with credit."""
 
     def renewed(self, target: float) -> "TriggerState":
         """Return the state of the same trigger with other metadata: the last decision stays, in pods."""
@@ -81,11 +84,14 @@ class _LoadPart:
     measured_ms: int
     is_stopped: bool = False
     """Whether no pod is asked for, which ends a window at once."""
+    credit: str = ""
+    """What starting pods count with; empty where there is nothing to say."""
 
 
 def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Outcome:
     """Return the answer as of a moment, and the state for the next evaluation."""
-    load, state = _smoothed(trigger.load, _load(trigger, seen, state), seen, state)
+    load, state = _credited(trigger, _load(trigger, seen, state), seen, state)
+    load, state = _smoothed(trigger.load, load, seen, state)
     awake = tuple(wake.source for wake in seen.wakes if wake.is_active)
     unknown = tuple(wake for wake in seen.wakes if wake.is_active is None)
     starting = _starting(trigger, seen)
@@ -115,8 +121,10 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Outcom
     away_s = seen.now_s if state.away_s is None else state.away_s
     state = replace(state, away_s=away_s)
     why = "; ".join([load.words] * (load.total is None) + [w.shown for w in unknown])
-    if state.is_restored and load.total is None and isinstance(seen.pods, PodsSeen):
-        # What pods there are tells of decisions that were not kept any more.
+    is_over = trigger.policy is not None and seen.now_s - away_s >= trigger.hold_s
+    if (state.is_restored or is_over) and load.total is None and isinstance(seen.pods, PodsSeen):
+        # What pods there are tells of decisions that were not kept any more; stated pods are no order to
+        # take away what a policy had asked for.
         value = max(value, trigger.target * seen.pods.desired)
         is_active = is_active or seen.pods.desired > 0
     answer = _without(trigger, state, seen.now_s - away_s, value, is_active, load, unknown, why)
@@ -169,6 +177,8 @@ def _without(
 def _load(trigger: Trigger, seen: Observation, state: TriggerState) -> _LoadPart:
     if trigger.load is None:
         return _LoadPart(0.0, 0.0, "no load is looked at", seen.now_ms)
+    if trigger.policy is not None:
+        return _wanted(trigger.policy, seen)
     pods = seen.pods
     if isinstance(pods, Missing):
         return _LoadPart(None, 0.0, pods.reason, seen.now_ms)
@@ -191,6 +201,16 @@ def _load(trigger: Trigger, seen: Observation, state: TriggerState) -> _LoadPart
     total = min(max(total, 0.0), MAX_VALUE)
     words = f"the load is {total:.6g}"
     return _LoadPart(total, total / max(running, 1), words, seen.load.measured_ms)
+
+
+def _wanted(policy: ServedPolicy, seen: Observation) -> _LoadPart:
+    """Return the replicas that a policy wants, whatever pods there are."""
+    if not isinstance(seen.load, TotalLoad):
+        reason = seen.load.reason if isinstance(seen.load, Missing) else "it has no policy's answer"
+        return _LoadPart(None, 0.0, f"policy {policy.name}: {reason}", seen.now_ms)
+    replicas = seen.load.value
+    words = f"policy {policy.name} wants {counted(round(replicas), 'replica')}"
+    return _LoadPart(replicas, replicas, words, seen.load.measured_ms)
 
 
 def _not_running(trigger: Trigger, pods: PodsSeen, state: TriggerState, now_ms: int) -> _LoadPart:
@@ -223,6 +243,31 @@ def _pods_load(trigger: Trigger, pods: PodsSeen | None, load: PodLoads, now_ms: 
     per_pod = sum(sample.value_milli for sample in samples.values()) / 1000 / len(samples)
     words = f"the load is {per_pod:.6g} a pod, {total:.6g} together"
     return _LoadPart(total, per_pod, words, load.measured_ms)
+
+
+def _credited(
+    trigger: Trigger, part: _LoadPart, seen: Observation, state: TriggerState
+) -> tuple[_LoadPart, TriggerState]:
+    """Return the load as starting pods leave it to others; see `triggers.credit`."""
+    pods, credit = seen.pods, trigger.credit
+    if credit is None or part.total is None or not isinstance(pods, PodsSeen):
+        return part, state
+    if part.is_stopped or math.isinf(part.per_pod):
+        return part, replace(state, flows=())
+    if isinstance(seen.flow, Missing) or seen.flow is None:
+        # A load that asks for no more pods needs no credit.
+        if part.total <= trigger.target * pods.desired:
+            return part, state
+        reason = "what waits is not known" if seen.flow is None else seen.flow.reason
+        return _LoadPart(None, 0.0, reason, seen.now_ms), state
+    ready = sum(p.ready is ReadyCondition.TRUE and not p.deleted for p in pods.pods)
+    newest = Flow(seen.now_s, part.total, seen.flow.waiting, seen.flow.finished_per_s, ready)
+    flows = kept_flows(state.flows, newest)
+    start_s = credit.start_s or pods.longest_start_s or pods.deadline_s
+    found = credited(trigger.target, pods.desired, flows, pods.starting_s, start_s, credit.drain_s)
+    per_pod = part.per_pod if part.total <= 0 else part.per_pod * found.load / part.total
+    changed = replace(part, total=found.load, per_pod=per_pod, credit=found.words)
+    return changed, replace(state, flows=flows)
 
 
 def _smoothed(
@@ -276,6 +321,9 @@ def _measured_words(
 def _story(trigger: Trigger, seen: Observation, load: _LoadPart, starting: bool) -> tuple[str, ...]:
     lines = [f"load: {load.words}"]
     lines += [f"wake source {wake.source}: {wake.shown}" for wake in seen.wakes]
+    if load.credit:
+        lines.append(f"credit: {load.credit}")
+    lines += seen.policy
     if isinstance(seen.pods, PodsSeen):
         running = sum(p.phase is PodPhase.RUNNING for p in seen.pods.pods)
         lines.append(f"pods: {seen.pods.desired} asked for, {running} running")

@@ -5,10 +5,12 @@ Every fault is found at once, each with its key, and with the name that was prob
 
 from collections.abc import Iterator, Mapping
 
-from gpuscale.core.documents.documents import Document, load_documents
+from gpuscale.core.documents.documents import Document, Path, load_documents
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.words import closest, printable
-from gpuscale.triggers.reading import ENTRY_KEYS, KEYS, Note, TriggerReader
+from gpuscale.triggers.keys import Note
+from gpuscale.triggers.policy_keys import PolicyCheck, any_policy
+from gpuscale.triggers.reading import ENTRY_KEYS, KEYS, TriggerReader
 from gpuscale.triggers.trigger import Trigger
 
 KEDA_KEYS = frozenset(
@@ -25,7 +27,10 @@ _MAX_SHOWN = 80
 
 
 def read_metadata(
-    metadata: Mapping[str, str], namespace: str, source: str = "trigger metadata"
+    metadata: Mapping[str, str],
+    namespace: str,
+    source: str = "trigger metadata",
+    check: PolicyCheck = any_policy,
 ) -> Trigger:
     """Return the trigger of a ScaledObject's or ScaledJob's metadata.
 
@@ -34,6 +39,7 @@ def read_metadata(
             value from the environment, and counts as the key without that.
         namespace: of the ScaledObject.
         source: what is named in faults.
+        check: judges a policy's name and settings.
 
     Raises:
         ConfigError: it has faults; all are reported.
@@ -53,14 +59,19 @@ def read_metadata(
             values[known] = value
         elif known not in KEDA_KEYS and base not in KEDA_KEYS:
             _unknown(key, {*KEYS, *KEDA_KEYS}, note)
-    trigger = TriggerReader(values, note).trigger(namespace)
+    trigger = TriggerReader(values, note, check).trigger(namespace)
     if problems or trigger is None:
         raise ConfigError(*problems)
     return trigger
 
 
-def read_triggers(text: str, source: str) -> tuple[Trigger, ...]:
+def read_triggers(text: str, source: str, check: PolicyCheck = any_policy) -> tuple[Trigger, ...]:
     """Return the triggers of a file: YAML with a list under `triggers`.
+
+    Args:
+        text: of the file.
+        source: its name.
+        check: judges a policy's name and settings.
 
     Raises:
         ConfigError: it has faults, or gives one name twice in a namespace; all are reported.
@@ -68,7 +79,7 @@ def read_triggers(text: str, source: str) -> tuple[Trigger, ...]:
     problems: list[Problem] = []
     found: list[Trigger] = []
     for document in load_documents(text, source):
-        found += _read_document(document, problems)
+        found += _read_document(document, problems, check)
     if len(found) > MAX_TRIGGERS:
         expected = f"at most {MAX_TRIGGERS} triggers in a file"
         problems.append(Problem(source, None, None, str(len(found)), expected))
@@ -82,7 +93,9 @@ def is_trigger_file(data: object) -> bool:
     return isinstance(data, dict) and "triggers" in data and "kind" not in data
 
 
-def _read_document(document: Document, problems: list[Problem]) -> Iterator[Trigger]:
+def _read_document(
+    document: Document, problems: list[Problem], check: PolicyCheck
+) -> Iterator[Trigger]:
     data = document.data
     if not isinstance(data, dict):
         problems.append(document.problem((), "a mapping with `triggers`"))
@@ -98,7 +111,7 @@ def _read_document(document: Document, problems: list[Problem]) -> Iterator[Trig
         return
     seen: dict[tuple[str, str], int | None] = {}
     for index, entry in enumerate(entries):
-        trigger = _read_entry(document, index, entry, problems)
+        trigger = _read_entry(document, index, entry, problems, check)
         if trigger is None:
             continue
         key = (trigger.namespace, trigger.name)
@@ -112,7 +125,7 @@ def _read_document(document: Document, problems: list[Problem]) -> Iterator[Trig
 
 
 def _read_entry(
-    document: Document, index: int, entry: object, problems: list[Problem]
+    document: Document, index: int, entry: object, problems: list[Problem], check: PolicyCheck
 ) -> Trigger | None:
     if not isinstance(entry, dict):
         problems.append(
@@ -122,14 +135,14 @@ def _read_entry(
     before = len(problems)
 
     def note(key: str, expected: str, found: str | None, fix: str | None) -> None:
-        path = ("triggers", index, key)
+        path: Path = ("triggers", index, *key.split("."))
         problems.append(document.problem(path, expected, found=found, fix=fix))
 
     for key in entry:
         if key not in ENTRY_KEYS:
             _unknown(key, ENTRY_KEYS, note)
     namespace = entry.get("namespace")
-    reader = TriggerReader(entry, note)
+    reader = TriggerReader(entry, note, check)
     name = reader.namespace("namespace", namespace)
     trigger = reader.trigger(name)
     return trigger if len(problems) == before else None

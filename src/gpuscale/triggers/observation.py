@@ -27,6 +27,8 @@ class PodsSeen:
     """How long each pod that was never ready has been starting; one entry more for pods not yet there."""
     deadline_s: float = UNKNOWN_DEADLINE_S
     """How long pods like these may take, as learned from them."""
+    longest_start_s: float | None = None
+    """The longest of the last starts; None where no pod was ever ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,25 @@ class TotalLoad:
 
     value: float
     measured_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSeen:
+    """What of a load waits, and what is finished of it a second."""
+
+    waiting: float
+    finished_per_s: float
+
+
+def flow_seen(
+    waiting: TotalLoad | Missing, finished_per_s: TotalLoad | Missing
+) -> FlowSeen | Missing:
+    """Return the flow that two answers make; the first that is missing if one is."""
+    if isinstance(waiting, Missing):
+        return waiting
+    if isinstance(finished_per_s, Missing):
+        return finished_per_s
+    return FlowSeen(max(0.0, waiting.value), max(0.0, finished_per_s.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +90,7 @@ class Observation:
     """None for a trigger without a workload."""
     wakes: tuple[WakeSeen, ...] = field(default=())
     """Of every wake source, the schedule too."""
+    flow: FlowSeen | Missing | None = None
+    """Of a trigger with credit."""
+    policy: tuple[str, ...] = ()
+    """What the replicas that a policy wants rest on; they are the load then."""

@@ -13,11 +13,15 @@ Sources, where each metric's name and labels were read:
     nginx: ingress-nginx v1.15 internal/ingress/metric/collectors/socket.go.
     rabbitmq: RabbitMQ 4.2 deps/rabbitmq_prometheus/metrics.md.
     kafka: kafka_exporter v1.9 kafka_exporter.go.
+    sqs: as the signal sqs-visible.
+    traefik: Traefik v3.7 pkg/observability/metrics/prometheus.go.
     vllm-router: vLLM production stack 0.1.12 src/vllm_router/services/metrics_service.
 """
 
 from dataclasses import dataclass
 
+from gpuscale.formats.signals.catalogue import SIGNALS
+from gpuscale.formats.signals.signal import filled_in
 from gpuscale.triggers.trigger import WakeQuery
 
 
@@ -110,6 +114,20 @@ _PRESETS = (
         "messages that a consumer group of Kafka lags behind",
     ),
     Preset(
+        "sqs",
+        SIGNALS["sqs-visible"].query,
+        "the queue",
+        "messages that are visible in a queue of Amazon SQS",
+    ),
+    Preset(
+        "traefik",
+        _came_in(
+            'traefik_service_requests_total{service="$name"}', "count(traefik_config_reloads_total)"
+        ),
+        "the service of Traefik",
+        "requests that came to Traefik within a minute, answered or refused",
+    ),
+    Preset(
         "vllm-router",
         _came_in(
             'vllm:num_incoming_requests_total{model="$name"}', "count(vllm:healthy_pods_total)"
@@ -123,9 +141,4 @@ PRESETS = {preset.name: preset for preset in _PRESETS}
 
 def wake_query(preset: Preset, name: str, namespace: str, threshold: float) -> WakeQuery:
     """Return the wake source of an object; its name is written as PromQL has it."""
-    query = preset.query.replace("$namespace", _quoted(namespace)).replace("$name", _quoted(name))
-    return WakeQuery(query, threshold, preset.name)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return WakeQuery(filled_in(preset.query, name, namespace), threshold, preset.name)

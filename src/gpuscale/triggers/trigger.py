@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuscale.triggers.credit import DEFAULT_DRAIN_S
+
 Aggregation = Literal["mean", "max", "sum"]
 
 DEFAULT_HOLD_S = 600.0
+DEFAULT_LAG_S = 30.0
+DEFAULT_LEARN_S = 7 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,39 @@ class WakeSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Credit:
+    """What it takes to count starting pods with the load that they will take; see `triggers.credit`."""
+
+    waiting: str
+    """PromQL with one number as its answer: the part of the load that waits."""
+    throughput: str
+    """PromQL with one number: what the ready pods finish a second, over the last minute."""
+    start_s: float | None = None
+    """How long a pod takes to become ready; None is learned from the workload's pods."""
+    drain_s: float = DEFAULT_DRAIN_S
+    """Within how long a backlog that no start-up explains is to be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPolicy:
+    """A policy that says how many replicas a workload needs."""
+
+    name: str
+    settings: tuple[tuple[str, float], ...]
+    """Those that are not the policy's defaults, by name."""
+    pod_load: float
+    """The load that keeps one pod busy: the query's answer over it is the demand in pods."""
+    start_s: float
+    """From the order of a pod until it is ready."""
+    least: int
+    most: int
+    lag_s: float = DEFAULT_LAG_S
+    """How old a load is when the policy sees it; samples that come late are there by then."""
+    learn_s: float = DEFAULT_LEARN_S
+    """Of whole days before today, how much the policy learns from."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trigger:
     """What a workload is scaled on. Metadata of KEDA's triggers and files of triggers are read into it."""
 
@@ -79,3 +116,7 @@ class Trigger:
     """How long the last decision is held while a source is unavailable."""
     fallback_replicas: int | None = None
     """Pods that are asked for after that, 1 at least; None is what was asked for last, at least 1."""
+    credit: Credit | None = None
+    """Of a load that is a query; None serves the load as it is."""
+    policy: ServedPolicy | None = None
+    """Says how many replicas the load, which is a query, needs; they are the value, and the target is 1."""

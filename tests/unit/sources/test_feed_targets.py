@@ -1,5 +1,7 @@
 """Which targets EndpointSlices, pods and flags name, and the labels that they get."""
 
+import re
+
 import pytest
 
 from gpuscale.core.errors import UsageError
@@ -8,6 +10,7 @@ from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.feeds.annotated_pods import exporters, pod_targets
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
+from gpuscale.sources.feeds.selected_pods import pod_choice, selected_targets
 from gpuscale.sources.feeds.targets import static_agent, static_scrape
 
 
@@ -221,3 +224,58 @@ def test_addresses_of_flags() -> None:
 def test_what_is_no_address_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match="expected an address such as "):
         static_agent(text)
+
+
+def selected(*texts, body=None):
+    choices = tuple(pod_choice(text) for text in texts)
+    return selected_targets(body or pod({}, ports=(8000, 8001)), choices)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("ml/app.kubernetes.io/name=vllm:8000", "http://10.0.0.9:8000/metrics"),
+        ("*/app.kubernetes.io/name in (vllm,sglang):9/stats?a=b", "http://10.0.0.9:9/stats?a=b"),
+        ("ml/*:https:8001", "https://10.0.0.9:8001/metrics"),
+        ("ml/*:metrics", "http://10.0.0.9:7000/metrics"),
+    ],
+)
+def test_pods_are_selected_without_an_annotation(text, url) -> None:
+    body = pod({})
+    body["spec"]["containers"][0]["ports"].append({"containerPort": 7000, "name": "metrics"})
+    (found,) = selected(text, body=body)
+    assert found.url == url
+    labels = dict(found.labels)
+    assert (labels["namespace"], labels["pod"]) == ("ml", "vllm-0")
+    assert found.own_labels == ("namespace", "pod")
+
+
+@pytest.mark.parametrize(
+    "text", ["other/*:8000", "ml/app=web:8000", "ml/*:metrics", "ml/!app.kubernetes.io/name:8000"]
+)
+def test_other_pods_are_not_selected(text) -> None:
+    assert selected(text) == ()
+
+
+def test_a_pod_that_is_selected_twice_or_annotated_too_is_one_target() -> None:
+    body = pod({"scrape": "true", "port": "8000"})
+    (found,) = selected("ml/*:8000", "*/*:8000", body=body)
+    assert pod_targets(body) == (found,)
+
+
+def test_selected_pods_that_end_or_have_no_address_are_left_alone() -> None:
+    assert selected("ml/*:8000", body=pod({}, deletionTimestamp="now")) == ()
+    without = pod({}) | {"status": {}}
+    assert selected("ml/*:8000", body=without) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "ml", "ml/app=vllm", "ml/app=vllm:", "/app=vllm:8000", "ml/:8000", "ml/app=vllm:0"),
+        *("ml/app=vllm:70000", "ml/app=vllm:ftp:80", "ml/app in vllm:8000"),
+    ],
+)
+def test_what_is_no_choice_of_pods_is_reported(text) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"found {text!r}, expected")):
+        pod_choice(text)

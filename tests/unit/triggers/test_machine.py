@@ -18,7 +18,7 @@ from gpuscale.triggers.observation import (
     WakeSeen,
 )
 from gpuscale.triggers.startup import learned_deadline_s
-from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WorkloadRef
+from gpuscale.triggers.trigger import Load, ServedPolicy, Trigger, WakeQuery, WorkloadRef
 
 TRIGGER = Trigger(
     "team-a",
@@ -201,3 +201,47 @@ def test_a_restart_keeps_up_what_came_up_after_the_decision_was_kept():
     assert (answer.value, answer.is_active, answer.basis) == (60.0, True, "held")
     asleep = evaluate(TRIGGER, _seen(9.0, wakes=AWAY), kept.state(9.0)).answer
     assert (asleep.value, asleep.is_active) == (0.0, False)
+
+
+POLICY = Trigger(
+    "team-a",
+    "wanted",
+    WorkloadRef("Deployment", "web"),
+    Load(query="sum(load)"),
+    1.0,
+    hold_s=60.0,
+    fallback_replicas=2,
+    policy=ServedPolicy("trend", (), 10.0, 180.0, 1, 20),
+)
+
+
+@pytest.mark.parametrize("pods", [ZERO, _running(3), _running(0, (5.0,), 5), Missing("no list")])
+def test_what_a_policy_wants_counts_whatever_pods_there_are(pods):
+    answer = _after(_seen(0.0, TotalLoad(7.0, 5), pods, ()), trigger=POLICY)
+    assert (answer.value, answer.is_active, answer.basis) == (7.0, True, "measured")
+    assert "policy trend wants 7 replicas" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("away_s", "pods", "value", "basis"),
+    [
+        (59.0, _running(9), 7.0, "held"),
+        # After the hold the stated 2, but never below what runs, where that is known.
+        (61.0, _running(9), 9.0, "fallback"),
+        (61.0, _running(1), 2.0, "fallback"),
+        (61.0, Missing("no list"), 2.0, "fallback"),
+    ],
+)
+def test_a_policy_without_its_source_takes_no_pod_away(away_s, pods, value, basis):
+    first = _seen(0.0, TotalLoad(7.0, 5), _running(7), ())
+    gone = [_seen(each, None, pods, ()) for each in (1.0, 1.0 + away_s)]
+    answer = _after(first, *gone, trigger=POLICY)
+    assert (answer.value, answer.is_active, answer.basis) == (value, True, basis)
+
+
+def test_a_policy_that_learns_after_a_start_asks_for_no_less_than_there_is():
+    kept = held_of(evaluate(POLICY, _seen(0.0, TotalLoad(7.0, 5)), TriggerState()).state, 0.0)
+    learning = _seen(5.0, Missing("it learns from the past, 40 % so far"), _running(8), ())
+    answer = evaluate(POLICY, learning, kept.state(4.0)).answer
+    assert (answer.value, answer.basis) == (8.0, "held")
+    assert "40 % so far" in answer.reason

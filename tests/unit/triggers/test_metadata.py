@@ -1,10 +1,22 @@
 """Triggers as users write them: what is read, and every fault at once with the name that was meant."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from gpuscale.core.errors import ConfigError
+from gpuscale.plan.naming import policy_faults
 from gpuscale.triggers.metadata import read_metadata, read_triggers
-from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WakeSchedule, WorkloadRef
+from gpuscale.triggers.trigger import (
+    Credit,
+    Load,
+    ServedPolicy,
+    Trigger,
+    WakeQuery,
+    WakeSchedule,
+    WorkloadRef,
+)
 
 FULL = {
     "scalerAddress": "gpuscale-scaler.gpuscale:6000",
@@ -169,3 +181,114 @@ def test_a_name_counts_once_in_a_namespace():
     entry = "{namespace: a, metricName: one, query: up, target: 1}"
     with pytest.raises(ConfigError, match="stands on line 3 already"):
         read_triggers(f"triggers:\n\n- {entry}\n- {entry}\n", "t.yaml")
+
+
+CREDITED = {
+    "workload": "deployment/vllm",
+    "query": "sum(in_flight)",
+    "target": "24",
+    "waiting": "sum(waiting)",
+    "throughput": "sum(rate(finished_total[1m]))",
+}
+
+
+def test_credit_is_read_with_what_it_takes():
+    assert read_metadata(CREDITED, "ml").credit == Credit(
+        "sum(waiting)", "sum(rate(finished_total[1m]))", None, 120.0
+    )
+    stated = read_metadata({**CREDITED, "startTime": "2m15s", "drain": "5m"}, "ml").credit
+    assert stated is not None
+    assert (stated.start_s, stated.drain_s) == (135.0, 300.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"throughput": ""}, "throughput: found none, expected PromQL, with waiting"),
+        ({"waiting": ""}, "waiting: found none, expected PromQL, with throughput"),
+        ({"waiting": "", "throughput": "", "drain": "1m"}, "drain with waiting and throughput"),
+        ({"query": "", "metric": "m"}, "expected query with it"),
+        ({"workload": ""}, "for waiting"),
+        ({"window": "1m"}, "expected no window with waiting"),
+        ({"waiting": "sum("}, "waiting: found 'sum(', expected PromQL"),
+        ({"drain": "0s"}, "drain: found 0s, expected a duration of at least 1s"),
+        ({"startTime": "0s"}, "startTime: found 0s, expected a duration of at least 1s"),
+    ],
+)
+def test_credit_that_lacks_something_is_refused(change, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read_metadata({**CREDITED, **change}, "ml")
+
+
+WITH_POLICY = {
+    "workload": "deployment/vllm",
+    "query": "sum(in_flight)",
+    "policy": "{name: trend, settings: {headroom: 1.3}}",
+    "podLoad": "16",
+    "startTime": "3m",
+    "maxReplicas": "20",
+}
+
+
+def test_a_policy_is_read_with_its_defaults():
+    found = read_metadata(WITH_POLICY, "ml", check=policy_faults)
+    policy = ServedPolicy("trend", (("headroom", 1.3),), 16.0, 180.0, 1, 20, 30.0, 604_800.0)
+    assert (found.policy, found.target, found.name) == (policy, 1.0, "vllm-wanted-replicas")
+    assert found.credit is None
+    by_name = read_metadata({**WITH_POLICY, "policy": "trend"}, "ml", check=policy_faults)
+    assert by_name.policy == replace(policy, settings=())
+
+
+@pytest.mark.parametrize(
+    ("change", "faults"),
+    [
+        ({"policy": "tren"}, {("policy", "write trend")}),
+        ({"policy": ""}, {("policy", None)}),
+        ({"policy": "{nam: trend}"}, {("policy.nam", "write name"), ("policy.name", None)}),
+        (
+            {"policy": "{name: trend, settings: {headrom: 2, spare: 99, hold_s: x}}"},
+            {
+                ("policy.settings.headrom", "write headroom"),
+                ("policy.settings.spare", None),
+                ("policy.settings.hold_s", None),
+            },
+        ),
+        ({"policy": "{name: [}"}, {("policy", None)}),
+        ({"policy": "{name: trend, settings: 5}"}, {("policy.settings", None)}),
+        ({"target": "16", "window": "1m"}, {("target", None), ("window", None)}),
+        ({"query": "", "signal": "gpu-utilization"}, {("query", None)}),
+        ({"podLoad": "0"}, {("podLoad", None)}),
+        ({"startTime": "auto"}, {("startTime", None)}),
+        ({"startTime": ""}, {("startTime", None)}),
+        ({"minReplicas": "30"}, {("maxReplicas", None)}),
+        ({"minReplicas": "0"}, {("minReplicas", None)}),
+        ({"learn": "1h", "lag": "1h"}, {("learn", None), ("lag", None)}),
+    ],
+)
+def test_faults_of_policies_are_found_together(change, faults):
+    with pytest.raises(ConfigError) as error:
+        read_metadata({**WITH_POLICY, **change}, "ml", check=policy_faults)
+    assert {(each.field, each.fix) for each in error.value.problems} == faults
+
+
+def test_faults_of_policies_in_files_have_their_lines():
+    text = """triggers:
+- namespace: ml
+  query: sum(in_flight)
+  policy:
+    name: trend
+    settings:
+      headroom: 9
+  podLoad: 16
+  startTime: 3m
+  maxReplicas: 20
+"""
+    with pytest.raises(ConfigError) as error:
+        read_triggers(text, "t.yaml", policy_faults)
+    assert str(error.value).startswith("t.yaml:7: ")
+    assert "found 9, expected 1 to 3" in str(error.value)
+
+
+def test_keys_of_a_policy_need_one():
+    with pytest.raises(ConfigError, match="podLoad: found none, expected policy with podLoad"):
+        read_metadata({"query": "q", "target": "1", "podLoad": "3"}, "ml")

@@ -3,7 +3,7 @@
 Bytes are read into one buffer that all connections share, and go through OpenSSL's memory BIOs: one event
 feeds OpenSSL a bounded number of bytes, so that a client that floods it with TLS messages cannot hold the
 event loop inside OpenSSL. TLS state is made when the first byte arrives, and the HTTP protocol when the
-first byte of a request does.
+first byte of a request does. OpenSSL's library takes 9 MiB, so it is imported where a connection has TLS.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from OpenSSL import SSL, crypto
-
 if TYPE_CHECKING:
+    from OpenSSL import SSL, crypto
+
     from gpuscale.metricsapi.connections.lobby import Lobby
 
 _READ = memoryview(bytearray(16 * 1024))
@@ -82,7 +82,7 @@ class Connection(asyncio.Transport):
         sock: socket.socket,
         address: str,
         lobby: "Lobby",
-        context: SSL.Context | None,
+        context: "SSL.Context | None",
         make_protocol: Callable[[], asyncio.Protocol],
     ) -> None:
         self._sock = sock
@@ -128,7 +128,7 @@ class Connection(asyncio.Transport):
                 return default
         return default
 
-    def presented(self) -> tuple[crypto.X509, ...]:
+    def presented(self) -> "tuple[crypto.X509, ...]":
         """Return the certificates that the client showed, its own first; none of them is verified."""
         if self._presented is None:
             if self._tls is None:
@@ -179,6 +179,8 @@ class Connection(asyncio.Transport):
         if tls is None:
             self._put(data)
             return
+        from OpenSSL import SSL
+
         view = memoryview(data)
         try:
             for start in range(0, len(view), _RECORD_BYTES):
@@ -213,10 +215,14 @@ class Connection(asyncio.Transport):
 
     # What requests do to the time that a connection has.
 
-    def request_begins(self) -> None:
-        """Note that a request is being answered; how long that may take is the handler's matter."""
+    def request_begins(self, seconds: float = float("inf")) -> None:
+        """Note that a request is being answered.
+
+        Args:
+            seconds: it may take; without, that is the handler's matter.
+        """
         if self.phase is not Phase.CLOSING:
-            self.phase, self.deadline = Phase.ACTIVE, float("inf")
+            self.phase, self.deadline = Phase.ACTIVE, self._loop.time() + seconds
 
     def request_ends(self) -> None:
         if self.phase is not Phase.CLOSING:
@@ -266,6 +272,8 @@ class Connection(asyncio.Transport):
             self._take(bytes(_READ[:count]))
         else:
             if self._tls is None:
+                from OpenSSL import SSL
+
                 self._tls = SSL.Connection(self._context, None)
                 self._tls.set_accept_state()
             self._tls.bio_write(_READ[:count])
@@ -278,6 +286,8 @@ class Connection(asyncio.Transport):
         """Take the next step of the handshake with what has come in."""
         if self._tls is None or self.phase is not Phase.HANDSHAKE:
             return
+        from OpenSSL import SSL
+
         try:
             self._tls.do_handshake()
         except SSL.WantReadError:
@@ -296,6 +306,8 @@ class Connection(asyncio.Transport):
 
     def _decrypt(self) -> None:
         """Hand up all that has come in; OpenSSL is given no more than one read at a time."""
+        from OpenSSL import SSL
+
         parts = []
         end = ""
         while self._tls is not None:
@@ -329,6 +341,8 @@ class Connection(asyncio.Transport):
         self._protocol.data_received(data)
 
     def _flush(self) -> None:
+        from OpenSSL import SSL
+
         count = _WIRE_BYTES
         while count == _WIRE_BYTES and self._tls is not None:
             try:
@@ -387,6 +401,8 @@ class Connection(asyncio.Transport):
     def _finish(self) -> None:
         """Say that no more comes, and wait a moment for the client to say so too."""
         if self._tls is not None:
+            from OpenSSL import SSL
+
             try:
                 self._tls.shutdown()
                 self._flush()

@@ -6,11 +6,13 @@ import logging
 import resource
 import socket
 from collections.abc import Callable, Sequence
-
-from OpenSSL import SSL
+from typing import TYPE_CHECKING
 
 from gpuscale.metricsapi.connections.connection import Connection
 from gpuscale.metricsapi.connections.lobby import Lobby
+
+if TYPE_CHECKING:
+    from OpenSSL import SSL
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 4096
@@ -23,7 +25,7 @@ _USER_TIMEOUT_MS = 60_000
 """After so long a client that confirms nothing of what was sent is gone."""
 _OTHER_FILES = 256
 """File descriptors for all that is no client's connection."""
-ChooseContext = Callable[[], SSL.Context]
+ChooseContext = Callable[[], "SSL.Context"]
 MakeProtocol = Callable[[], asyncio.Protocol]
 
 

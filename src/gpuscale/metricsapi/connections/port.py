@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aiohttp import web
-from OpenSSL import SSL
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.metricsapi.connections.connection import Connection, Phase
 from gpuscale.metricsapi.connections.counted_log import CountedLog
 from gpuscale.metricsapi.connections.http import HttpProtocol
-from gpuscale.metricsapi.connections.listener import Listener, bound_sockets, room_for
+from gpuscale.metricsapi.connections.listener import (
+    ChooseContext,
+    Listener,
+    bound_sockets,
+    room_for,
+)
 from gpuscale.metricsapi.connections.lobby import ConnectionLimits, Lobby
 
-_GOODBYE_S = 10.0
-"""How long requests may take to end when the server stops."""
 _LAST_REQUESTS_S = 2.0
 """How long clients that are connected have for a last request, once no new ones are accepted."""
 _LOOK_S = 0.05
@@ -35,6 +37,7 @@ class Port:
         malformed: counts requests that are no HTTP.
         choose_context: returns the TLS of a new connection; None serves plain HTTP.
         is_proxy: returns whether a connection showed the certificate of a front proxy.
+        goodbye_s: how long requests may take to end when the server stops.
     """
 
     def __init__(
@@ -42,9 +45,11 @@ class Port:
         app: web.Application,
         limits: ConnectionLimits,
         malformed: CountedLog,
-        choose_context: Callable[[], SSL.Context] | None = None,
+        choose_context: ChooseContext | None = None,
         is_proxy: Callable[[Connection], bool] = lambda _: False,
+        goodbye_s: float = 10.0,
     ) -> None:
+        self._goodbye_s = goodbye_s
         room = room_for(limits.total + limits.proxies)
         share = room / (limits.total + limits.proxies)
         limits = replace(
@@ -56,7 +61,7 @@ class Port:
         self._runner = web.AppRunner(
             app,
             access_log=None,
-            shutdown_timeout=_GOODBYE_S,
+            shutdown_timeout=goodbye_s,
             max_line_size=_MAX_HEADER,
             max_field_size=_MAX_HEADER,
             keepalive_timeout=_NO_TIMER_S,
@@ -113,7 +118,7 @@ class Port:
         for each in self.lobby.connections:
             if each.is_evictable:
                 each.close()
-        await self._wait(_GOODBYE_S, (Phase.ACTIVE, Phase.CLOSING))
+        await self._wait(self._goodbye_s, (Phase.ACTIVE, Phase.CLOSING))
         await self._runner.cleanup()
         for each in self.lobby.connections:
             each.drop("server stopped")

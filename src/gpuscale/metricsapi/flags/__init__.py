@@ -41,6 +41,7 @@ COMMON = frozenset(
         "prometheus-url",
         "prometheus-ca-file",
         "prometheus-token-file",
+        "prometheus-identity",
         "prometheus-header",
         "prometheus-username",
         "prometheus-password-file",

@@ -18,6 +18,12 @@ PROMETHEUS = (
     Flag(
         "prometheus-token-file", "Bearer token to go to Prometheus with; renewed tokens are used."
     ),
+    Flag(
+        "prometheus-identity",
+        "Identity to go to an Azure Monitor workspace with: azure-workload or azure-managed, and :CLIENT_ID "
+        "for another than the pod's own.",
+        is_ours=True,
+    ),
     Flag("prometheus-header", "NAME=VALUE to send to Prometheus.", repeats=True),
     Flag("prometheus-username", "User of basic authentication at Prometheus.", is_ours=True),
     Flag(
@@ -101,6 +107,12 @@ STREAMS = (
         "NAME.NAMESPACE.svc of --peers-service.",
         is_ours=True,
     ),
+    Flag(
+        "agent-pages",
+        "Paths that are scraped of each node agent beside its stream, such as /metrics/azure.",
+        "list",
+        is_ours=True,
+    ),
     Flag("scrape", "URL of something else to scrape.", repeats=True, is_ours=True),
     Flag(
         "scrape-annotated-pods",
@@ -110,8 +122,15 @@ STREAMS = (
         is_ours=True,
     ),
     Flag(
+        "scrape-selected-pods",
+        "Scrape pods without an annotation: NAMESPACE/LABELS:PORT, such as ml/app=vllm:8000, or with "
+        "SCHEME:PORT/PATH; NAMESPACE and LABELS may be *, PORT the name of a port.",
+        repeats=True,
+        is_ours=True,
+    ),
+    Flag(
         "exporter-pods",
-        "Annotated pods whose series may name other pods: NAMESPACE or NAMESPACE/LABEL=VALUE, "
+        "Scraped pods whose series may name other pods: NAMESPACE or NAMESPACE/LABEL=VALUE, "
         "separated by commas.",
         "list",
         "kube-system,gpu-operator,kube-amd-gpu,gke-managed-system,monitoring",
@@ -165,6 +184,20 @@ STREAMS = (
         "An exposed label wins over the target's of the same name; otherwise it becomes exported_<name>.",
         "bool",
         "true",
+        is_ours=True,
+    ),
+    Flag(
+        "receive-otlp",
+        "Take OTLP metrics that are pushed to /otlp/v1/metrics, where RBAC allows that path.",
+        "bool",
+        "false",
+        is_ours=True,
+    ),
+    Flag(
+        "otlp-promote",
+        "Attributes of OTLP resources that are labels of all their series, separated by commas.",
+        "list",
+        "k8s.namespace.name,k8s.pod.name,k8s.deployment.name,k8s.statefulset.name,k8s.node.name",
         is_ours=True,
     ),
     Flag(

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
@@ -14,15 +14,20 @@ from gpuscale.metricsapi.wire.paths import ALL, EXTERNAL_GROUP, CustomTarget
 from gpuscale.objects.selectors import Selector
 from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.triggers.observation import (
+    FlowSeen,
     Missing,
     Observation,
     PodLoads,
     PodsSeen,
     TotalLoad,
     WakeSeen,
+    flow_seen,
 )
 from gpuscale.triggers.schedule import awake
 from gpuscale.triggers.trigger import Trigger, WakeQuery
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.triggers.policies import Policies
 
 T = TypeVar("T")
 _CLEAR_MS = 10_000
@@ -60,14 +65,17 @@ class Seeing:
         self._shared_ms = shared_s * 1000
         self._cleared_ms = 0
         self._answers: dict[str, tuple[int, asyncio.Task[Value]]] = {}
+        self._policies: Policies | None = None
 
     async def see(self, trigger: Trigger) -> Observation:
         """Return what is known about a trigger now; what is not has a reason."""
         if self._workloads is not None and trigger.workload is not None:
             await self._workloads.listed(trigger.namespace, trigger.workload)
         pods, selector = self._pods(trigger)
-        load, seen = await asyncio.gather(
-            self._load(trigger, pods, selector), self._wakes(trigger.wakes)
+        (load, rests_on), seen, flow = await asyncio.gather(
+            self._load_or_policy(trigger, pods, selector),
+            self._wakes(trigger.wakes),
+            self._flow(trigger),
         )
         now_ms = self._clock.now_ms()
         if trigger.schedule is not None:
@@ -76,7 +84,7 @@ class Seeing:
             seen = (*seen, WakeSeen("schedule", is_active, words))
         # Pods may have come or gone while the source was asked; what they are now goes with the answer.
         pods, _ = self._pods(trigger)
-        return Observation(now_ms, now_ms / 1000, load, pods, seen)
+        return Observation(now_ms, now_ms / 1000, load, pods, seen, flow, rests_on)
 
     def _clear(self, now_ms: int) -> None:
         """Drop answers that serve nobody any more."""
@@ -87,6 +95,8 @@ class Seeing:
                 del self._answers[query]
 
     async def close(self) -> None:
+        if self._policies is not None:
+            await self._policies.close()
         for _, task in self._answers.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in self._answers.values()), return_exceptions=True)
@@ -97,6 +107,18 @@ class Seeing:
         if self._workloads is None:
             return Missing("there is no API server to know pods from"), Selector()
         return self._workloads.seen(trigger.namespace, trigger.workload)
+
+    async def _load_or_policy(
+        self, trigger: Trigger, pods: PodsSeen | Missing | None, selector: Selector
+    ) -> tuple[PodLoads | TotalLoad | Missing, tuple[str, ...]]:
+        """Return the load, or the replicas that a policy wants for it and what they rest on."""
+        if trigger.policy is None or trigger.load is None:
+            return await self._load(trigger, pods, selector), ()
+        if self._policies is None:
+            from gpuscale.metricsapi.triggers.policies import Policies  # numpy comes with them
+
+            self._policies = Policies(self._provider.ask, self._clock)
+        return await self._policies.see(trigger.load.query, trigger.policy)
 
     async def _load(
         self, trigger: Trigger, pods: PodsSeen | Missing | None, selector: Selector
@@ -122,6 +144,16 @@ class Seeing:
             return Missing(f"the query of {name}: {self._reason(error)}")
         found = self._number(value, name)
         return TotalLoad(*found) if not isinstance(found, str) else Missing(f"the query: {found}")
+
+    async def _flow(self, trigger: Trigger) -> FlowSeen | Missing | None:
+        credit = trigger.credit
+        if credit is None:
+            return None
+        waiting, finished = await asyncio.gather(
+            self._total(credit.waiting, f"waiting of {trigger.name}"),
+            self._total(credit.throughput, f"throughput of {trigger.name}"),
+        )
+        return flow_seen(waiting, finished)
 
     async def _wakes(self, wakes: Sequence[WakeQuery]) -> tuple[WakeSeen, ...]:
         return tuple(await asyncio.gather(*map(self._wake, wakes)))

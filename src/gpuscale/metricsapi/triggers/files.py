@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.metricsapi.rulebook.rule_file import RuleState
+from gpuscale.plan.naming import policy_faults
 from gpuscale.sources.listed_files import ListedFiles, read_text
 from gpuscale.triggers.metadata import read_triggers
 from gpuscale.triggers.trigger import Trigger
@@ -35,7 +36,7 @@ class _File:
             text = read_text(self.path)
             if text == self._text and before.fault is None:
                 return
-            triggers = read_triggers(text, str(self.path))
+            triggers = read_triggers(text, str(self.path), policy_faults)
         except ConfigError as error:
             if str(error) != before.fault:
                 failures = before.failures + 1

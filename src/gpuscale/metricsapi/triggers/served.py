@@ -16,6 +16,7 @@ from gpuscale.metricsapi.triggers.files import TriggerFiles
 from gpuscale.metricsapi.triggers.opened import Triggers
 from gpuscale.metricsapi.wire.paths import ExternalTarget
 from gpuscale.objects.metric_values import ExternalValue
+from gpuscale.objects.selectors import Selector
 from gpuscale.triggers.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -58,15 +59,22 @@ class ServedTriggers:
         """Return the names of all triggers, sorted."""
         return tuple(sorted({name for _, name in self._files.by_name}))
 
-    def find(self, target: ExternalTarget) -> Trigger | None:
-        return self._files.by_name.get((target.namespace, target.metric))
+    def has(self, target: ExternalTarget, _selector: Selector) -> bool:
+        """Return whether a trigger has the name."""
+        return (target.namespace, target.metric) in self._files.by_name
 
-    def value(self, trigger: Trigger) -> ExternalValue:
-        """Return the value of a trigger.
+    def _find(self, target: ExternalTarget) -> Trigger:
+        return self._files.by_name[target.namespace, target.metric]
+
+    async def values(self, target: ExternalTarget, selector: Selector) -> tuple[ExternalValue, ...]:
+        """Return the value of a trigger; it has no labels, so a selector that asks for one finds none.
 
         Raises:
             TriggerUnknownError: nothing is known of it yet.
         """
+        return (self._value(self._find(target)),) if selector.matches({}) else ()
+
+    def _value(self, trigger: Trigger) -> ExternalValue:
         answer = self._triggers.answer(trigger)
         if answer is None:
             raise TriggerUnknownError(f"{trigger.name} was not evaluated yet")
@@ -74,10 +82,11 @@ class ServedTriggers:
             raise TriggerUnknownError(f"{trigger.name}: {answer.reason}")
         return ExternalValue({}, round(answer.value * 1000), answer.measured_ms)
 
-    def why(self, trigger: Trigger) -> "Explanation":
+    async def why(self, target: ExternalTarget, _selector: Selector) -> "Explanation":
         """Return how a trigger's value came about."""
         from gpuscale.metricsapi.why.hops import Explanation, ServedValue
 
+        trigger = self._find(target)
         names = ("trigger", "load", "wake", "pods", "answer")
         asked = f"{trigger.name}, external, in {trigger.namespace}, of a trigger"
         explanation = Explanation(asked, names)
@@ -91,9 +100,11 @@ class ServedTriggers:
             return explanation.failed("load", "it was not evaluated yet", fix)
         lines = [line.partition(": ")[::2] for line in outcome.story]
         load = [said for what, said in lines if what == "load"]
+        credit = [said for what, said in lines if what == "credit"]
         wakes = [f"{what} {said}" for what, said in lines if what.startswith("wake source")]
         pods = [f"{what} {said}" for what, said in lines if what.startswith(("pods", "starting"))]
-        explanation.ok("load", "; ".join(load))
+        policy = [f"{what} {said}" for what, said in lines if what.startswith("policy ")]
+        explanation.ok("load", "; ".join(load), *credit, *policy)
         explanation.ok("wake", counted(len(wakes), "wake source"), *wakes)
         explanation.ok("pods", "; ".join(pods) or "no pods are looked at")
         answer = outcome.answer

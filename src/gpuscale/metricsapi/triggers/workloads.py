@@ -177,7 +177,8 @@ class Workloads:
             starting.append((now_ms - known.short_since_ms) / 1000)
         deadline_s = learned_deadline_s(known.starts_s)
         infos = tuple(pod.info for pod in pods if pod.info.phase is not PodPhase.SUCCEEDED)
-        return PodsSeen(desired, infos, tuple(starting), deadline_s)
+        longest_s = max(known.starts_s, default=None)
+        return PodsSeen(desired, infos, tuple(starting), deadline_s, longest_s)
 
     def _scale(self, namespace: str, workload: WorkloadRef) -> Scale | Missing:
         path = _WATCHED.get((workload.kind, workload.api_version))

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.core.golang.template import Template
 from gpuscale.core.words import closest
 from gpuscale.metricsapi.why.hops import CUSTOM_HOPS, Explanation
+from gpuscale.metricsapi.why.parts import SeenPart, missing_text, part_lines, seen_parts
 from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
 from gpuscale.metricsapi.why.shared import (
     PLAIN,
@@ -199,14 +201,36 @@ class _Custom:
         value = entry.rule.read(value)
         if not isinstance(value, Vector):
             return no_vector(value, explanation)
+        seen = await self._parts(entry.rule, plan)
         if not value.samples:
-            return await self._no_rows(entry.rule, plan, found)
+            return await self._no_rows(entry.rule, plan, found, seen)
         ages = await self._ages(entry.rule, plan)
         explanation.ok("query", rows_text(len(value.samples)), *ages.age_remarks)
-        return self._rows(plan, value, ages)
+        return self._rows(plan, value, ages, seen)
 
-    async def _no_rows(self, rule: Rule, plan: CustomPlan, found: LabelSets) -> Explanation:
+    async def _parts(self, rule: Rule, plan: CustomPlan) -> tuple[SeenPart, ...]:
+        def query_of(template: Template) -> str:
+            return custom_query(
+                template,
+                plan.scope.entry.series,
+                rule.labels,
+                plan.resource,
+                self.target.namespace,
+                plan.names,
+                self.series,
+            )
+
+        return await seen_parts(self.parts, rule, query_of, plan.label)
+
+    async def _no_rows(
+        self, rule: Rule, plan: CustomPlan, found: LabelSets, seen: Sequence[SeenPart]
+    ) -> Explanation:
         resource, names = plan.resource, plan.names
+        if missing := missing_text(seen, names):
+            fix = "See whether its series are scraped with the same labels as those of the others."
+            return self.explanation.failed(
+                "query", f"0 rows. {missing}.", fix, *part_lines(seen, names)
+            )
         finding: Finding | None = None
         if resource.namespaced:
             label = rule.labels.label_for(NAMESPACES)
@@ -266,7 +290,9 @@ class _Custom:
         value = (await self.parts.questions.query(promql, self.parts.now_ms)).value
         return len(value.samples) if isinstance(value, Vector) else 0
 
-    def _rows(self, plan: CustomPlan, value: Vector, ages: SampleAges) -> Explanation:
+    def _rows(
+        self, plan: CustomPlan, value: Vector, ages: SampleAges, seen: Sequence[SeenPart]
+    ) -> Explanation:
         explanation, known = self.explanation, set(plan.names)
         shows_all = self._asks_only_here(plan)
         by_object: dict[str, VectorSample] = {}
@@ -284,7 +310,7 @@ class _Custom:
         if not by_object:
             return self._unmatched(plan, value)
         have = f"{len(by_object)} of {counted(len(known), plan.resource)} with a row"
-        explanation.ok("rows", have, *_strays(plan, value))
+        explanation.ok("rows", have, *_strays(plan, value), *part_lines(seen, plan.names))
         return explain_values(self.parts, explanation, by_object, ages)
 
     def _asks_only_here(self, plan: CustomPlan) -> bool:

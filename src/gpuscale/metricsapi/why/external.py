@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.metricsapi.why.hops import EXTERNAL_HOPS, Explanation
+from gpuscale.metricsapi.why.parts import missing_text, part_lines, seen_parts
 from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
 from gpuscale.metricsapi.why.shared import (
     PLAIN,
@@ -94,12 +95,25 @@ class _External:
         value = rule.read(answer.value)
         if not isinstance(value, Vector | Scalar):
             return no_vector(value, explanation)
+        within = self.target.namespace if rule.namespaced else None
+        seen = await seen_parts(
+            self.parts,
+            rule,
+            lambda part: external_query(part, plan.series, rule.labels, within, self.series),
+            "",
+        )
         if isinstance(value, Vector) and not value.samples:
+            if missing := missing_text(seen, [""]):
+                fix = "See whether its series are scraped, and with which namespace."
+                return explanation.failed(
+                    "query", f"0 rows. {missing}.", fix, *part_lines(seen, [""])
+                )
             return self._no_rows(rule, found)
         rows = value.samples if isinstance(value, Vector) else ()
         ages = await self._ages(rule, plan)
         explanation.rows = [row_of(sample, ages, None) for sample in rows]
-        explanation.ok("query", rows_text(len(rows)) if rows else "a scalar", *ages.age_remarks)
+        have = rows_text(len(rows)) if rows else "a scalar"
+        explanation.ok("query", have, *ages.age_remarks, *part_lines(seen, [""]))
         if isinstance(value, Scalar):
             return explain_scalar(explanation, value)
         by_labels = {labels_text(each): each for each in rows}
@@ -107,9 +121,7 @@ class _External:
 
     async def _ages(self, rule: Rule, plan: ExternalPlan) -> SampleAges:
         within = self.target.namespace if rule.namespaced else None
-        entry = self.parts.catalogue.external_entry(plan.metric, self.target.namespace)
-        series = entry.series if entry is not None else plan.metric
-        plain = external_query(PLAIN, series, rule.labels, within, self.series)
+        plain = external_query(PLAIN, plan.series, rule.labels, within, self.series)
         return await sample_ages(self.parts, plain, "")
 
     def _no_rows(self, rule: Rule, found: LabelSets) -> Explanation:

@@ -5,6 +5,7 @@ import json
 from aiohttp import web
 
 from gpuscale.metricsapi.wire import bodies
+from gpuscale.metricsapi.wire.aggregated import etag, matches
 from gpuscale.metricsapi.wire.requests import is_true
 from gpuscale.metricsapi.wire.statuses import Status
 
@@ -42,3 +43,13 @@ def _wants_indent(request: web.Request) -> bool:
 def status_response(request: web.Request, status: Status) -> web.Response:
     """Return the answer that reports a failure."""
     return json_response(request, status.code, status.body())
+
+
+def unless_known(request: web.Request, body: bodies.Body, content_type: str = JSON) -> web.Response:
+    """Return a document, or that the client has it already."""
+    tag = etag(body)
+    if matches(request.headers.get("If-None-Match"), tag):
+        return web.Response(status=304, headers={"ETag": tag})
+    response = json_response(request, 200, body, content_type)
+    response.headers["ETag"] = tag
+    return response

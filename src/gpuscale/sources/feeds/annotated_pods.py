@@ -10,7 +10,7 @@ exporters is decided by namespace first, because the creator of a pod chooses it
 Source: prometheus-community/helm-charts, charts/prometheus 27, values.yaml (the job kubernetes-pods).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -87,32 +87,58 @@ def pod_targets(
         body: the pod.
         trusted: pods whose series may name other pods.
     """
-    metadata = mapping_of(body.get("metadata"))
-    annotations = mapping_of(metadata.get("annotations"))
-    address = text_of(mapping_of(body.get("status")).get("podIP"))
-    wants = text_of(annotations.get(f"{_PREFIX}scrape")) == "true"
-    if not wants or not address or metadata.get("deletionTimestamp") is not None:
+    pod = running_pod(body)
+    if pod is None:
         return ()
+    annotations = mapping_of(mapping_of(body.get("metadata")).get("annotations"))
     scheme = text_of(annotations.get(f"{_PREFIX}scheme")) or "http"
-    if scheme not in {"http", "https"}:
+    if text_of(annotations.get(f"{_PREFIX}scrape")) != "true" or scheme not in {"http", "https"}:
         return ()
     path = text_of(annotations.get(f"{_PREFIX}path")) or "/metrics"
-    labels = _labels(body, metadata)
-    own_labels = () if any(each.has(metadata) for each in trusted) else _OWN_LABELS
+    ports = _ports(body, text_of(annotations.get(f"{_PREFIX}port")))
+    return scrape_targets(pod, scheme, ports, path, trusted)
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapedPod:
+    """What of a pod its targets are made of."""
+
+    address: str
+    labels: Mapping[str, str]
+    metadata: Mapping[str, object]
+
+
+def running_pod(body: JsonObject) -> ScrapedPod | None:
+    """Return a pod that can be scraped; None of one that has no address or is ending."""
+    metadata = mapping_of(body.get("metadata"))
+    address = text_of(mapping_of(body.get("status")).get("podIP"))
+    if not address or metadata.get("deletionTimestamp") is not None:
+        return None
+    return ScrapedPod(address, _labels(body, metadata), metadata)
+
+
+def scrape_targets(
+    pod: ScrapedPod,
+    scheme: str,
+    ports: Iterable[int],
+    path: str,
+    trusted: tuple[Exporters, ...],
+) -> tuple[Target, ...]:
+    """Return the targets at these ports; unless the pod is trusted, their namespace and pod are its own."""
+    own_labels = () if any(each.has(pod.metadata) for each in trusted) else _OWN_LABELS
     return tuple(
         pod_target(
-            _url(scheme, address, port, path), instance_of(address, port), labels, own_labels
+            _url(scheme, pod.address, port, path),
+            instance_of(pod.address, port),
+            pod.labels,
+            own_labels,
         )
-        for port in dict.fromkeys(_ports(body, text_of(annotations.get(f"{_PREFIX}port"))))
+        for port in dict.fromkeys(ports)
     )
 
 
-def _ports(body: JsonObject, annotated: str) -> Iterator[int]:
-    if annotated:
-        is_number = annotated.isascii() and annotated.isdigit() and len(annotated) <= 5
-        if is_number and port_number(int(annotated)):
-            yield int(annotated)
-        return
+def container_ports(body: JsonObject) -> Iterator[tuple[int, str]]:
+    """Yield number and name of the TCP ports that a pod's containers declare."""
     declared = (
         port
         for container in _list(mapping_of(body.get("spec")).get("containers"))
@@ -121,7 +147,16 @@ def _ports(body: JsonObject, annotated: str) -> Iterator[int]:
     for port in islice(declared, _MAX_PORTS):
         number = port_number(port.get("containerPort"))
         if number and port.get("protocol", "TCP") == "TCP":
-            yield number
+            yield number, text_of(port.get("name"))
+
+
+def _ports(body: JsonObject, annotated: str) -> Iterator[int]:
+    if annotated:
+        is_number = annotated.isascii() and annotated.isdigit() and len(annotated) <= 5
+        if is_number and port_number(int(annotated)):
+            yield int(annotated)
+        return
+    yield from (number for number, _ in container_ports(body))
 
 
 def _labels(body: JsonObject, metadata: Mapping[str, object]) -> dict[str, str]:

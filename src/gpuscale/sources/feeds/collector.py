@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from gpuscale.core.clock import Clock
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
 from gpuscale.series.storage.store import SeriesStore
@@ -15,10 +15,11 @@ from gpuscale.series.wanted import SeriesFilter
 from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.sources.feeds.scraper import Scraper
+from gpuscale.sources.feeds.selected_pods import selected_targets
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.sharing.sharing import Sharing
 from gpuscale.sources.feeds.stream import Seat, StreamFollower, new_seat
-from gpuscale.sources.feeds.targets import FeedState, Target
+from gpuscale.sources.feeds.targets import FeedState, Target, agent_page
 from gpuscale.sources.http import MAX_RESPONSE_BYTES, HttpSession
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.saving.saver import StoreSaver
@@ -26,6 +27,8 @@ from gpuscale.sources.saving.saver import StoreSaver
 _LOG = logging.getLogger(__name__)
 MAX_TARGETS = 10_000
 """A guard against a cluster where everything is annotated."""
+_LARGE_PAGES = 4
+"""Pages that are read at a time beyond their first MiB; any pod may answer without an end."""
 _TIDY_S = 5.0
 """How often the store is looked at."""
 
@@ -59,7 +62,9 @@ class FeedCollector:
         self._clock = clock
         self._agents_http = HttpSession(access=agent_access(settings), max_connections=0)
         self._http = HttpSession(
-            max_connections=0, max_response_bytes=settings.limits.body_bytes or MAX_RESPONSE_BYTES
+            max_connections=0,
+            max_response_bytes=settings.limits.body_bytes or MAX_RESPONSE_BYTES,
+            large_at_once=_LARGE_PAGES,
         )
         self._watches: dict[str, Reflector[Targets]] = {}
         self._running: dict[Target, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
@@ -181,6 +186,8 @@ class FeedCollector:
                 if not each.is_agent
                 or self.sharing.follows(each, is_followed=each in self._running)
             ]
+        pages = self._settings.agent_pages
+        kept += [agent_page(each, path) for each in kept if each.is_agent for path in pages]
         return dict.fromkeys(kept)
 
     def _seat(self, target: Target) -> Seat:
@@ -204,7 +211,7 @@ class FeedCollector:
             return follower
         return Scraper(
             target,
-            self._http,
+            self._agents_http if target.is_page else self._http,
             self.store,
             self._clock,
             self._settings.scrape_interval_s,
@@ -214,7 +221,7 @@ class FeedCollector:
         )
 
     def _watch(self, kube: KubeClient, kube_settings: KubeSettings) -> None:
-        agents, exporters = self._settings.agents, self._settings.exporters
+        agents = self._settings.agents
         self._watches["endpointslices"] = Reflector(
             kube,
             kube_settings,
@@ -224,16 +231,23 @@ class FeedCollector:
             self._clock,
             self._changed.set,
         )
-        if self._settings.scrapes_pods:
+        if self._settings.scrapes_pods or self._settings.selected:
             self._watches["pods"] = Reflector(
                 kube,
                 kube_settings,
                 annotated_pods.PATH,
                 annotated_pods.PARAMETERS,
-                lambda body: _some(annotated_pods.pod_targets(body, exporters)),
+                self._pod_targets,
                 self._clock,
                 self._changed.set,
             )
+
+    def _pod_targets(self, body: JsonObject) -> Targets | None:
+        settings = self._settings
+        found = dict.fromkeys(selected_targets(body, settings.selected, settings.exporters))
+        if settings.scrapes_pods:
+            found |= dict.fromkeys(annotated_pods.pod_targets(body, settings.exporters))
+        return _some(found)
 
     async def _tidy(self) -> None:
         """Log when the store begins to drop samples early, and when all are kept again."""

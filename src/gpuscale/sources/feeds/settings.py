@@ -6,8 +6,10 @@ from pathlib import Path
 from gpuscale.series.storage.limits import DEFAULT_LIMITS, RESOLUTION_MS, ScrapeLimits
 from gpuscale.sources.feeds.annotated_pods import DEFAULT_EXPORTERS, Exporters
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice
+from gpuscale.sources.feeds.selected_pods import PodChoice
 from gpuscale.sources.feeds.sharing.settings import PeerSettings
 from gpuscale.sources.feeds.targets import Target
+from gpuscale.sources.otlp.settings import OtlpSettings
 from gpuscale.sources.remote_write.settings import Endpoint
 from gpuscale.sources.saving.settings import SavingSettings
 
@@ -17,12 +19,16 @@ class FeedSettings:
     """Everything about feeds that a user decides."""
 
     agents: AgentChoice = field(default_factory=AgentChoice)
+    agent_pages: tuple[str, ...] = ()
+    """Paths that are scraped of each agent that is followed here, such as /metrics/azure."""
     static: tuple[Target, ...] = ()
     """Targets that are there whatever the cluster says."""
     scrapes_pods: bool = True
     """Whether annotated pods are scraped."""
+    selected: tuple[PodChoice, ...] = ()
+    """Pods that are scraped without an annotation."""
     exporters: tuple[Exporters, ...] = DEFAULT_EXPORTERS
-    """Annotated pods whose series may name other pods."""
+    """Pods whose series may name other pods."""
     scrape_interval_s: float = 5.0
     honor_labels: bool = True
     """Whether exposed labels win over the target's own, such as pod and namespace."""
@@ -47,5 +53,7 @@ class FeedSettings:
     """Where the store is kept over a restart; None for nowhere."""
     remote_write: tuple[Endpoint, ...] = ()
     """Who gets a copy of all samples."""
+    otlp: OtlpSettings | None = None
+    """Of OTLP metrics that are pushed in; None takes none."""
     peers: PeerSettings | None = None
     """The other replicas that share the agents; None where this one follows all of them."""

@@ -21,6 +21,7 @@ from gpuscale.core.errors import UsageError
 AGENT_JOB = "gpuscale-exporter"
 POD_JOB = "kubernetes-pods"
 SCRAPE_JOB = "scrape"
+_PATH = re.compile(r"/[A-Za-z0-9._~/-]{1,200}")
 _UNFIT = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -37,6 +38,8 @@ class Target:
     """Namespace and name of an agent's pod, where they are known; it may have several addresses."""
     own_labels: tuple[str, ...] = ()
     """Labels that are the target's whatever it exposes."""
+    is_page: bool = False
+    """Whether it is scraped of a node agent, which is reached with the agents' credentials."""
 
     @property
     def instance(self) -> str:
@@ -89,6 +92,24 @@ def agent_target(
         labels |= {"namespace": pod[0], "pod": pod[1]}
     known = "/".join(pod) if pod is not None and all(pod) else ""
     return Target(f"{scheme}://{instance}/stream", _sorted(labels), is_agent=True, pod=known)
+
+
+def agent_page(agent: Target, path: str) -> Target:
+    """Return the target of one more page of an agent."""
+    labels = {**dict(agent.labels), "metrics_path": path}
+    url = str(URL(agent.url, encoded=True).with_path(path))
+    return Target(url, _sorted(labels), is_page=True)
+
+
+def page_path(text: str) -> str:
+    """Return the path of a page.
+
+    Raises:
+        UsageError: it is none, or that of a page which agents' streams have already.
+    """
+    if not _PATH.fullmatch(text) or text in {"/metrics", "/stream"}:
+        raise UsageError(f"found {text!r}, expected a path such as /metrics/azure")
+    return text
 
 
 def static_agent(text: str) -> Target:

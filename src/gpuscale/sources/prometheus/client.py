@@ -19,6 +19,7 @@ from yarl import URL
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.series.values import Value
 from gpuscale.sources.access import Access, SecretFile, TlsFiles
+from gpuscale.sources.entra import EntraLogin, token_of
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.prometheus.answers import MALFORMED, envelope, label_sets, value_of
 
@@ -57,6 +58,8 @@ class PrometheusSettings:
     """Characters of a query, or of the encoded one with GET; None is `MAX_QUERY_CHARS`."""
     unix_socket: Path | None = None
     """Where it listens, in place of the host of the address."""
+    azure_login: EntraLogin | None = None
+    """Who gets the token for it, where it is an Azure Monitor workspace."""
     name: str = ""
     """What messages call it; empty for Prometheus and its address."""
 
@@ -65,10 +68,10 @@ class PrometheusSettings:
             raise ValueError(f"found verb {self.verb!r}, expected GET or POST")
         if URL(self.url).scheme not in {"http", "https"}:
             raise ValueError(f"found {self.shown_url!r}, expected an http:// or https:// address")
-        ways = (URL(self.url).user, self.username, self.bearer_token_file)
+        ways = (URL(self.url).user, self.username, self.bearer_token_file, self.azure_login)
         if sum(way is not None for way in ways) > 1:
             raise ValueError(
-                "found more than one of a bearer token, a username and a user in the address, "
+                "found more than one of a bearer token, a username, an identity and a user in the address, "
                 "expected one way to show who asks"
             )
 
@@ -87,7 +90,7 @@ class PrometheusSource:
         base = URL(settings.url)
         self._urls = {
             endpoint: base.with_path(f"{base.path.rstrip('/')}/api/v1/{endpoint}").with_query(None)
-            for endpoint in ("series", "query")
+            for endpoint in ("series", "query", "query_range")
         }
         self._http = HttpSession(
             settings.timeout_s,
@@ -128,14 +131,30 @@ class PrometheusSource:
 
     async def query(self, promql: str, at_ms: int) -> Value:
         """Return what the query evaluates to at `at_ms`; see `MetricSource`."""
-        parameters = {"query": promql, "time": _seconds(at_ms)}
-        data = self._data(*await self._ask("query", parameters, _MAX_QUERY_BYTES))
+        return await self._value("query", {"query": promql, "time": _seconds(at_ms)})
+
+    async def query_range(self, promql: str, start_ms: int, end_ms: int, step_ms: int) -> Value:
+        """Return what the query evaluates to at each step of a range: a matrix of as many points or fewer.
+
+        Raises:
+            QueryError, UpstreamError, UnavailableError: as `query`.
+        """
+        parameters = {
+            "query": promql,
+            "start": _seconds(start_ms),
+            "end": _seconds(end_ms),
+            "step": _seconds(step_ms),
+        }
+        return await self._value("query_range", parameters)
+
+    async def _value(self, endpoint: str, parameters: Mapping[str, str]) -> Value:
+        data = self._data(*await self._ask(endpoint, parameters, _MAX_QUERY_BYTES))
         try:
             return await value_of(data)
         except UpstreamError as error:
             raise UpstreamError(f"{self._who()} {error}") from error
         except MALFORMED as error:
-            raise UpstreamError(f"{self._who()} answered /query with no result") from error
+            raise UpstreamError(f"{self._who()} answered /{endpoint} with no result") from error
 
     async def _ask(
         self, endpoint: str, parameters: Mapping[str, str], most_bytes: int
@@ -182,10 +201,10 @@ class PrometheusSource:
 
 
 def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> Access:
-    token, password = settings.bearer_token_file, settings.password_file
+    password = settings.password_file
     return Access(
         settings.headers,
-        None if token is None else SecretFile(token),
+        token_of(settings.bearer_token_file, settings.azure_login),
         settings.username,
         None if password is None else SecretFile(password),
         tls,

@@ -9,16 +9,17 @@ import base64
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from yarl import URL
 
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.documents.validation import validation_problems
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.core.golang.durations import parse_duration_ms
-from gpuscale.series.remote_write.relabelling import Action, RelabelRule
+from gpuscale.sources.remote_write.azure_metrics import AzureMetricsModel
+from gpuscale.sources.remote_write.azuread import AzureAdModel
+from gpuscale.sources.remote_write.models import FileModel, RelabelModel, Seconds
 from gpuscale.sources.remote_write.settings import LABEL_NAME, Endpoint, check_url
 
 MAX_ENDPOINTS = 16
@@ -42,27 +43,7 @@ _RESERVED_HEADERS = frozenset(
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def _seconds(value: object) -> float:
-    if not isinstance(value, str):
-        raise ValueError(f"found {value!r}, expected a duration such as 5s or 30ms")
-    return parse_duration_ms(value) / 1000
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty_keys(cls, data: Any) -> Any:  # noqa: ANN401 - whatever the file holds
-        if isinstance(data, dict):
-            return {key: value for key, value in data.items() if value is not None}
-        return data
-
-
-class BasicAuthModel(_Model):
+class BasicAuthModel(FileModel):
     """A user, and a password or a file with it."""
 
     username: str
@@ -70,7 +51,7 @@ class BasicAuthModel(_Model):
     password_file: Path | None = Field(None, strict=False)
 
 
-class AuthorizationModel(_Model):
+class AuthorizationModel(FileModel):
     """Credentials, or a file with them."""
 
     type: str = "Bearer"
@@ -86,7 +67,7 @@ class AuthorizationModel(_Model):
         return self
 
 
-class TlsModel(_Model):
+class TlsModel(FileModel):
     """CAs to trust, and a client certificate."""
 
     ca_file: Path | None = Field(None, strict=False)
@@ -96,35 +77,7 @@ class TlsModel(_Model):
     insecure_skip_verify: bool = False
 
 
-class RelabelModel(_Model):
-    """One rule of `write_relabel_configs`."""
-
-    source_labels: list[str] = []
-    separator: str = ";"
-    regex: str = "(.*)"
-    modulus: int = Field(0, ge=0)
-    target_label: str = ""
-    replacement: str = "$1"
-    action: Action = "replace"
-
-    @model_validator(mode="after")
-    def _is_usable(self) -> Self:
-        self.rule()
-        return self
-
-    def rule(self) -> RelabelRule:
-        return RelabelRule(
-            self.action,
-            tuple(self.source_labels),
-            self.separator,
-            self.regex,
-            self.target_label,
-            self.replacement,
-            self.modulus,
-        )
-
-
-class QueueModel(_Model):
+class QueueModel(FileModel):
     """`queue_config`. The queue is the store itself, so `capacity` bounds what is encoded ahead."""
 
     capacity: int = Field(10_000, ge=1)
@@ -138,7 +91,7 @@ class QueueModel(_Model):
     sample_age_limit: Seconds = Field(0.0, ge=0)
 
 
-class EndpointModel(_Model):
+class EndpointModel(FileModel):
     """One entry of `remote_write`."""
 
     url: str
@@ -147,6 +100,7 @@ class EndpointModel(_Model):
     headers: dict[str, str] = {}
     basic_auth: BasicAuthModel | None = None
     authorization: AuthorizationModel | None = None
+    azuread: AzureAdModel | None = None
     tls_config: TlsModel = TlsModel.model_validate({})
     write_relabel_configs: list[RelabelModel] = []
     queue_config: QueueModel = QueueModel.model_validate({})
@@ -161,16 +115,16 @@ class EndpointModel(_Model):
                 raise ValueError(f"found {name!r}, expected the name of a header and one line")
             if name.lower() in _RESERVED_HEADERS:
                 raise ValueError(f"found the header {name}, which can't be set here")
-        ways = (self.basic_auth, self.authorization, URL(self.url).user)
+        ways = (self.basic_auth, self.authorization, self.azuread, URL(self.url).user)
         if sum(way is not None for way in ways) > 1:
             raise ValueError(
-                "found more than one of basic_auth, authorization and a user in the url, "
+                "found more than one of basic_auth, authorization, azuread and a user in the url, "
                 "expected one way to show who writes"
             )
         return self
 
 
-class GlobalModel(_Model):
+class GlobalModel(FileModel):
     """`global`."""
 
     external_labels: dict[str, str] = {}
@@ -183,11 +137,12 @@ class GlobalModel(_Model):
         return self
 
 
-class RemoteWriteModel(_Model):
-    """The whole file: those parts of Prometheus' own that concern remote write."""
+class RemoteWriteModel(FileModel):
+    """The whole file: the parts of Prometheus' own that concern remote write, and one of ours."""
 
     globals_: GlobalModel = Field(GlobalModel(), alias="global")
     remote_write: list[EndpointModel] = Field([], max_length=MAX_ENDPOINTS)
+    azure_custom_metrics: list[AzureMetricsModel] = Field([], max_length=MAX_ENDPOINTS)
 
 
 def read_file(path: Path) -> tuple[Endpoint, ...]:
@@ -218,7 +173,10 @@ def read_file(path: Path) -> tuple[Endpoint, ...]:
         schema = RemoteWriteModel.model_json_schema
         raise ConfigError(*validation_problems(documents[0], found_errors, schema)) from None
     labels = model.globals_.external_labels
-    return tuple(_endpoint(each, labels, path.parent) for each in model.remote_write)
+    return (
+        *(_endpoint(each, labels, path.parent) for each in model.remote_write),
+        *(each.endpoint(labels, path.parent) for each in model.azure_custom_metrics),
+    )
 
 
 def _endpoint(model: EndpointModel, labels: Mapping[str, str], folder: Path) -> Endpoint:
@@ -248,6 +206,7 @@ def _endpoint(model: EndpointModel, labels: Mapping[str, str], folder: Path) -> 
         username=username,
         password_file=_from(folder, password_file),
         token_file=_from(folder, authorization.credentials_file if authorization else None),
+        azure_login=None if model.azuread is None else model.azuread.login(folder),
         ca_file=_from(folder, tls.ca_file),
         client_files=None
         if tls.cert_file is None or tls.key_file is None

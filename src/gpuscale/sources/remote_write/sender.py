@@ -24,23 +24,18 @@ from yarl import URL
 from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.series.remote_write.message import LabelEncoder, WriteMessage, pieces, value_rows
-from gpuscale.series.storage.compression import snappy_block
+from gpuscale.series.remote_write.message import pieces, value_rows
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Batch, Tail
 from gpuscale.sources.access import Access, SecretFile, tls_to
+from gpuscale.sources.entra import token_of
 from gpuscale.sources.http import HttpSession
+from gpuscale.sources.remote_write.encoding import Message, encoder_of
 from gpuscale.sources.remote_write.settings import Endpoint
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0)
 """Of the histogram of how long requests take."""
 _LOG = logging.getLogger(__name__)
-_HEADERS = (
-    ("Content-Encoding", "snappy"),
-    ("Content-Type", "application/x-protobuf"),
-    ("User-Agent", "gpuscale"),
-    ("X-Prometheus-Remote-Write-Version", "0.1.0"),
-)
 _MAX_ANSWER_BYTES = 64 * 1024
 _SHOWN_CHARS = 256
 """Of what a receiver says about a refusal."""
@@ -120,10 +115,9 @@ class RemoteWriter:
         self._clock = clock
         self._sent_ms = sent_ms
         self._tail = Tail(store)
-        self._labels = LabelEncoder(dict(endpoint.external_labels), endpoint.rules)
-        self._http = HttpSession(
-            endpoint.timeout_s, _MAX_ANSWER_BYTES, endpoint_access(endpoint), endpoint.requests
-        )
+        self._encoder = encoder_of(endpoint)
+        access = endpoint_access(endpoint)
+        self._http = HttpSession(endpoint.timeout_s, _MAX_ANSWER_BYTES, access, endpoint.requests)
         self._url = URL(endpoint.url)
         self._places = asyncio.Semaphore(endpoint.requests)
         self._sending: asyncio.Task[None] | None = None
@@ -160,7 +154,7 @@ class RemoteWriter:
 
     async def send_new(self) -> None:
         """Send all that came since the last time."""
-        message = WriteMessage()
+        message = self._encoder.message()
         for batch in self._tail.read():
             last_times: slice | None = None
             for columns, times in pieces(batch, self.endpoint.max_samples):
@@ -168,17 +162,20 @@ class RemoteWriter:
                 size = len(columns) * (times.stop - times.start)
                 if is_later or message.samples + size > self.endpoint.max_samples:
                     await self._send(message)
-                    message = WriteMessage()
+                    message = self._encoder.message()
                 if is_later:
                     # Earlier samples of the same series are under way.
                     await self._arrived()
                 last_times = times
                 self._add(message, batch, columns, times)
+                if not message.samples:
+                    # What is left out makes no request to wait for: the rest of the process goes on.
+                    await asyncio.sleep(0)
         await self._send(message)
         await self._arrived()
         self._tail.commit()
 
-    def _add(self, message: WriteMessage, batch: Batch, columns: range, times: slice) -> None:
+    def _add(self, message: Message, batch: Batch, columns: range, times: slice) -> None:
         times_ms = batch.times_ms[times]
         rows = value_rows(batch, columns, times)
         if self.endpoint.max_age_s:
@@ -190,28 +187,29 @@ class RemoteWriter:
             times_ms = array("q", map(self._sent_ms, times_ms))
         if times_ms:
             refs = batch.refs[columns.start : columns.stop]
-            encode = self._labels.encode
+            encode = self._encoder.encode
             labels = [None if ref is None else encode(ref.labels) for ref in refs]
             message.add(labels, times_ms, rows)
-            if self.endpoint.rules:
+            if self.endpoint.drops_series:
                 dropped = sum(
                     label is None and ref is not None
                     for label, ref in zip(labels, refs, strict=True)
                 )
                 self.state.dropped["dropped_series"] += dropped * len(times_ms)
 
-    async def _send(self, message: WriteMessage) -> None:
-        """Start to send a message once there is a place for another request."""
+    async def _send(self, message: Message) -> None:
+        """Start to send a message, each part once there is a place for another request."""
         if not message.samples:
             return
-        await self._places.acquire()
-        request = _Request(snappy_block(message.encode()), message.samples, message.newest_ms)
-        self.state.pending += request.samples
-        task = asyncio.create_task(self._deliver(request))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        # A request takes a few milliseconds to make: the rest of the process goes on in between.
-        await asyncio.sleep(0)
+        for body, samples in message.bodies():
+            await self._places.acquire()
+            request = _Request(body, samples, message.newest_ms)
+            self.state.pending += request.samples
+            task = asyncio.create_task(self._deliver(request))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+            # A request takes a few milliseconds to make: the rest of the process goes on in between.
+            await asyncio.sleep(0)
 
     async def _arrived(self) -> None:
         """Wait until no request is under way."""
@@ -234,7 +232,7 @@ class RemoteWriter:
     async def _attempt(self, request: _Request, attempt: int) -> float | None:
         """Send a request once; return None where it is done with, or else the least pause in seconds."""
         state = self.state
-        headers = [*_HEADERS, *([("Retry-Attempt", str(attempt))] if attempt else ())]
+        headers = [*self._encoder.headers, *([("Retry-Attempt", str(attempt))] if attempt else ())]
         options = {"server_hostname": name} if (name := self.endpoint.server_name) else {}
         began = time.monotonic()
         try:
@@ -243,6 +241,7 @@ class RemoteWriter:
             ) as response:
                 text = (await response.content.read(_SHOWN_CHARS)).decode("utf-8", "replace")
                 status, retry_after = response.status, response.headers.get("Retry-After")
+                shown = response.request_info.headers.get("Authorization", "")
         except _FAULTS as error:
             self._note(str(error) or type(error).__name__)
             return 0.0
@@ -255,6 +254,9 @@ class RemoteWriter:
             self._note(None)
             return None
         self._note(f"answered {status}: {_first_line(text)}")
+        if status == 401 and attempt == 0 and self._http.access.forgets(shown):
+            # A token can end, or be revoked, before its time.
+            return 0.0
         if status >= 500 or (status == 429 and self.endpoint.retries_429):
             return _pause_s(retry_after)
         state.failed += request.samples
@@ -302,10 +304,10 @@ def endpoint_access(endpoint: Endpoint) -> Access:
     Raises:
         UsageError: a certificate that can't be used.
     """
-    token, password = endpoint.token_file, endpoint.password_file
+    password = endpoint.password_file
     return Access(
         endpoint.headers,
-        None if token is None else SecretFile(token),
+        token_of(endpoint.token_file, endpoint.azure_login),
         endpoint.username,
         None if password is None else SecretFile(password),
         tls_to(

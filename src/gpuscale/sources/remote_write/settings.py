@@ -11,8 +11,18 @@ from yarl import URL
 
 from gpuscale.core.errors import UsageError
 from gpuscale.series.remote_write.relabelling import RelabelRule
+from gpuscale.sources.entra import EntraLogin
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class AzureMetrics:
+    """How samples are custom metrics of Azure Monitor."""
+
+    namespace: str
+    dimensions: tuple[str, ...]
+    """Labels that are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ class Endpoint:
     username: str | None = None
     password_file: Path | None = None
     token_file: Path | None = None
+    azure_login: EntraLogin | None = None
+    """Who gets the token for it, where it is Azure's."""
     ca_file: Path | None = None
     client_files: tuple[Path, Path] | None = None
     server_name: str = ""
@@ -44,6 +56,13 @@ class Endpoint:
     retries_429: bool = True
     max_age_s: float = 0.0
     """Older samples are not sent; 0 is no limit."""
+    azure_metrics: AzureMetrics | None = None
+    """Set where samples go out as custom metrics of Azure Monitor, and not by remote write."""
+
+    @property
+    def drops_series(self) -> bool:
+        """Return whether some series may be left out."""
+        return bool(self.rules) or self.azure_metrics is not None
 
     @property
     def shown_url(self) -> str:

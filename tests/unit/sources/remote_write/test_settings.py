@@ -6,6 +6,7 @@ import pytest
 
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.series.remote_write.relabelling import RelabelRule
+from gpuscale.sources.entra import ClientSecret, EntraLogin, ManagedIdentity, WorkloadIdentity
 from gpuscale.sources.remote_write.file import read_file
 from gpuscale.sources.remote_write.settings import Endpoint, endpoint_of_url
 
@@ -34,6 +35,11 @@ remote_write:
   - url: http://127.0.0.1:9090/api/v1/write
     basic_auth: {username: me, password: "secret"}
 """
+
+ID = "00000000-0000-0000-0000-0000000000aa"
+TENANT = "00000000-0000-0000-0000-0000000000bb"
+OAUTH = f"{{client_id: {ID}, client_secret: hidden, tenant_id: a.example}}"
+AZURE = "remote_write:\n  - url: http://a\n    azuread: "
 
 
 def read(tmp_path, text):
@@ -97,6 +103,25 @@ def test_every_field_arrives(tmp_path: Path) -> None:
             "at least 1",
         ),
         ("remote_write:\n  - url: http://a\n    tls_config: {cert_file: a}", 2, "both or none"),
+        (AZURE + "{}", 3, "found none of managed_identity, workload_identity and oauth"),
+        (AZURE + "{managed_identity: }", 3, "found none of managed_identity"),
+        (AZURE + "{managed_identity: {}, oauth: " + OAUTH + "}", 3, "found 2 of"),
+        (AZURE + "{managed_identity: {client_id: a}}", 3, "found 'a', expected a UUID"),
+        (AZURE + "{workload_identity: {client_id: " + ID + "}}", 3, "tenant_id: this field"),
+        (AZURE + "{sdk: {}}", 3, "found sdk, which needs Azure's own libraries"),
+        (AZURE + "{certificate: {}}", 3, "found certificate, which needs Azure's own libraries"),
+        (AZURE + "{cloud: azurepublic, managed_identity: {}}", 3, "AzurePublic"),
+        (AZURE + "{scope: 'a?b', managed_identity: {}}", 3, "a scope such as"),
+        (
+            AZURE + "{oauth: " + OAUTH.replace("a.example", "a/b") + "}",
+            3,
+            "a tenant's UUID or domain",
+        ),
+        (
+            AZURE + "{managed_identity: {}}\n    basic_auth: {username: u}",
+            2,
+            "one way to show who writes",
+        ),
         ("[]", 1, "a mapping"),
         ("", None, "one with remote_write"),
     ],
@@ -106,6 +131,7 @@ def test_faults_name_their_line(tmp_path: Path, text: str, line: int | None, wor
         read(tmp_path, text)
     assert words in str(caught.value)
     assert caught.value.problems[0].line == line
+    assert "hidden" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -121,3 +147,64 @@ def test_passwords_are_not_shown() -> None:
     with pytest.raises(UsageError) as caught:
         endpoint_of_url("me://me:secret@example")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "login"),
+    [
+        ("{managed_identity: {}}", EntraLogin(ManagedIdentity())),
+        ("{managed_identity: {client_id: ''}}", EntraLogin(ManagedIdentity())),
+        (
+            f"{{cloud: AzureChina, managed_identity: {{client_id: {ID}}}}}",
+            EntraLogin(
+                ManagedIdentity(ID),
+                "https://monitor.azure.cn//.default",
+                "https://login.chinacloudapi.cn",
+            ),
+        ),
+        (
+            f"{{cloud: AzureGovernment, oauth: {OAUTH}}}",
+            EntraLogin(
+                ClientSecret("a.example", ID, "hidden"),
+                "https://monitor.azure.us//.default",
+                "https://login.microsoftonline.us",
+            ),
+        ),
+        (
+            f"{{workload_identity: {{client_id: {ID}, tenant_id: {TENANT}}}, scope: 'https://a/.default'}}",
+            EntraLogin(
+                WorkloadIdentity(
+                    TENANT, ID, Path("/var/run/secrets/azure/tokens/azure-identity-token")
+                ),
+                "https://a/.default",
+                "https://login.microsoftonline.com",
+            ),
+        ),
+    ],
+)
+def test_azures_logins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, login: EntraLogin
+) -> None:
+    monkeypatch.delenv("AZURE_FEDERATED_TOKEN_FILE", raising=False)
+    monkeypatch.delenv("AZURE_AUTHORITY_HOST", raising=False)
+    (found,) = read(tmp_path, AZURE + text)
+    assert found.azure_login == login
+    assert "hidden" not in repr(found)
+
+
+def test_what_the_workload_identity_webhook_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", "/projected/token")
+    monkeypatch.setenv("AZURE_AUTHORITY_HOST", "https://login.example/")
+    identity = f"workload_identity: {{client_id: {ID}, tenant_id: {TENANT}"
+    (found,) = read(tmp_path, f"{AZURE}{{{identity}}}}}")
+    assert found.azure_login.identity.token_file == Path("/projected/token")
+    assert found.azure_login.authority == "https://login.example"
+    # What the file says goes first.
+    (found,) = read(tmp_path, f"{AZURE}{{cloud: AzurePublic, {identity}, token_file_path: own}}}}")
+    assert found.azure_login.identity.token_file == tmp_path / "own"
+    assert found.azure_login.authority == "https://login.microsoftonline.com"
+    monkeypatch.setenv("AZURE_AUTHORITY_HOST", "http://login.example/")
+    with pytest.raises(ConfigError, match=r"AZURE_AUTHORITY_HOST, expected .* https://"):
+        read(tmp_path, AZURE + "{managed_identity: {}}")

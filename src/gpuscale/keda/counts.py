@@ -1,0 +1,26 @@
+"""The counts between which KEDA itself moves, as plain numbers: at rest, and awake.
+
+In the part of Python that numba compiles, because policies of `plan` use it as well.
+
+Source: KEDA v2.21 pkg/scaling/executor/scale_scaledobjects.go (RequestScale, scaleToZeroOrIdle).
+"""
+
+NO_IDLE = -1
+"""In place of idleReplicaCount where there is none."""
+
+
+def woken(current: int, least: int, idle: int) -> int:
+    """Return the count to which KEDA takes an active target; `current` where that is the HPA's business."""
+    if current == 0 or (idle != NO_IDLE and current < least):
+        return max(least, 1)
+    return current
+
+
+def may_rest(current: int, least: int, idle: int) -> bool:
+    """Return whether an inactive target goes to rest after its cooldown."""
+    return (idle != NO_IDLE and current > idle) or (current > 0 and least == 0)
+
+
+def has_cooled_down(since_ms: int, cooldown_s: int, now_ms: int) -> bool:
+    """Return whether a cooldown that began at a time is over."""
+    return since_ms + cooldown_s * 1000 < now_ms

@@ -1,0 +1,1 @@
+"""OTLP metrics that are pushed in, kept in the store."""
