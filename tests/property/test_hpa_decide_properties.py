@@ -25,11 +25,8 @@ from gpuscale.hpa import (
     succeeded,
     targets_cell,
 )
-from gpuscale.hpa.policies import (
-    ScaleHistory,
-    scale_down_limit_with_rules,
-    scale_up_limit_with_rules,
-)
+from gpuscale.hpa.kernel.memory import scale_down_limit, scale_up_limit
+from gpuscale.hpa.numbers import limits_of, memory_of
 from gpuscale.objects.hpa import (
     Behavior,
     CrossVersionObjectReference,
@@ -163,11 +160,11 @@ def test_policies_are_respected_by_every_step_that_is_no_repair(situation) -> No
     if hpa.behavior is None or not max(1, hpa.min_replicas) <= current <= hpa.max_replicas:
         return
     desired = decide(*situation).desired_replicas
-    history = ScaleHistory(state.scale_up_events, state.scale_down_events, now_ms)
+    memory, limits = memory_of(state), limits_of(hpa, ControllerSettings())
     if desired > current:
-        assert desired <= scale_up_limit_with_rules(current, hpa.behavior.scale_up, history)
+        assert desired <= scale_up_limit(memory, limits, current, now_ms)
     if desired < current:
-        assert desired >= scale_down_limit_with_rules(current, hpa.behavior.scale_down, history)
+        assert desired >= scale_down_limit(memory, limits, current, now_ms)
 
 
 @given(situations())

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from gpuscale.core.documents.documents import Path
 from gpuscale.core.quantity import Quantity, parse_quantity
-from gpuscale.hpa.replicas.arithmetic import MAX_INT32, MAX_INT64
+from gpuscale.hpa.kernel.numbers import MAX_INT32, MAX_INT64
 from gpuscale.objects.fields import QUANTITY, Fields
 from gpuscale.objects.fields import shown as shown_whole
 

@@ -144,7 +144,8 @@ def read_decision(document: Document) -> DecisionRequest:
     metrics = None if hpa is None else hpa.metrics
     observations = read_observed(spec, metrics, is_needed=is_needed)
     if fields.problems or hpa is None:
-        raise ConfigError(*sorted(fields.problems, key=lambda problem: problem.line or 0))
+        problems = dict.fromkeys(fields.problems)
+        raise ConfigError(*sorted(problems, key=lambda problem: problem.line or 0))
     selected, left_out = selected_pods(pods, scale.selector)
     return DecisionRequest(
         place=f"{document.source}:{document.line()}",

@@ -14,9 +14,10 @@ from gpuscale.decisions.documents import DecisionRequest, decide_request
 from gpuscale.decisions.observed import metric_label
 from gpuscale.formats.units import spec_unit_fault
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
+from gpuscale.hpa.kernel.numbers import MIN_INT32
+from gpuscale.hpa.numbers import scale_down_window_s
 from gpuscale.hpa.queries import metric_command, pods_command, scale_command, why_command
-from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
-from gpuscale.hpa.stabilization import scale_down_window_s
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
 from gpuscale.hpa.types import (
     ContainerUsages,
     Decision,
@@ -61,7 +62,7 @@ def decision_notes(request: DecisionRequest, decision: Decision) -> tuple[Decisi
         return failed
     return (
         *failed,
-        *_units(request),
+        *_units(request, decision),
         *_uncounted_pods(request, decision),
         *_tolerance(request, decision),
         *_stabilization(request, decision),
@@ -69,11 +70,43 @@ def decision_notes(request: DecisionRequest, decision: Decision) -> tuple[Decisi
     )
 
 
-def _units(request: DecisionRequest) -> Iterator[DecisionNote]:
-    for spec in request.hpa.metrics:
+ABSURD_RATIO = 1e4
+"""More pods than a cluster runs; a value so far above its target is in another unit."""
+_UNIT = "unit of the target"
+
+
+def _units(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
+    for spec, status in zip(request.hpa.metrics, decision.metrics, strict=True):
         fault = spec_unit_fault(spec)
+        ratio = _times_target(spec, status)
         if fault is not None:
-            yield DecisionNote("unit of the target", fault.what, fault.fix())
+            yield DecisionNote(_UNIT, fault.what, fault.fix())
+        elif ratio > ABSURD_RATIO:
+            yield _absurd(spec, status, ratio)
+
+
+def _absurd(spec: MetricSpec, status: MetricStatus, ratio: float) -> DecisionNote:
+    effect = f"{metric_label(spec)} is {ratio:.3g} times its target, {status.target}."
+    if status.proposed_replicas == MIN_INT32:
+        effect += (
+            " That asks for more replicas than 32 bits hold; kube-controller-manager on amd64 takes it for "
+            f"{MIN_INT32}, and so for none."
+        )
+    return DecisionNote(
+        _UNIT, effect, "Does the target lack its unit? 16Gi is 16 GiB, 16 is 16 bytes."
+    )
+
+
+def _times_target(spec: MetricSpec, status: MetricStatus) -> float:
+    """Return how many times its target a metric is; 0 where it has no value."""
+    target = spec.target
+    if target.average_utilization is not None:
+        return (status.average_utilization or 0) / target.average_utilization
+    if target.average_value is not None:
+        return (status.average_value_milli or 0) / target.average_value.milli_value()
+    if target.value is not None:
+        return (status.value_milli or 0) / target.value.milli_value()
+    return 0.0
 
 
 # Decided without a look at metrics
@@ -290,7 +323,7 @@ def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[Decisio
     ratio = tolerances.scale_up if is_up else tolerances.scale_down
     yield DecisionNote(
         "tolerance",
-        f"A ratio from {tolerances} counts as on target; without that the metrics would ask "
+        f"A ratio from {tolerances_text(tolerances)} counts as on target; without that the metrics would ask "
         f"for {asked}.",
         _own_tolerance(
             f"Set spec.behavior.{direction}.tolerance below {ratio:g}", request.kubernetes

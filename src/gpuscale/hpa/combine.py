@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 from gpuscale.core.errors import BugError
 from gpuscale.hpa.conditions import Verdict, unable_to_compute, valid_metric_found
+from gpuscale.hpa.kernel.proposals import NO_CHOICE, NOT_FETCHED, Choice, failure
 from gpuscale.hpa.names import metric_text
-from gpuscale.hpa.replicas.calculator import Proposal, SyncContext
+from gpuscale.hpa.replicas import words
+from gpuscale.hpa.replicas.calculator import Asked, SyncContext
 from gpuscale.hpa.replicas.metrics import MetricFailure, replicas_for_metric
 from gpuscale.hpa.targets import target_text
 from gpuscale.hpa.types import Event, MetricStatus, Observation
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
 
-_Outcomes = tuple[Proposal | MetricFailure, ...]
+_Outcomes = tuple[Asked | MetricFailure, ...]
+_FAILED = failure(NOT_FETCHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +49,16 @@ def compute_replicas_for_metrics(
         replicas_for_metric(spec, observation, hpa.metadata.namespace, sync)
         for spec, observation in zip(hpa.metrics, observations, strict=True)
     )
-    replicas, metric = _highest(hpa.metrics, outcomes)
+    choice = _choice(outcomes, sync)
+    metric = "" if choice.metric < 0 else metric_text(hpa.metrics[choice.metric])
     failures = [outcome for outcome in outcomes if isinstance(outcome, MetricFailure)]
-    all_failed = len(failures) == len(outcomes)
-    is_blocked = bool(failures) and replicas < sync.current_replicas
     statuses = tuple(
         _status(index, spec, outcome)
         for index, (spec, outcome) in enumerate(zip(hpa.metrics, outcomes, strict=True))
     )
     warnings = tuple(Event("Warning", failure.reason, failure.text) for failure in failures)
-    explanation = _explanation(hpa.metrics, outcomes, metric)
-    if all_failed or is_blocked:
+    explanation = _explanation(hpa.metrics, outcomes, metric, sync)
+    if sync.kernel.is_blocked(choice, sync.current_replicas):
         return MetricsReplicas(
             None,
             "",
@@ -66,31 +68,23 @@ def compute_replicas_for_metrics(
             (*explanation, _blocked(len(failures), len(outcomes))),
         )
     return MetricsReplicas(
-        replicas, metric, statuses, warnings, valid_metric_found(metric), explanation
+        choice.replicas, metric, statuses, warnings, valid_metric_found(metric), explanation
     )
 
 
-def _highest(specs: Sequence[MetricSpec], outcomes: _Outcomes) -> tuple[int, str]:
-    """Return the highest proposal and its metric; a proposal of 0 gives way to any later one."""
-    replicas, metric = 0, ""
-    for spec, outcome in zip(specs, outcomes, strict=True):
-        if isinstance(outcome, Proposal) and (replicas == 0 or outcome.replicas > replicas):
-            replicas, metric = outcome.replicas, metric_text(spec)
-    return replicas, metric
+def _choice(outcomes: _Outcomes, sync: SyncContext) -> Choice:
+    choice = NO_CHOICE
+    for outcome in outcomes:
+        proposal = _FAILED if isinstance(outcome, MetricFailure) else outcome.proposal
+        choice = sync.kernel.chosen(choice, proposal)
+    return choice
 
 
-def _status(index: int, spec: MetricSpec, outcome: Proposal | MetricFailure) -> MetricStatus:
+def _status(index: int, spec: MetricSpec, outcome: Asked | MetricFailure) -> MetricStatus:
+    name, target = metric_text(spec), target_text(spec)
     if isinstance(outcome, MetricFailure):
-        return MetricStatus(index, metric_text(spec), target_text(spec), error=outcome.text)
-    return MetricStatus(
-        index,
-        metric_text(spec),
-        target_text(spec),
-        proposed_replicas=outcome.replicas,
-        value_milli=outcome.value_milli,
-        average_value_milli=outcome.average_value_milli,
-        average_utilization=outcome.average_utilization,
-    )
+        return MetricStatus(index, name, target, error=outcome.text)
+    return words.metric_status(index, name, target, outcome)
 
 
 def _failed_verdict(failures: Sequence[MetricFailure]) -> Verdict:
@@ -105,14 +99,16 @@ def _failed_compute(failures: Sequence[MetricFailure], total: int) -> Event:
     return Event("Warning", "FailedComputeMetricsReplicas", text)
 
 
-def _explanation(specs: Sequence[MetricSpec], outcomes: _Outcomes, chosen: str) -> tuple[str, ...]:
+def _explanation(
+    specs: Sequence[MetricSpec], outcomes: _Outcomes, chosen: str, sync: SyncContext
+) -> tuple[str, ...]:
     sentences: list[str] = []
     for spec, outcome in zip(specs, outcomes, strict=True):
         name = metric_text(spec)
         if isinstance(outcome, MetricFailure):
             sentences.append(f"{name} failed: {outcome.text}.")
             continue
-        sentences.extend(f"{name}: {sentence}" for sentence in outcome.explanation)
+        sentences.extend(f"{name}: {sentence}" for sentence in words.explanation(outcome, sync))
     if len(outcomes) > 1 and chosen:
         sentences.append(f"The highest count wins: {chosen}.")
     return tuple(sentences)

@@ -24,13 +24,23 @@ from gpuscale.hpa.conditions import (
     set_conditions,
     succeeded_rescale,
 )
-from gpuscale.hpa.normalize import NormalizationArg, normalize_desired_replicas
-from gpuscale.hpa.policies import with_scale_event
+from gpuscale.hpa.kernel.functions import PLAIN, Kernel
+from gpuscale.hpa.kernel.memory import DOWNS, UPS, Cells, Limits
+from gpuscale.hpa.kernel.sync import ABOVE_MAX, BELOW_MIN, MEASURED, PAUSED
+from gpuscale.hpa.normalize import normalized_steps, verdicts
+from gpuscale.hpa.numbers import (
+    least_replicas,
+    limits_of,
+    memory_of,
+    recommendations_with,
+    scale_events,
+)
 from gpuscale.hpa.replicas.calculator import SyncContext
 from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
 from gpuscale.hpa.selectors import SelectorFailure, selector_failure
 from gpuscale.hpa.types import (
     DEFAULT_SETTINGS,
+    Condition,
     ControllerSettings,
     Decision,
     Event,
@@ -44,9 +54,40 @@ from gpuscale.hpa.types import (
 )
 from gpuscale.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, ObjectMetric
 
-ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"
-BELOW_MIN = "Current number of replicas below Spec.MinReplicas"
-ALL_BELOW_TARGET = "All metrics below target"
+ABOVE_MAX_TEXT = "Current number of replicas above Spec.MaxReplicas"
+BELOW_MIN_TEXT = "Current number of replicas below Spec.MinReplicas"
+ALL_BELOW_TARGET_TEXT = "All metrics below target"
+
+
+@dataclass(frozen=True, slots=True)
+class _Zero:
+    """What an HPA may do about 0 replicas."""
+
+    hpa: HorizontalPodAutoscaler
+    conditions: tuple[Condition, ...]
+    settings: ControllerSettings
+
+    @property
+    def _has_object_or_external_metrics(self) -> bool:
+        return any(isinstance(spec, ObjectMetric | ExternalMetric) for spec in self.hpa.metrics)
+
+    @property
+    def may_be_reached(self) -> bool:
+        return least_replicas(self.hpa) == 0 and self._has_object_or_external_metrics
+
+    @property
+    def may_be_left(self) -> bool:
+        """Whether it was this controller that took the target to zero, and there is a way back."""
+        least = least_replicas(self.hpa)
+        if not self.settings.marks_zero:
+            return least == 0
+        is_own = self.settings.scale_to_zero and is_true(self.conditions, SCALED_TO_ZERO)
+        return is_own and (least != 0 or self._has_object_or_external_metrics)
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether the controller keeps the condition ScaledToZero."""
+        return self.settings.scale_to_zero and self.settings.marks_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +99,14 @@ class _Sync:
     state: HpaState
     settings: ControllerSettings
     now_ms: int
+    kernel: Kernel
+    limits: Limits
+    memory: Cells
+    zero: _Zero
 
     @property
     def current_replicas(self) -> int:
         return self.scale.spec_replicas
-
-    @property
-    def min_replicas(self) -> int:
-        return 1 if self.hpa.min_replicas is None else self.hpa.min_replicas
-
-    @property
-    def was_scaled_to_zero(self) -> bool:
-        """Whether it was this controller that took the target to zero."""
-        if not self.settings.marks_zero:
-            return self.min_replicas == 0
-        return self.settings.scale_to_zero and is_true(self.state.conditions, SCALED_TO_ZERO)
-
-    @property
-    def has_object_or_external_metrics(self) -> bool:
-        return any(isinstance(spec, ObjectMetric | ExternalMetric) for spec in self.hpa.metrics)
-
-    @property
-    def may_reach_zero(self) -> bool:
-        return self.min_replicas == 0 and self.has_object_or_external_metrics
-
-    @property
-    def may_leave_zero(self) -> bool:
-        has_way = self.min_replicas != 0 or self.has_object_or_external_metrics
-        return self.was_scaled_to_zero and (has_way or not self.settings.marks_zero)
-
-    @property
-    def has_condition(self) -> bool:
-        """Whether the controller keeps the condition ScaledToZero."""
-        return self.settings.scale_to_zero and self.settings.marks_zero
 
 
 def decide(
@@ -103,6 +119,7 @@ def decide(
     settings: ControllerSettings = DEFAULT_SETTINGS,
     *,
     selecting_hpas: Sequence[str] = (),
+    kernel: Kernel = PLAIN,
 ) -> Decision:
     """Return what Kubernetes' HPA controller would do now.
 
@@ -117,18 +134,23 @@ def decide(
         settings: the controller's flags.
         selecting_hpas: keys of all HPAs whose selector finds one of the pods; more than one stops
             each of them.
+        kernel: the arithmetic, interpreted or compiled; both give the same.
 
     Raises:
         BugError: the observations do not go with the metrics.
     """
-    sync = _Sync(hpa, scale, _begun(state, scale, now_ms), settings, now_ms)
-    current = sync.current_replicas
-    if current == 0 and not sync.may_leave_zero:
+    limits, memory = limits_of(hpa, settings, kernel), memory_of(state, kernel)
+    current = scale.spec_replicas
+    kernel.begin(memory, current, now_ms)
+    begun, zero = _begun(state, scale, now_ms), _Zero(hpa, state.conditions, settings)
+    sync = _Sync(hpa, scale, begun, settings, now_ms, kernel, limits, memory, zero)
+    step = kernel.phase(limits.least, limits.most, current, int(zero.may_be_left))
+    if step == PAUSED:
         return _paused(sync)
-    if current > hpa.max_replicas:
-        return _repaired(sync, hpa.max_replicas, ABOVE_MAX, "maxReplicas")
-    if 0 < current < sync.min_replicas:
-        return _repaired(sync, sync.min_replicas, BELOW_MIN, "minReplicas")
+    if step == ABOVE_MAX:
+        return _repaired(sync, limits.most, ABOVE_MAX_TEXT, "maxReplicas")
+    if step == BELOW_MIN:
+        return _repaired(sync, limits.least, BELOW_MIN_TEXT, "minReplicas")
     failure = selector_failure(scale.selector, selecting_hpas)
     if failure is not None:
         return _refused(sync, failure)
@@ -142,10 +164,9 @@ def needs_metrics(
     settings: ControllerSettings = DEFAULT_SETTINGS,
 ) -> bool:
     """Return whether this sync will look at metrics; if not, there is nothing to fetch."""
-    sync = _Sync(hpa, scale, state, settings, 0)
-    if sync.current_replicas == 0:
-        return sync.may_leave_zero
-    return sync.min_replicas <= sync.current_replicas <= hpa.max_replicas
+    may_leave = _Zero(hpa, state.conditions, settings).may_be_left
+    least, most = least_replicas(hpa), hpa.max_replicas
+    return PLAIN.phase(least, most, scale.spec_replicas, int(may_leave)) == MEASURED
 
 
 def _begun(state: HpaState, scale: Scale, now_ms: int) -> HpaState:
@@ -157,7 +178,7 @@ def _begun(state: HpaState, scale: Scale, now_ms: int) -> HpaState:
 
 def _paused(sync: _Sync) -> Decision:
     conditions = set_condition(sync.state.conditions, SCALING_DISABLED, sync.now_ms)
-    if not sync.has_condition:
+    if not sync.zero.has_condition:
         conditions = remove_condition(conditions, SCALED_TO_ZERO)
     state = replace(sync.state, conditions=conditions)
     step = "The target has 0 replicas and this controller did not put it there: scaling is paused."
@@ -194,40 +215,40 @@ def _from_metrics(
         tolerances=tolerances_for_hpa(sync.hpa, sync.settings),
         settings=sync.settings,
         now_ms=sync.now_ms,
+        kernel=sync.kernel,
     )
     computed = compute_replicas_for_metrics(sync.hpa, observations, context)
     conditions = set_condition(sync.state.conditions, computed.verdict, sync.now_ms)
     state = replace(sync.state, conditions=conditions)
     if computed.replicas is None:
         return _unscaled(sync, state, computed.warnings, computed.statuses, computed.explanation)
-    return _normalized(sync, state, max(0, computed.replicas), computed)
+    return _normalized(sync, state, computed.replicas, computed)
 
 
-def _normalized(
-    sync: _Sync, state: HpaState, desired_replicas: int, computed: MetricsReplicas
-) -> Decision:
-    arg = NormalizationArg(
-        hpa=sync.hpa,
-        min_replicas=sync.min_replicas,
-        current_replicas=sync.current_replicas,
-        desired_replicas=desired_replicas,
-        state=state,
-        settings=sync.settings,
-        now_ms=sync.now_ms,
+def _normalized(sync: _Sync, state: HpaState, asked: int, computed: MetricsReplicas) -> Decision:
+    current = sync.current_replicas
+    normalized = sync.kernel.normalized(sync.limits, sync.memory, current, asked, sync.now_ms)
+    new = Recommendation(normalized.asked, sync.now_ms)
+    state = replace(
+        state,
+        conditions=set_conditions(state.conditions, verdicts(normalized), sync.now_ms),
+        recommendations=recommendations_with(state.recommendations, normalized.place, new),
     )
-    normalized = normalize_desired_replicas(arg)
-    conditions = set_conditions(state.conditions, normalized.verdicts, sync.now_ms)
-    state = replace(state, conditions=conditions, recommendations=normalized.recommendations)
-    reason = _rescale_reason(sync.current_replicas, desired_replicas, computed.metric)
-    explanation = (*computed.explanation, *normalized.explanation)
-    replicas = normalized.replicas
-    if sync.current_replicas == 0 and replicas < sync.min_replicas:
-        replicas, reason = sync.min_replicas, reason or BELOW_MIN
-        explanation = (*explanation, f"Raised from zero to minReplicas, {replicas}.")
-    if replicas == sync.current_replicas:
+    reason = _rescale_reason(current, normalized.asked, computed.metric)
+    if normalized.replicas != normalized.bounded:
+        reason = reason or BELOW_MIN_TEXT
+    steps = normalized_steps(normalized, sync.limits, sync.hpa)
+    explanation = (*computed.explanation, *steps)
+    if normalized.replicas == current:
         return _settled(sync, state, explanation, computed.warnings, computed.statuses)
     return _rescaled(
-        sync, state, replicas, reason, computed.warnings, computed.statuses, explanation
+        sync,
+        state,
+        normalized.replicas,
+        reason,
+        computed.warnings,
+        computed.statuses,
+        explanation,
     )
 
 
@@ -236,7 +257,7 @@ def _rescale_reason(current_replicas: int, desired_replicas: int, metric: str) -
     if desired_replicas > current_replicas:
         return f"{metric} above target"
     if desired_replicas < current_replicas:
-        return ALL_BELOW_TARGET
+        return ALL_BELOW_TARGET_TEXT
     return ""
 
 
@@ -301,16 +322,22 @@ def _new_size(replicas: int, reason: str) -> str:
 def _written(sync: _Sync, state: HpaState, replicas: int) -> HpaState:
     """Return the state once the scale was written."""
     conditions = set_condition(state.conditions, succeeded_rescale(replicas), sync.now_ms)
-    if sync.has_condition:
-        is_own_zero = replicas == 0 and sync.may_reach_zero
+    if sync.zero.has_condition:
+        is_own_zero = replicas == 0 and sync.zero.may_be_reached
         verdict = SCALED_TO_ZERO_BY_CONTROLLER if is_own_zero else NOT_SCALED_TO_ZERO
         conditions = set_condition(conditions, verdict, sync.now_ms)
     else:
         conditions = remove_condition(conditions, SCALED_TO_ZERO)
-    state = with_scale_event(state, sync.hpa.behavior, sync.current_replicas, replicas, sync.now_ms)
-    return replace(
+    state = replace(
         state, conditions=conditions, desired_replicas=replicas, last_scale_ms=sync.now_ms
     )
+    limits, memory, current = sync.limits, sync.memory, sync.current_replicas
+    if not limits.has_behavior:
+        return state
+    sync.kernel.record_change(memory, limits, current, replicas, sync.now_ms)
+    if replicas > current:
+        return replace(state, scale_up_events=scale_events(memory, UPS))
+    return replace(state, scale_down_events=scale_events(memory, DOWNS))
 
 
 def succeeded(decision: Decision) -> Outcome:

@@ -20,6 +20,7 @@ from gpuscale.objects.hpa.fields import unknown_fields
 from gpuscale.objects.manifests import read_manifest
 from gpuscale.objects.scaled_object import ScaledObject
 from gpuscale.objects.workloads import Deployment
+from gpuscale.plan.naming import policy_faults
 from gpuscale.triggers.metadata import is_trigger_file, read_triggers
 from gpuscale.triggers.trigger import Trigger
 
@@ -167,7 +168,7 @@ def _read_file(inputs: Inputs, source: str, text: str) -> None:
     if not documents:
         raise ConfigError(Problem(source, None, None, "an empty file", "rules or manifests"))
     if any(is_trigger_file(document.data) for document in documents):
-        inputs.triggers += read_triggers(text, source)
+        inputs.triggers += read_triggers(text, source, policy_faults)
         return
     if len(documents) == 1 and is_rules(documents[0].data):
         inputs.rule_files += 1
@@ -284,7 +285,7 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
             found = True
         elif is_trigger_file(data):
             found = True
-            inputs.triggers += read_triggers(padded, document.source)
+            inputs.triggers += read_triggers(padded, document.source, policy_faults)
         elif is_rules(data):
             found = True
             inputs.rule_files += 1

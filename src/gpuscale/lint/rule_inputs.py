@@ -199,6 +199,6 @@ def _check_of_warning(field: str, given: set[str]) -> Check:
         return EMPTY_GROUP
     if ".overrides." in field:
         return SECOND_LABEL
-    if field.endswith(".metricsQuery"):
+    if field.endswith((".metricsQuery", ".parts")):
         return QUERY_NOT_PROMQL if field in given else NO_QUERY
     return NOT_READ

@@ -22,12 +22,14 @@ from gpuscale.core.errors import ConfigError, Problem, QueryError
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.core.golang.template import Template, TemplateError, parse_template
 from gpuscale.core.regex import Pattern, compile_re2
+from gpuscale.rules.combined import MAX_PARTS, Part, combined_query, read_threshold
 from gpuscale.rules.expand import Naming, SeriesFilter, compile_expansion, default_expansion
 from gpuscale.rules.models import (
     AdapterFileModel,
     FilterModel,
     HelmValuesModel,
     NameModel,
+    PartModel,
     ResourceRuleModel,
     ResourceRulesModel,
     ResourcesModel,
@@ -70,6 +72,8 @@ class Rule:
     """The only namespace whose objects it serves; empty for a rule of the whole cluster."""
     nan_is_zero: bool = False
     """Whether a row that is NaN has the value 0, as in prometheus-adapter, and is not left out."""
+    parts: tuple[Part, ...] = ()
+    """Of a combined metric, whose query is made of them."""
 
     def read(self, value: Value) -> Value:
         """Return what a query gave, as the rule wants it read."""
@@ -257,7 +261,13 @@ class _Compiler:
         ]
         naming = self._naming(model.name, (*path, "name"))
         labels = self._labels(model.resources, (*path, "resources"))
-        query = self._template(model.metrics_query, (*path, "metricsQuery"))
+        parts = self._parts(model.parts, (*path, "parts"))
+        text, place = model.metrics_query, (*path, "metricsQuery")
+        if parts:
+            named = zip(model.parts, parts, strict=False)
+            text = combined_query([(each.query, part.threshold) for each, part in named])
+            place = (*path, "parts")
+        query = self._template(text, place) if len(self.problems) == faults or not parts else None
         if len(self.problems) > faults or naming is None or query is None:
             return None
         rule = Rule(
@@ -270,9 +280,34 @@ class _Compiler:
             namespaced=model.resources.namespaced,
             external=external,
             nan_is_zero=model.nan == "zero",
+            parts=parts,
         )
-        self._check_example(rule, model.metrics_query, (*path, "metricsQuery"))
+        self._check_example(rule, text, place)
         return rule
+
+    def _parts(self, models: list[PartModel], path: Path) -> tuple[Part, ...]:
+        """Return the parts of a combined metric; fewer than there are where one has a fault."""
+        if len(models) > MAX_PARTS:
+            self.note(path, f"at most {MAX_PARTS} parts", f"{len(models)} parts")
+        names = [model.name or f"part {i}" for i, model in enumerate(models, start=1)]
+        found = []
+        for index, (model, name) in enumerate(zip(models, names, strict=True)):
+            place: Path = (*path, index)
+            if names.count(name) > 1:
+                self.note((*place, "name"), "a name of its own for each part", repr(name))
+            if not model.query.strip():
+                self.note((*place, "query"), "a query template such as metricsQuery has", "none")
+                continue
+            query = self._parsed_template(model.query, (*place, "query"))
+            try:
+                threshold = read_threshold(model.threshold)
+            except ValueError:
+                expected = "a number above 0, such as 5, 0.8 or 800m"
+                self.note((*place, "threshold"), expected, repr(model.threshold))
+                continue
+            if query is not None:
+                found.append(Part(name, query, threshold))
+        return tuple(found)
 
     def resource_rules(self, model: ResourceRulesModel | None, path: Path) -> ResourceRules | None:
         """Return the rules for CPU and memory; None where there are none, or they have faults."""

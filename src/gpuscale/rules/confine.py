@@ -116,6 +116,10 @@ def _rule(
         rule,
         series_query=confined_query(rule.series_query, matcher),
         metrics_query=ConfinedTemplate(rule.metrics_query, matcher, longest_ms),
+        parts=tuple(
+            replace(part, query=ConfinedTemplate(part.query, matcher, longest_ms))
+            for part in rule.parts
+        ),
         only_in=namespace,
     )
     try:

@@ -54,6 +54,15 @@ class FilterModel:
 
 
 @dataclass(frozen=True)
+class PartModel:
+    """One limit of a combined metric."""
+
+    query: str
+    threshold: Any
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class RuleModel:
     """One entry of `rules` or `externalRules`."""
 
@@ -64,6 +73,22 @@ class RuleModel:
     metrics_query: str = field(default="", metadata=under("metricsQuery"))
     nan: Literal["absent", "zero"] = "absent"
     """Ours: prometheus-adapter, where NaN is zero, refuses the key."""
+    parts: list[PartModel] = field(default_factory=list)
+    """Ours, in place of `metricsQuery`: limits, of which the fullest counts."""
+
+    def __post_init__(self) -> None:
+        """Pass a rule with a query or with parts.
+
+        Raises:
+            ValueError: there are both, or parts that are read in two ways.
+        """
+        if self.parts and self.metrics_query:
+            raise ValueError("found both `metricsQuery` and `parts`, expected one of them")
+        if self.parts and self.nan == "zero":
+            raise ValueError(
+                "found `nan: zero` beside `parts`, expected none: a part without a number is absent; "
+                "say what counts instead in its own query"
+            )
 
 
 @dataclass(frozen=True)

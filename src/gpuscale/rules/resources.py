@@ -149,6 +149,8 @@ KUBERNETES = ResourceMapper(
             "NetworkPolicy networkpolicies",
             "IngressClass ingressclasses cluster",
         ),
+        # Not built in, but what Object metrics of gateways are of; a cluster without it has none.
+        *_types("inference.networking.k8s.io", "InferencePool inferencepools"),
         *_types("policy", "PodDisruptionBudget poddisruptionbudgets"),
         *_types(
             "rbac.authorization.k8s.io",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpuscale.hpa import ControllerSettings, MetricValue, PodValues
+from gpuscale.hpa import ControllerSettings, ExternalValues, MetricValue, PodValues
 
 
 @dataclass(frozen=True)
@@ -150,3 +150,16 @@ def test_young_pods_with_samples_count_fully_for_pods_metrics(given) -> None:
     # started a second ago and not ready; for a Pods metric only Pending would matter
     pods = given.pods("unready unready", age_s=1)
     assert given.proposal(given.pods_metric(20), given.values(40, 40), spec=2, pods=pods) == 4
+
+
+def test_a_proposal_beyond_int32_asks_for_none_and_loses_against_any_other(given) -> None:
+    # 4 pods of 64 GiB against 16: 2^32 * 4 does not fit, so int32(math.Ceil(...)) is -2^31 on amd64
+    held = given.pods_metric(16)
+    other = given.external(given.average(1))
+    pods = given.pods("ready " * 4)
+    samples = PodValues(tuple(MetricValue(pod.name, 64 * 2**30 * 1000) for pod in pods))
+    assert given.proposal(held, samples, spec=4, pods=pods) == -(2**31)
+    alone = given.decide(given.hpa(held), samples, spec=4, pods=pods)
+    assert alone.next_state.recommendations[-1].replicas == 0
+    both = given.decide(given.hpa(held, other), samples, ExternalValues((6000,)), spec=4, pods=pods)
+    assert both.desired_replicas == 6

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpuscale.hpa import HpaState, ScaleEvent
-from gpuscale.hpa.policies import (
-    ScaleHistory,
-    scale_down_limit_with_rules,
-    scale_up_limit_with_rules,
-)
+from gpuscale.hpa import ControllerSettings, HpaState, ScaleEvent
+from gpuscale.hpa.kernel.memory import Cells, scale_down_limit, scale_up_limit
+from gpuscale.hpa.numbers import limits_of, memory_of
 from gpuscale.objects.hpa import (
     DEFAULT_SCALE_DOWN,
     DEFAULT_SCALE_UP,
@@ -146,21 +143,24 @@ DOWN = [
 ]
 
 
-def history(case: Limit) -> ScaleHistory:
+def history(case: Limit) -> Cells:
     def events(entries):
         return tuple(ScaleEvent(change, round(-age * 1000)) for change, age in entries)
 
-    return ScaleHistory(events(case.added), events(case.deleted), now_ms=0)
+    state = HpaState(scale_up_events=events(case.added), scale_down_events=events(case.deleted))
+    return memory_of(state)
 
 
 @pytest.mark.parametrize("case", UP, ids=lambda case: case.name)
-def test_scale_up_limit(case) -> None:
-    assert scale_up_limit_with_rules(case.current, case.rules, history(case)) == case.limit
+def test_scale_up_limit(given, case) -> None:
+    limits = limits_of(given.hpa(behavior=Behavior(scale_up=case.rules)), ControllerSettings())
+    assert scale_up_limit(history(case), limits, case.current, 0) == case.limit
 
 
 @pytest.mark.parametrize("case", DOWN, ids=lambda case: case.name)
-def test_scale_down_limit(case) -> None:
-    assert scale_down_limit_with_rules(case.current, case.rules, history(case)) == case.limit
+def test_scale_down_limit(given, case) -> None:
+    limits = limits_of(given.hpa(behavior=Behavior(scale_down=case.rules)), ControllerSettings())
+    assert scale_down_limit(history(case), limits, case.current, 0) == case.limit
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from gpuscale.hpa import ControllerSettings, ExternalValues, HpaState, ObjectValue, ReadyCondition
 from gpuscale.hpa.conditions import SCALED_TO_ZERO_BY_CONTROLLER, set_condition
-from gpuscale.hpa.replicas.arithmetic import MAX_INT32, MAX_INT64
+from gpuscale.hpa.kernel.numbers import MAX_INT32, MAX_INT64, MIN_INT32
 from gpuscale.objects.hpa import MetricTarget, TargetType
 
 
@@ -118,6 +118,27 @@ def test_external_series_are_summed(given) -> None:
     assert given.proposal(given.external(given.average(10)), observation, spec=2) == 4
     # 40 / 10 = 4, * 2 ready pods = 8
     assert given.proposal(given.external(given.value(10)), observation, spec=2) == 8
+
+
+# int32(math.Ceil(count)) is -2^31 on amd64 where the count does not fit; an External AverageValue, and the
+# Value of a target with pods, are held at the largest int32 before that.
+@pytest.mark.parametrize(
+    ("source", "target", "spec", "replicas"),
+    [
+        ("Object", "average", 2, MIN_INT32),
+        ("External", "average", 2, MAX_INT32),
+        ("Object", "value", 2, MAX_INT32),
+        ("External", "value", 2, MAX_INT32),
+    ],
+)
+def test_proposals_beyond_int32(given, source: str, target: str, spec: int, replicas: int) -> None:
+    # 3e12 / 1 is above 2^31
+    metric, answer = metric_and_answer(given, source, getattr(given, target)(1), 3e12)
+    pods = given.pods("ready ready")
+    decision = given.decide(given.hpa(metric), answer, spec=spec, pods=pods)
+    assert decision.metrics[0].proposed_replicas == replicas
+    says_so = any("Does the target lack its unit?" in each for each in decision.explanation)
+    assert says_so == (replicas == MIN_INT32)
 
 
 @pytest.mark.parametrize("target", ["value", "average"])

@@ -3,12 +3,17 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import gpuscale.sim.scenarios
 from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.queueing.times import Constant
+from gpuscale.sim.scenario.setup import load_setup
 from gpuscale.sim.simulate import simulate
 
+SCENARIOS = Path(gpuscale.sim.scenarios.__path__[0])
 RUNS: dict[str, dict] = {}
 
 
@@ -30,7 +35,7 @@ def test_the_promised_scenarios_ship() -> None:
     assert shipped_names() == [
         *("ack-bert", "ack-bert-quick", "ack-bert-v2beta1"),
         *("aks-mnist-jobs", "aks-mnist-jobs-quick", "eks-vision", "eks-vision-quick"),
-        *("keda-zero", "keda-zero-quick"),
+        *("in-flight-credit", "keda-zero", "keda-zero-quick"),
     ]
 
 
@@ -40,8 +45,8 @@ def test_a_quick_variant_differs_in_nothing_but_times_and_the_hpas_behavior(name
     assert [replace(hpa, behavior=None) for hpa in quick.hpas] == list(whole.hpas)
     assert (quick.deployments, quick.services) == (whole.deployments, whole.services)
     assert (quick.rules_text, quick.counters) == (whole.rules_text, whole.counters)
-    pools = [replace(pool, provisioning_ms=0) for pool in quick.pools]
-    assert pools == [replace(pool, provisioning_ms=0) for pool in whole.pools]
+    pools = [replace(pool, provisioning=Constant(0)) for pool in quick.pools]
+    assert pools == [replace(pool, provisioning=Constant(0)) for pool in whole.pools]
     services = [(each.deployment, each.model, each.memory_mib) for each in quick.workloads]
     assert services == [(each.deployment, each.model, each.memory_mib) for each in whole.workloads]
 
@@ -93,6 +98,31 @@ def test_kedas_drop_to_zero_passes_over_the_counts_between() -> None:
     assert [(event["from"], event["to"]) for event in drop] == [(3, 0)]
 
 
+# 10 requests a second for 22 s each are 220 in flight, by Little's law, and a pod has 24 of them: 10 pods.
+# What waits while pods start is far more, and without credit pods are ordered for it up to the limit.
+def test_credit_keeps_a_start_up_from_ordering_pods_for_its_own_backlog() -> None:
+    found = run("in-flight-credit")["summary"]
+    most = {name: hpa["maxReplicas"] for name, hpa in found["hpas"].items()}
+    needed = math.ceil(10 * 22 / 24)
+    assert most["keda-hpa-plain"] == 30
+    assert needed <= most["keda-hpa-credit"] < 2 * needed
+    last = {name: hpa["finalReplicas"] for name, hpa in found["hpas"].items()}
+    assert last == {"keda-hpa-plain": needed, "keda-hpa-credit": needed}
+    assert all(each["waiting"] == 0 for each in found["requests"].values())
+
+
+def test_credit_whose_source_is_away_leaves_the_last_decision_in_place() -> None:
+    text = (SCENARIOS / "in-flight-credit" / "scenario.yaml").read_text()
+
+    def read(name: str) -> str:
+        there = (SCENARIOS / "in-flight-credit" / name).read_text()
+        return there.replace("gpuscale_simulated_requests_served_total", "served_by_nobody_total")
+
+    found = simulate(load_setup(text, "s.yaml", read))["summary"]["hpas"]
+    assert found["keda-hpa-plain"]["maxReplicas"] == 30
+    assert found["keda-hpa-credit"] == {**found["keda-hpa-credit"], "maxReplicas": 3, "rescales": 0}
+
+
 @pytest.mark.parametrize("name", ["ack-bert", "ack-bert-v2beta1"])
 def test_ack_bert_goes_from_one_to_two_at_23_percent_and_back(name: str) -> None:
     document = run(name)
@@ -133,6 +163,10 @@ def test_ack_bert_takes_15_s_to_decide_and_3_minutes_until_the_pod_is_ready() ->
         "count": 1,
         "ready": 1,
         "loadRises": 1,
+        "answeredRises": 1,
+        "loadToReadyTimeP50": 240 - 60,
+        "loadToReadyTimeP95": 240 - 60,
+        "loadToReadyTimeMax": 240 - 60,
         "meanLoadToDecisionTime": 75 - 60,
         "meanLoadToReadyTime": 240 - 60,
         "meanDecisionToReadyTime": 240 - 75,

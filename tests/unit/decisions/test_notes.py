@@ -69,6 +69,28 @@ def test_nothing_where_nothing_held_it() -> None:
     assert found(text_of(queue(3), spec=3)) == []
 
 
+def test_a_value_far_above_its_target() -> None:
+    # 64 GiB against 16: 64 * 2^30 / 16 = 4.29e9, * 2 pods is above 2^31
+    held = LOAD.replace("load", "held").replace("20", "16")
+    pods = ", ".join(f'{{name: p{i}, ready: "True"}}' for i in range(2))
+    values = ", ".join(f"{{pod: p{i}, value: 64Gi}}" for i in range(2))
+    text = text_of(f"{{pods: [{values}]}}", spec=2, metrics=held, pods=pods, low=2)
+    (rule, effect, remedy), *_ = found(text)
+    assert rule == "unit of the target"
+    assert effect == (
+        "Pods held is 4.29e+09 times its target, 16. That asks for more replicas than 32 bits hold; "
+        "kube-controller-manager on amd64 takes it for -2147483648, and so for none."
+    )
+    assert remedy == "Does the target lack its unit? 16Gi is 16 GiB, 16 is 16 bytes."
+
+
+@pytest.mark.parametrize(("total", "is_noted"), [(20_000, False), (20_001, True)])
+def test_ten_thousand_times_a_target_is_the_border(total: int, is_noted: bool) -> None:
+    # 20 001 over 2 replicas is 10 000.5 each, against 1
+    rules = [rule for rule, _, _ in found(text_of(queue(total), spec=2))]
+    assert ("unit of the target" in rules) == is_noted
+
+
 def test_tolerance() -> None:
     # 21 / 20 = 1.05: inside 0.9 to 1.1; exact: ceil(21) = 21
     assert found(text_of(queue(21), spec=20)) == [

@@ -3,7 +3,8 @@
 import pytest
 
 from gpuscale.core.quantity import parse_quantity
-from gpuscale.hpa.replicas.tolerances import Tolerances, tolerances_for_hpa
+from gpuscale.hpa.kernel.proposals import Tolerances, is_within
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
 from gpuscale.hpa.types import ControllerSettings
 from gpuscale.objects.hpa import (
     DEFAULT_SCALE_DOWN,
@@ -39,7 +40,7 @@ from gpuscale.objects.meta import ObjectMeta
     ],
 )
 def test_both_ends_are_within(down: float, up: float, ratio, within: bool) -> None:
-    assert Tolerances(down, up).is_within(ratio) is within
+    assert is_within(ratio, Tolerances(down, up)) is within
 
 
 def hpa(up: str | None, down: str | None) -> HorizontalPodAutoscaler:
@@ -75,4 +76,4 @@ def test_each_direction_overrides_the_controller(
 
 
 def test_shown_as_a_band() -> None:
-    assert str(Tolerances(0.1, 0.05)) == "0.9 to 1.05"
+    assert tolerances_text(Tolerances(0.1, 0.05)) == "0.9 to 1.05"

@@ -177,6 +177,19 @@ WAKES = {
     "hpa.yaml": hpa(external(), more="minReplicas: 0"),
 }
 
+POLICY = """\
+triggers:
+- namespace: default
+  metricName: gpu_util
+  query: sum(in_flight)
+  policy: trend
+  podLoad: 16
+  startTime: 3m
+  maxReplicas: 40
+"""
+ONE = '{type: AverageValue, averageValue: "1"}'
+EXACT = "behavior: {scaleUp: {tolerance: 0}, scaleDown: {tolerance: 0}}"
+
 
 CASES = {
     "refused-rules": (
@@ -590,6 +603,25 @@ CASES = {
         {
             "rules.yaml": EXTERNAL.replace("DCGM_FI_DEV_GPU_UTIL", "queue"),
             "hpa.yaml": hpa(external(), more="minReplicas: 0"),
+        },
+    ),
+    "policy-target": (
+        {"triggers.yaml": POLICY, "hpa.yaml": hpa(external(), more=EXACT)},
+        {"triggers.yaml": POLICY, "hpa.yaml": hpa(external(target=ONE), more=EXACT)},
+    ),
+    "policy-tolerance": (
+        {"triggers.yaml": POLICY, "hpa.yaml": hpa(external(target=ONE))},
+        {"triggers.yaml": POLICY, "hpa.yaml": hpa(external(target=ONE), more=EXACT)},
+    ),
+    "policy-tolerance/one direction": (
+        {
+            "triggers.yaml": POLICY,
+            "hpa.yaml": hpa(external(target=ONE), more="behavior: {scaleUp: {tolerance: 0}}"),
+        },
+        # Of nine replicas one is more than a tenth.
+        {
+            "triggers.yaml": POLICY.replace("maxReplicas: 40", "maxReplicas: 9"),
+            "hpa.yaml": hpa(external(target=ONE)),
         },
     ),
     "exporter-pod": (

@@ -256,3 +256,44 @@ def test_a_query_that_is_no_promql_is_warned_of_and_kept() -> None:
 )
 def test_needed_series_are_known_where_all_queries_name_them(rule: str, needed) -> None:
     assert needed_metric_names(load_rules(f"[{rule}]", "r.yaml")) == needed
+
+
+def test_every_fault_of_parts_is_told_at_once() -> None:
+    text = """
+- seriesQuery: m
+  parts:
+  - {name: a, query: 'm{<<.LabelMatchers>>}', threshold: 0}
+  - {name: a, query: '', threshold: 5}
+  - {query: <<.Serie>>, threshold: much}
+"""
+    found = problems(text)
+    number = "expected a number above 0, such as 5, 0.8 or 800m"
+    own = "found 'a', expected a name of its own for each part"
+    assert found[0] == f"rules.yaml:4: [0].parts[0].name: {own}"
+    assert found[1] == f"rules.yaml:4: [0].parts[0].threshold: found 0, {number}"
+    assert found[2] == f"rules.yaml:5: [0].parts[1].name: {own}"
+    assert found[3].startswith("rules.yaml:5: [0].parts[1].query: found none, expected a query")
+    assert found[4].startswith("rules.yaml:6: [0].parts[2].query: found '<<.Serie>>', expected")
+    assert found[5] == f"rules.yaml:6: [0].parts[2].threshold: found 'much', {number}"
+    assert len(found) == 6
+
+
+def test_parts_stand_in_place_of_a_query_and_have_no_zero_for_nan() -> None:
+    parts = "parts: [{query: m, threshold: 1}]"
+    (both,) = problems(f"[{{seriesQuery: m, metricsQuery: m, {parts}}}]")
+    assert "found both `metricsQuery` and `parts`" in both
+    (zero,) = problems(f"[{{seriesQuery: m, nan: zero, {parts}}}]")
+    assert "found `nan: zero` beside `parts`" in zero
+    many = ", ".join(f"{{query: m, threshold: 1, name: p{i}}}" for i in range(9))
+    assert problems(f"[{{seriesQuery: m, parts: [{many}]}}]") == [
+        "rules.yaml:1: [0].parts: found 9 parts, expected at most 8 parts"
+    ]
+
+
+def test_series_of_all_parts_are_kept_by_a_collector() -> None:
+    config = load_rules(
+        "[{seriesQuery: a, parts: [{query: 'a{<<.LabelMatchers>>}', threshold: 1},"
+        " {query: 'sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)', threshold: 2}]}]",
+        "rules.yaml",
+    )
+    assert needed_metric_names(config) == frozenset({"a", "b"})

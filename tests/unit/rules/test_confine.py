@@ -3,6 +3,7 @@
 import pytest
 
 from gpuscale.core.errors import ConfigError
+from gpuscale.core.golang.template.render import Data
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.rules.catalogue import Catalogue
 from gpuscale.rules.config import AdapterConfig, load_rules
@@ -211,3 +212,23 @@ def test_a_team_whose_series_are_too_many_serves_none_and_touches_nobody_else() 
     assert "team-a" not in found.custom_in
     assert "team-b" in found.custom_in
     assert found.custom
+
+
+def test_each_part_of_a_combined_metric_is_confined() -> None:
+    text = """
+- seriesQuery: waiting
+  resources: {template: <<.Resource>>}
+  parts:
+  - {name: queue, query: sum(waiting) by (<<.GroupBy>>), threshold: 5}
+  - {name: kv, query: max(cache) by (<<.GroupBy>>), threshold: 0.8}
+"""
+    (rule,) = confined_config(load_rules(text, "c"), "team-a", ["namespace"], "c").rules
+    assert rule.example("waiting").count('namespace="team-a"') == 4  # each part stands twice
+    data: Data = {
+        "Series": "waiting",
+        "LabelMatchers": "",
+        "LabelValuesByName": {},
+        "GroupBy": "pod",
+        "GroupBySlice": ("pod",),
+    }
+    assert all('namespace="team-a"' in part.query.render(data) for part in rule.parts)

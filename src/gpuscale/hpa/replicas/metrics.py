@@ -10,15 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuscale.core.errors import BugError
+from gpuscale.hpa.kernel.numbers import wrapped64
 from gpuscale.hpa.names import label_selector_text, metric_text
 from gpuscale.hpa.replicas.calculator import (
-    Proposal,
+    Asked,
     SyncContext,
     plain_metric_replicas,
     resource_replicas,
 )
 from gpuscale.hpa.replicas.pods import Sample, sample_of
-from gpuscale.hpa.replicas.totals import external_total, per_pod_replicas, value_replicas
+from gpuscale.hpa.replicas.totals import per_pod_replicas, value_replicas
 from gpuscale.hpa.types import (
     ContainerUsages,
     ExternalValues,
@@ -54,7 +55,7 @@ class MetricFailure:
 
 def replicas_for_metric(
     spec: MetricSpec, observation: Observation, namespace: str, sync: SyncContext
-) -> Proposal | MetricFailure:
+) -> Asked | MetricFailure:
     """Return what one metric asks for, or why it asks for nothing.
 
     Raises:
@@ -93,20 +94,20 @@ def replicas_for_metric(
             )
 
 
-def _attempt(
-    compute: Callable[[], Proposal], *, reason: str, outside: str
-) -> Proposal | MetricFailure:
+def _attempt(compute: Callable[[], Asked], *, reason: str, outside: str) -> Asked | MetricFailure:
     try:
         return compute()
     except UncomputableError as error:
         return MetricFailure(reason, str(error), f"{outside}{error}")
 
 
-def _pods_replicas(spec: PodsMetric, observation: Observation, sync: SyncContext) -> Proposal:
+def _pods_replicas(spec: PodsMetric, observation: Observation, sync: SyncContext) -> Asked:
     samples = _pod_samples(spec, observation)
     if spec.target.average_value is None:
         raise UncomputableError("invalid pods metric source: no average value target was set")
-    return plain_metric_replicas(samples, spec.target.average_value.milli_value(), "", sync)
+    return plain_metric_replicas(
+        samples, wrapped64(spec.target.average_value.milli_value()), "", sync
+    )
 
 
 def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, Sample]:
@@ -121,14 +122,16 @@ def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, Sample
 
 def _object_replicas(
     spec: ObjectMetric, observation: Observation, namespace: str, sync: SyncContext
-) -> Proposal:
+) -> Asked:
     target = spec.target
     if target.type is TargetType.VALUE and target.value is not None:
         usage_milli = _object_usage(spec, observation, namespace)
-        return value_replicas(usage_milli, target.value.milli_value(), sync)
+        return value_replicas(usage_milli, wrapped64(target.value.milli_value()), sync)
     if target.type is TargetType.AVERAGE_VALUE and target.average_value is not None:
         usage_milli = _object_usage(spec, observation, namespace)
-        return per_pod_replicas(usage_milli, target.average_value.milli_value(), sync)
+        return per_pod_replicas(
+            usage_milli, wrapped64(target.average_value.milli_value()), sync, is_external=False
+        )
     raise UncomputableError(
         "invalid object metric source: neither a value target nor an average value target was set"
     )
@@ -155,16 +158,18 @@ def _object_prefix(spec: ObjectMetric) -> str:
 
 def _external_replicas(
     spec: ExternalMetric, observation: Observation, namespace: str, sync: SyncContext
-) -> Proposal:
+) -> Asked:
     target = spec.target
     if target.average_value is not None:
         values_milli = _external_values(spec, observation, namespace)
-        total = external_total(values_milli, per_pod=True)
-        return per_pod_replicas(total, target.average_value.milli_value(), sync)
+        total = sync.kernel.external_total(sync.kernel.column([*values_milli]), 1)
+        return per_pod_replicas(
+            total, wrapped64(target.average_value.milli_value()), sync, is_external=True
+        )
     if target.value is not None:
         values_milli = _external_values(spec, observation, namespace)
-        total = external_total(values_milli, per_pod=False)
-        return value_replicas(total, target.value.milli_value(), sync)
+        total = sync.kernel.external_total(sync.kernel.column([*values_milli]), 0)
+        return value_replicas(total, wrapped64(target.value.milli_value()), sync)
     raise UncomputableError(
         "invalid external metric source: neither a value target nor an average value target was set"
     )
@@ -197,11 +202,11 @@ def _resource_replicas(
     container: str,
     observation: Observation,
     sync: SyncContext,
-) -> Proposal:
+) -> Asked:
     target = spec.target
     if target.average_value is not None:
         with_prefix = f"failed to get {spec.name} usage: "
-        target_milli = target.average_value.milli_value()
+        target_milli = wrapped64(target.average_value.milli_value())
         return _prefixed(
             with_prefix,
             lambda: plain_metric_replicas(
@@ -222,7 +227,7 @@ def _resource_replicas(
     )
 
 
-def _prefixed(prefix: str, compute: Callable[[], Proposal]) -> Proposal:
+def _prefixed(prefix: str, compute: Callable[[], Asked]) -> Asked:
     try:
         return compute()
     except UncomputableError as error:
@@ -247,7 +252,7 @@ def _usage_milli(usage: PodUsage, container: str) -> int | None:
     if container:
         return usage.containers.get(container)
     values = [value for value in usage.containers.values() if value is not None]
-    return sum(values) if values and len(values) == len(usage.containers) else None
+    return wrapped64(sum(values)) if values and len(values) == len(usage.containers) else None
 
 
 def _raise_fetch_error(observation: Observation, prefix: str, api: str) -> None:

@@ -1,15 +1,29 @@
 """Which pods count, as what, and what they request of a resource.
 
-Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (groupPods,
-    getReadyPodsCount, calculateRequests).
+Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (getReadyPodsCount,
+    calculateRequests).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuscale.hpa.kernel.numbers import wrapped64
+from gpuscale.hpa.kernel.pods import (
+    ABSENT,
+    GONE,
+    NEVER_MS,
+    PENDING,
+    READY,
+    SAMPLED,
+    SILENT,
+    STRANGER,
+    UNKNOWN,
+    UNREADY,
+    Column,
+    PodColumns,
+)
 from gpuscale.hpa.types import (
     ContainerInfo,
-    ControllerSettings,
     PodInfo,
     PodUsage,
     ReadyCondition,
@@ -19,9 +33,7 @@ from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus
 
 CPU = "cpu"
-NO_PODS = "no pods returned by selector while calculating replica count"
-_LONG_AGO_MS = -(10**18)
-"""Go's zero time: a condition that never says when it changed."""
+NO_PODS_TEXT = "no pods returned by selector while calculating replica count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +43,6 @@ class Sample:
     value_milli: int
     measured_ms: int
     window_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroups:
-    """The pods of a target, sorted by what their samples are worth."""
-
-    ready_pod_count: int
-    unready_pods: frozenset[str]
-    """Their samples are dropped; on a scale-up they count as idle."""
-    missing_pods: frozenset[str]
-    """They should have a sample and have none."""
-    ignored_pods: frozenset[str]
-    """Going away or failed; they do not count at all."""
 
 
 def pod_info(pod: Pod) -> PodInfo:
@@ -76,59 +75,60 @@ def sample_of(value: MetricValue | PodUsage, value_milli: int) -> Sample:
     return Sample(value_milli, value.measured_ms, value.window_ms)
 
 
-def group_pods(
+def pod_columns(
     pods: Sequence[PodInfo],
     metrics: Mapping[str, Sample],
-    resource: str,
-    settings: ControllerSettings,
-    now_ms: int,
-) -> PodGroups:
-    """Return the pods in their groups; `resource` is empty for metrics that are no resource.
-
-    Raises:
-        UncomputableError: there are no pods.
-    """
-    if not pods:
-        raise UncomputableError(NO_PODS)
-    ready_pod_count = 0
-    unready: set[str] = set()
-    missing: set[str] = set()
-    ignored: set[str] = set()
-    for pod in pods:
-        sample = metrics.get(pod.name)
-        if pod.deleted or pod.phase is PodPhase.FAILED:
-            ignored.add(pod.name)
-        elif pod.phase is PodPhase.PENDING:
-            unready.add(pod.name)
-        elif sample is None:
-            missing.add(pod.name)
-        elif resource == CPU and _is_unready(pod, sample, settings, now_ms):
-            unready.add(pod.name)
-        else:
-            ready_pod_count += 1
-    return PodGroups(ready_pod_count, frozenset(unready), frozenset(missing), frozenset(ignored))
+    requests: Mapping[str, int],
+    column: Callable[[list[int]], Column],
+    *,
+    with_times: bool,
+) -> PodColumns:
+    """Return pods and samples in columns; without times where nothing looks at them."""
+    names = {pod.name for pod in pods}
+    strangers = [sample for name, sample in metrics.items() if name not in names]
+    known = [metrics.get(pod.name, _NO_SAMPLE) for pod in pods]
+    samples = (*known, *strangers)
+    more = [0] * len(strangers)
+    none = column([0] * len(samples))
+    return PodColumns(
+        states=column([*(_state(pod, metrics) for pod in pods), *(STRANGER for _ in strangers)]),
+        samples_milli=column([sample.value_milli for sample in samples]),
+        requests_milli=column([*(requests.get(pod.name, 0) for pod in pods), *more]),
+        readiness=column([*(_READINESS[pod.ready] for pod in pods), *more]) if with_times else none,
+        starts_ms=column([*(_moment(pod.start_ms) for pod in pods), *more]) if with_times else none,
+        changes_ms=(
+            column([*(_moment(pod.ready_transition_ms) for pod in pods), *more])
+            if with_times
+            else none
+        ),
+        measured_ms=column([sample.measured_ms for sample in samples]) if with_times else none,
+        windows_ms=column([sample.window_ms for sample in samples]) if with_times else none,
+    )
 
 
-def _is_unready(pod: PodInfo, sample: Sample, settings: ControllerSettings, now_ms: int) -> bool:
-    """Return whether a CPU sample may show a pod's start instead of its load."""
-    if pod.ready is ReadyCondition.ABSENT or pod.start_ms is None:
-        return True
-    changed_ms = _LONG_AGO_MS if pod.ready_transition_ms is None else pod.ready_transition_ms
-    is_false = pod.ready is ReadyCondition.FALSE
-    if pod.start_ms + settings.cpu_initialization_period_s * 1000 > now_ms:
-        return is_false or sample.measured_ms < changed_ms + sample.window_ms
-    never_ready = pod.start_ms + settings.initial_readiness_delay_s * 1000 > changed_ms
-    return is_false and never_ready
+_NO_SAMPLE = Sample(0, 0, 0)
+_READINESS = {
+    ReadyCondition.TRUE: READY,
+    ReadyCondition.FALSE: UNREADY,
+    ReadyCondition.UNKNOWN: UNKNOWN,
+    ReadyCondition.ABSENT: ABSENT,
+}
+
+
+def _state(pod: PodInfo, metrics: Mapping[str, Sample]) -> int:
+    if pod.deleted or pod.phase is PodPhase.FAILED:
+        return GONE
+    if pod.phase is PodPhase.PENDING:
+        return PENDING
+    return SAMPLED if pod.name in metrics else SILENT
+
+
+def _moment(time_ms: int | None) -> int:
+    return NEVER_MS if time_ms is None else time_ms
 
 
 def ready_pods_count(pods: Sequence[PodInfo]) -> int:
-    """Return how many pods run and are ready; a pod that is going away still counts.
-
-    Raises:
-        UncomputableError: there are no pods.
-    """
-    if not pods:
-        raise UncomputableError(f"unable to calculate ready pods: {NO_PODS}")
+    """Return how many pods run and are ready; a pod that is going away still counts."""
     return sum(p.phase is PodPhase.RUNNING and p.ready is ReadyCondition.TRUE for p in pods)
 
 
@@ -146,26 +146,26 @@ def calculate_requests(pods: Sequence[PodInfo], container: str, resource: str) -
 def _pod_request(pod: PodInfo, resource: str) -> int:
     if pod.pod_requests:
         return _pod_level_request(pod, resource)
-    return sum(_container_request(pod, c.name, resource) for c in pod.containers)
+    return wrapped64(sum(_container_request(pod, c.name, resource) for c in pod.containers))
 
 
 def _pod_level_request(pod: PodInfo, resource: str) -> int:
     """Return the pod's own request, or for a resource it leaves open what its containers request."""
     if resource in pod.pod_requests:
-        return pod.pod_requests[resource].milli_value()
+        return wrapped64(pod.pod_requests[resource].milli_value())
     requests = [
         c.requests[resource].milli_value() for c in pod.containers if resource in c.requests
     ]
     if not requests:
         raise UncomputableError(f"missing pod-level request for {resource} in Pod {pod.name}")
-    return sum(requests)
+    return wrapped64(sum(requests))
 
 
 def _container_request(pod: PodInfo, container: str, resource: str) -> int:
     for candidate in pod.containers:
         if candidate.name == container:
             if resource in candidate.requests:
-                return candidate.requests[resource].milli_value()
+                return wrapped64(candidate.requests[resource].milli_value())
             raise UncomputableError(
                 f"missing request for {resource} in container {container} of Pod {pod.name}"
             )

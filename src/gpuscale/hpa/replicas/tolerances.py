@@ -4,25 +4,14 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (Tol
     horizontal.go (tolerancesForHpa).
 """
 
-from dataclasses import dataclass
-
+from gpuscale.hpa.kernel.proposals import Tolerances
 from gpuscale.hpa.types import ControllerSettings
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, ScalingRules
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerances:
-    """How far below and above 1 a usage ratio may lie."""
-
-    scale_down: float
-    scale_up: float
-
-    def is_within(self, usage_ratio: float) -> bool:
-        """Return whether the ratio is too close to 1 to act on; both ends count as close."""
-        return (1.0 - self.scale_down) <= usage_ratio <= (1.0 + self.scale_up)
-
-    def __str__(self) -> str:
-        return f"{round(1.0 - self.scale_down, 4):g} to {round(1.0 + self.scale_up, 4):g}"
+def tolerances_text(tolerances: Tolerances) -> str:
+    """Return the dead band in words, such as `0.9 to 1.1`."""
+    return f"{round(1.0 - tolerances.scale_down, 4):g} to {round(1.0 + tolerances.scale_up, 4):g}"
 
 
 def tolerances_for_hpa(hpa: HorizontalPodAutoscaler, settings: ControllerSettings) -> Tolerances:

@@ -18,6 +18,7 @@ from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.lint.problems import sentence
 from gpuscale.objects.scaled_object import PROMETHEUS, Trigger
+from gpuscale.plan.naming import policy_faults
 from gpuscale.triggers.metadata import read_metadata
 
 _CHECKS = Checks()
@@ -142,7 +143,7 @@ def _is_ours(trigger: Trigger) -> bool:
 def _metadata(placed: PlacedScaledObject, index: int, trigger: Trigger) -> Iterator[LintFinding]:
     given = {key: text for key, text in trigger.metadata.items() if key != _POLLING}
     try:
-        read = read_metadata(given, placed.scaled.metadata.namespace)
+        read = read_metadata(given, placed.scaled.metadata.namespace, check=policy_faults)
     except ConfigError as error:
         for problem in error.problems:
             path: Path = ("spec", "triggers", index, "metadata")

@@ -7,6 +7,8 @@ from gpuscale.formats.series_facts import is_of_gpu
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
 from gpuscale.lint.checks.answers import ANSWER_CHECKS, answer_findings
+from gpuscale.lint.checks.policies import POLICY_CHECKS, policy_findings
+from gpuscale.lint.checks.queries import query_findings
 from gpuscale.lint.checks.reach import REACH_CHECKS, signal_findings
 from gpuscale.lint.checks.rules import unused_sum_findings
 from gpuscale.lint.checks.targets import TARGET_CHECKS, unit_findings
@@ -15,6 +17,7 @@ from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa, served_trigger
 from gpuscale.lint.serving import servings
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric
+from gpuscale.series.promql.parse import parse_query
 from gpuscale.triggers.trigger import Trigger
 
 _CHECKS = Checks(
@@ -23,6 +26,7 @@ _CHECKS = Checks(
         ANSWER_CHECKS,
         TARGET_CHECKS,
         REACH_CHECKS,
+        POLICY_CHECKS,
     )
 )
 NO_RULES = _CHECKS.add(
@@ -54,6 +58,12 @@ def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
         if trigger is not None:
             most, place = metric.placed.hpa.max_replicas, metric.target("averageValue")
             found.extend(signal_findings(trigger, place, most, DEFAULT_SETTINGS.tolerance))
+            if trigger.policy is not None:
+                tolerance = DEFAULT_SETTINGS.tolerance
+                found.extend(policy_findings(metric, trigger.policy, tolerance))
+            if trigger.load is not None and trigger.load.query:
+                query = trigger.load.query
+                found.extend(query_findings(parse_query(query).root, metric.name, query))
             continue
         answered = answer_of(inputs, metric, metric.spec, found)
         if answered is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuscale.core.findings import Checks, Severity
-from gpuscale.formats.signals import SIGNALS
+from gpuscale.formats.signals.catalogue import SIGNALS
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.triggers.trigger import Trigger
 

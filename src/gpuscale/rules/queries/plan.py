@@ -135,6 +135,8 @@ class ExternalPlan:
     promql: str
     metric: str
     rule: Rule
+    series: str
+    """What the rule reads, by its name in the source."""
 
     def answer(self, value: Value, at_ms: int) -> tuple[ExternalValue, ...]:
         """Return one value per row of a vector, or the scalar; rows that are no number are left out.
@@ -243,7 +245,7 @@ def plan_external(
         )
     except (NotFoundError, QueryError) as error:
         raise FetchError from error
-    return ExternalPlan(promql, metric, rule)
+    return ExternalPlan(promql, metric, rule, entry.series)
 
 
 def to_milli(value: float) -> int:
