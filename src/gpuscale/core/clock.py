@@ -6,7 +6,11 @@ can be sped up, and tests can move time by hand. This is the only module that re
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
+
+_SMALLEST_STEP_MS = 50
+"""A time server that corrects less than so much slows or speeds the clock up, the monotonic one with it."""
 
 
 class Clock(Protocol):
@@ -50,6 +54,36 @@ class WallClock:
     async def sleep(self, seconds: float) -> None:
         """Return once `seconds` of this clock's time have passed."""
         await asyncio.sleep(max(0.0, seconds) / self.speed)
+
+
+class FollowingClock(WallClock):
+    """The machine's time, also after that was set, for what stamps values for as long as the machine runs.
+
+    It moves in `follow` alone: between two calls time passes evenly and never goes backwards. So call that
+    where nothing is being timed.
+
+    Args:
+        unix_ns: the machine's time, in nanoseconds since the Unix epoch.
+    """
+
+    def __init__(self, unix_ns: Callable[[], int] = time.time_ns) -> None:
+        super().__init__()
+        self._unix_ns = unix_ns
+
+    def follow(self) -> float:
+        """Return by how many seconds the machine's time was set since, ahead or back, and take it over.
+
+        A difference that reading two clocks one after the other can make is 0.0, and is left.
+        """
+        before_s = time.monotonic()
+        unix_ms = self._unix_ns() // 1_000_000
+        now_s = time.monotonic()
+        moved_ms = unix_ms - (self.origin.unix_ms + int((now_s - self.origin.monotonic_s) * 1000))
+        # A busy machine may let the process wait between two looks.
+        if abs(moved_ms) < _SMALLEST_STEP_MS + (now_s - before_s) * 1000:
+            return 0.0
+        self.origin = Origin(unix_ms, now_s)
+        return moved_ms / 1000
 
 
 class ManualClock:

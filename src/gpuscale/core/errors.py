@@ -22,12 +22,14 @@ GpuscaleError
 ├── UnavailableError              a part outside does not answer; trying again may help
 │   ├── ApiUnreachableError       kube.client.errors
 │   ├── CallFailedError           gpu.nvml.faults
+│   ├── CudaError                 load.gpu.driver
+│   ├── DcgmError                 gpu.dcgm.library
 │   ├── DriverGoneError           gpu.nvml.faults
 │   ├── GpuLostError              gpu.nvml.faults
 │   ├── KubeletError              attribution.kubelet.allocations
 │   ├── ListError                 metricsapi.wire.statuses
 │   ├── ObjectsUnavailableError   kube.informers.directory
-│   ├── PortTakenError            local.loop
+│   ├── PortTakenError            local.front
 │   ├── TooManyTriggersError      triggers.answer
 │   ├── TriggerUnknownError       metricsapi.triggers.served
 │   └── UnreadableError           observe.lookup
@@ -44,6 +46,7 @@ GpuscaleError
 ├── BugError                      gpuscale broke one of its own rules
 ├── ApiError                      promapi.body
 ├── CouldNotLookError             cli.options.cluster
+├── ExpiredError                  local.kube_api.store
 ├── RefusedError                  scaler.known_triggers
 ├── StreamError                   exposition.stream
 └── UncomputableError             hpa.types

@@ -8,6 +8,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.sources.access import Access
 from gpuscale.sources.http import HttpSession
 
 _TIMEOUT_S = 10.0
@@ -22,13 +23,19 @@ class AnsweredError(UpstreamError):
         super().__init__(message)
 
 
-async def fetch(base: str, path: str, params: Mapping[str, str] | None = None) -> str:
+async def fetch(
+    base: str,
+    path: str,
+    params: Mapping[str, str] | None = None,
+    access: Access | None = None,
+) -> str:
     """Return what a server answers.
 
     Args:
         base: `http://127.0.0.1:9090`, with or without a path.
         path: below it.
         params: of the query.
+        access: what the request carries so that it is let in.
 
     Raises:
         UnavailableError: no answer.
@@ -36,7 +43,7 @@ async def fetch(base: str, path: str, params: Mapping[str, str] | None = None) -
     """
     try:
         url = URL(base.rstrip("/") + path).with_query(dict(params or {}))
-        async with HttpSession(_TIMEOUT_S) as session:
+        async with HttpSession(_TIMEOUT_S, access=access or Access()) as session:
             status, body = await session.fetch("GET", url)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         reason = str(error) or type(error).__name__

@@ -8,8 +8,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.install.common import NODE_AGENT
-from gpuscale.install.parts import metrics_api
+from gpuscale.install.common import METRICS_API, NODE_AGENT
 from gpuscale.kube.reading import read_node_record
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint, read_taint
@@ -383,7 +382,7 @@ def metrics_servers(snapshot: Snapshot) -> Sequence[tuple[Fields, PodSpec, dict[
 
 def is_own_server(body: Fields) -> bool:
     """Return whether a Deployment is gpuscale's metrics API."""
-    return _is_part(labels(body), metrics_api.PART)
+    return _is_part(labels(body), METRICS_API)
 
 
 def flags_of(body: Fields) -> dict[str, str]:
@@ -416,6 +415,4 @@ def service_fields(service: Fields) -> Fields:
 @once
 def own_services(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the Services of gpuscale's metrics API; none where it is not installed."""
-    return tuple(
-        each for each in snapshot.all("services") if _is_part(labels(each), metrics_api.PART)
-    )
+    return tuple(each for each in snapshot.all("services") if _is_part(labels(each), METRICS_API))

@@ -25,6 +25,7 @@ from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
+from gpuscale.sources.access import Access
 
 _PAGE = "500"
 _NOT_FOUND = 404
@@ -41,6 +42,8 @@ class GatherSettings:
     """Whose HPAs are looked at; None for all."""
     prometheus_url: str | None = None
     """None: found by the metrics server's flags, and asked by way of the API server."""
+    prometheus_access: Access | None = None
+    """What requests to that address carry."""
     agent_urls: Mapping[str, str] = field(default_factory=dict)
     """By node; others are asked by way of the API server."""
 
@@ -88,7 +91,9 @@ class Gatherer:
             )
         seen = Snapshot(self._clock.now_ms(), versions, looks)
         agents = AgentReader(self._client, self._settings.agent_urls)
-        prometheus = PrometheusReader(self._client, self._settings.prometheus_url)
+        prometheus = PrometheusReader(
+            self._client, self._settings.prometheus_url, self._settings.prometheus_access
+        )
         hpas = HpaReader(self._client, custom_path(seen), self._settings.namespace, self._report)
         self._report(f"asking {len(facts.agent_pods(seen))} node agents and Prometheus")
         async with asyncio.TaskGroup() as group:

@@ -22,6 +22,7 @@ from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.snapshot import PrometheusLook, Row, Snapshot
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.sources.access import Access
 
 _PATH = "/api/v1/query"
 _LIMIT_S = 15.0
@@ -39,11 +40,15 @@ class PrometheusReader:
     Args:
         connection: to the API server, which passes requests on to Services.
         url: where it is asked directly; None uses the address of the metrics server.
+        access: what requests to that address carry.
     """
 
-    def __init__(self, connection: KubeClient, url: str | None) -> None:
+    def __init__(
+        self, connection: KubeClient, url: str | None, access: Access | None = None
+    ) -> None:
         self._connection = connection
         self._url = url
+        self._access = access
 
     async def read(self, seen: Snapshot, now_ms: int) -> PrometheusLook:
         """Return what it answers; why, where it does not, or was not asked."""
@@ -86,7 +91,7 @@ class PrometheusReader:
         if self._url is None and service is not None:
             return await self._connection.get(service_path(URL(address), *service, _PATH), params)
         try:
-            found = json.loads(await fetch(address, _PATH, params))
+            found = json.loads(await fetch(address, _PATH, params, self._access))
         except (ValueError, RecursionError) as error:
             raise UpstreamError(f"{address} answered with no JSON") from error
         return found if isinstance(found, dict) else {}

@@ -1,6 +1,6 @@
 """What is known of a series by its name: unit, kind, and whose it is.
 
-Source: the tables that the node agent serves from; the documents of vLLM and NVIDIA Triton for theirs.
+Source: the tables that the node agent serves from; the files of signals for theirs.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Literal
 from gpuscale.core.words import closest
 from gpuscale.formats.amd import amd_family_meanings
 from gpuscale.formats.names import NEW_NAMES
+from gpuscale.formats.signals.catalogue import SIGNALS
 from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
 from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.known_fields import known_names
@@ -113,9 +114,16 @@ def _of_amd() -> Iterator[tuple[str, SeriesFacts]]:
 
 
 def _of_servers() -> Iterator[tuple[str, SeriesFacts]]:
-    for name in ("gpu_cache_usage_perc", "cpu_cache_usage_perc", "kv_cache_usage_perc"):
-        # vLLM's `perc` is a share: 1 is all of the cache.
-        yield f"vllm:{name}", SeriesFacts("ratio", "gauge", of_gpu=False)
+    # vLLM's `perc` is a share: 1 is all of the cache.
+    yield "vllm:cpu_cache_usage_perc", SeriesFacts("ratio", "gauge", of_gpu=False)
+    for signal in SIGNALS.values():
+        if signal.is_of_gpus or signal.how in ("mean", "p95"):
+            continue
+        is_counter = signal.how == "rate" or signal.series.endswith(("_sum", "_total"))
+        is_share = signal.unit == "ratio" and signal.divisor is None
+        for name in signal.spellings:
+            kind: Kind = "counter" if is_counter else "gauge"
+            yield name, SeriesFacts("ratio" if is_share else "", kind, of_gpu=False)
     yield "nv_gpu_utilization", SeriesFacts("ratio", "gauge")
     for name in ("request_success", "request_failure", "count", "queue_duration_us"):
         yield f"nv_inference_{name}", SeriesFacts("", "counter", of_gpu=False)

@@ -4,14 +4,19 @@ The types are those of lightkube-models, which are made from Kubernetes' OpenAPI
 """
 
 import importlib
+import re
 import types
 import typing
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Union
 
+from gpuscale.core.documents.documents import Path, parts_of
 from gpuscale.core.words import closest
 
+_UNKNOWN_FIELD = re.compile(r"found ([^ ]+), expected one of the fields ")
+_RESTARTS = ("Never", "OnFailure")
+_RESTART_POLICY: Path = ("template", "spec", "restartPolicy")
 _QUANTITIES = {"limits", "requests"}
 
 
@@ -103,3 +108,26 @@ def _scalar_faults(value: object, wanted: object, where: str) -> Iterator[str]:
 def _wrong(value: object, where: str, expected: str) -> str:
     place = f"{where}: " if where else ""
     return f"{place}found {value!r}, expected {expected}"
+
+
+def job_faults(spec: Any) -> Iterator[tuple[Path, str]]:  # noqa: ANN401 - whatever a file has
+    """Yield where a Job's spec is wrong, and how: what the API server would say."""
+    faults = shape_faults(spec, "batch_v1.JobSpec")
+    yield from map(_placed, faults)
+    if faults:
+        return
+    pod = spec["template"].get("spec") or {}
+    if not pod.get("containers"):
+        yield ("template",), "found no spec.containers, expected one at least"
+    if pod.get("restartPolicy", "Never") not in _RESTARTS:
+        found = pod["restartPolicy"]
+        yield _RESTART_POLICY, f"found {found}, expected {' or '.join(_RESTARTS)} in a Job"
+
+
+def _placed(fault: str) -> tuple[Path, str]:
+    """Return where a fault of a shape is, and its text without the place."""
+    place, colon, text = fault.partition(": ")
+    if colon and " " not in place:
+        return parts_of(place), text
+    unknown = _UNKNOWN_FIELD.match(fault)
+    return (parts_of(unknown[1]) if unknown else ()), fault

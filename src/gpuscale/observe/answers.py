@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.decisions.document_fields import MAX_SPAN_S
-from gpuscale.hpa.replicas.arithmetic import MAX_INT32
+from gpuscale.hpa.kernel.numbers import MAX_INT32
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,

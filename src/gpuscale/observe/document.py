@@ -7,7 +7,7 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.decisions.documents import API_VERSION, KIND
 from gpuscale.hpa.conditions import SCALED_TO_ZERO
-from gpuscale.hpa.replicas.arithmetic import MAX_INT64
+from gpuscale.hpa.kernel.numbers import MAX_INT64
 from gpuscale.hpa.versions import SCALE_TO_ZERO, KubernetesVersion
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.objects.hpa import ContainerResourceMetric, HorizontalPodAutoscaler, ResourceMetric

@@ -4,10 +4,10 @@ from gpuscale.cluster.scheduling.fit import (
     NodeState,
     misfits,
     node_state,
-    place,
     tolerates,
     untolerated,
 )
+from gpuscale.cluster.scheduling.placing import Placer
 from gpuscale.cluster.scheduling.resources import NANO, gpu_count, pod_requests
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.objects.manifests import load_manifests
@@ -112,14 +112,15 @@ def test_bound_pods_take_their_room() -> None:
 def test_the_least_allocated_node_wins_and_ties_go_by_name() -> None:
     asks = spec("{containers: [{name: c, resources: {requests: {cpu: 2}}}]}")
     busy = node_state(node("a"), [asks])
-    assert place(asks, [busy, NodeState(node("c")), NodeState(node("b"))]).node == "b"
+    nodes = [busy, NodeState(node("c")), NodeState(node("b"))]
+    assert Placer(nodes).place(asks).node == "b"
 
 
 def test_a_pod_that_fits_nowhere_gets_the_schedulers_message() -> None:
     full = node_state(node("a"), [spec()])
     tainted = NodeState(node("b", taints=[Taint("sku", "gpu")]))
-    assert place(spec(), [full, tainted, node_state(node("c"), [spec()])]).message == (
+    assert Placer([full, tainted, node_state(node("c"), [spec()])]).place(spec()).message == (
         "0/3 nodes are available: 1 node(s) had untolerated taint(s), "
         "2 Insufficient nvidia.com/gpu."
     )
-    assert place(spec(), []).message == "no nodes available to schedule pods"
+    assert Placer([]).place(spec()).message == "no nodes available to schedule pods"

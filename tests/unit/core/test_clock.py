@@ -1,6 +1,8 @@
+import time
+
 import pytest
 
-from gpuscale.core.clock import ManualClock, WallClock
+from gpuscale.core.clock import FollowingClock, ManualClock, WallClock
 
 
 async def test_a_sped_up_clock_sleeps_less() -> None:
@@ -23,3 +25,48 @@ def test_time_never_goes_back(speed: float) -> None:
     clock = WallClock(speed)
     moments = [clock.now_ms() for _ in range(100)]
     assert moments == sorted(moments)
+
+
+HOUR_NS = 3_600_000_000_000
+HOUR_MS = 3_600_000
+BUSY_MS = 10_000
+"""How long a busy machine may keep a test waiting."""
+
+
+class Machine:
+    """A machine whose clock is set by hand."""
+
+    def __init__(self) -> None:
+        self.set_by_ns = 0
+
+    def unix_ns(self):
+        return time.time_ns() + self.set_by_ns
+
+
+@pytest.mark.parametrize("hours", [1, -1, 24 * 365])
+def test_a_clock_that_was_set_is_followed_only_when_asked(hours: int) -> None:
+    machine = Machine()
+    clock = FollowingClock(machine.unix_ns)
+    before_ms = clock.now_ms()
+    machine.set_by_ns = hours * HOUR_NS
+    assert 0 <= clock.now_ms() - before_ms < BUSY_MS
+    assert clock.follow() == pytest.approx(hours * 3600, abs=BUSY_MS / 1000)
+    assert 0 <= clock.now_ms() - (before_ms + hours * HOUR_MS) < BUSY_MS
+    assert clock.follow() == 0
+
+
+def test_a_clock_that_was_not_set_stays() -> None:
+    clock = FollowingClock()
+    origin = clock.origin
+    assert clock.follow() == 0
+    assert clock.origin is origin
+
+
+async def test_sleeping_takes_as_long_while_the_clock_is_set_back() -> None:
+    machine = Machine()
+    clock = FollowingClock(machine.unix_ns)
+    machine.set_by_ns = -HOUR_NS
+    clock.follow()
+    before_ms = clock.now_ms()
+    await clock.sleep(0.01)
+    assert 0 <= clock.now_ms() - before_ms < BUSY_MS

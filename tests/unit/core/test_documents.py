@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.core.documents.documents import dump_documents, load_documents
+from gpuscale.core.documents.documents import Document, dump_documents, load_documents, load_each
 from gpuscale.core.errors import ConfigError
 
 
@@ -26,6 +26,28 @@ def test_empty_documents_are_left_out_and_lines_count_through_the_file() -> None
     first, second = load_documents("---\n---\na: 1\n---\nb: 2\n", "f.yaml")
     assert (first.index, second.index) == (0, 1)
     assert second.line(("b",)) == 5
+
+
+def test_a_document_that_is_no_yaml_does_not_stop_the_others() -> None:
+    text = "a: 1\n---\nb: [x\n--- # c\nc: |\n  d\n  ---\ne: 5\n---\nf: 1\nf: 2\n"
+    first, second, third, fourth = load_each(text, "f.yaml")
+    assert isinstance(first, Document)
+    assert isinstance(third, Document)
+    assert first.data == {"a": 1}
+    # a block may hold what looks like a border, since it is indented
+    assert third.data == {"c": "d\n---\n", "e": 5}
+    assert third.line(("e",)) == 8
+    assert isinstance(second, ConfigError)
+    assert isinstance(fourth, ConfigError)
+    assert str(second).startswith("f.yaml:3: not YAML")
+    assert str(fourth).startswith("f.yaml:11: f:")
+
+
+def test_a_text_without_faults_is_read_as_a_whole() -> None:
+    text = "a: 1\n---\nb: 2\n"
+    assert load_each(text, "f.yaml") == load_documents(text, "f.yaml")
+    (fault,) = load_each("a: [", "f.yaml")
+    assert isinstance(fault, ConfigError)
 
 
 def test_a_key_given_twice_names_both_lines() -> None:

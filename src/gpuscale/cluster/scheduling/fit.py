@@ -5,8 +5,7 @@ Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity,
 (score) and FitError (message); k8s.io/component-helpers/scheduling/corev1 (helpers.go) for tolerations.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.cluster.scheduling.resources import Amounts, amounts_of, pod_requests
@@ -115,33 +114,8 @@ _SCORED = ("cpu", "memory")
 """What the default score looks at. It does not look at GPUs, which is why it spreads GPU pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The outcome of one attempt."""
-
-    node: str | None
-    message: str
-    """Why no node was found; empty where one was."""
-
-
-def place(spec: PodSpec, nodes: Sequence[NodeState]) -> Placement:
-    """Return the node that fits and has the most CPU and memory left; ties go by name.
-
-    Kubernetes breaks ties at random; by name, the same cluster always gives the same answer.
-    """
-    fitting: list[NodeState] = []
-    reasons: Counter[str] = Counter()
-    for state in nodes:
-        found = misfits(spec, state)
-        reasons.update(found)
-        if not found:
-            fitting.append(state)
-    if fitting:
-        return Placement(min(fitting, key=lambda state: (-_score(state), state.name)).name, "")
-    return Placement(None, _message(len(nodes), reasons))
-
-
-def _score(state: NodeState) -> float:
+def score(state: NodeState) -> float:
+    """Return how much of a node's CPU and memory is left: the scheduler prefers the node with the most."""
     shares = []
     for name in _SCORED:
         capacity = state.node.allocatable.get(name)
@@ -150,7 +124,8 @@ def _score(state: NodeState) -> float:
     return sum(shares) / len(shares) if shares else 0.0
 
 
-def _message(count: int, reasons: Counter[str]) -> str:
+def refusal(count: int, reasons: Mapping[str, int]) -> str:
+    """Return what the scheduler says of a pod that fits on none of so many nodes, by reason how often."""
     if not count:
         return "no nodes available to schedule pods"
     listed = ", ".join(sorted(f"{times} {reason}" for reason, times in reasons.items()))

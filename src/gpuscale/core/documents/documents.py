@@ -11,7 +11,7 @@ Source: go.yaml.in/yaml/v2 resolve.go, which kubectl, the API server and Helm re
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import yaml
 
@@ -127,6 +127,45 @@ def load_documents(text: str, source: str) -> tuple[Document, ...]:
         reason = str(error).split("\n", 1)[0]
         raise ConfigError(Problem(source, None, None, reason, "YAML text")) from None
     return tuple(documents)
+
+
+def load_each(text: str, source: str) -> tuple[Document | ConfigError, ...]:
+    """Return the documents of a YAML text, with the fault of each that is no YAML in its place.
+
+    A fault that is the whole text's, such as its size, is returned alone.
+    """
+    try:
+        return load_documents(text, source)
+    except ConfigError as error:
+        starts = [0, *(found.start() for found in _DOCUMENT_START.finditer(text))]
+        if len(starts) == 1 or len(text.encode(errors="replace")) > MAX_TEXT_BYTES:
+            return (error,)
+    found: list[Document | ConfigError] = []
+    line = 0
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        part = text[start:end]
+        found += _load_part(_DOCUMENT_START.sub("   ", part), source, line, len(found))
+        line += part.count("\n")
+    return tuple(found)
+
+
+_DOCUMENT_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+
+
+def _load_part(text: str, source: str, line: int, index: int) -> "list[Document | ConfigError]":
+    """Return the documents of a part of a text, with the lines of the whole."""
+    try:
+        documents = load_documents(text, source)
+    except ConfigError as error:
+        problems = (
+            replace(each, line=None if each.line is None else each.line + line)
+            for each in error.problems
+        )
+        return [ConfigError(*problems)]
+    return [
+        Document(source, index + i, d.data, {path: n + line for path, n in d.lines.items()})
+        for i, d in enumerate(documents)
+    ]
 
 
 def _check_depth(text: str, source: str) -> None:

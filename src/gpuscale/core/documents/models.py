@@ -73,13 +73,32 @@ def parse_file(model: type[M], text: str, source: str) -> tuple[M, Document]:
     Raises:
         ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.
     """
+    document = load_one(model, text, source)
+    return parse_document(model, document), document
+
+
+def load_one(model: type[Model], text: str, source: str) -> Document:
+    """Return a file's only document.
+
+    Raises:
+        ConfigError: it has none, or several.
+    """
     documents = load_documents(text, source)
     if len(documents) != 1:
         found, expected = f"{len(documents)} documents", f"one {model.__name__} document"
         raise ConfigError(Problem(source, None, None, found, expected))
+    return documents[0]
+
+
+def parse_document(model: type[M], document: Document) -> M:
+    """Return what a document says.
+
+    Raises:
+        ConfigError: fields are missing, unknown or wrong; all of them.
+    """
     try:
-        return model.model_validate(documents[0].data), documents[0]
+        return model.model_validate(document.data)
     except ValidationError as error:
         found_errors = error.errors(include_url=False)
         schema = model.model_json_schema
-        raise ConfigError(*validation_problems(documents[0], found_errors, schema)) from None
+        raise ConfigError(*validation_problems(document, found_errors, schema)) from None

@@ -17,10 +17,12 @@ _MOST_LISTED = 12
 
 LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+METRIC_PATTERN = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 RELEASE_PATTERN = r"^v?[0-9]{1,3}\.[0-9]{1,4}([.+-].*)?$"
 PATTERNS: Mapping[str, str] = {
     LABEL_PATTERN: ("a name of lower-case letters, digits and '-', such as vision-api"),
     SUBDOMAIN_PATTERN: ("a name of lower-case letters, digits, '-' and '.', such as vision-api"),
+    METRIC_PATTERN: "the name of a metric, such as http_requests_total",
     RELEASE_PATTERN: "a Kubernetes version such as 1.36 or v1.36.3, in quotes",
     r"^[^\s\"'`$\\{}]+$": "text without blanks, quotes, braces, '$', '`' and '\\'",
     r"^[A-Za-z0-9_./=!,() -]+$": "labels as kubectl takes them, such as team=ml,tier!=test",
@@ -37,6 +39,28 @@ PATTERNS: Mapping[str, str] = {
     r"^[A-Za-z0-9:/.\[\]-]+$": "NAMESPACE/SERVICE:PORT, such as monitoring/adapter:443, or https://HOST",
     r"^[0-9A-Za-z*,/?#-]+( +[0-9A-Za-z*,/?#-]+){4}$": "a cron expression of five fields, such as 0 8 * * 1-5",
     r"^[A-Za-z0-9_+/-]+$": "a time zone such as Europe/Berlin",
+    r"^[0-9A-Za-z.-]+$": "a tenant's UUID or domain, such as contoso.onmicrosoft.com",
+    r"^[\w\s:/.\-]+$": "a scope such as https://monitor.azure.com//.default",
+    r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$": "a UUID",
+    r"^[^/\s\"'{}]+/[^/\s\"'{}]+/[^/\s\"'{}]+$": (
+        "NAMESPACE/TYPE/NAME of a resource, such as Microsoft.ServiceBus/namespaces/jobs"
+    ),
+    r"^[^\"'{}]+$": "text without quotes and braces",
+    r"^[^\"{}]+$": "text without double quotes and braces, such as EntityName eq 'jobs'",
+    r"^[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}$": "hours:minutes:seconds, such as 0:5:0",
+    r"^[a-z0-9]+$": "a region's name of lower-case letters and digits, such as westeurope",
+    r"^/subscriptions/[^/\s?#]+/resource[gG]roups/[^/\s?#]+/providers/[^\s?#]+$": (
+        "the id of a resource, /subscriptions/ID/resourceGroups/NAME/providers/..."
+    ),
+    r"^/[A-Za-z0-9_.~/?=&%-]*$": "a path such as /metrics",
+    r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$": (
+        "the key of a label, such as app.kubernetes.io/name"
+    ),
+    r"^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$": (
+        "the value of a label: letters, digits, '-', '_' and '.', such as vision-api"
+    ),
+    r"^[a-zA-Z_][a-zA-Z0-9_]*$": "a name of letters, digits and '_', such as fullest_queue",
+    r"^[A-Za-z0-9_./-]+$": "the name of an attribute, such as k8s.pod.name",
     r"^[A-Z]{3}$": "a currency of three capital letters, such as USD",
 }
 """What the patterns of our models ask for, with an example."""

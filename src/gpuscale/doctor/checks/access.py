@@ -69,8 +69,9 @@ def _prometheus(snapshot: Snapshot) -> Iterator[Unseen]:
             f"prometheus/{look.address}",
             f"{look.unasked}: targets and series were not looked at",
             Fix(
-                "Name an address at which it answers from here with --prometheus-url; of a managed "
-                "one, a port on which a signing proxy listens.",
+                "Name an address at which it answers from here with --prometheus-url; with Azure's, also "
+                "--prometheus-identity or --prometheus-token-file; of another managed one, a port on which "
+                "a signing proxy listens.",
                 f"gpuscale doctor --prometheus-url {look.address}",
             ),
         )

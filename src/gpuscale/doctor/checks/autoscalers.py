@@ -15,7 +15,7 @@ from gpuscale.doctor.checks.values import VALUE_CHECKS, value_findings
 from gpuscale.doctor.checks.workload.subjects import wants_gpus
 from gpuscale.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.formats.signals import SIGNALS
+from gpuscale.formats.signals.gpus import GPU_SIGNALS
 from gpuscale.formats.units import spec_unit_fault
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
 from gpuscale.kube.reading import fields_of
@@ -77,7 +77,7 @@ _REASONS = (
     ("FailedComputeMetricsReplicas", "See each metric; the message names the first that failed."),
 )
 """A word in a condition's reason, and what to do."""
-_GPU_METRICS = {signal.metric for signal in SIGNALS.values()}
+_GPU_METRICS = {signal.metric for signal in GPU_SIGNALS.values()}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ADDED = ("status",)
 _ADDED_META = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")

@@ -13,8 +13,8 @@ PROMETHEUS_REFUSES = SCRAPING_CHECKS.add(
     "prometheus-refuses",
     Severity.ERROR,
     "A Prometheus that wants credentials, and a metrics server without any.",
-    "Give the metrics server credentials: --prometheus-token-file, or --prometheus-username and "
-    "--prometheus-password-file.",
+    "Give the metrics server credentials: --prometheus-token-file, --prometheus-username and "
+    "--prometheus-password-file, or --prometheus-identity for an Azure Monitor workspace.",
 )
 NODE_NOT_SCRAPED = SCRAPING_CHECKS.add(
     "node-not-scraped",
@@ -25,6 +25,7 @@ NODE_NOT_SCRAPED = SCRAPING_CHECKS.add(
 
 _CREDENTIALS = (
     "--prometheus-token-file",
+    "--prometheus-identity",
     "--prometheus-username",
     "--prometheus-header",
     "--prometheus-client-tls-cert-file",

@@ -116,10 +116,14 @@ def _expression(requirement: Requirement) -> dict[str, Any]:
 
 
 def _behavior(behavior: Behavior) -> dict[str, Any]:
-    return {"scaleUp": _rules(behavior.scale_up), "scaleDown": _rules(behavior.scale_down)}
+    return {
+        "scaleUp": rules_manifest(behavior.scale_up),
+        "scaleDown": rules_manifest(behavior.scale_down),
+    }
 
 
-def _rules(rules: ScalingRules) -> dict[str, Any]:
+def rules_manifest(rules: ScalingRules) -> dict[str, Any]:
+    """Return the rules of one direction, as `spec.behavior` has them."""
     policies = [
         {"type": each.type.value, "value": each.value, "periodSeconds": each.period_s}
         for each in rules.policies

@@ -1,0 +1,1 @@
+"""What workloads are scaled on: one file for each kind of source."""

@@ -1,0 +1,96 @@
+"""Many pods placed by classes, against one attempt after the other on all nodes."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuscale.cluster.scheduling import placing
+from gpuscale.cluster.scheduling.fit import NodeState, misfits, refusal, score
+from gpuscale.cluster.scheduling.placing import Placer
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.objects.meta import ObjectMeta
+from gpuscale.objects.nodes import Node, Taint
+from gpuscale.objects.pods import Container, PodSpec, Toleration
+
+TAINT = Taint("sku", "gpu", "NoSchedule")
+
+
+def pod(gpus, cpu="1", pool=None, *, tolerates=False):
+    amounts = {"nvidia.com/gpu": parse_quantity(gpus), "cpu": parse_quantity(cpu)}
+    return PodSpec(
+        (Container("c", requests=amounts),),
+        node_selector={"pool": pool} if pool else {},
+        tolerations=(Toleration("sku", "Exists"),) if tolerates else (),
+    )
+
+
+def state(name, gpus, pool="a", *, tainted=False, pods=110):
+    amounts = {"nvidia.com/gpu": gpus, "cpu": 8, "memory": "32Gi", "pods": pods}
+    allocatable = {key: parse_quantity(value) for key, value in amounts.items()}
+    return NodeState(
+        Node(ObjectMeta(name, "", {"pool": pool}), allocatable, (TAINT,) if tainted else ())
+    )
+
+
+def one_by_one(nodes, specs):
+    """Return nodes and messages of pods that are each tried on all nodes, as kube-scheduler does it."""
+    states, found = {each.name: each for each in nodes}, []
+    for spec in specs:
+        reasons = Counter()
+        fitting = []
+        for each in states.values():
+            misfit = misfits(spec, each)
+            reasons.update(misfit)
+            fitting += [] if misfit else [(-score(each), each.name)]
+        if not fitting:
+            found.append((None, refusal(len(states), reasons)))
+            continue
+        name = min(fitting)[1]
+        states[name] = states[name].with_pod(spec)
+        found.append((name, ""))
+    return found
+
+
+PODS = st.builds(
+    pod,
+    st.integers(1, 4),
+    st.sampled_from(["1", "3", "500m"]),
+    st.sampled_from([None, "a", "b"]),
+    tolerates=st.booleans(),
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 8), st.sampled_from("ab"), st.booleans(), st.integers(1, 4)),
+        max_size=8,
+    ),
+    st.lists(PODS, max_size=5),
+    st.lists(st.integers(0, 4), max_size=40),
+)
+def test_classes_place_as_one_attempt_after_the_other_does(shapes, kinds, order):
+    nodes = [
+        state(f"n{number}", gpus, pool, tainted=tainted, pods=pods)
+        for number, (gpus, pool, tainted, pods) in enumerate(shapes)
+    ]
+    specs = [kinds[index] for index in order if index < len(kinds)]
+    placer = Placer(nodes)
+    placements = [placer.place(spec) for spec in specs]
+    assert [(each.node, each.message) for each in placements] == one_by_one(nodes, specs)
+
+
+def test_pods_that_are_alike_look_at_a_node_once_and_after_each_change(monkeypatch):
+    looks = Counter()
+
+    def counted(spec, there):
+        looks[there.name] += 1
+        return misfits(spec, there)
+
+    monkeypatch.setattr(placing, "misfits", counted)
+    placer = Placer([state(f"n{number:04}", 8) for number in range(1_000)])
+    # A thousand services with specs of their own that ask for the same; all fit.
+    assert all(placer.place(pod(1)).node for _ in range(4_000))
+    # Each node at first, and one for each of the pods but the last, after which there is none to place.
+    assert looks.total() == 1_000 + 4_000 - 1

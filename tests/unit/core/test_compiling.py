@@ -1,0 +1,75 @@
+"""Compiled functions are kept by the code of all that they call, and found again by it."""
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, cast
+
+import pytest
+
+from gpuscale.core import compiling
+from gpuscale.core.errors import UsageError
+
+SOURCE = """
+SCALE = {scale}
+
+def scaled(value):
+    return value {sign} SCALE
+
+def twice(value):
+    return 2.0 * scaled(value)
+"""
+
+
+def twice(*, scale: float = 3.0, sign: str = "*") -> FunctionType:
+    """Return a function that calls another, which uses a constant."""
+    names: dict[str, object] = {"__name__": "made_for_a_test"}
+    exec(SOURCE.format(scale=scale, sign=sign), names)
+    return cast("FunctionType", names["twice"])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(compiling.CACHE_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def compiled(function: Callable[..., Any], said: list[str]):
+    signature = compiling.numba().float64(compiling.numba().float64)
+    return compiling.compiled(cast("FunctionType", function), signature, said.append)
+
+
+def double(value):
+    return 2.0 * tripled(value)
+
+
+def tripled(value):
+    return 3.0 * value
+
+
+def test_what_is_called_is_compiled_too_and_kept(folder):
+    said: list[str] = []
+    assert compiled(double, said)(1.5) == 9.0
+    assert len(said) == 1
+    assert str(folder) in said[0]
+    assert list(folder.rglob("*.nbc"))
+    again = compiled(double, said)
+    assert again(2.0) == 12.0
+    assert len(said) == 1
+    assert sum(again.stats.cache_hits.values()) == 1
+
+
+@pytest.mark.parametrize("change", [{"scale": 4.0}, {"sign": "+"}])
+def test_a_change_in_what_is_called_is_another_function(change):
+    assert compiling.fingerprint(twice()) == compiling.fingerprint(twice())
+    assert compiling.fingerprint(twice()) != compiling.fingerprint(twice(**change))
+
+
+def test_what_numba_does_not_compile_is_named(folder):
+    with pytest.raises(
+        UsageError, match=r"^tests\..*refused is not in the part of Python that numba"
+    ):
+        compiled(refused, [])
+
+
+def refused(value):
+    return str(value).encode("utf-16")
