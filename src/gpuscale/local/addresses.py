@@ -102,7 +102,8 @@ def only_host(host: str) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not is_named(request.url.host or "", host):
-            raise web.HTTPMisdirectedRequest(text=f"this server is {host}, not {request.host}\n")
+            text = f"this server is {host}, not {request.host}\n"
+            return web.Response(status=web.HTTPMisdirectedRequest.status_code, text=text)
         return await handler(request)
 
     return guard

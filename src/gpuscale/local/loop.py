@@ -7,8 +7,6 @@ nothing expected ends the loop instead of leaving it half alive.
 """
 
 import asyncio
-import errno
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,22 +16,27 @@ from aiohttp import web
 
 from gpuscale.collector.metrics import store_families
 from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import UnavailableError
 from gpuscale.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.keda.kinds import Sources
-from gpuscale.local.addresses import only_host, openable_hosts, own_host, port_holder, url_host
+from gpuscale.local.addresses import only_host, openable_hosts, own_host, url_host
+from gpuscale.local.external import LiveExternal
+from gpuscale.local.front import Front
+from gpuscale.local.kube_api.kubeconfig import written_kubeconfig
+from gpuscale.local.kube_api.objects.cluster import ClusterObjects
+from gpuscale.local.kube_api.routes import KubeApi
 from gpuscale.local.present import LiveHpas, every
 from gpuscale.local.prometheus_view import live_view
 from gpuscale.local.runner import OnEvent, Runner
+from gpuscale.local.services.servers import ServiceServers
 from gpuscale.local.view import LiveView
 from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes as add_metrics_api
+from gpuscale.metricsapi.routes import MetricsApi
 from gpuscale.promapi.app import add_routes as add_prometheus_api
 from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
-from gpuscale.sim.keda import FIRST_POLL_MS, KedaOperator, MetricsWithKeda
+from gpuscale.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, MetricsOfHpas
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.sim.world import World
@@ -66,10 +69,6 @@ class LiveOptions:
     """Who gets a copy of all samples."""
 
 
-class PortTakenError(UnavailableError):
-    """Another program listens on the port."""
-
-
 class LiveLoop:
     """The loop over one scenario.
 
@@ -98,6 +97,9 @@ class LiveLoop:
         self._runner = Runner(
             self._world, self._clock, self._rule_files.groups, options.host, on_event
         )
+        self._services = ServiceServers(
+            self._runner.present, self._clock, options.speed, options.host
+        )
         self._axis = TimeAxis(self._world.start_ms, options.speed)
         self._writers = tuple(
             # By the machine's time, as a client of the Prometheus API sees them.
@@ -111,9 +113,19 @@ class LiveLoop:
             self._clock,
             setup.pipeline.relist_interval / 1000,
         )
+        self._objects = ClusterObjects(self._world, self._controller, self._axis)
+        self._external = LiveExternal(setup)
+        self._kube_api = KubeApi(
+            self._world,
+            self._objects,
+            MetricsApi(self._provider, own=None if self._external.is_empty else self._external),
+            self._runner.present.catch_up,
+        )
         self._next_record_ms = self._world.start_ms
         self.port = options.port
         """Of the page and the APIs; the real one once they answer."""
+        self.kubeconfig: Path | None = None
+        """Leads kubectl here while the loop runs."""
         self.view = LiveView(
             self._world,
             self._controller,
@@ -139,6 +151,7 @@ class LiveLoop:
             "otherPages": [f"http://{url_host(host)}:{self.port}/" for host in hosts[1:]],
             "prometheus": self.url,
             "metricsApi": f"{self.url}/apis",
+            "services": dict(self._services.urls),
             "nodeAgents": {node: agents.url(node) for node in sorted(agents.ports)},
         }
 
@@ -149,25 +162,34 @@ class LiveLoop:
             PortTakenError: another program has the port.
             UnavailableError: the host is none to listen on.
         """
-        runner = await self._serve()
+        front = await self._serve()
         try:
             await self._runner.agents.follow_nodes()
-            on_ready()
-            async with HttpSession() as session, HttpMetricsClient(self.url) as client:
-                await self._run_tasks(session, client, stop)
+            await self._services.open(after=self.port if self._options.port else 0)
+            with written_kubeconfig(self.url) as self.kubeconfig:
+                on_ready()
+                async with HttpSession() as session, HttpMetricsClient(self.url) as client:
+                    await self._run_tasks(front, session, client, stop)
         finally:
+            await self._services.close()
             await self._runner.agents.stop()
             await asyncio.gather(*(writer.close() for writer in self._writers))
-            await runner.cleanup()
+            await front.close()
 
     async def _run_tasks(
-        self, session: HttpSession, client: HttpMetricsClient, stop: asyncio.Event
+        self,
+        front: Front,
+        session: HttpSession,
+        client: HttpMetricsClient,
+        stop: asyncio.Event,
     ) -> None:
         present = self._runner.present
         ask = self._runner.source.query
         triggers = SimulatedTriggers(self._world, client, ask)
         keda = KedaOperator(self._world, self._controller, Sources(ask, triggers))
-        metrics = MetricsWithKeda(client, keda, present.catch_up)
+        self._objects.scaled_statuses = keda.statuses
+        self._external.answers = ExternalOfRun(keda, triggers, present.catch_up)
+        metrics = MetricsOfHpas(client, keda)
 
         async def look_at_triggers() -> None:
             await triggers.look(present.catch_up())
@@ -188,11 +210,12 @@ class LiveLoop:
             every(self._clock, self._world.start_ms + FIRST_POLL_MS, period_ms, poll(key))
             for key, period_ms in keda.polled
         ]
-        if polls:
+        if polls or self._setup.triggers:
             polls.append(every(self._clock, self._world.start_ms, LOOK_MS, look_at_triggers))
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._runner.keep_up(self._follow), name="engine"),
+                group.create_task(front.run(), name="connections"),
                 group.create_task(
                     self._runner.ruler.follow_files(self._rule_files), name="rule files"
                 ),
@@ -207,6 +230,7 @@ class LiveLoop:
                 for name, period_ms, action in paces
             ]
             tasks += [group.create_task(each, name="KEDA") for each in polls]
+            tasks += [group.create_task(each, name="services") for each in self._services.tasks()]
             await stop.wait()
             for task in tasks:
                 task.cancel()
@@ -218,9 +242,10 @@ class LiveLoop:
         await self._runner.evaluate_rules()
         await self._provider.relist()
 
-    async def _serve(self) -> web.AppRunner:
+    async def _serve(self) -> Front:
         app = web.Application(middlewares=[only_host(self._options.host)])
         add_page(app, self.view)
+        self._kube_api.add_routes(app)
         view = live_view(
             self._runner.store,
             self._runner.ruler,
@@ -230,24 +255,9 @@ class LiveLoop:
         )
         add_prometheus_api(app, self._runner.store, self._clock, self._axis, view=view)
         app.router.add_get("/metrics", self._metrics)
-        add_metrics_api(app, self._provider)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._options.host, self._options.port).start()
-        except OSError as error:
-            await runner.cleanup()
-            host, port = self._options.host, self._options.port
-            if error.errno == errno.EADDRINUSE:
-                by = port_holder(port)
-                raise PortTakenError(f"{port} is taken" + (f" by {by}" if by else "")) from error
-            where = f"{url_host(host)}:{port}"
-            # asyncio's own text repeats the address and more; the system's is short.
-            is_systems = error.errno is not None and error.errno > 0
-            reason = os.strerror(error.errno or 0) if is_systems else error.strerror
-            raise UnavailableError(f"can't listen on {where}: {reason or error}") from error
-        self.port = int(runner.addresses[0][1])
-        return runner
+        front = Front(app, self._options.host)
+        self.port = await front.open(self._options.port)
+        return front
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         families = (
@@ -260,6 +270,7 @@ class LiveLoop:
     async def _follow(self, now_ms: int) -> None:
         """Keep the agents and the record up with the machines."""
         await self._runner.agents.follow_nodes()
+        self._kube_api.look()
         late_ms = now_ms - self._next_record_ms
         if late_ms >= 0:
             self._runner.record(self._controller.figures())

@@ -9,11 +9,11 @@ from gpuscale.hpa.targets import targets_cell
 from gpuscale.local.metric_figures import metric_figures
 from gpuscale.objects.pods import Pod, PodPhase
 from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.cluster import FINISHED
 from gpuscale.sim.document.document import document, events, summary
 from gpuscale.sim.document.jobs import job_progress
 from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.load.service import Service
+from gpuscale.sim.pod_index import FINISHED
 from gpuscale.sim.scenario.setup import JobSetup
 from gpuscale.sim.world import World
 from gpuscale.views.summary import summary_totals
@@ -170,12 +170,14 @@ class LiveView:
         planned = service.planned_rate(now_ms)
         return {
             "name": name,
-            "rate": planned if manual is None else manual,
+            "rate": (planned if manual is None else manual) + service.single_rate,
             "mode": "scenario" if manual is None else "manual",
             "scenarioRate": planned,
             "ready": ready,
             "pending": max(0, replicas - ready),
             "queue": round(service.waiting, 1),
+            "received": service.single,
+            "receivedRate": round(service.single_rate, 1),
             "steps": _steps(self._peaks[key]),
         }
 

@@ -19,8 +19,9 @@ from gpuscale.objects.pods import Pod, PodPhase, PodStatus, read_pod
 from gpuscale.objects.workloads import Deployment
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.sim.autoscaler import HpaFigures
-from gpuscale.sim.cluster import FINISHED, Cluster
+from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.control.controllers import replica_set_name
+from gpuscale.sim.pod_index import FINISHED
 
 _PHASES = {phase.value: phase for phase in PodPhase}
 

@@ -61,7 +61,7 @@ class RehearsalSite(Site):
         """Let the scenario's second 0 be at `start_ms`; what came up before is there from then on."""
         self.engine.run_until(start_ms)
         for rental in self.cloud.rentals:
-            rental.from_ms = start_ms
+            rental.from_ms = rental.ready_ms = start_ms
         self.has_begun = True
         super().begin(start_ms)
 

@@ -113,11 +113,16 @@ def check_reachable(target: Target, server: str) -> None:
 
 
 def check_triggers(setup: Setup) -> None:
-    """Return if KEDA's triggers can be answered from the rehearsal's series.
+    """Return if KEDA's triggers can be answered from the rehearsal's series, and there are no others.
 
     Raises:
-        UsageError: one asks a scaler, which would ask the cluster's own series.
+        UsageError: one asks a scaler, which would ask the cluster's own series; or there is a trigger file.
     """
+    if setup.triggers:
+        raise UsageError(
+            "spec.triggers: found a trigger file, expected none: a rehearsal serves no triggers; "
+            "simulate the scenario, or run it with gpuscale up"
+        )
     for scaled in setup.scaled_objects:
         for index, trigger in enumerate(scaled.triggers):
             if trigger.kind.startswith("external"):

@@ -27,7 +27,7 @@ def shown_events(
 def summary_totals(document: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return the summary's single numbers as words and text, in the order of the document."""
     summary = mapping(document.get("summary"))
-    totals: list[tuple[str, str]] = []
+    totals = _scale_out_rows(summary)
     for key, value in summary.items():
         if key in _SPECIAL:
             totals += _SPECIAL[key](summary)
@@ -68,15 +68,26 @@ def _cost_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _scale_out_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the mean times of scale-outs; nothing where no HPA could make any."""
+    """Return how long scale-outs took, ready capacity first; nothing where no HPA could make any."""
     times = mapping(summary.get("scaleOuts"))
-    if not summary.get("hpas"):
+    if not times or not summary.get("hpas"):
         return []
     return [
+        ("Load rise to ready pods", _capacity_text(times)),
         ("Load rise to decision", _scale_out_time(times, "meanLoadToDecisionTime")),
-        ("Load rise to ready pods", _scale_out_time(times, "meanLoadToReadyTime")),
         ("Decision to ready pods", _scale_out_time(times, "meanDecisionToReadyTime")),
     ]
+
+
+def _capacity_text(times: Mapping[str, object]) -> str:
+    """Return the time from load to ready capacity: of the one rise, or the spread over several."""
+    rises = times.get("answeredRises")
+    if not isinstance(rises, int) or rises < 2:
+        return _scale_out_time(times, "meanLoadToReadyTime")
+    parts = (("p50", "P50"), ("p95", "P95"), ("longest", "Max"))
+    return ", ".join(
+        f"{word} {_scale_out_time(times, f'loadToReadyTime{which}')}" for word, which in parts
+    )
 
 
 def _scale_out_time(times: Mapping[str, object], key: str) -> str:
@@ -85,9 +96,9 @@ def _scale_out_time(times: Mapping[str, object], key: str) -> str:
         return seconds_text(seconds)
     if not times.get("count"):
         return "no scale-out"
-    if "Load" in key and not times.get("loadRises"):
+    if "load" in key.lower() and not times.get("loadRises"):
         return "no step in this load"
-    return "not ready" if key.endswith("ToReadyTime") else NO_DATA
+    return "not ready" if "ToReadyTime" in key else NO_DATA
 
 
 _SPECIAL: Mapping[str, Callable[[Mapping[str, object]], list[tuple[str, str]]]] = {
@@ -96,7 +107,7 @@ _SPECIAL: Mapping[str, Callable[[Mapping[str, object]], list[tuple[str, str]]]] 
     "cost": _cost_rows,
     "currency": _no_rows,
     "poolsWithoutPrice": _no_rows,
-    "scaleOuts": _scale_out_rows,
+    "scaleOuts": _no_rows,
 }
 """What is not shown as a number under its own name: the rows to show instead."""
 
@@ -104,7 +115,7 @@ _SPECIAL: Mapping[str, Callable[[Mapping[str, object]], list[tuple[str, str]]]] 
 def _total_text(key: str, value: object) -> str:
     if key == "duration" and isinstance(value, (int, float)):
         return clock_text(value)
-    unit = " s" if re.search(r"(Lag|Seconds|Time|Delay)(P\d+)?$", key) else ""
+    unit = " s" if re.search(r"(Lag|Seconds|[Tt]ime|Delay)(P\d+)?$", key) else ""
     unit = " h" if key.endswith("Hours") else unit
     return number_text(value) + (unit if isinstance(value, (int, float)) else "")
 

@@ -47,5 +47,5 @@ def label_text(key: str) -> str:
 
 
 def _word(word: str) -> str:
-    capitals = {"gpu": "GPU", "gpus": "GPUs", "hpa": "HPA", "hpas": "HPAs"}
+    capitals = {"gpu": "GPU", "gpus": "GPUs", "hpa": "HPA", "hpas": "HPAs", "slo": "SLO"}
     return capitals.get(word.lower(), word.lower())

@@ -9,6 +9,7 @@ from gpuscale.rehearse.mirror import Mirror, hpa_figures
 from gpuscale.rehearse.placing import placed
 from gpuscale.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
 from gpuscale.sim.autoscaler import HpaFigures
+from gpuscale.sim.document.document import summary
 
 NOW = 1_700_000_000_000
 KEY = "ns/bert-intent-detection-5d5-x1"
@@ -190,3 +191,11 @@ def test_pods_that_are_there_before_the_start_are_up_at_once(site) -> None:
     assert site.lifecycle_now(owner).image_pull_ms == 0
     site.begin(NOW)
     assert site.lifecycle_now(owner).image_pull_ms == 15_000  # the scenario's `imagePull`
+
+
+def test_nodes_that_were_up_before_the_start_have_no_hours_of_starting(site) -> None:
+    """They count from second 0 on: one GPU for an hour, of which none was on its way."""
+    site.begin(NOW + 12_000)
+    site.engine.run_until(NOW + 12_000 + 3_600_000)
+    found = summary(site)
+    assert (found["nodeHours"], found["startingGpuHours"], found["idleGpuHours"]) == (1, 0, 1)

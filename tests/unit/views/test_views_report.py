@@ -9,7 +9,8 @@ import pytest
 
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.sim.simulate import simulate
-from gpuscale.views.report import embeddable_json, render_report
+from gpuscale.views.inline import embeddable_json
+from gpuscale.views.report import render_report
 
 
 @pytest.fixture

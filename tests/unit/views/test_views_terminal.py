@@ -133,6 +133,12 @@ def test_plain_summary_aligns_its_columns() -> None:
 
 
 TIMES = {"count": 2, "ready": 1, "loadRises": 1, "meanLoadToDecisionTime": 15.0}
+SPREAD = {
+    "answeredRises": 20,
+    "loadToReadyTimeP50": 45.0,
+    "loadToReadyTimeP95": 180.0,
+    "loadToReadyTimeMax": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -150,25 +156,33 @@ TIMES = {"count": 2, "ready": 1, "loadRises": 1, "meanLoadToDecisionTime": 15.0}
         (
             {"hpas": {"h": {}}, "scaleOuts": {**TIMES, "meanLoadToReadyTime": 165.0}},
             [
-                ("Load rise to decision", "15 s"),
                 ("Load rise to ready pods", "2 min 45 s"),
+                ("Load rise to decision", "15 s"),
                 ("Decision to ready pods", "not ready"),
             ],
         ),
         (
             {"hpas": {"h": {}}, "scaleOuts": {"count": 2, "loadRises": 0}},
             [
-                ("Load rise to decision", "no step in this load"),
                 ("Load rise to ready pods", "no step in this load"),
+                ("Load rise to decision", "no step in this load"),
                 ("Decision to ready pods", "not ready"),
             ],
         ),
         (
             {"hpas": {"h": {}}, "scaleOuts": {"count": 0, "loadRises": 3}},
             [
-                ("Load rise to decision", "no scale-out"),
                 ("Load rise to ready pods", "no scale-out"),
+                ("Load rise to decision", "no scale-out"),
                 ("Decision to ready pods", "no scale-out"),
+            ],
+        ),
+        (
+            {"hpas": {"h": {}}, "scaleOuts": {**TIMES, **SPREAD}},
+            [
+                ("Load rise to ready pods", "p50 45 s, p95 3 min, longest not ready"),
+                ("Load rise to decision", "15 s"),
+                ("Decision to ready pods", "not ready"),
             ],
         ),
         ({"hpas": {}, "scaleOuts": {"count": 0, "loadRises": 0}}, []),

@@ -1,5 +1,5 @@
 // Charts over one shared time axis, with one cursor, one zoom and one set of event marks for all of them.
-// The live page and the report both show a run through this module.
+// The live page, the report and the timeline of a load all show a run through this module.
 import { timeTicks, valueAxis, valueExtent } from "./axes.js";
 import { element, keyed, setAttribute, setText } from "./dom.js";
 import { CATEGORIES, categoryOf } from "./events.js";
@@ -8,8 +8,8 @@ import { Legends, MAX_LINES } from "./legend.js";
 import { CHARTS, LANES } from "./lines.js";
 import { paint } from "./plot.js";
 import { Pointing } from "./pointing.js";
-import { decimate } from "./store.js";
-import { eventsInWords, linesInWords } from "./words.js";
+import { decimate, slice, upperBound } from "./store.js";
+import { eventsInWords, lanesInWords, linesInWords } from "./words.js";
 
 const MARGIN = { left: 60, right: 12, top: 6, bottom: 8 };
 const TIME_LABELS = 16; // pixels below the first and the last chart, which carry the times
@@ -20,10 +20,11 @@ const WINDOWS = [[600, "10 min"], [1800, "30 min"], [7200, "2 h"], [null, "All"]
 
 export class ChartStack {
   // `root` is filled with the toolbar and the charts; `onEvent` hears of an event clicked in the lanes,
-  // `onRange` of another `window` or `zoom`.
-  constructor(root, store, { window = null, zoom = null, onEvent = () => {}, onRange = () => {} } = {}) {
+  // `onRange` of another `window` or `zoom`. `charts` are as those of `lines.js`; the first has the events.
+  constructor(root, store, { charts = CHARTS, window = null, zoom = null, onEvent = () => {}, onRange = () => {} } = {}) {
     this.root = root;
     this.store = store;
+    this.specs = charts;
     this.onEvent = onEvent;
     this.onRange = onRange;
     this.window = window; // seconds that "follow" shows; null is the whole run
@@ -54,7 +55,7 @@ export class ChartStack {
       class: "stack-body", tabindex: "0", role: "group",
       "aria-label": "Charts. Left and right arrows move the time cursor, plus and minus zoom, Escape clears.",
     });
-    this.charts = CHARTS.map((chart) => this.figure(chart));
+    this.charts = this.specs.map((chart) => this.figure(chart));
     this.body.append(...this.charts.map((chart) => chart.figure));
     this.root.replaceChildren(toolbar, this.body, this.spoken);
     this.pointing = new Pointing(this);
@@ -135,8 +136,8 @@ export class ChartStack {
   }
 
   valueAt(key) {
-    const index = this.cursor === null ? this.store.t.length - 1 : this.store.indexAt(this.cursor);
-    return this.store.series.get(key)?.[index] ?? null;
+    const { t, values } = this.store.points(key);
+    return values[this.cursor === null ? t.length - 1 : upperBound(t, this.cursor) - 1] ?? null;
   }
 
   // ---- drawing
@@ -187,6 +188,7 @@ export class ChartStack {
   drawChart(chart, range) {
     chart.stale = false;
     if (chart.lanes) {
+      chart.figure.hidden = chart.optional === true && this.store.events.length === 0;
       this.paintInto(chart, range, { range: [-0.6, LANES.length - 0.4], ticks: laneTicks() }, { symbols: this.symbols(range) });
       this.describe(chart, range, () => eventsInWords(this.eventsWithin(...range), range));
       return;
@@ -196,10 +198,26 @@ export class ChartStack {
     chart.lineItems = lines;
     this.legends.draw(chart, lines);
     if (chart.figure.hidden) return;
+    if (chart.spans) {
+      this.drawSpans(chart, range, lines);
+      return;
+    }
     const shown = lines.filter((line) => this.legends.shows(line)).slice(0, MAX_LINES);
     const drawn = shown.map((line) => this.trace(line, range, chart.plot.clientWidth));
     this.paintInto(chart, range, valueAxis(valueExtent(drawn), chart), { lines: drawn, marks: this.eventMarks(range) });
     this.describe(chart, range, () => linesInWords(drawn, chart.unit, range));
+  }
+
+  // A row for each lane, and in it a bar for each state that the legend shows.
+  drawSpans(chart, range, states) {
+    const { lanes, axis } = chart.spans(this.store);
+    const shown = states.filter((state) => this.legends.shows(state));
+    const bars = lanes.flatMap(({ bars }, row) => bars.flatMap(({ state, from, to }) => {
+      const line = shown.find(({ key }) => key === state);
+      return line && to >= range[0] && from <= range[1] ? [{ y: lanes.length - 1 - row, from, to, colour: this.colour(line), faint: this.legends.fades(line) }] : [];
+    }));
+    this.paintInto(chart, range, axis, { bars, marks: this.eventMarks(range) });
+    this.describe(chart, range, () => lanesInWords(lanes, states, range));
   }
 
   expects(chart) {
@@ -208,13 +226,17 @@ export class ChartStack {
 
   // Pods and GPUs come and go: those without a single value in range are left out of their chart.
   visibleLines(chart, [from, to]) {
-    const [start, end] = this.store.slice(from, to);
     const lines = chart.lines(this.store);
-    return lines.filter((line) => !line.churns || hasValue(this.store.series.get(line.key), start, end));
+    return lines.filter((line) => {
+      if (!line.churns) return true;
+      const { t, values } = this.store.points(line.key);
+      return hasValue(values, ...slice(t, from, to));
+    });
   }
 
   trace(line, [from, to], columns) {
-    const points = decimate(this.store.t, this.store.series.get(line.key), this.store.slice(from, to), [from, to], columns);
+    const { t, values } = this.store.points(line.key);
+    const points = decimate(t, values, slice(t, from, to), [from, to], columns);
     return { ...points, key: line.key, name: line.name, full: line.full, step: line.step, dash: line.dash, fill: line.fill, colour: this.colour(line), faint: this.legends.fades(line) };
   }
 
@@ -297,7 +319,7 @@ function laneTicks() {
 
 // A large screen gets taller charts; the lanes of events have nothing to gain from it.
 function heightOf(chart, unit) {
-  const factor = !chart.lanes && matchMedia("(min-width: 1560px) and (min-height: 1100px)").matches ? 1.35 : 1;
+  const factor = !chart.lanes && !chart.spans && matchMedia("(min-width: 1560px) and (min-height: 1100px)").matches ? 1.35 : 1;
   return Math.round((chart.height * factor + (chart.timed ? TIME_LABELS : 0)) * unit);
 }
 

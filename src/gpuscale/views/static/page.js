@@ -141,8 +141,9 @@ function drawTime() {
   clockBase = state.running ? { t: state.t, speed: state.speed, at: performance.now() } : null;
 }
 
-function drawAddresses({ prometheus, metricsApi, nodeAgents = {} }) {
+function drawAddresses({ prometheus, metricsApi, services = {}, nodeAgents = {} }) {
   const items = [
+    ...Object.entries(services),
     ["Prometheus API", prometheus],
     ["Metrics API", metricsApi],
     ...Object.entries(nodeAgents).map(([node, url]) => [node, url]),
@@ -194,7 +195,10 @@ function createLoad({ name }) {
 }
 
 function updateLoad(node, workload) {
-  setText(part(node, "now"), `${number(workload.rate)} requests/s`);
+  const { rate, received = 0, receivedRate } = workload;
+  const real = received > 0 ? `, ${number(receivedRate)} of them real` : "";
+  setText(part(node, "now"), `${number(rate)} requests/s${real}`);
+  part(node, "now").title = received > 0 ? `${number(received)} real requests so far` : "";
   keyed(part(node, "steps"), workload.steps, (step) => `${step.label} ${step.rate}`,
     (step) => element("button", { type: "button", title: `${number(step.rate)} requests/s`, onclick: () => sendLoad(workload.name, step.rate) }, step.label),
     (button, step) => setAttribute(button, "aria-pressed", workload.mode === "manual" && workload.rate === step.rate));

@@ -12,7 +12,7 @@ const SYMBOLS = {
 };
 
 // `picture` has, in CSS pixels, `width`, `height`, the `box` that the axes span and the `unit` that one pixel at
-// the usual text size takes; in data, the ranges `x` and `y`, `xTicks`, `yTicks`, `marks`, `lines`, `symbols`;
+// the usual text size takes; in data, the ranges `x` and `y`, `xTicks`, `yTicks`, `marks`, `bars`, `lines`, `symbols`;
 // and the `theme`'s colours and font.
 export function paint(canvas, picture) {
   const { width, height } = picture;
@@ -29,6 +29,7 @@ export function paint(canvas, picture) {
   context.save();
   clip(context, picture);
   for (const mark of picture.marks ?? []) drawMark(context, mark, picture, scale);
+  for (const bar of picture.bars ?? []) drawBar(context, bar, picture, scale);
   for (const line of picture.lines ?? []) drawLine(context, line, picture, scale);
   context.restore();
   for (const symbol of picture.symbols ?? []) drawSymbol(context, symbol, picture, scale);
@@ -86,6 +87,17 @@ function drawMark(context, { times, colour }, { box }, scale) {
   context.strokeStyle = colour;
   context.lineWidth = 1;
   for (const time of times) stroke(context, [scale.sharp(scale.x(time)), box.top], [scale.sharp(scale.x(time)), box.bottom]);
+  context.globalAlpha = 1;
+}
+
+// A bar is a row of the value axis high, less a gap, and never so short that it can't be seen.
+function drawBar(context, { y, from, to, colour, faint }, { unit }, scale) {
+  const height = Math.abs(scale.y(0) - scale.y(1));
+  const gap = Math.min(4 * unit, height * 0.3);
+  context.globalAlpha = faint ? 0.18 : 1;
+  context.fillStyle = colour;
+  const left = scale.x(from);
+  context.fillRect(left, scale.y(y + 0.5) + gap / 2, Math.max(unit, scale.x(to) - left), height - gap);
   context.globalAlpha = 1;
 }
 

@@ -36,7 +36,7 @@ export class Pointing {
 
   // Pixels of the page to seconds of the run, over the area that the axes span.
   area() {
-    const box = this.stack.charts[0].plot.getBoundingClientRect();
+    const box = this.stack.charts.find((chart) => !chart.figure.hidden).plot.getBoundingClientRect();
     const { left, right } = this.stack.margins();
     return { left: box.left + left, width: box.width - left - right, offset: this.body.getBoundingClientRect().left };
   }
@@ -149,7 +149,7 @@ export class Pointing {
     const now = stack.cursor === null ? store.t.length : store.indexAt(stack.cursor);
     const index = Math.min(store.t.length - 1, Math.max(0, now + points));
     stack.showTime(store.t[index] ?? 0);
-    const said = stack.charts.filter((chart) => !chart.lanes && !chart.figure.hidden).map((chart) => {
+    const said = stack.charts.filter((chart) => !chart.lanes && !chart.spans && !chart.figure.hidden).map((chart) => {
       const line = chart.lineItems?.[0];
       return line ? `${chart.title} ${number(stack.valueAt(line.key))}` : chart.title;
     });

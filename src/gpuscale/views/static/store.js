@@ -52,6 +52,11 @@ export class RunStore {
     this.pointsDropped += count;
   }
 
+  // A series and its times, which a store may have apart for each; neither is to be changed.
+  points(key) {
+    return { t: this.t, values: this.series.get(key) ?? [] };
+  }
+
   keys(prefix) {
     return [...this.series.keys()].filter((key) => key.startsWith(prefix));
   }
@@ -65,10 +70,11 @@ export class RunStore {
     return upperBound(this.t, time) - 1;
   }
 
-  // Positions [start, end) that draw the range from edge to edge: one point beyond either side.
-  slice(from, to) {
-    return [Math.max(0, this.indexAt(from)), Math.min(this.t.length, upperBound(this.t, to) + 1)];
-  }
+}
+
+// Positions [start, end) that draw the range from edge to edge: one point beyond either side.
+export function slice(t, from, to) {
+  return [Math.max(0, upperBound(t, from) - 1), Math.min(t.length, upperBound(t, to) + 1)];
 }
 
 function extend(values, start, more, length) {

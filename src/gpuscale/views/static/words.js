@@ -15,6 +15,17 @@ export function eventsInWords(events, range) {
   return `${rangeInWords(range)} ${events.length} events: ${counts.join(", ")}.`;
 }
 
+// What the first lanes were in, each state with its times; `states` has their words by key.
+export function lanesInWords(lanes, states, range) {
+  const word = new Map(states.map(({ key, name }) => [key, name]));
+  const sentences = lanes.slice(0, MAX_DESCRIBED).map(({ full, bars }) => {
+    const parts = bars.map(({ state, from, to }) => `${word.get(state)} from ${clock(from)} to ${clock(to)}`);
+    return `${full}: ${parts.join(", ") || "nothing"}.`;
+  });
+  if (lanes.length > MAX_DESCRIBED) sentences.push(`${lanes.length - MAX_DESCRIBED} more rows.`);
+  return `${rangeInWords(range)} ${sentences.join(" ")}`;
+}
+
 function rangeInWords([from, to]) {
   return `From ${clock(from)} to ${clock(to)}.`;
 }

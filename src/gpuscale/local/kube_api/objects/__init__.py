@@ -1,0 +1,1 @@
+"""The simulated cluster's objects as an API server would store them."""

@@ -1,0 +1,98 @@
+"""Kinds as OpenAPI documents: what they are called, without their fields.
+
+kubectl looks here before it sends an object, so that a write reaches the server and gets the server's own
+answer; and `kubectl explain` finds each kind.
+
+Source: OpenAPI 3.0; k8s.io/client-go v0.36 openapi3, k8s.io/cli-runtime v0.36 pkg/resource
+    (QueryParamVerifierV3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuscale import __version__
+from gpuscale.local.kube_api.kinds import Kind
+from gpuscale.metricsapi.wire.openapi import document_hash
+
+Json = dict[str, Any]
+_SCHEMAS = "#/components/schemas/"
+_OBJECT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def places(kinds: Sequence[Kind]) -> Json:
+    """Return where the document of each group and version is, by its place."""
+    found: Json = {}
+    for kind in kinds:
+        place = _place(kind)
+        if place not in found:
+            tag = document_hash(document(kinds, place))
+            found[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={tag}"}
+    return found
+
+
+def document(kinds: Sequence[Kind], place: str) -> Json:
+    """Return the document of a place, such as `apis/apps/v1`; without paths where there is none."""
+    ours = [kind for kind in kinds if _place(kind) == place]
+    paths: Json = {}
+    for kind in ours:
+        paths |= _paths(kind)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "gpuscale up", "version": f"v{__version__}"},
+        "paths": paths,
+        "components": {"schemas": {_model(kind): _schema(kind) for kind in ours}},
+    }
+
+
+def definitions(kinds: Sequence[Kind]) -> Json:
+    """Return the same kinds as definitions of OpenAPI 2.0."""
+    return {_model(kind): _schema(kind) for kind in kinds}
+
+
+def _place(kind: Kind) -> str:
+    return f"apis/{kind.group_version}" if kind.group else f"api/{kind.version}"
+
+
+def _model(kind: Kind) -> str:
+    return f"dev.gpuscale.up.{(kind.group or 'core').replace('-', '_')}.{kind.version}.{kind.kind}"
+
+
+def _identity(kind: Kind) -> Json:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _schema(kind: Kind) -> Json:
+    text = {"type": "string"}
+    return {
+        **_OBJECT,
+        "description": f"{kind.kind} of the simulated cluster, to be read.",
+        "properties": {
+            "apiVersion": text,
+            "kind": text,
+            "metadata": _OBJECT,
+            "spec": _OBJECT,
+            "status": _OBJECT,
+        },
+        "x-kubernetes-group-version-kind": [_identity(kind)],
+    }
+
+
+def _paths(kind: Kind) -> Json:
+    base = f"/{_place(kind)}" + ("/namespaces/{namespace}" if kind.is_namespaced else "")
+    reference = {"schema": {"$ref": f"{_SCHEMAS}{_model(kind)}"}}
+    answers = {"200": {"description": "OK", "content": {"application/json": reference}}}
+    identity = {"x-kubernetes-group-version-kind": _identity(kind)}
+    # Writes are refused; kubectl sends them here only if they may carry this parameter.
+    checked = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    write = {"parameters": [checked], "responses": answers, **identity}
+    return {
+        f"{base}/{kind.plural}": {
+            "get": {"x-kubernetes-action": "list", "responses": answers, **identity},
+            "post": {"x-kubernetes-action": "post", **write},
+        },
+        f"{base}/{kind.plural}/{{name}}": {
+            "get": {"x-kubernetes-action": "get", "responses": answers, **identity},
+            "put": {"x-kubernetes-action": "put", **write},
+            "patch": {"x-kubernetes-action": "patch", **write},
+        },
+    }

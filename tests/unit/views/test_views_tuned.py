@@ -1,0 +1,82 @@
+"""The page of `gpuscale tune`: what it says, and that nothing in it runs."""
+
+import copy
+import re
+from typing import Any
+
+import pytest
+
+from gpuscale.views.tuned import render_tuned
+
+ROW: dict[str, Any] = {
+    "name": "today",
+    "title": "the HPA as it is",
+    "settings": {"target": 0.6},
+    "gpuHours": 200.0,
+    "shortShare": 0.0,
+    "waitP95Seconds": 0.0,
+    "waitP99Seconds": 0.5,
+    "withinShare": 0.999,
+    "changes": 12,
+}
+FOUND: dict[str, Any] = {
+    "workload": "default/chat",
+    "days": 14.0,
+    "scoredDays": 5.0,
+    "settingsTried": 1234,
+    "promise": {"shortShare": 0.005, "waitSeconds": 1.0},
+    "rows": [
+        ROW,
+        ROW | {"name": "tuned", "gpuHours": 150.0, "settings": {"target": 0.8}},
+        ROW | {"name": "kpa", "gpuHours": 100.0, "shortShare": 0.02, "settings": {}},
+    ],
+    "offers": [ROW | {"name": "tuned", "promise": 0.0025, "gpuHours": 160.0}],
+    "bounds": {
+        "staticReplicas": 3,
+        "staticGpuHours": 180.0,
+        "causalGpuHours": 120.0,
+        "oracleGpuHours": 90.0,
+    },
+    "said": ["As it is, autoscaling costs more than 3 pods standing still."],
+}
+
+
+def test_it_says_what_was_found():
+    page = render_tuned(FOUND)
+    assert "<dd>25.00 %</dd>" in page  # 150 of 200 GPU-hours
+    assert "autoscaling costs more than 3 pods standing still" in page
+    assert '<th scope="row">target</th><td class="number" data-title="today">0.6</td>' in page
+    assert "cost" not in re.findall(r'<th scope="col" class="number">(.*?)</th>', page)
+    assert "0.25 %" in page
+
+
+def test_the_longest_bar_fills_its_room_and_a_broken_promise_is_red():
+    (wide,) = re.findall(r'<svg class="bars wide".*?</svg>', render_tuned(FOUND))
+    bars = re.findall(r'<rect class="(\w+)" .*?width="([\d.]+)"', wide)
+    # 760 wide, less 118 for names and 74 for numbers: 568 for 200 GPU-hours.
+    assert bars == [
+        ("kept", "568.0"),
+        ("kept", "426.0"),
+        ("missed", "284.0"),
+        ("bound", "511.2"),
+        ("bound", "340.8"),
+        ("bound", "255.6"),
+    ]
+
+
+@pytest.mark.parametrize("hours", [0.0, 1e9])
+def test_any_figures_can_be_drawn(hours):
+    found = copy.deepcopy(FOUND)
+    for row in found["rows"]:
+        row["gpuHours"] = hours
+    for key in ("staticGpuHours", "causalGpuHours", "oracleGpuHours"):
+        found["bounds"][key] = hours
+    assert "nan" not in render_tuned(found).split("</style>")[1]
+
+
+def test_text_never_becomes_markup_and_nothing_runs():
+    nasty = "</style><script>alert(1)</script>"
+    page = render_tuned(FOUND | {"workload": nasty, "said": [nasty]})
+    assert "<script" not in page
+    assert "default-src 'none'" in page
+    assert " style=" not in page
