@@ -1,8 +1,8 @@
 """gpuscale scales GPU workloads on Kubernetes by what their GPUs really do.
 
 The promised Python API is the errors here and the modules that docs/api.md names: `gpuscale.hpa`,
-`gpuscale.manifests`, `gpuscale.readings`, `gpuscale.store` and `gpuscale.testing`. All else is private:
-it may change with any release.
+`gpuscale.manifests`, `gpuscale.planning`, `gpuscale.readings`, `gpuscale.store` and `gpuscale.testing`;
+`simulate` and `tune` stand here too. All else is private: it may change with any release.
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         UpstreamError,
         UsageError,
     )
+    from gpuscale.planning import simulate, tune
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,8 @@ __all__ = [
     "UpstreamError",
     "UsageError",
     "__version__",
+    "simulate",
+    "tune",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take every name for one of ours
@@ -41,6 +44,10 @@ if not TYPE_CHECKING:  # a type checker would take every name for one of ours
         # Every process imports this module, so it loads nothing before it is asked for.
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in {"simulate", "tune"}:
+            from gpuscale import planning
+
+            return getattr(planning, name)
         from gpuscale.core import errors
 
         return getattr(errors, name)

@@ -4,10 +4,14 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from gpuscale.core.errors import UnavailableError, UsageError
+
+Content = str | Callable[[BinaryIO], None]
+"""A text, or what writes bytes to the open file, for what is too large to hold twice."""
 
 
 def check_writable(names: Iterable[str], option: str) -> None:
@@ -27,6 +31,24 @@ def check_writable(names: Iterable[str], option: str) -> None:
             raise UsageError(f"{option} {name}: {place} may not be written to")
 
 
+def output_formats(
+    names: Iterable[str], suffixes: Sequence[str] = (".json", ".html")
+) -> dict[str, str]:
+    """Return the files to write and what each is to hold, as the first suffix says that its name ends in.
+
+    Raises:
+        UsageError: a name with none of the suffixes.
+    """
+    files: dict[str, str] = {}
+    for name in names:
+        suffix = next((each for each in suffixes if name.lower().endswith(each)), None)
+        if suffix is None:
+            expected = f"a name that ends in {', '.join(suffixes[:-1])} or {suffixes[-1]}"
+            raise UsageError(f"--output-file: found {name!r}, expected {expected}")
+        files[name] = suffix
+    return files
+
+
 def write_file(path: Path, text: str, option: str) -> None:
     """Write the file that an option names, whole or not at all.
 
@@ -39,37 +61,37 @@ def write_file(path: Path, text: str, option: str) -> None:
         raise UsageError(f"{option}: {error}") from None
 
 
-def write_files(texts: Mapping[str, str]) -> None:
+def write_files(contents: Mapping[str, Content]) -> None:
     """Write every file beside its place, then move all there; a failure leaves what was there before.
 
     Raises:
         UnavailableError: the system could not write, as on a full disk.
     """
-    _replace(texts)
-    for name in texts:
+    _replace(contents)
+    for name in contents:
         print(f"wrote {name}", file=sys.stderr)
 
 
-def _replace(texts: Mapping[str, str]) -> None:
+def _replace(contents: Mapping[str, Content]) -> None:
     with contextlib.ExitStack() as leftovers:
-        moves = [leftovers.enter_context(_written(name, text)) for name, text in texts.items()]
+        moves = [leftovers.enter_context(_written(*item)) for item in contents.items()]
         for move in moves:
             move()
 
 
 @contextlib.contextmanager
-def _written(name: str, text: str) -> Iterator[Callable[[], None]]:
-    """Write a text beside its place; yield what moves it there, and remove what was not moved."""
+def _written(name: str, content: Content) -> Iterator[Callable[[], None]]:
+    """Write a file beside its place; yield what moves it there, and remove what was not moved."""
     if Path(name).exists() and not Path(name).is_file():
-        with _failing_as(name), Path(name).open("w", encoding="utf-8") as device:
-            device.write(text)  # a device or a pipe: nothing can be moved there
+        with _failing_as(name), Path(name).open("wb") as device:
+            _write(content, device)  # a device or a pipe: nothing can be moved there
         yield lambda: None
         return
     path = Path(name).resolve()  # a link stays a link
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with _failing_as(name), beside.open("x", encoding="utf-8") as file:
-            file.write(text)
+        with _failing_as(name), beside.open("xb") as file:
+            _write(content, file)
             if path.exists():
                 os.fchmod(file.fileno(), path.stat().st_mode)
 
@@ -80,6 +102,13 @@ def _written(name: str, text: str) -> Iterator[Callable[[], None]]:
         yield move
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _write(content: Content, file: BinaryIO) -> None:
+    if isinstance(content, str):
+        file.write(content.encode())
+    else:
+        content(file)
 
 
 @contextlib.contextmanager

@@ -185,7 +185,9 @@ def _named_texts(given: Text, folder: FilePath) -> Iterator[Text]:
     refs: list[tuple[Path, object]] = [
         (("manifests", index), each) for index, each in enumerate(listed)
     ]
-    refs += [((key,), spec[key]) for key in ("rules", "recordingRules") if spec.get(key)]
+    refs += [
+        ((key,), spec[key]) for key in ("rules", "recordingRules", "triggers") if spec.get(key)
+    ]
     for path, ref in refs:
         yield from _text_of(ref, ("spec", *path), given, document, folder)
     if not spec.get("rules"):

@@ -14,8 +14,10 @@ COMPLETING = "_GPUSCALE_COMPLETE"
 _DEBUG = "--debug"
 _DEBUG_VARIABLE = "GPUSCALE_DEBUG"
 _EXTRAS = {
-    "grpc": "kubernetes", "google": "kubernetes", "pynvml": "nvidia", "amdsmi": "amd",
-    "hdrh": "load", "httptools": "load", "uvloop": "load",
+    "h2": "kubernetes", "google": "kubernetes", "grpc": "keda", "pynvml": "nvidia", "amdsmi": "amd",
+    "numpy": "plan", "numba": "plan", "joblib": "plan",
+    "pyarrow": "parquet",
+    "hdrh": "load", "httptools": "load", "uvloop": "load", "opentelemetry": "otlp",
 }  # fmt: skip
 """Packages that come with an extra only, by the name that they are imported by."""
 

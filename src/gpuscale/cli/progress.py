@@ -1,5 +1,6 @@
 """What a command is doing, for a user who waits at a terminal."""
 
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -42,3 +43,19 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
         with turn:
             is_over = True
             status.stop()
+
+
+def show_line(text: str) -> None:
+    """Show one line on standard error in place of the one before; it has to be a terminal.
+
+    A line that is too long is cut: of one that wraps, only the last part would be replaced.
+    """
+    columns = shutil.get_terminal_size().columns
+    shown = text if len(text) < columns else text[: columns - 2] + "…"
+    print(f"\r\033[K{shown}", end="", file=sys.stderr, flush=True)
+
+
+def hide_line() -> None:
+    """Take away the line that is shown, where standard error is a terminal."""
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)

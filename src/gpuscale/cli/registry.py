@@ -10,6 +10,7 @@ import typer
 
 from gpuscale import __version__
 from gpuscale.cli.commands import (
+    calibrate,
     completion,
     decide,
     doctor,
@@ -23,6 +24,7 @@ from gpuscale.cli.commands import (
     simulate,
     up,
 )
+from gpuscale.cli.commands.tuning import tune
 from gpuscale.cli.help import Command, Group
 from gpuscale.cli.servers import exporter, metrics_api, scaler
 
@@ -46,6 +48,8 @@ _COMMANDS: Sequence[tuple[str, str, Callable[..., None], str]] = (
     (_TRY, "up", up.up, "Run the whole loop live, with simulated GPUs."),
     (_TRY, "simulate", simulate.simulate, "Run a scenario in virtual time: hours in seconds."),
     (_TRY, "rehearse", rehearse.rehearse, "Run a scenario on a real cluster, GPU nodes simulated."),
+    (_TRY, "calibrate", calibrate.calibrate, "Find what one replica can take, and its threshold."),
+    (_TRY, "tune", tune.tune, "Find an HPA's settings that cost least and keep enough pods."),
     (_LOOK, "lint", lint.lint, "Check rules, HPAs, values and scenarios before they run."),
     (_LOOK, "decide", decide.decide, "Explain what an HPA would do now, and why."),
     (_LOOK, "doctor", doctor.doctor, "Find what is wrong on a live cluster, each with its fix."),
@@ -68,7 +72,7 @@ for _panel, _name, _function, _summary in _COMMANDS:
 app.add_typer(
     load.app,
     name="load",
-    short_help="Send bounded load to a service, and time it.",
+    short_help="Put bounded load on a service, GPUs or a cluster, and see what comes of it.",
     rich_help_panel=_TRY,
 )
 app.add_typer(

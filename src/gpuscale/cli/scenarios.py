@@ -3,7 +3,7 @@
 import gzip
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -38,20 +38,24 @@ def shipped_names() -> list[str]:
     )
 
 
-def find_setup(name: str) -> "Setup":
+def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
     """Return the scenario called `name`, or that of the file at this path; warnings go to standard error.
+
+    Args:
+        name: of a shipped scenario, or a path.
+        settings: fields of it to set, each as `spec.duration=10m`.
 
     Raises:
         UsageError: neither.
         ConfigError: its file, or one that it names, is wrong.
     """
-    setup = _find(name)
+    setup = _find(name, settings)
     for warning in setup.rules.warnings:
         print(f"gpuscale: warning: {warning}", file=sys.stderr)
     return setup
 
 
-def _find(name: str) -> "Setup":
+def _find(name: str, settings: Sequence[str]) -> "Setup":
     from gpuscale.cli.scenarios import load_policy
     from gpuscale.sim.scenario.setup import load_setup
 
@@ -62,6 +66,7 @@ def _find(name: str) -> "Setup":
             f"{name}/scenario.yaml",
             lambda file: read_beside(folder, file),
             load_policy,
+            settings,
         )
     path = Path(name)
     if not path.exists():
@@ -71,7 +76,9 @@ def _find(name: str) -> "Setup":
         text = _text(path)
     except NotFoundError as error:
         raise ConfigError(Problem(name, None, None, None, str(error))) from None
-    return load_setup(text, name, lambda file: read_beside(path.parent, file), load_policy)
+    return load_setup(
+        text, name, lambda file: read_beside(path.parent, file), load_policy, settings
+    )
 
 
 def _shipped() -> Traversable:

@@ -1,6 +1,7 @@
 """What `up` and `rehearse` print: addresses, each event as a line, and on a terminal a short live table."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
@@ -46,7 +47,17 @@ class Screen:
         server = addresses["prometheus"]
         listing = "/apis/custom.metrics.k8s.io/v1beta1"
         self._line(f"  Prometheus API  {server}/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
+        if kubeconfig := addresses.get("kubeconfig"):
+            self._line(f"  Kubernetes API  export KUBECONFIG={shlex.quote(str(kubeconfig))}")
+            self._line("                  kubectl get hpa,pods,nodes; kubectl top pods")
         self._line(f"  metrics API     kubectl --server={server} get --raw {listing}")
+        services = addresses.get("services")
+        for name, url in services.items() if isinstance(services, Mapping) else ():
+            self._line(f"  service         {url}  ({name}; try: hey -z 60s -c 8 {url})")
+        if services and speed != 1:
+            self._line(
+                f"                  what takes {speed:g} s in the scenario is answered within 1 s here"
+            )
         agents = addresses["nodeAgents"]
         if isinstance(agents, Mapping):
             for node, url in agents.items():

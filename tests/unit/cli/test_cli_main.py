@@ -88,7 +88,12 @@ def test_the_trace_is_there_for_who_wants_it(
 
 @pytest.mark.parametrize(
     ("name", "extra"),
-    [("grpc", "kubernetes"), ("google.protobuf", "kubernetes"), ("pynvml", "nvidia")],
+    [
+        ("h2", "kubernetes"),
+        ("google.protobuf", "kubernetes"),
+        ("grpc", "keda"),
+        ("pynvml", "nvidia"),
+    ],
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, extra: str

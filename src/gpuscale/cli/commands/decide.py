@@ -254,19 +254,17 @@ def _of_cluster(
 
 
 def _of_text(text: str, source: str) -> "Iterator[DecisionRequest | _Fault]":
-    from gpuscale.core.documents.documents import load_documents
+    from gpuscale.core.documents.documents import load_each
     from gpuscale.decisions.documents import read_decision
 
-    try:
-        documents = load_documents(text, source)
-    except ConfigError as error:
-        yield _Fault(tuple(map(str, error.problems)))
-        return
+    documents = load_each(text, source)
     if not documents:
         problem = Problem(source, None, None, "no document", "at least one Decision")
         yield _Fault((str(problem),))
     for document in documents:
         try:
+            if isinstance(document, ConfigError):
+                raise document
             yield read_decision(document)
         except ConfigError as error:
             yield _Fault(tuple(map(str, error.problems)))

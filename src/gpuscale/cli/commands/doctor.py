@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gpuscale.doctor.gather import GatherSettings
     from gpuscale.doctor.judges import ClusterFinding
     from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.sources.access import Access
 
 
 def doctor(
@@ -45,6 +47,17 @@ def doctor(
         str | None,
         typer.Option(
             metavar="URL", help="Past the API server, such as after kubectl port-forward."
+        ),
+    ] = None,
+    prometheus_token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --prometheus-url: bearer token for it."),
+    ] = None,
+    prometheus_identity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IDENTITY",
+            help="With --prometheus-url: azure-workload or azure-managed, as gpuscale metrics-api has it.",
         ),
     ] = None,
     agent: Annotated[
@@ -107,7 +120,9 @@ def doctor(
     from gpuscale.doctor.gather import GatherSettings
     from gpuscale.doctor.pulse.watch import PulseSettings
 
-    settings = GatherSettings(namespace, _address(prometheus_url), _agents(agent or ()))
+    url = _address(prometheus_url)
+    access = _access(url, prometheus_token_file, prometheus_identity)
+    settings = GatherSettings(namespace, url, access, _agents(agent or ()))
     cluster = cluster_settings(kubeconfig, context)
     if pulse:
         wanted = PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for)
@@ -207,6 +222,26 @@ def _address(url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
         raise UsageError(f"--prometheus-url: found {url!r}, expected http://... or https://...")
     return url
+
+
+def _access(url: str | None, token_file: Path | None, identity: str | None) -> "Access | None":
+    """Return what requests to an address past the API server carry."""
+    given = {"--prometheus-token-file": token_file, "--prometheus-identity": identity}
+    found = [name for name, value in given.items() if value is not None]
+    if not found:
+        return None
+    if url is None or len(found) > 1:
+        other = "expected --prometheus-url beside it" if url is None else f"found {found[1]} too"
+        raise UsageError(f"{found[0]}: {other}")
+    from gpuscale.sources.access import Access
+    from gpuscale.sources.entra import token_of
+    from gpuscale.sources.prometheus.identity import login_of
+
+    try:
+        login = None if identity is None else login_of(identity, url)
+    except ValueError as error:
+        raise UsageError(f"--prometheus-identity: {error}") from None
+    return Access(token=token_of(token_file, login))
 
 
 def _agents(given: Sequence[str]) -> dict[str, str]:

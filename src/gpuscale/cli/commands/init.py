@@ -16,12 +16,13 @@ from gpuscale.cli.files import write_file
 from gpuscale.cli.interview.answers import (
     checked_answers,
     read_provider,
+    read_signal,
     read_wake,
     read_workload,
-    signals,
 )
 from gpuscale.cli.interview.interview import IMAGE_HINT, interview
 from gpuscale.cli.interview.questions import one_of
+from gpuscale.cli.interview.signals import signal_data, signal_list
 from gpuscale.cli.options.cluster import (
     PANEL,
     Context,
@@ -47,6 +48,7 @@ T = TypeVar("T")
 _SCALING, _PLACE, _METRICS = "What is scaled", "Where it runs", "Where values come from"
 """Panels of the help."""
 _STDOUT = "-"
+_LIST = "list"
 _FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
 _INTERRUPTED = 130
 _GLANCE_S = 5.0
@@ -101,9 +103,25 @@ def init(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What to scale on: gpu-utilization, gpu-memory, graphics-engine, gpu-share, "
-            "ack-sm-utilization or ack-memory-ratio.",
+            help="What to scale on, such as gpu-utilization, vllm-waiting or epp-queue; list shows them all.",
             show_default="gpu-utilization",
+            rich_help_panel=_SCALING,
+        ),
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="NAME",
+            help="Of signals of gateways, proxies and queues: the InferencePool, the Ingress, the queue.",
+            rich_help_panel=_SCALING,
+        ),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROMQL",
+            help="In place of a signal: PromQL of the whole load, of which each pod takes the target.",
             rich_help_panel=_SCALING,
         ),
     ] = None,
@@ -215,18 +233,32 @@ def init(
 
     Example:  gpuscale init --workload vision-api --provider eks --image registry.example.com/gpuscale:0.1.0
 
+    Example:  gpuscale init --signal list
+
     Example:  gpuscale init
     """
     from gpuscale.cli.interview.questions import NoAnswerError
     from gpuscale.install.fit import reasons
     from gpuscale.install.propose import Answers
 
+    if signal == _LIST:
+        if output in _FORMATS:
+            print_document(signal_data(), _FORMATS[output])
+        else:
+            print(signal_list(), end="")
+        return
+    if query is not None and signal is not None:
+        raise UsageError("--query: expected no --signal beside it")
+    if query is not None and target is None and not sys.stdin.isatty():
+        raise UsageError("--query: expected --target beside it, what each pod takes of the load")
     form, path = _destination(output, output_file)
     if path is not None:
         _check_place(path, force=force)
     answers = Answers(
         workload=None if workload is None else _read("--workload", read_workload, workload),
-        signal=None if signal is None else _one_of("--signal", signal, signals()),
+        signal=None if signal is None else _read("--signal", read_signal, signal),
+        of=of,
+        query=query,
         target=target,
         min_replicas=min_replicas,
         max_replicas=max_replicas,

@@ -157,15 +157,15 @@ async def _prepared(
     from gpuscale.core.clock import WallClock
     from gpuscale.install.certificates import certificate_for
     from gpuscale.install.cluster.preflight import image_fault, missing_targets, zero_fault
-    from gpuscale.install.cluster.rights import check_rights, needed_rights
+    from gpuscale.install.cluster.rights import needed_rights
     from gpuscale.install.render import Inputs, needs_certificate, outline, render
+    from gpuscale.kube.rights import check_rights
 
     async with open_client(cluster) as client:
         await client.check_ready()
         rights = needed_rights(outline(values), replaces=replaces)
-        await check_rights(
-            client, rights, f"The least role: gpuscale render {name} --installer SUBJECT"
-        )
+        role = f"The least role: gpuscale render {name} --installer SUBJECT"
+        await check_rights(client, rights, "the installation", role)
         if adapts:
             values = await _fitted(values, client)
         if fault := await image_fault(client, values):

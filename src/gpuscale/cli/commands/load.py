@@ -1,30 +1,65 @@
-"""`gpuscale load`: bounded load on a service, and what came of it second by second."""
+"""`gpuscale load`: bounded load on a service, on GPUs or of Jobs, and what came of it."""
 
 import json
 import logging
+import shutil
 import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
+from gpuscale.cli.commands.loads.gpu import gpu
+from gpuscale.cli.commands.loads.jobs import jobs
+from gpuscale.cli.commands.loads.read import read
+from gpuscale.cli.commands.loads.shaped import foreign_plan, shaped_load, token_lengths
+from gpuscale.cli.commands.loads.watched import watched_hpa, while_watching
 from gpuscale.cli.exits import NO
 from gpuscale.cli.files import check_writable, write_files
 from gpuscale.cli.help import Command, Group
-from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.cli.texts import Output, print_document, read_text
+from gpuscale.cli.options.cluster import PANEL, Context, Kubeconfig
+from gpuscale.cli.options.durations import seconds_of
+from gpuscale.cli.options.requests import (
+    CaFile,
+    Data,
+    Headers,
+    Insecure,
+    Method,
+    Timeout,
+    request_of,
+    slo_of,
+)
+from gpuscale.cli.options.runs import (
+    Duration,
+    HpaNamespace,
+    Html,
+    OutputFile,
+    TimeColumn,
+    WatchHpa,
+)
+from gpuscale.cli.scenarios import shipped_names
+from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UsageError
-from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.core.words import counted
 
 if TYPE_CHECKING:
-    from gpuscale.load.plan import LoadPlan, Request, Slo
+    from gpuscale.load.plan import LoadPlan
     from gpuscale.load.recording import Row
-    from gpuscale.sim.load.loads import Load
+    from gpuscale.load.timeline.types import Timeline
+    from gpuscale.load.watching.process import WatchedHpa, WatchedUp
 
 app = typer.Typer(cls=Group, no_args_is_help=True)
-
-_SHAPES = "--rate, --ramp, --steps, --spikes, --scenario or --trace"
+app.command("jobs", cls=Command, short_help="Run N Jobs on a cluster, and see what they wait for.")(
+    jobs
+)
+app.command("read", cls=Command, short_help="Show results of hey, GuideLLM, AIPerf and others.")(
+    read
+)
+app.command("gpu", cls=Command, short_help="Keep GPUs busy for a share of the time, hold memory.")(
+    gpu
+)
 
 
 class Arrivals(Enum):
@@ -36,7 +71,12 @@ class Arrivals(Enum):
 
 @app.command("http", cls=Command, short_help="Send HTTP requests when they are due, and time them.")
 def http(
-    url: Annotated[str, typer.Argument(help="Where to, such as http://host/predict?query=Music.")],
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            help="Where to, such as http://host/predict?query=Music; with --plan, in place of its own."
+        ),
+    ] = None,
     *,
     rate: Annotated[
         float | None, typer.Option("--rate", "-r", help="Requests per second, all the time.")
@@ -57,36 +97,59 @@ def http(
         str | None,
         typer.Option(
             metavar="NAME[/DEPLOYMENT]",
-            help="The load that a scenario has on a service.",
+            help="The load that a scenario, shipped or in a file, has on a service.",
             autocompletion=shipped_names,
         ),
     ] = None,
+    service: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a scenario with several: the Deployment's name."),
+    ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="CSV with a row for each request, or a rate per row."),
+        typer.Option(
+            metavar="FILE",
+            help="CSV with a row for each request, or a rate per row; or a Mooncake trace (.jsonl).",
+        ),
     ] = None,
-    time_column: Annotated[str, typer.Option(help="Of the trace: when.")] = "time",
+    plan_file: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            metavar="FILE",
+            help="The load of a plan of Taurus, JMeter, Locust or k6, which is read and not run.",
+        ),
+    ] = None,
+    time_column: TimeColumn = "time",
     rate_column: Annotated[
         str | None, typer.Option(help="Of the trace: requests per second from then on.")
     ] = None,
     scale: Annotated[
         float, typer.Option(help="What a trace's requests are multiplied by.", min=1e-6)
     ] = 1.0,
-    duration: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long, such as 2m.")
-    ] = "",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Ask this model of an OpenAI-compatible server, with --tokens or those of a trace.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROMPT:ANSWER",
+            help="Tokens of each request, such as 512:128; or two columns of a CSV trace.",
+        ),
+    ] = None,
+    duration: Duration = "",
     arrivals: Annotated[
         Arrivals, typer.Option(help="Poisson: as many users come; even: equal gaps.")
     ] = Arrivals.POISSON,
     seed: Annotated[int, typer.Option(metavar="N", help="Of Poisson arrivals.", min=0)] = 1,
-    method: Annotated[str, typer.Option("--method", "-X", help="GET, POST, ...")] = "GET",
-    headers: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header.")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", "-d", help="The body, or @FILE. The method is POST.")
-    ] = None,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="For each answer.")] = "30s",
+    method: Method = "GET",
+    headers: Headers = None,
+    data: Data = None,
+    timeout: Timeout = "30s",
     connections: Annotated[
         int, typer.Option(metavar="N", help="Open at once, at most.", min=1, max=60_000)
     ] = 1_000,
@@ -96,12 +159,8 @@ def http(
     processes: Annotated[
         int, typer.Option(metavar="N", help="That share the requests.", min=1, max=64)
     ] = 1,
-    ca_file: Annotated[
-        str | None, typer.Option("--cacert", metavar="FILE", help="CA of the server.")
-    ] = None,
-    is_insecure: Annotated[
-        bool, typer.Option("--insecure", "-k", help="Take any certificate.")
-    ] = False,
+    ca_file: CaFile = None,
+    is_insecure: Insecure = False,
     slo: Annotated[
         list[str] | None,
         typer.Option(metavar="p99=500ms|errors=1%", help="Exit with 1 where it isn't kept."),
@@ -120,9 +179,18 @@ def http(
     output: Annotated[
         Output, typer.Option("--output", "-o", help="What is printed.")
     ] = Output.TEXT,
-    output_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the result as JSON to a file.")
+    output_file: OutputFile = None,
+    html: Html = None,
+    watch_hpa: WatchHpa = None,
+    watch_up: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The same of a running gpuscale up.", rich_help_panel=PANEL
+        ),
     ] = None,
+    namespace: HpaNamespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Send requests when they are due, whatever the service does, and time each from when it was due.
 
@@ -130,183 +198,101 @@ def http(
     Ends by itself; Ctrl-C ends it early, with what was measured.
 
     Example:  gpuscale load http http://127.0.0.1:8000/predict?query=Music --ramp 1..50 --for 5m
+
+    Example:  gpuscale load http http://bert.example/ --rate 60 --for 5m --watch-hpa bert --html run.html
     """
     from gpuscale.load.plan import Bounds, LoadPlan
 
     shape = {
         "--rate": rate, "--ramp": ramp, "--steps": steps, "--spikes": spikes,
-        "--scenario": scenario, "--trace": trace,
+        "--scenario": scenario, "--trace": trace, "--plan": plan_file,
     }  # fmt: skip
-    load, duration_s, words = _load(
+    foreign = foreign_plan(plan_file) if plan_file is not None else None
+    load, duration_s, words = shaped_load(
         {name: value for name, value in shape.items() if value is not None},
-        _duration("--for", duration) if duration else None,
+        seconds_of("--for", duration) if duration else None,
         (time_column, rate_column, scale),
+        foreign,
+        service,
         is_closed=is_closed,
     )
-    files = {output_file: ".json"} if output_file else {}
-    check_writable(files, "--output-file")
+    if is_closed and foreign is not None:
+        users = foreign.users
+    for option, name in (("--output-file", output_file), ("--html", html)):
+        check_writable([name] if name else [], option)
+    watch = _watch(watch_hpa, watch_up, namespace, kubeconfig, context)
+    request = request_of(
+        url,
+        method,
+        headers or [],
+        data,
+        timeout,
+        ca_file,
+        foreign.requests if foreign is not None else (),
+        token_lengths(tokens, trace),
+        model,
+        is_insecure=is_insecure,
+    )
+    if foreign is not None and len(foreign.requests) > 1 and not request.others:
+        left = counted(len(foreign.requests) - 1, "further request")
+        print(f"gpuscale: {left} of the plan not sent beside the command line's", file=sys.stderr)
     plan = LoadPlan(
-        request=_request(
-            url, method, headers or [], data, timeout, ca_file, is_insecure=is_insecure
-        ),
+        request=request,
         load=load,
         duration_s=duration_s,
         arrivals=arrivals.value,
         seed=seed,
         users=max(1, users // processes) if is_closed else 0,
         bounds=Bounds(max(1, requests // processes), max(1, connections // processes)),
-        slo=_slo(slo or []),
+        slo=slo_of(slo or []),
         shape=f"{users} users" if is_closed else words,
     )
-    document = _run(plan, processes)
-    write_files({name: json.dumps(document) + "\n" for name in files})
-    _print(document, output)
+    document, timeline = _run(plan, processes, watch)
+    texts = {output_file: json.dumps(document) + "\n"} if output_file else {}
+    if html:
+        from gpuscale.load.result import load_totals
+        from gpuscale.load.timeline.page import render_timeline
+
+        texts[html] = render_timeline(timeline, load_totals(document))
+    write_files(texts)
+    _print(document, timeline if watch else None, output)
     if document["slo"] or not document["requests"]["ok"]:
         raise typer.Exit(NO)
 
 
-def _load(
-    shapes: dict[str, object],
-    duration_s: float | None,
-    trace: tuple[str, str | None, float],
-    *,
-    is_closed: bool,
-) -> "tuple[Load | None, float, str]":
-    """Return the load, how long it takes, and what it is called."""
-    from gpuscale.load import shapes as made
-    from gpuscale.load.plan import MAX_DURATION_S
+def _watch(
+    hpa: str | None,
+    up: str | None,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> "WatchedHpa | WatchedUp | None":
+    """Return what is watched while the load runs; None where nothing is."""
+    if hpa is not None and up is not None:
+        raise UsageError("found --watch-hpa and --watch-up, expected one of them")
+    watched = watched_hpa(hpa, namespace, kubeconfig, context)
+    if up is None:
+        return watched
+    from gpuscale.load.watching.process import WatchedUp
 
-    if is_closed == bool(shapes) or len(shapes) > 1:
-        found = " and ".join(shapes) or "no load"
-        beside = " with --closed-loop" if is_closed else ""
-        expected = "--users alone" if is_closed else f"one of {_SHAPES}"
-        raise UsageError(f"found {found}{beside}, expected {expected}")
-    name, value = next(iter(shapes.items()), ("", ""))
-    own_s: float | None = None
-    load: Load | None = None
-    try:
-        match name:
-            case "--rate":
-                load = made.constant(float(str(value)))
-            case "--ramp":
-                load = made.ramp(str(value), duration_s or 1.0)
-            case "--steps":
-                load, own_s = made.steps(str(value))
-            case "--spikes":
-                load = made.spikes(str(value))
-            case "--scenario":
-                load, own_s = _of_scenario(str(value))
-            case "--trace":
-                load = _of_trace(str(value), *trace)
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
-    wanted_s = duration_s or own_s
-    if wanted_s is None:
-        raise UsageError("found no --for, expected how long the load lasts, such as --for 2m")
-    if wanted_s > MAX_DURATION_S:
-        raise UsageError(f"--for: found {wanted_s:g} s, expected a week at most")
-    return load, wanted_s, f"{name.removeprefix('--')} {value}"
+    if urlsplit(up).scheme not in ("http", "https"):
+        raise UsageError(f"--watch-up: found {up!r}, expected a URL, as up prints it")
+    return WatchedUp(up)
 
 
-def _of_scenario(text: str) -> "tuple[Load, float]":
-    """Return the load on a scenario's service, and how long the scenario takes."""
-    known = shipped_names()
-    name, _, wanted = text.partition("/") if text.partition("/")[0] in known else (text, "", "")
-    setup = find_setup(name)
-    services = {each.deployment.partition("/")[2]: each.load for each in setup.workloads}
-    if not services:
-        raise UsageError(f"--scenario: found no service with a load in {name}, expected one")
-    if wanted and wanted not in services:
-        names = ", ".join(services)
-        raise UsageError(
-            f"--scenario: found no service {wanted!r} in {name}, expected one of: {names}"
-        )
-    if not wanted and len(services) > 1:
-        names = ", ".join(f"{name}/{each}" for each in services)
-        raise UsageError(f"--scenario: found {len(services)} services, expected one of: {names}")
-    load = services[wanted] if wanted else next(iter(services.values()))
-    return load, setup.duration_ms / 1000
-
-
-def _of_trace(name: str, time_column: str, rate_column: str | None, scale: float) -> "Load":
-    from gpuscale.sim.load.traces import load_trace
-
-    text = read_text(name)
-    return load_trace(text, name, time_column=time_column, rate_column=rate_column, scale=scale)
-
-
-def _request(
-    url: str,
-    method: str,
-    headers: list[str],
-    data: str | None,
-    timeout: str,
-    ca_file: str | None,
-    *,
-    is_insecure: bool,
-) -> "Request":
-    from gpuscale.load.plan import Request
-
-    pairs = []
-    for header in headers:
-        name, colon, value = header.partition(":")
-        if not colon or not name.strip():
-            raise UsageError(f"--header: found {header!r}, expected NAME: VALUE")
-        pairs.append((name.strip(), value.strip()))
-    if method.upper() == "HEAD" or not method.isalpha():
-        raise UsageError(f"--method: found {method!r}, expected one such as GET or POST")
-    body = b""
-    if data is not None:
-        body = _body(data)
-        method = "POST" if method == "GET" else method
-    return Request(
-        url=url,
-        method=method.upper(),
-        headers=tuple(pairs),
-        body=body,
-        timeout_s=_duration("--timeout", timeout),
-        ca_file=ca_file,
-        is_insecure=is_insecure,
-    )
-
-
-def _body(data: str) -> bytes:
-    if not data.startswith("@"):
-        return data.encode()
-    try:
-        return Path(data[1:]).read_bytes()
-    except OSError as error:
-        raise UsageError(f"--data: {data[1:]}: {error.strerror or error}") from None
-
-
-def _slo(texts: list[str]) -> "Slo":
-    from gpuscale.load.plan import parse_slo
-
-    try:
-        return parse_slo(tuple(texts))
-    except ValueError as error:
-        raise UsageError(f"--slo: {error}") from None
-
-
-def _duration(name: str, text: str) -> float:
-    try:
-        seconds = parse_duration_ms(text) / 1000
-    except ValueError:
-        seconds = 0.0
-    if seconds <= 0:
-        raise UsageError(f"{name}: found {text!r}, expected a duration such as 30s or 2m")
-    return seconds
-
-
-def _run(plan: "LoadPlan", processes: int) -> dict[str, Any]:
-    from gpuscale.load.result import load_document
+def _run(
+    plan: "LoadPlan", processes: int, watch: "WatchedHpa | WatchedUp | None"
+) -> "tuple[dict[str, Any], Timeline]":
+    from gpuscale.load.result import load_document, load_timeline
     from gpuscale.load.run import run_load
 
     logging.basicConfig(format="gpuscale: %(message)s", stream=sys.stderr, level=logging.WARNING)
-    timeline = run_load(plan, processes, _show if sys.stderr.isatty() else _ignore)
+    on_row = _show if sys.stderr.isatty() else _ignore
+    recording, watched = while_watching(watch, lambda: run_load(plan, processes, on_row))
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-    return load_document(plan, timeline)
+    timeline = load_timeline(plan, recording, watched)
+    return load_document(plan, recording, watched), timeline
 
 
 def _ignore(_row: "Row") -> None:
@@ -320,10 +306,18 @@ def _show(row: "Row") -> None:
     print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _print(document: dict[str, Any], output: Output) -> None:
+def _print(document: dict[str, Any], timeline: "Timeline | None", output: Output) -> None:
+    """Print the result, and what each hop saw where something was watched."""
     from gpuscale.load.result import load_text
 
-    if output is Output.TEXT:
-        print(load_text(document))
-    else:
+    if output is not Output.TEXT:
         print_document(document, output)
+        return
+    text = load_text(document)
+    if timeline is not None:
+        from gpuscale.load.timeline.table import timeline_text
+
+        width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+        text += "\n\n" + timeline_text(timeline, width)
+    for line in text.splitlines():
+        print(printable(line))

@@ -3,24 +3,54 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from gpuscale.cli.files import check_writable, write_files
+from gpuscale.cli.files import Content, check_writable, output_formats, write_files
 from gpuscale.cli.progress import PATIENCE_S
+from gpuscale.cli.recordings import (
+    AdapterRules,
+    CaFile,
+    DemandQuery,
+    FromFile,
+    FromPrometheus,
+    Manifests,
+    Range,
+    Recorded,
+    Replay,
+    SaveScenario,
+    Step,
+    TokenFile,
+    Until,
+    UtilizationQuery,
+    WorkloadName,
+)
 from gpuscale.cli.scenarios import PrometheusRules, find_setup, shipped_names
 from gpuscale.cli.texts import Output, deprecated, print_document
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_SUFFIXES = (".json", ".html")
+    from gpuscale.sim.scenario.setup import Setup
+
+
+class FidelityChoice(StrEnum):
+    """How a scenario is computed."""
+
+    EXACT = "exact"
+    LAGGED = "lagged"
+    FLUID = "fluid"
+
+
 _STDOUT = "-"
+_EVENTS = ".events.parquet"
+_SUFFIXES = (".json", ".html", _EVENTS, ".parquet")
 
 
 def simulate(
@@ -38,14 +68,51 @@ def simulate(
         typer.Option(
             "--output-file",
             metavar="FILE",
-            help="Write the run to a file: .json its document, .html a report. May be given again.",
+            help="Write the run to a file: .json its document, .html a report, .parquet its series, "
+            ".events.parquet its events. May be given again.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
         typer.Option(metavar="N", help="Seed of this run, instead of the scenario's.", min=0),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Set a field of the scenario for this run, such as spec.workloads[0].load.rate=20. "
+            "May be given again.",
+        ),
+    ] = None,
     prometheus_rules: PrometheusRules = None,
+    fidelity: Annotated[
+        FidelityChoice,
+        typer.Option(
+            help="How metrics reach the HPAs: by text, store and PromQL; by formula, which is faster and "
+            "gives the same replicas; or in steps of whole services, for large fleets."
+        ),
+    ] = FidelityChoice.EXACT,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Keep the series of each pod and GPU, also where they are more than 20 million values.",
+        ),
+    ] = False,
+    from_prometheus: FromPrometheus = None,
+    from_file: FromFile = None,
+    workload: WorkloadName = None,
+    range_: Range = "14d",
+    until: Until = None,
+    step: Step = "15s",
+    demand_query: DemandQuery = None,
+    utilization_query: UtilizationQuery = None,
+    manifests: Manifests = None,
+    rules: AdapterRules = None,
+    save_scenario: SaveScenario = None,
+    prometheus_token_file: TokenFile = None,
+    prometheus_ca_file: CaFile = None,
     list_scenarios: Annotated[
         bool, typer.Option("--list", help="List the scenarios that ship with gpuscale.")
     ] = False,
@@ -55,36 +122,59 @@ def simulate(
     """Run a scenario in virtual time: hours in seconds, the same seed the same bytes.
 
     Example:  gpuscale simulate ack-bert --output-file run.html
+
+    Example:  gpuscale simulate --from-prometheus http://prometheus:9090 --workload default/chat --range 14d
     """
     if list_scenarios:
         print("\n".join(shipped_names()))
         return
-    if scenario is None:
+    recorded = Recorded(
+        from_prometheus,
+        from_file,
+        workload,
+        range_,
+        until,
+        step,
+        demand_query,
+        utilization_query,
+        tuple(manifests or ()),
+        rules,
+        save_scenario,
+        prometheus_token_file,
+        prometheus_ca_file,
+    )
+    is_replay = recorded.check(scenario)
+    if scenario is None and not is_replay:
         raise typer.BadParameter(
             f"name a file or one of: {', '.join(shipped_names())}", param_hint="SCENARIO"
         )
     output, files, prints_html = _old_options(
-        output, _files(output_files or ()), json_file, html_file
+        output, output_formats(output_files or (), _SUFFIXES), json_file, html_file
     )
     check_writable(files, "--output-file")
-    document = _run(scenario, seed, prometheus_rules or ())
-    write_files({name: _text(document, suffix) for name, suffix in files.items()})
+    forms = {name: _form(suffix) for name, suffix in files.items()}
+    document = (
+        _replay(recorded, seed, prometheus_rules or (), settings or (), fidelity, details=details)
+        if is_replay
+        else _run(
+            find_setup(str(scenario), settings or ()),
+            seed,
+            prometheus_rules or (),
+            fidelity,
+            details=details,
+        )
+    )
+    write_files({name: form(document) for name, form in forms.items()})
     if prints_html:
-        print(_text(document, ".html"), end="")
+        print(_html(document), end="")
     elif output is not Output.TEXT:
         print_document(document, output)
     else:
         _show(document)
+        if is_replay:
+            from gpuscale.sim.history.comparison import text
 
-
-def _files(names: Sequence[str]) -> dict[str, str]:
-    """Return the files to write and what each is to hold, as its suffix says."""
-    files = {name: Path(name).suffix.lower() for name in names}
-    for name, suffix in files.items():
-        if suffix not in _SUFFIXES:
-            expected = "a name that ends in .json or .html"
-            raise UsageError(f"--output-file: found {name!r}, expected {expected}")
-    return files
+            print(f"\n{text(cast('Mapping[str, Any]', document['replay']))}")
 
 
 def _old_options(
@@ -106,20 +196,52 @@ def _old_options(
     )
 
 
-def _text(document: Mapping[str, object], suffix: str) -> str:
+def _form(suffix: str) -> Callable[[Mapping[str, object]], Content]:
+    """Return what makes a file of a document; a package that is missing fails here, before the run."""
     if suffix == ".json":
-        return json.dumps(document, ensure_ascii=False) + "\n"
+        return _json
+    if suffix == ".html":
+        return _html
+    from gpuscale.cli.parquet import write_events, write_series
+
+    write = write_events if suffix == _EVENTS else write_series
+    return lambda document: partial(write, document)
+
+
+def _json(document: Mapping[str, object]) -> str:
+    return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def _html(document: Mapping[str, object]) -> str:
     from gpuscale.views.report import render_report
 
     return render_report(document)
 
 
-def _run(scenario: str, seed: int | None, rules: Sequence[Path]) -> dict[str, object]:
+def _replay(
+    recorded: Recorded,
+    seed: int | None,
+    rules: Sequence[Path],
+    settings: Sequence[str],
+    fidelity: FidelityChoice,
+    *,
+    details: bool,
+) -> dict[str, object]:
+    replay = Replay(recorded, settings)
+    replay.save()
+    return replay.compared(_run(replay.setup, seed, rules, fidelity, details=details))
+
+
+def _run(
+    setup: "Setup",
+    seed: int | None,
+    rules: Sequence[Path],
+    fidelity: FidelityChoice,
+    *,
+    details: bool,
+) -> dict[str, object]:
     from dataclasses import replace
 
-    from gpuscale.sim.simulate import simulate as run
-
-    setup = find_setup(scenario)
     if seed is not None:
         setup = replace(setup, seed=seed)
     if rules:
@@ -127,10 +249,31 @@ def _run(scenario: str, seed: int | None, rules: Sequence[Path]) -> dict[str, ob
 
         files = PrometheusRuleFiles(rules, beside=setup.prometheus_rules)
         setup = replace(setup, prometheus_rules=files.groups)
+    if fidelity is FidelityChoice.FLUID:
+        from gpuscale.sim.scenario.fluid import simulate_fluid
+
+        return simulate_fluid(setup, partial(print, file=sys.stderr))
+    from gpuscale.sim.simulate import simulate as run
+
+    form: Literal["exact", "lagged"]
+    form = "lagged" if fidelity is FidelityChoice.LAGGED else "exact"
     if not sys.stderr.isatty():
-        return run(setup)
-    with _Bar() as bar:
-        return run(setup, bar.update)
+        document = run(setup, fidelity=form, details=details)
+    else:
+        with _Bar() as bar:
+            document = run(setup, bar.update, fidelity=form, details=details)
+    _tell_what_differs(document)
+    return document
+
+
+def _tell_what_differs(document: Mapping[str, object]) -> None:
+    """Say on standard error what was left out, and why a run that was to be lagged is exact."""
+    if "leftOut" in document:
+        print(f"gpuscale: left out: {document['leftOut']}; --details keeps them", file=sys.stderr)
+    how = document.get("fidelity")
+    if isinstance(how, dict) and how["because"]:
+        print("gpuscale: simulated exactly, for lack of a formula:", file=sys.stderr)
+        print("\n".join(f"  {reason}" for reason in how["because"]), file=sys.stderr)
 
 
 class _Bar(ExitStack):

@@ -102,7 +102,8 @@ async def _up(
     rules: tuple[Path, ...],
     receivers: tuple[str, ...],
 ) -> None:
-    from gpuscale.local.loop import LiveOptions, PortTakenError
+    from gpuscale.local.front import PortTakenError
+    from gpuscale.local.loop import LiveOptions
     from gpuscale.sources.remote_write.settings import endpoint_of_url
 
     try:
@@ -139,7 +140,8 @@ async def _run(
     def announce() -> None:
         if instead_of:
             print(f"gpuscale: port {instead_of}, using {live.port}", file=sys.stderr)
-        screen.announce(setup.name, setup.description, options.speed, live.addresses())
+        addresses = {**live.addresses(), "kubeconfig": live.kubeconfig}
+        screen.announce(setup.name, setup.description, options.speed, addresses)
 
     async with screen.showing(live.view.state):
         await live.run(stop, announce)

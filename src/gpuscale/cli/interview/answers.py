@@ -1,9 +1,8 @@
 """User answers of `init`, by flags or on a terminal: parsed, with faults named by their flags."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from gpuscale.cli.texts import checked_values
 from gpuscale.core.errors import ConfigError, Problem, UsageError
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 _FLAGS = {
     "spec.scale[0].workload": "--workload",
     "spec.scale[0].signal": "--signal",
+    "spec.scale[0].of": "--of",
+    "spec.scale[0].query": "--query",
     "spec.scale[0].target": "--target",
     "spec.scale[0].minReplicas": "--min-replicas",
     "spec.scale[0].maxReplicas": "--max-replicas",
@@ -34,6 +35,7 @@ _WORDS = {
     "minReplicas": "--min-replicas",
     "maxReplicas": "--max-replicas",
     "found target": "found --target",
+    "without of,": "without --of,",
     "metricsApi.resource": "--resource-metrics",
     "metricsApi.scrapePods": "--scrape-pods",
     "metricsApi.source": "--source",
@@ -45,11 +47,20 @@ _WORDS = {
 _WORDS_ALONE = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def signals() -> Sequence[str]:
-    """Return the names of the signals."""
-    from gpuscale.formats.signals import SignalName
+def read_signal(text: str) -> str:
+    """Return the signal of a name.
 
-    return get_args(SignalName)
+    Raises:
+        ValueError: there is none.
+    """
+    from gpuscale.core.words import closest
+    from gpuscale.formats.signals.catalogue import SIGNALS
+
+    if text in SIGNALS:
+        return text
+    meant = closest(text, SIGNALS)
+    hint = f", such as {meant}" if meant else ""
+    raise ValueError(f"found {text!r}, expected a signal{hint}; --signal list shows them all")
 
 
 def read_provider(text: str) -> "Provider":
@@ -132,7 +143,7 @@ def check_so_far(answers: "Answers", found: "Detected") -> None:
         UsageError: no further answer can make it right; names the flags.
     """
     from gpuscale.install.cluster.detect import FoundWorkload
-    from gpuscale.install.propose import DEFAULT_MAX_REPLICAS
+    from gpuscale.install.propose import DEFAULT_MAX_REPLICAS, signal_of
     from gpuscale.providers import DEFAULT
 
     likely = replace(
@@ -142,6 +153,10 @@ def check_so_far(answers: "Answers", found: "Detected") -> None:
     )
     if answers.min_replicas == 0 and answers.wake is None:
         likely = replace(likely, wake="vector(0)")
+    if signal_of(answers).kind != "pods" and answers.of is None:
+        likely = replace(likely, of="some")
+    if answers.query is not None and answers.target is None:
+        likely = replace(likely, target=1)
     if answers.max_replicas is None and answers.min_replicas is not None:
         likely = replace(likely, max_replicas=max(DEFAULT_MAX_REPLICAS, answers.min_replicas))
     checked_answers(likely, found)

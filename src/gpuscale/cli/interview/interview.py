@@ -113,16 +113,29 @@ def _autoscaler(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _signal(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.formats.signals import SIGNALS
+    from gpuscale.formats.signals.catalogue import by_family
     from gpuscale.install.propose import DEFAULT_SIGNAL
 
-    if answers.signal is not None:
+    if answers.signal is not None or answers.query is not None:
         return answers
     choices: dict[str, str] = {
-        name: f"{_SIGNALS[name]} ({each.unit})" for name, each in SIGNALS.items()
+        name: f"{_SIGNALS.get(name, each.what)} ({each.unit})"
+        for _, signals in by_family()
+        for name, each in signals.items()
     }
-    question = Question("Signal", DEFAULT_SIGNAL, ["What to scale on"], choices)
+    explanation = ["What to scale on; for LLMs that is what waits, not how busy the GPUs are"]
+    question = Question("Signal", DEFAULT_SIGNAL, explanation, choices)
     return _asked(question, "signal", str, answers, found)
+
+
+def _of(answers: "Answers", found: "Detected") -> "Answers":
+    from gpuscale.install.propose import signal_of
+
+    names = signal_of(answers).family.names if signal_of(answers).kind != "pods" else ""
+    if answers.of is not None or answers.query is not None or not names:
+        return answers
+    question = Question("Name", None, [f"The name of {names}"])
+    return _asked(question, "of", str, answers, found)
 
 
 def _target(answers: "Answers", found: "Detected") -> "Answers":
@@ -132,6 +145,11 @@ def _target(answers: "Answers", found: "Detected") -> "Answers":
         return answers
     signal, name = signal_of(answers), answers.signal or DEFAULT_SIGNAL
     explanation = ["What each pod should have: more pods come above it, and fewer stay below it"]
+    if answers.query is not None:
+        question = Question("Target of the query, for each pod", None, explanation)
+        return _asked(question, "target", _number, answers, found)
+    if signal.why:
+        explanation.append(f"{signal.target:g}: {signal.why}")
     question = Question(f"Target of {name} ({signal.unit})", f"{signal.target:g}", explanation)
     return _asked(
         question, "target", lambda text: _number(text.removesuffix(signal.unit)), answers, found
@@ -262,6 +280,7 @@ _STEPS = (
     _provider,
     _autoscaler,
     _signal,
+    _of,
     _target,
     _min_replicas,
     _wake,

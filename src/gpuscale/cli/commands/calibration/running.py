@@ -1,0 +1,78 @@
+"""The run of `gpuscale calibrate`: the replica is greeted, measured and analysed in one event loop."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.calibrate.analysis import Analysis, Measured
+    from gpuscale.calibrate.measuring.reading import SignalReader
+    from gpuscale.calibrate.measuring.session import Check, SessionSettings
+    from gpuscale.load.plan import Request
+
+
+class Found(NamedTuple):
+    """All that a run found."""
+
+    measured: "Measured"
+    analysis: "Analysis"
+    check: "Check | None"
+    doubts: tuple[str, ...]
+    """About the service and the signals, in words."""
+
+
+def run_calibration(
+    request: "Request",
+    settings: "SessionSettings",
+    opened: "Callable[[], SignalReader | None]",
+) -> Found:
+    """Return what a calibration finds.
+
+    Args:
+        request: what is sent.
+        settings: how.
+        opened: opens the way to the signals' values, inside the event loop.
+
+    Raises:
+        UsageError: the service can't be calibrated, or the signals can't be read.
+        UnavailableError: the service does not answer.
+    """
+    from gpuscale.calibrate.measuring.greeting import greet
+    from gpuscale.calibrate.measuring.sending import Loader
+    from gpuscale.calibrate.measuring.session import Session
+    from gpuscale.cli.exits import stop_event
+    from gpuscale.load.http.target import resolve
+    from gpuscale.load.run import new_runner
+
+    logging.getLogger("gpuscale.load").setLevel(logging.ERROR)  # levels that are cut leave requests
+    target = resolve(request)
+
+    async def run() -> Found:
+        stop = stop_event()
+        doubts = await greet(target, request.url, request.timeout_s)
+        reader = opened()
+        try:
+            if reader is not None and not await reader.read() and reader.problem:
+                raise UsageError(f"signals: {reader.problem}")
+            loader = Loader(
+                request, target, settings.ramp.objective, reader.read if reader else None, stop
+            )
+            loader.every_s = min(1.0, max(0.2, settings.ramp.hold_s / 40))
+            found = await Session(loader, settings, say).run()
+            if reader is not None and reader.problem:
+                doubts = (*doubts, f"signals: {reader.problem}")
+            return Found(*found, doubts)
+        finally:
+            if reader is not None:
+                await reader.close()
+
+    with new_runner() as runner:
+        return runner.run(run())
+
+
+def say(text: str) -> None:
+    """Print a line on standard error."""
+    print(f"gpuscale: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,52 @@
+"""What is watched while a load runs."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from gpuscale.cli.options.cluster import cluster_settings, context_namespace, looking
+from gpuscale.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.load.watching.notes import Watched
+    from gpuscale.load.watching.process import WatchedHpa, WatchedUp
+
+T = TypeVar("T")
+
+
+def watched_hpa(
+    hpa: str | None, namespace: str | None, kubeconfig: Path | None, context: str | None
+) -> "WatchedHpa | None":
+    """Return the HPA of the options; None where none is named.
+
+    Raises:
+        UsageError: there is a cluster and no HPA, or an HPA and no cluster.
+    """
+    if hpa is None:
+        if namespace or kubeconfig or context:
+            raise UsageError("found the options of a cluster, expected --watch-hpa beside them")
+        return None
+    from gpuscale.load.watching.process import WatchedHpa
+
+    settings = cluster_settings(kubeconfig, context)
+    return WatchedHpa(settings, namespace or context_namespace(settings), hpa.removeprefix("hpa/"))
+
+
+def while_watching(
+    watch: "WatchedHpa | WatchedUp | None", run: Callable[[], T]
+) -> "tuple[T, Watched | None]":
+    """Return what a run returns, and what was seen meanwhile; None where nothing was watched.
+
+    Raises:
+        CouldNotLookError: what is to be watched can't be; then nothing was run.
+    """
+    if watch is None:
+        return run(), None
+    from gpuscale.load.watching.process import watching
+
+    with contextlib.ExitStack() as stack:
+        with looking():  # what can't be watched is no load that failed
+            watcher = stack.enter_context(watching(watch))
+        done = run()
+        return done, watcher.stop()

@@ -1,0 +1,163 @@
+"""The search of `gpuscale tune`: settings of the HPA and of other policies, and what they come to."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered
+from gpuscale.cli.commands.tuning.autoscaler import Autoscaler
+from gpuscale.cli.commands.tuning.shown import document_of
+from gpuscale.cli.commands.tuning.state import State
+from gpuscale.cli.progress import working
+from gpuscale.core import compiling
+from gpuscale.core.errors import UsageError
+from gpuscale.plan.bounds import bounds
+from gpuscale.plan.comparing import (
+    Row,
+    Split,
+    Workload,
+    bounds_of,
+    question_of,
+    row_of,
+    split_of,
+    verdicts,
+)
+from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
+from gpuscale.plan.policies.policy import Numbers, Parameter
+from gpuscale.plan.policies.registry import POLICIES
+from gpuscale.plan.policies.static import STATIC
+from gpuscale.plan.tuning.contender import Contender
+from gpuscale.plan.tuning.pareto import offers
+from gpuscale.plan.tuning.search import Each, Question, Search
+from gpuscale.plan.tuning.workers import workers
+
+TODAY, TUNED = "today", "tuned"
+_SLOW = (
+    "gpuscale: numba is not installed, so this takes some 50 times as long;"
+    " install it with: pip install 'gpuscale[plan]'"
+)
+_BETTER_TARGET = 0.6
+"""Where the search of an HPA on another signal begins."""
+
+
+def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
+    """Search, and return what was found; Ctrl-C ends the search, and the best until then counts."""
+    split = split_of(workload, asked.held_back)
+    question = question_of(workload, split, asked.promise, asked.seed)
+    static = bounds(question.demand, workload.service, asked.promise).static_replicas
+    peak = float(question.demand.max())
+    contender = _keeping(autoscaler.contender(workload.service, static, peak), asked.kept)
+    if compiling.numba() is None:
+        print(_SLOW, file=sys.stderr)
+    state = State(asked.state, question)
+    with (
+        working("compiling policies, which are kept") as say,
+        workers(asked.on, asked.workers) as each,
+    ):
+        found = _Found(workload, split, asked, question, say, each, state)
+        found.add_row(TODAY, "the HPA as it is", contender, contender.today)
+        is_whole = found.search(TUNED, "the HPA, tuned", contender)
+        for name in asked.policies:
+            if is_whole and name != autoscaler.policy.name:
+                other = _other(name, autoscaler, workload, static, peak).keeping(asked.kept)
+                is_whole = found.search(name, POLICIES[name].title, other)
+    limits = bounds_of(workload, split, asked.promise)
+    today, tuned, *others = found.rows
+    said = list(verdicts(workload, split, limits, today, tuned, others, asked.promise))
+    document = document_of(
+        workload,
+        split,
+        found.rows,
+        found.offered,
+        limits,
+        said,
+        asked,
+        found.tried,
+        is_whole=is_whole,
+    )
+    rows, offered = tuple(found.rows), tuple(found.offered)
+    return Answer(workload, split, document, rows, offered, limits, found.best[TUNED])
+
+
+def _keeping(contender: Contender, names: Sequence[str]) -> Contender:
+    """Return the HPA with the settings that are to stay.
+
+    Raises:
+        UsageError: it has no such setting.
+    """
+    known = [each.name for each in contender.parameters]
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"--keep: found {unknown[0]!r}, expected of: {', '.join(known)}")
+    return contender.keeping(names)
+
+
+def _other(
+    name: str, autoscaler: Autoscaler, workload: Workload, static: int, peak: float
+) -> Contender:
+    """Return a policy of the registry as it is searched."""
+    if name in {HPA.name, HPA_ON_DEMAND.name}:
+        return autoscaler.on(POLICIES[name], _BETTER_TARGET, workload.service, static, peak)
+    if name == STATIC.name:
+        count = Parameter("replicas", float(static), float(static), float(static))
+        return Contender(replace(STATIC, parameters=(count,)))
+    policy = POLICIES[name]
+    return Contender(policy.fixed() if policy.learns else policy)
+
+
+class _Found:
+    """What was found so far."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        split: Split,
+        asked: Asked,
+        question: Question,
+        say: Callable[[str], None],
+        each: Each,
+        state: State,
+    ) -> None:
+        self.rows: list[Row] = []
+        self.offered: list[Offered] = []
+        self.best: dict[str, dict[str, float]] = {}
+        self.tried = 0
+        self._workload = workload
+        self._split = split
+        self._asked = asked
+        self._question = question
+        self._say = say
+        self._each = each
+        self._state = state
+        gpus = workload.nodes.gpus_per_replica
+        self._hours_per_pod_step = gpus * workload.service.step_s / 3600
+
+    def search(self, name: str, title: str, contender: Contender) -> bool:
+        """Add a row with a contender's best settings, and return whether the search came to its end."""
+        is_whole = True
+        search = Search(self._question, contender, self._each, self._state.known(contender))
+        try:
+            for count in search.run(self._asked.tries):
+                self.tried += count
+                hours = search.best.pod_steps * self._hours_per_pod_step
+                self._say(
+                    f"{name}: {self.tried:,} settings tried in all; best so far {hours:,.0f} GPU-hours"
+                )
+                self._state.save()
+        except KeyboardInterrupt:
+            is_whole = False
+        self._state.save(now=True)
+        if name in {TUNED, HPA_ON_DEMAND.name}:
+            for offer in offers(search, self._asked.promise):
+                row = self._row(name, title, contender, offer.outcome.values)
+                self.offered.append(Offered(offer.promise, row))
+        self.best[name] = contender.named(search.best.values)
+        self.add_row(name, title, contender, search.best.values)
+        return is_whole
+
+    def add_row(self, name: str, title: str, contender: Contender, values: Numbers) -> None:
+        """Score values on the days that count, and keep the row."""
+        self.rows.append(self._row(name, title, contender, values))
+
+    def _row(self, name: str, title: str, contender: Contender, values: Numbers) -> Row:
+        wait_s = self._asked.wait_s
+        return row_of(self._workload, self._split, contender, values, wait_s, name, title)

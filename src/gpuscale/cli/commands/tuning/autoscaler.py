@@ -1,0 +1,161 @@
+"""An HPA as a contender: its target as a share of a busy pod, and back as the value that it is written as."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+from gpuscale.core.errors import UsageError
+from gpuscale.core.quantity import Quantity
+from gpuscale.formats.units import unit_of
+from gpuscale.objects.hpa import (
+    Behavior,
+    ContainerResourceMetric,
+    HorizontalPodAutoscaler,
+    MetricSpec,
+    PodsMetric,
+    ResourceMetric,
+)
+from gpuscale.plan.policies.behavior import behavior_settings
+from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND, MAX_POLICIES
+from gpuscale.plan.policies.policy import Parameter, Policy
+from gpuscale.plan.replay import Service
+from gpuscale.plan.tuning.contender import LEAST, MOST, Contender, Setting
+from gpuscale.plan.tuning.rates import behavior_searched
+
+TARGET, WINDOW, TOLERANCE = "target", "down_window_s", "tolerance"
+_BUSY = re.compile(r"(gpu|sm)_util|engine_active", re.IGNORECASE)
+"""In the names of metrics that say how busy GPUs are; other shares are those of memory."""
+_MOST_STEPS = 250
+"""Of a stabilization window; the policy remembers some more."""
+_LONGEST_WINDOW_S = 3600
+_MOST_TOLERANCE = 0.5
+_DEFAULT_TARGET = 0.6
+_CONTROLLER_WINDOW_S = 300.0
+_CONTROLLER_TOLERANCE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """What kube-controller-manager's flags say where an HPA says nothing."""
+
+    window_s: float = _CONTROLLER_WINDOW_S
+    tolerance: float = _CONTROLLER_TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """The HPA of a workload."""
+
+    hpa: HorizontalPodAutoscaler | None
+    """None: none was given, and the defaults of autoscaling/v2 count."""
+    policy: Policy
+    full: float
+    """What the metric says of pods that are busy all the time."""
+    controller: Controller
+
+    def contender(self, service: Service, static: int, peak: float) -> Contender:
+        """Return it as it is searched, with its values as the defaults.
+
+        Args:
+            service: that it scales.
+            static: pods that keep the promise standing still; the minimum is searched up to it.
+            peak: the highest demand, in pods; the maximum is searched down to it.
+        """
+        return self.on(self.policy, self.share, service, static, peak)
+
+    def on(
+        self, policy: Policy, target: float, service: Service, static: int, peak: float
+    ) -> Contender:
+        """Return an HPA with the same behavior on another signal."""
+        behavior = Behavior() if self.hpa is None else self.hpa.behavior or Behavior()
+        down = behavior.scale_down
+        own_window_s = down.stabilization_window_s
+        window_s = self.controller.window_s if own_window_s is None else float(own_window_s)
+        own = self.controller.tolerance
+        tolerance = own if down.tolerance is None else float(down.tolerance)
+        known = {each.name: each for each in policy.parameters}
+        share = known[TARGET]
+        longest_s = min(_LONGEST_WINDOW_S, _MOST_STEPS * service.step_s)
+        parameters = (
+            replace(
+                share,
+                default=target,
+                least=min(share.least, target),
+                most=max(share.most, target),
+            ),
+            Parameter(WINDOW, window_s, 0, max(longest_s, window_s)),
+            Parameter(TOLERANCE, tolerance, 0, max(tolerance, _MOST_TOLERANCE)),
+        )
+        least = max(service.least, min(service.most, float(static)))
+        most = min(service.most, max(least, math.ceil(peak)))
+        return Contender(
+            replace(policy, parameters=parameters),
+            behavior_settings(behavior, own),
+            (
+                Setting(Parameter(LEAST, service.least, service.least, least), "least"),
+                Setting(Parameter(MOST, service.most, most, service.most), "most"),
+                *behavior_searched(behavior, own, longest_s),
+            ),
+            (TARGET, WINDOW, LEAST),
+        )
+
+    @property
+    def share(self) -> float:
+        """Return today's target as a share of a pod that is busy all the time."""
+        if self.hpa is None:
+            return _DEFAULT_TARGET
+        return float(target_of(self.hpa.metrics[0])) / self.full
+
+
+def autoscaler_of(
+    hpa: HorizontalPodAutoscaler | None,
+    full: float | None,
+    busy_share: float,
+    controller: Controller,
+) -> Autoscaler:
+    """Return the autoscaler of a workload.
+
+    Args:
+        hpa: its HPA; None where it has none.
+        full: what the metric says of pods that are busy all the time; None takes what its name says.
+        busy_share: how busy GPUs are at the most, where a pod's slots are its limit and not they.
+        controller: for what the HPA leaves out.
+
+    Raises:
+        UsageError: the HPA goes by what can't be replayed.
+    """
+    if hpa is None:
+        return Autoscaler(None, HPA, 1.0, controller)
+    name = f"HPA {hpa.metadata.key}"
+    if len(hpa.metrics) != 1:
+        raise UsageError(f"{name}: found {len(hpa.metrics)} metrics, expected one")
+    metric = hpa.metrics[0]
+    if isinstance(metric, ResourceMetric | ContainerResourceMetric):
+        expected = "a Pods, Object or External metric: requests of cpu and memory are not replayed"
+        raise UsageError(f"{name}: found the resource {metric.name}, expected {expected}")
+    behavior = hpa.behavior or Behavior()
+    policies = len(behavior.scale_up.policies) + len(behavior.scale_down.policies)
+    if policies > MAX_POLICIES:
+        expected = f"at most {MAX_POLICIES} in both directions"
+        raise UsageError(f"{name}: found {policies} policies in behavior, expected {expected}")
+    if float(target_of(metric)) <= 0:
+        raise UsageError(f"{name}: found a target of 0, expected one above 0")
+    is_average = not isinstance(metric, PodsMetric) and metric.target.average_value is not None
+    policy = HPA_ON_DEMAND if is_average else HPA
+    if full is not None:
+        return Autoscaler(hpa, policy, full, controller)
+    unit = unit_of(metric.name)
+    if is_average or unit is None or not _BUSY.search(metric.name):
+        raise UsageError(
+            f"{name}: {metric.name} is not known as how busy GPUs are; give --metric-full, what it"
+            f" says{' of one pod' if is_average else ''} when the pods are busy all the time"
+        )
+    return Autoscaler(hpa, policy, busy_share / unit.unit.scale, controller)
+
+
+def target_of(metric: MetricSpec) -> Quantity:
+    """Return the target of a metric, whichever of the two kinds it is."""
+    target = metric.target
+    found = target.value if target.average_value is None else target.average_value
+    assert found is not None  # noqa: S101 - autoscaling's validation asks for one of the two
+    return found

@@ -1,0 +1,251 @@
+"""What `gpuscale tune` reads: a scenario or a demand file, and an HPA."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuscale.cli.commands.tuning.autoscaler import Autoscaler, Controller, autoscaler_of
+from gpuscale.cli.scenarios import read_beside
+from gpuscale.core.documents.documents import Document, load_documents
+from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.objects.manifests import read_manifests
+from gpuscale.plan.comparing import Workload
+from gpuscale.plan.demand import demand_column
+from gpuscale.plan.replay import Service
+from gpuscale.plan.score import Nodes
+from gpuscale.plan.waiting import Requests
+from gpuscale.sim.load.traces import load_trace
+from gpuscale.sim.scenario.setup import ServiceSetup, Setup
+
+_HPA = "HorizontalPodAutoscaler"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A file with an HPA in it."""
+
+    name: str
+    text: str
+    hpa: HorizontalPodAutoscaler
+    index: int
+    """Of the HPA's document."""
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What options say, in place of a scenario or of defaults; None where nothing was said."""
+
+    start_up_s: float | None = None
+    lag_s: float | None = None
+    patience_s: float | None = None
+    gpus_per_replica: int | None = None
+    gpus_per_node: int | None = None
+    price_per_hour: float | None = None
+    currency: str | None = None
+    metric_full: float | None = None
+
+    def service(self, service: Service) -> Service:
+        """Return a service with what was said."""
+        given = {
+            "start_up_s": self.start_up_s,
+            "lag_s": self.lag_s,
+            "patience_s": self.patience_s,
+        }
+        return service._replace(**{k: v for k, v in given.items() if v is not None})
+
+    def nodes(self, nodes: Nodes) -> Nodes:
+        """Return nodes with what was said."""
+        price = self.price_per_hour
+        found = replace(
+            nodes,
+            gpus_per_replica=self.gpus_per_replica or nodes.gpus_per_replica,
+            gpus_per_node=self.gpus_per_node or nodes.gpus_per_node,
+            price_per_hour=nodes.price_per_hour if price is None else price,
+            currency=self.currency or nodes.currency or "USD",
+        )
+        if found.gpus_per_replica > found.gpus_per_node:
+            raise UsageError(
+                f"found {found.gpus_per_replica} GPUs per replica on nodes of {found.gpus_per_node},"
+                " expected a replica that fits a node"
+            )
+        return found
+
+
+def of_setup(
+    setup: Setup, name: str, workload: str | None, manifest: Manifest | None, given: Overrides
+) -> tuple[Workload, Autoscaler]:
+    """Return a scenario's workload and its HPA.
+
+    Args:
+        setup: the scenario, resolved.
+        name: what messages call it.
+        workload: which of its Deployments; None where it has one.
+        manifest: with an HPA, in place of the scenario's.
+        given: what options say.
+
+    Raises:
+        UsageError: it has no such workload, or its HPA can't be replayed.
+    """
+    chosen = _chosen(setup, name, workload)
+    if chosen.model.batching is not None:
+        raise UsageError(f"{name}: found service.batching, expected gpuSecondsPerRequest")
+    pipeline = setup.pipeline
+    hpa = manifest.hpa if manifest else _hpa_of(setup, chosen.deployment)
+    model = chosen.model
+    pool = next((each for each in setup.pools if each.gpus >= model.gpus), setup.pools[0])
+    is_growing = pool.pool.max_nodes > pool.pool.min_nodes
+    wait_ms = chosen.lifecycle.image_pull_ms + chosen.lifecycle.startup_ms
+    wait_ms += pool.provisioning_ms if is_growing else 0
+    lag_ms = pipeline.scrape_interval
+    lag_ms += pipeline.rule_interval if setup.prometheus_rules.groups else 0
+    step_s = pipeline.hpa_sync_period / 1000
+    service = Service(step_s, start_up_s=wait_ms / 1000, lag_s=lag_ms / 1000)
+    nodes = Nodes(
+        model.gpus,
+        pool.gpus,
+        setup.autoscaler.unneeded_time_ms / 1000,
+        pool.price_per_hour,
+        setup.currency,
+    )
+    demand = demand_column(
+        chosen.load.requests_until, setup.duration_ms / 1000, 1 / model.largest_rate, step_s
+    )
+    busy_share = model.seconds_per_request * model.largest_rate
+    controller = Controller(pipeline.downscale_stabilization / 1000, pipeline.tolerance)
+    return (
+        Workload(
+            chosen.deployment,
+            demand,
+            _bounded(given.service(service), hpa),
+            Requests(model.least_seconds, max(1, round(model.largest_rate * model.least_seconds))),
+            given.nodes(nodes),
+        ),
+        autoscaler_of(hpa, given.metric_full, busy_share, controller),
+    )
+
+
+def of_demand(
+    file: str,
+    time_column: str,
+    column: str | None,
+    seconds_per_request: float | None,
+    manifest: Manifest | None,
+    given: Overrides,
+) -> tuple[Workload, Autoscaler]:
+    """Return the workload that a CSV file has the demand of, and an HPA.
+
+    Args:
+        file: its name.
+        time_column: says when.
+        column: says how much; None takes `rate` with seconds per request, otherwise `demand`.
+        seconds_per_request: that one pod works on it; None where the column has pods.
+        manifest: with the HPA; None for the defaults.
+        given: what options say.
+
+    Raises:
+        UsageError: too little is known, or the HPA can't be replayed.
+        ConfigError: a file is wrong; with every line up to the tenth.
+    """
+    if given.start_up_s is None:
+        raise UsageError("found no --start-up, expected how long a pod takes from order to ready")
+    is_rate = seconds_per_request is not None
+    try:
+        text = read_beside(Path(), file)
+    except NotFoundError as error:
+        raise ConfigError(Problem(file, None, None, None, str(error).split(": ")[0])) from None
+    load = load_trace(
+        text,
+        file,
+        time_column=time_column,
+        rate_column=column or ("rate" if is_rate else "demand"),
+        scale=1.0,
+        unit="requests per second" if is_rate else "pods",
+    )
+    hpa = manifest.hpa if manifest else None
+    service = _bounded(given.service(Service()), hpa)
+    try:
+        demand = demand_column(
+            load.requests_until, load.end_s, seconds_per_request or 1.0, service.step_s
+        )
+    except ValueError as error:
+        raise ConfigError(Problem(file, None, None, None, f"{time_column}: {error}")) from None
+    name = hpa.target.name if hpa else Path(file).name
+    return (
+        Workload(
+            name,
+            demand,
+            service,
+            Requests(seconds_per_request or 1.0),
+            given.nodes(Nodes()),
+        ),
+        autoscaler_of(hpa, given.metric_full, 1.0, Controller()),
+    )
+
+
+def manifest_of(name: str, text: str, hpa_name: str | None = None) -> Manifest:
+    """Return a file with the one HPA in it, or the one of a name.
+
+    Raises:
+        ConfigError: it has none or several, or is wrong.
+    """
+    documents = load_documents(text, name)
+    found = [
+        each
+        for each in documents
+        if _kind(each) == _HPA and (hpa_name is None or _name(each) == hpa_name)
+    ]
+    if len(found) != 1:
+        expected = f"one {_HPA}" + (f" {hpa_name}" if hpa_name else "")
+        names = ", ".join(map(_name, found)) or "none"
+        raise ConfigError(Problem(name, None, None, names, expected))
+    hpa = read_manifests(found)[0]
+    assert isinstance(hpa, HorizontalPodAutoscaler)  # noqa: S101 - its kind says so
+    version = str(found[0].data["apiVersion"]) if isinstance(found[0].data, dict) else ""
+    return Manifest(name, text, hpa, found[0].index, version)
+
+
+def _kind(document: Document) -> object:
+    return document.data.get("kind") if isinstance(document.data, dict) else None
+
+
+def _name(document: Document) -> str:
+    data = document.data
+    metadata = data.get("metadata") if isinstance(data, dict) else None
+    return str(metadata.get("name")) if isinstance(metadata, dict) else ""
+
+
+def _bounded(service: Service, hpa: HorizontalPodAutoscaler | None) -> Service:
+    if hpa is None:
+        return service
+    least = 1 if hpa.min_replicas is None else hpa.min_replicas
+    return service._replace(least=float(least), most=float(hpa.max_replicas))
+
+
+def _chosen(setup: Setup, name: str, workload: str | None) -> ServiceSetup:
+    known = [each.deployment for each in setup.workloads]
+    if not known:
+        raise UsageError(f"{name}: found no Deployment with a load, expected one to tune")
+    found = [
+        each
+        for each in setup.workloads
+        if workload in {None, each.deployment, each.deployment.rpartition("/")[2]}
+    ]
+    if len(found) != 1:
+        expected = f"--workload with one of: {', '.join(known)}"
+        raise UsageError(
+            f"{name}: found {workload or f'{len(known)} workloads'}, expected {expected}"
+        )
+    return found[0]
+
+
+def _hpa_of(setup: Setup, deployment: str) -> HorizontalPodAutoscaler | None:
+    namespace, _, name = deployment.rpartition("/")
+    return next(
+        (
+            each
+            for each in setup.hpas
+            if each.target.name == name and each.metadata.namespace == namespace
+        ),
+        None,
+    )

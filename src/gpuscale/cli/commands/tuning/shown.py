@@ -1,0 +1,169 @@
+"""The answer of `gpuscale tune`, as a document and as text."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from textwrap import wrap
+
+from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered
+from gpuscale.plan.bounds import Bounds
+from gpuscale.plan.comparing import Row, Split, Workload, length_text, percent_text
+from gpuscale.plan.tuning.search import DAY_S
+
+_HEADINGS = ("GPU-hours", "cost", "short", "wait p95", "p99", "in time", "changes")
+_COST = 2
+_IMPORTANCE = (1, 3, 7, 2, 4, 5, 6)
+"""Of the columns; the last goes first where a terminal is narrow."""
+_PIPED_WIDTH = 100
+
+
+def document_of(
+    workload: Workload,
+    split: Split,
+    rows: Sequence[Row],
+    offered: Sequence[Offered],
+    limits: Bounds,
+    said: Sequence[str],
+    asked: Asked,
+    tried: int,
+    *,
+    is_whole: bool,
+) -> dict[str, object]:
+    """Return the answer for programs; what has no price has no cost."""
+    service, nodes = workload.service, workload.nodes
+    gpus = nodes.gpus_per_replica
+    step_days = service.step_s / DAY_S
+    return {
+        "workload": workload.name,
+        "days": len(workload.demand) * step_days,
+        "searchedDays": split.searched * step_days,
+        "scoredDays": (len(workload.demand) - split.first_scored) * step_days,
+        "isHeldBack": split.is_held_back,
+        "isWhole": is_whole,
+        "settingsTried": tried,
+        "promise": {"shortShare": asked.promise, "waitSeconds": asked.wait_s},
+        "service": service._asdict(),
+        "nodes": asdict(nodes),
+        "rows": [_row(row, nodes.currency) for row in rows],
+        "offers": [{"promise": each.promise, **_row(each.row, nodes.currency)} for each in offered],
+        "bounds": {
+            "staticReplicas": limits.static_replicas,
+            "staticGpuHours": limits.static_hours * gpus,
+            "oracleGpuHours": limits.oracle_hours * gpus,
+            "causalGpuHours": limits.causal_hours * gpus,
+        },
+        "said": list(said),
+    }
+
+
+def _row(row: Row, currency: str) -> dict[str, object]:
+    score = row.score
+    cost = {} if score.cost is None else {"cost": score.cost, "currency": currency}
+    return {
+        "name": row.name,
+        "title": row.title,
+        "settings": row.settings,
+        "gpuHours": score.gpu_hours,
+        "nodeHours": score.node_hours,
+        **cost,
+        "shortShare": score.short_share,
+        "givenUpShare": score.given_up_share,
+        "waitP50Seconds": score.wait_p50_s,
+        "waitP95Seconds": score.wait_p95_s,
+        "waitP99Seconds": score.wait_p99_s,
+        "withinShare": score.within_share,
+        "changes": score.events,
+    }
+
+
+def text_of(answer: Answer) -> str:
+    """Return the answer for people, within the terminal's width."""
+    from gpuscale.views.columns import fitted
+
+    workload, split, limits = answer.workload, answer.split, answer.limits
+    nodes = workload.nodes
+    bounds = (
+        (f"{limits.static_replicas} standing still", limits.static_hours),
+        ("causal bound", limits.causal_hours),
+        ("oracle", limits.oracle_hours),
+    )
+    cells = [
+        ("", *_HEADINGS),
+        *(_cells(row, nodes.currency) for row in answer.rows),
+        *((name, f"{hours * nodes.gpus_per_replica:,.1f}", *[""] * 6) for name, hours in bounds),
+    ]
+    columns = [*range(1, len(_HEADINGS) + 1)]
+    if nodes.price_per_hour is None:
+        columns.remove(_COST)
+    columns.sort(key=_IMPORTANCE.index)
+    width = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
+    scored_days = workload.days - split.first_scored * workload.service.step_s / DAY_S
+    searched_days = split.searched * workload.service.step_s / DAY_S
+    days = (
+        f"Searched on {searched_days:.3g} days, scored on the {scored_days:.3g} after that."
+        if split.is_held_back
+        else "Searched and scored on the same steps."
+    )
+    parts = [
+        *wrap(
+            f"{workload.name}: {length_text(workload.days)} of demand, {workload.service.start_up_s:g} s from"
+            f" order to ready. {days}",
+            width,
+        ),
+        "",
+        *fitted(cells, width, columns, len(columns) - 1),
+        "",
+        *_offers_text(answer.offered, width),
+        *(
+            line
+            for row in answer.rows
+            for line in wrap(
+                f"{row.name}: {', '.join(f'{name} {value:g}' for name, value in row.settings.items())}",
+                width,
+                subsequent_indent="  ",
+            )
+        ),
+        "",
+    ]
+    said: list[str] = list(answer.document["said"])  # type: ignore[call-overload]
+    if not answer.document["isWhole"]:
+        said.append("The search was stopped before its end; this is the best until then.")
+    return "\n".join([*parts, *(line for each in said for line in wrap(each, width))])
+
+
+def _offers_text(offered: Sequence[Offered], width: int) -> list[str]:
+    """Return what stricter and looser promises cost, a line each; nothing where there is no choice."""
+    from gpuscale.views.columns import fitted
+
+    names = list(dict.fromkeys(each.row.name for each in offered))
+    by_promise: dict[float, dict[str, Row]] = {}
+    for each in offered:
+        by_promise.setdefault(each.promise, {})[each.row.name] = each.row
+    if len(by_promise) < 2:
+        return []
+    cells = [("short at most", *(part for name in names for part in (name, "was short")))]
+    for promise in sorted(by_promise):
+        rows = (by_promise[promise].get(name) for name in names)
+        figures = (
+            ("-", "-")
+            if row is None
+            else (f"{row.score.gpu_hours:,.1f}", percent_text(row.score.short_share))
+            for row in rows
+        )
+        cells.append((percent_text(promise), *(part for pair in figures for part in pair)))
+    columns = range(1, len(cells[0]))
+    return ["GPU-hours by what is promised:", "", *fitted(cells, width, columns, 0), ""]
+
+
+def _cells(row: Row, currency: str) -> tuple[str, ...]:
+    score = row.score
+    return (
+        row.name,
+        f"{score.gpu_hours:,.1f}",
+        "-" if score.cost is None else f"{score.cost:,.2f} {currency}",
+        percent_text(score.short_share),
+        f"{score.wait_p95_s:.2g} s",
+        f"{score.wait_p99_s:.2g} s",
+        percent_text(score.within_share),
+        f"{score.events:,}",
+    )

@@ -1,0 +1,100 @@
+"""The state of a search in a file: what was replayed, so that a search that was stopped goes on there.
+
+A search takes the same steps again and finds their outcomes in the file, so its answer is the same as without
+a stop.
+"""
+
+import hashlib
+import time
+from pathlib import Path
+
+import msgspec
+
+import gpuscale
+from gpuscale.cli.files import write_file
+from gpuscale.core.compiling import fingerprint
+from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.plan.tuning.contender import Contender
+from gpuscale.plan.tuning.outcomes import Known, Row, known_of, rows_of
+from gpuscale.plan.tuning.search import Question
+
+_MAX_BYTES = 1 << 30
+_EVERY_S = 5.0
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    question: str
+    """Names the demand, the service and the release of gpuscale."""
+    outcomes: dict[str, list[Row]]
+    """Of each contender, by the name of what it is."""
+
+
+class State:
+    """What was replayed, and the file that keeps it.
+
+    Args:
+        path: of the file; None keeps it in memory only.
+        question: that is searched.
+
+    Raises:
+        ConfigError: the file is there and is no state, or that of another search.
+    """
+
+    def __init__(self, path: str | None, question: Question) -> None:
+        self._path = path
+        self._question = _digest(
+            gpuscale.__version__, question.demand.tobytes(), repr(question.service)
+        )
+        self._known: dict[str, Known] = {}
+        self._rows: dict[str, list[Row]] = {}
+        self._saved_s = time.monotonic()
+        if path is not None and Path(path).exists():
+            self._rows = self._read(path)
+
+    def known(self, contender: Contender) -> Known:
+        """Return the outcomes of a contender; the search adds to them."""
+        policy = contender.policy
+        parts = (policy.name, contender.parameters, contender.fixed.tolist(), contender.more)
+        name = _digest(repr(parts), fingerprint(policy.desired))  # type: ignore[arg-type]
+        if name not in self._known:
+            self._known[name] = known_of(self._rows.pop(name, []))
+        return self._known[name]
+
+    def save(self, *, now: bool = False) -> None:
+        """Write the file, whole or not at all, where it is a while since the last time.
+
+        Raises:
+            UsageError: it can't be written.
+        """
+        if self._path is None or (not now and time.monotonic() < self._saved_s + _EVERY_S):
+            return
+        rows = {name: rows_of(each) for name, each in self._known.items()}
+        text = msgspec.json.encode(_File(self._question, self._rows | rows)).decode()
+        write_file(Path(self._path), text + "\n", "--state")
+        self._saved_s = time.monotonic()
+
+    def _read(self, path: str) -> dict[str, list[Row]]:
+        expected = "the state of a search; remove it to begin anew"
+        try:
+            with Path(path).open("rb") as file:
+                body = file.read(_MAX_BYTES + 1)
+            if len(body) > _MAX_BYTES:
+                raise ConfigError(
+                    Problem(path, None, None, f"more than {_MAX_BYTES} bytes", expected)
+                )
+            found = msgspec.json.decode(body, type=_File)
+        except OSError as error:
+            raise ConfigError(Problem(path, None, None, error.strerror, expected)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(Problem(path, None, None, str(error), expected)) from None
+        if found.question != self._question:
+            raise ConfigError(Problem(path, None, None, "the state of another search", expected))
+        return found.outcomes
+
+
+def _digest(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]

@@ -1,0 +1,231 @@
+"""`gpuscale tune`: the settings of an HPA that cost least and keep the promise."""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from gpuscale.cli.commands.tuning.options import (
+    Column,
+    Currency,
+    DemandFile,
+    Deployment,
+    Force,
+    GpusPerNode,
+    GpusPerReplica,
+    HeldBack,
+    Hpa,
+    Keep,
+    Lag,
+    MetricFull,
+    On,
+    OutputFiles,
+    Patience,
+    Policies,
+    PricePerHour,
+    SecondsPerRequest,
+    Seed,
+    Short,
+    StartUp,
+    StateFile,
+    TimeColumn,
+    Tries,
+    Wait,
+    Workers,
+    Write,
+)
+from gpuscale.cli.files import check_writable, output_formats, write_files
+from gpuscale.cli.options.durations import seconds_of
+from gpuscale.cli.recordings import (
+    AdapterRules,
+    CaFile,
+    DemandQuery,
+    FromFile,
+    FromPrometheus,
+    Manifests,
+    Range,
+    Recorded,
+    Replay,
+    SaveScenario,
+    Step,
+    TokenFile,
+    Until,
+    UtilizationQuery,
+)
+from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.cli.texts import Output, print_document, printable, read_text
+from gpuscale.core.errors import UsageError
+
+
+def tune(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
+    ] = None,
+    *,
+    workload: Deployment = None,
+    hpa: Hpa = None,
+    metric_full: MetricFull = None,
+    demand: DemandFile = None,
+    time_column: TimeColumn = "time",
+    column: Column = None,
+    seconds_per_request: SecondsPerRequest = None,
+    start_up: StartUp = None,
+    lag: Lag = None,
+    patience: Patience = None,
+    short: Short = 0.5,
+    wait: Wait = "1s",
+    policies: Policies = None,
+    tries: Tries = 512,
+    keep: Keep = None,
+    held_back: HeldBack = 33.0,
+    seed: Seed = 1,
+    workers: Workers = None,
+    on: On = None,
+    state: StateFile = None,
+    from_prometheus: FromPrometheus = None,
+    from_file: FromFile = None,
+    range_: Range = "14d",
+    until: Until = None,
+    step: Step = "15s",
+    demand_query: DemandQuery = None,
+    utilization_query: UtilizationQuery = None,
+    manifests: Manifests = None,
+    rules: AdapterRules = None,
+    save_scenario: SaveScenario = None,
+    prometheus_token_file: TokenFile = None,
+    prometheus_ca_file: CaFile = None,
+    gpus_per_replica: GpusPerReplica = None,
+    gpus_per_node: GpusPerNode = None,
+    price_per_hour: PricePerHour = None,
+    currency: Currency = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="What is printed.")
+    ] = Output.TEXT,
+    output_files: OutputFiles = None,
+    write: Write = None,
+    force: Force = False,
+) -> None:
+    """Find the settings of an HPA that cost least and keep enough pods, and what a better signal would bring.
+
+    Settings are searched on the first days and scored on the last ones.
+
+    Example:  gpuscale tune --demand load.csv --start-up 3m --hpa hpa.yaml --write tuned.yaml
+
+    Example:  gpuscale tune --from-prometheus http://prometheus:9090 --workload default/chat --range 14d
+    """
+    is_recorded = from_prometheus is not None or from_file is not None
+    recorded = Recorded(
+        from_prometheus,
+        from_file,
+        workload if is_recorded else None,
+        range_,
+        until,
+        step,
+        demand_query,
+        utilization_query,
+        tuple(manifests or ()),
+        rules,
+        save_scenario,
+        prometheus_token_file,
+        prometheus_ca_file,
+    )
+    recorded.check(scenario)
+    if (scenario is not None) + (demand is not None) + is_recorded != 1:
+        raise UsageError(
+            "expected one of: a SCENARIO, --demand FILE.csv, --from-prometheus URL, --from-file FILE"
+        )
+    _check_above_zero("--metric-full", metric_full)
+    _check_above_zero("--seconds-per-request", seconds_per_request)
+    from gpuscale.cli.commands.tuning.answers import Asked
+    from gpuscale.cli.commands.tuning.asking import answer
+    from gpuscale.cli.commands.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
+    from gpuscale.cli.commands.tuning.shown import text_of
+    from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
+    from gpuscale.plan.tuning.workers import check_address
+
+    given = Overrides(
+        None if start_up is None else seconds_of("--start-up", start_up),
+        None if lag is None else seconds_of("--lag", lag),
+        None if patience is None else seconds_of("--patience", patience),
+        gpus_per_replica,
+        gpus_per_node,
+        price_per_hour,
+        currency,
+        metric_full,
+    )
+    asked = Asked(
+        policy_names(policies),
+        short / 100,
+        seconds_of("--wait", wait),
+        held_back / 100,
+        tries,
+        seed,
+        workers or os.cpu_count() or 1,
+        tuple(keep or ()),
+        on,
+        state,
+    )
+    files = output_formats(output_files or ())
+    check_writable(files, "--output-file")
+    if state is not None:
+        check_writable([state], "--state")
+    if on is not None:
+        check_address(on)
+    manifest = None if hpa is None else manifest_of(hpa, read_text(hpa))
+    if is_recorded:
+        replay = Replay(recorded)
+        replay.save()
+        found, autoscaler = of_setup(replay.setup, recorded.source, workload, manifest, given)
+    elif scenario is not None:
+        setup = find_setup(scenario)
+        found, autoscaler = of_setup(setup, scenario, workload, manifest, given)
+    else:
+        found, autoscaler = of_demand(
+            str(demand), time_column, column, seconds_per_request, manifest, given
+        )
+    base = None if write is None else base_of(write, autoscaler, manifest, force=force)
+    result = answer(found, autoscaler, asked)
+    if output is Output.TEXT:
+        print("\n".join(map(printable, text_of(result).splitlines())))
+    else:
+        print_document(result.document, output)
+    texts = {name: _text(result.document, suffix) for name, suffix in files.items()}
+    if write is not None and base is not None:
+        texts[write] = tuned_text(write, base, autoscaler, result.tuned)
+    write_files(texts)
+
+
+def _text(document: dict[str, object], suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(document, ensure_ascii=False) + "\n"
+    from gpuscale.views.tuned import render_tuned
+
+    return render_tuned(document)
+
+
+def _check_above_zero(name: str, value: float | None) -> None:
+    if value is not None and not 1e-9 < value < 1e12:
+        raise UsageError(f"{name}: found {value:g}, expected more than 0")
+
+
+def policy_names(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the policies that names ask for: all for None, none for `none`.
+
+    Raises:
+        UsageError: there is no such policy.
+    """
+    from gpuscale.plan.policies.registry import POLICIES
+
+    if names is None:
+        return tuple(POLICIES)
+    if list(names) == ["none"]:
+        return ()
+    for name in names:
+        if name not in POLICIES:
+            raise UsageError(
+                f"--policy: found {name!r}, expected none, or of: {', '.join(POLICIES)}"
+            )
+    return tuple(dict.fromkeys(names))
