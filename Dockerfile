@@ -11,7 +11,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 # Byte code is made now: nothing can be written when it runs.
 RUN python -m venv /opt/gpuscale \
-    && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes,keda,streams]'
+    && /opt/gpuscale/bin/python -m pip install --compile '.[nvidia,kubernetes,keda,streams,otlp]'
 
 FROM python:3.13-slim-trixie
 

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference house bench soak soak-live docs clean
+.PHONY: help run test check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference house bench bench-policies soak soak-live soak-load docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -86,11 +86,18 @@ proto: $(VENV)/.dev ## make the Python messages from our .proto files
 bench: $(VENV)/.dev ## measure the budgets; results go to benchmarks/results
 	@for b in benchmarks/bench_*.py; do $(BIN)/python $$b || exit 1; done
 
+bench-policies: $(VENV)/.dev ## score replica policies on public traces (TRACES=FOLDER, POLICY="--policy mine.py"); minutes
+	@$(BIN)/python benchmarks/bench_policies.py $(if $(TRACES),--traces $(TRACES)) $(POLICY)
+	@$(BIN)/python benchmarks/bench_policy_limits.py $(if $(TRACES),--traces $(TRACES))
+
 soak: $(VENV)/.dev ## 8 hours of virtual time for the store: flat memory, no wrong value (SOAK="--real-minutes 30": real time)
 	@$(BIN)/python benchmarks/soak_store.py $(SOAK)
 
 soak-live: $(VENV)/.dev ## half an hour of real time for the collector, over HTTP (SOAK="--minutes 5": shorter)
 	@$(BIN)/python benchmarks/soak_live.py $(SOAK)
+
+soak-load: $(VENV)/.dev ## an hour of real time for load http: flat memory, no request lost (SOAK="--minutes 5": shorter)
+	@$(BIN)/python benchmarks/soak_load.py $(SOAK)
 
 reference: $(VENV)/.dev ## write the pages that are made from the code: docs/metrics.md, docs/alerts.md, docs/api.md, tables of checks
 	@$(BIN)/python tools/metrics_reference.py > docs/metrics.md

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpuscale.core.errors import UnavailableError
+from gpuscale_testing.programs.differential import module_of
 from gpuscale_testing.programs.gocommand import find_go, go_environment, go_error
 from gpuscale_testing.programs.toolset import (
-    MODULES,
     BuildRecord,
     Tool,
     built,
@@ -92,9 +92,9 @@ def _build_one(tool: Tool, folder: Path, go: str, say: Say, position: str) -> No
     partial = folder / f".building.{tool.name}"
     began = time.monotonic()
     try:
-        _run_go(
-            _build_arguments(tool, version, go, partial), tool, lambda: _tell(say, label, began)
-        )
+        with module_of(tool, go) as module:
+            command = _build_arguments(tool, version, go, partial)
+            _run_go(command, tool, module, lambda: _tell(say, label, began))
         partial.replace(folder / tool.name)
     finally:
         partial.unlink(missing_ok=True)
@@ -121,6 +121,8 @@ def _linker_flags(tool: Tool, version: str) -> str:
 
 
 def _stamps(tool: Tool, version: str) -> dict[str, str]:
+    if tool.is_own:
+        return {}
     if tool.folder == "keda":
         # Not that of Kubernetes: KEDA's metrics server takes it for the API that it emulates.
         return {"github.com/kedacore/keda/v2/version.Version": version.removeprefix("v")}
@@ -134,11 +136,11 @@ def _stamps(tool: Tool, version: str) -> dict[str, str]:
     return {f"{_VERSION_PACKAGE}.{name}": value for name, value in stamps.items()}
 
 
-def _run_go(command: Sequence[str], tool: Tool, tick: Callable[[], None]) -> None:
+def _run_go(command: Sequence[str], tool: Tool, module: Path, tick: Callable[[], None]) -> None:
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(  # noqa: S603 - words of our own
             command,
-            cwd=MODULES / tool.folder,
+            cwd=module,
             env=go_environment(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -4,6 +4,7 @@ The versions stand in one place: the `go.mod` files in `modules`. A program coun
 `$KUBEBUILDER_ASSETS` holds it, or if the cache holds it in the pinned version.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -20,6 +21,8 @@ RECORD = "versions.json"
 
 MODULES = Path(__file__).parents[1] / "modules"
 """The go.mod files, and the releases of definitions."""
+OWN_GO = Path(__file__).parents[1] / "differential"
+"""Go files of our own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Tool:
     package: str
     apart: bool = False
     """Built only by name: it takes longer than all the others together, and few tests need it."""
+    is_own: bool = False
+    """Built of Go files of our own, `programs.differential`, against the module."""
 
 
 TOOLS = (
@@ -42,6 +47,7 @@ TOOLS = (
         Tool(name, "kubernetes", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}")
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     ),
+    Tool("hpa-differential", "kubernetes", "k8s.io/kubernetes", "./program", is_own=True),
     Tool(
         "prometheus-adapter",
         "prometheus-adapter",
@@ -101,7 +107,7 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def pinned_version(tool: Tool) -> str:
-    """Return the version to build, such as `v1.36.3`.
+    """Return the version to build, such as `v1.36.3`; that of an own program also names its source.
 
     Raises:
         NotFoundError: no go.mod, or it does not name the module.
@@ -113,7 +119,13 @@ def pinned_version(tool: Tool) -> str:
         raise NotFoundError(
             f"{path}: no requirement of {tool.module}, which {tool.name} is made of"
         )
-    return found[1]
+    return f"{found[1]}+{_own_digest()}" if tool.is_own else found[1]
+
+
+def _own_digest() -> str:
+    """Return a name for the state of our Go files."""
+    files = sorted(OWN_GO.rglob("*.go"))
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 
 def read_records(folder: Path) -> dict[str, BuildRecord]:
