@@ -1,0 +1,1 @@
+"""BERT intent detection: which intent does a sentence have?"""

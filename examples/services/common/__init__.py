@@ -1,0 +1,1 @@
+"""What the sample services share: the time that requests cost, and how they are served."""

@@ -1,0 +1,1 @@
+"""An image classifier: what is in a picture?"""
