@@ -49,6 +49,12 @@ class Figure:
         )
 
 
+def growth(held: Sequence[float]) -> float:
+    """Return the most of a run's second half, of the most in its second quarter; the first fills caches."""
+    half = len(held) // 2
+    return max(held[half:]) / max(held[len(held) // 4 : half])
+
+
 def timed(work: Callable[[], object], *, runs: int = 9, warm_up: int = 1) -> list[float]:
     """Return the seconds that each run of `work` took, after some that are not counted."""
     for _ in range(warm_up):

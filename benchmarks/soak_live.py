@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp import web
 
+import harness
 from bench_exporter import children, resident_mib
 from gpuscale.core.clock import WallClock
 from gpuscale.metricsapi.collector.process import CollectorProcess
@@ -229,9 +230,7 @@ def main() -> int:
     outcome = asyncio.run(soak(options.minutes, options.retention_s))
     for fault in outcome.faults[:20]:
         print(fault, file=sys.stderr)
-    held = outcome.held
-    half = len(held) // 2
-    growth = max(held[half:]) / max(held[len(held) // 4 : half])
+    growth = harness.growth(outcome.held)
     print(f"most memory in the second half, of the most in the second quarter: {growth:.3f}")
     return int(bool(outcome.faults) or growth > MOST_GROWTH)
 

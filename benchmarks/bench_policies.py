@@ -1,0 +1,180 @@
+"""An open benchmark of replica policies: settings from the first half of public traces, scored on the rest.
+
+    python benchmarks/bench_policies.py --traces FOLDER [--policy my_policy.py]... [--tries 64]
+
+Each policy runs over the whole trace, so that one that learns has the first half to learn from. The second
+half is scored: which share of the clairvoyant oracle's saving over a fixed number of replicas it saves
+(`plan.bounds`), which share of the steps is short of capacity, how often it changes replicas, and what its
+nodes cost. The settings of a policy that has any are the best of `--tries` on the second quarter, after a
+first quarter to begin with. A file of `--policy` names a policy as `POLICY`, and is scored beside ours.
+"""
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import harness
+import policy_traces
+from gpuscale.plan.bounds import bounds
+from gpuscale.plan.compiled import policy_function, replay
+from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
+from gpuscale.plan.policies.ours.calibrated import CALIBRATED
+from gpuscale.plan.policies.policy import Numbers, Policy
+from gpuscale.plan.policies.registry import POLICIES
+from gpuscale.plan.replay import Service
+from gpuscale.plan.score import Nodes, score
+from gpuscale.plan.search import best_settings
+
+PROMISE = 0.005
+"""Share of the steps that may be short of capacity."""
+SEARCHED_WITH = 0.8
+"""Settings are chosen to keep this share of the promise, because the scored days are others."""
+FOLDER = Path(__file__).parents[2] / "shared" / "data" / "traces"
+PRICE_OF = "8 GPUs at 4 USD an hour each"
+NODES = Nodes(gpus_per_replica=1, gpus_per_node=8, price_per_hour=32.0, currency="USD")
+CAUSAL = "causal bound"
+STILL, STILL_S = "calibrated, still", 28_800.0
+"""What fewer changes cost: a change is reckoned with eight hours of a pod."""
+LONG_DAYS = 0.9
+"""Traces below have no days to learn from, and are left out of the means."""
+
+
+def policy_of(path: Path) -> Policy:
+    """Return the policy that a file names as POLICY."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path}: found no Python module, expected a file that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    policy = getattr(module, "POLICY", None)
+    if not isinstance(policy, Policy):
+        raise SystemExit(f"{path}: found no Policy named POLICY")
+    return policy
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy on one trace."""
+
+    trace: str
+    policy: str
+    saved_percent: float
+    """Share of the oracle's saving over static."""
+    short_percent: float
+    changes: int
+    gpu_hours: float
+    cost: float
+    is_long: bool
+
+
+def chosen(policy: Policy, demand: Numbers, service: Service, tries: int) -> Numbers:
+    """Return the settings that the first half of a trace gives a policy."""
+    half = demand[: len(demand) // 2]
+    if policy.name == "static":
+        return policy.settings(replicas=bounds(half, service, PROMISE).static_replicas)
+    if policy.learns:
+        return policy.settings()
+    return best_settings(
+        policy,
+        half,
+        service,
+        first_step=len(half) // 2,
+        promise=PROMISE * SEARCHED_WITH,
+        count=tries,
+    )
+
+
+def rows_of(trace: policy_traces.Trace, policies: list[Policy], tries: int) -> Iterator[Row]:
+    """Yield each policy's row on a trace, and print it."""
+    half = len(trace.demand) // 2
+    most = 2 * float(trace.demand.max()) + 10
+    service = Service(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s, most=most)
+    limits = bounds(trace.demand[half:], service, PROMISE)
+    days = len(trace.demand) * service.step_s / 86_400
+    bound = limits.share(limits.causal_hours) or 0.0
+    print(
+        f"\n{trace.name}: {days:.2f} days; GPU-hours: static {limits.static_hours:,.0f},"
+        f" oracle {limits.oracle_hours:,.0f}, causal bound {limits.causal_hours:,.0f}"
+    )
+    yield Row(
+        trace.name,
+        CAUSAL,
+        100 * bound,
+        100 * PROMISE,
+        0,
+        limits.causal_hours,
+        0.0,
+        days >= LONG_DAYS,
+    )
+    for policy in policies:
+        settings = chosen(policy, trace.demand, service, tries)
+        desired = policy_function(policy.desired)
+        result = score(replay(desired, settings, policy.memory, trace.demand, service), half, NODES)
+        row = Row(
+            trace.name,
+            policy.name,
+            100 * (limits.share(result.gpu_hours) or 0.0),
+            100 * result.short_share,
+            result.events,
+            result.gpu_hours,
+            result.cost or 0.0,
+            days >= LONG_DAYS,
+        )
+        print(
+            f"  {row.policy:<16} {row.saved_percent:>6.0f} % saved, {row.short_percent:>5.2f} % short,"
+            f" {row.changes:>6} changes, {row.gpu_hours:>8,.0f} GPU-hours, {row.cost:>10,.0f} USD"
+        )
+        yield row
+
+
+def summary(name: str, rows: list[Row]) -> harness.Figure:
+    """Return one policy's figure over the long traces."""
+    long = [row for row in rows if row.policy == name and row.is_long]
+    kept = sum(row.short_percent <= 100 * PROMISE for row in long)
+    changes = sum(row.changes for row in long)
+    mean = sum(row.saved_percent for row in long) / len(long)
+    return harness.figure(
+        f"{name}: share of the oracle's saving, mean",
+        "%",
+        [mean],
+        note=f"promise kept on {kept} of {len(long)} traces, {changes:,} changes",
+    )
+
+
+def main() -> int:
+    """Score the policies, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--traces", type=Path, default=FOLDER)
+    parser.add_argument("--policy", type=Path, action="append", default=[])
+    parser.add_argument("--tries", type=int, default=64)
+    given = parser.parse_args()
+    untuned = [replace(each.fixed(), name=f"{each.name} 60 %") for each in (HPA, HPA_ON_DEMAND)]
+    still = replace(CALIBRATED.fixed(change_cost_s=STILL_S), name=STILL)
+    policies = [*untuned, still, *POLICIES.values(), *map(policy_of, given.policy)]
+    found = list(policy_traces.traces(given.traces))
+    if not found:
+        print(f"{given.traces}: found no trace", file=sys.stderr)
+        return 2
+    started = time.perf_counter()
+    rows = [row for trace in found for row in rows_of(trace, policies, given.tries)]
+    print()
+    figures = [summary(name, rows) for name in (CAUSAL, *(policy.name for policy in policies))]
+    for each in figures:
+        print(f"{each.name:<50} {each.median:>6.0f} %, {each.note}")
+    settings = {
+        "promise": PROMISE,
+        "tries": given.tries,
+        "nodes": PRICE_OF,
+        "seconds": round(time.perf_counter() - started),
+        "rows": [asdict(row) for row in rows],
+    }
+    return harness.write("policies", figures, packages=["numba", "numpy"], settings=settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

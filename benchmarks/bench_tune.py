@@ -1,0 +1,123 @@
+"""How many settings of an HPA are tried how fast: 10 000 of them on a day at 15 s, on two threads.
+
+    python benchmarks/bench_tune.py
+
+Settings are Sobol points over all that `gpuscale tune` searches, and demand is a day's rhythm with noise. The
+alternative in the same run is the same loop without numba, on fewer settings; and one thread.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy
+
+import harness
+from gpuscale.objects.hpa import Behavior
+from gpuscale.plan.policies.behavior import behavior_settings
+from gpuscale.plan.policies.hpa import HPA
+from gpuscale.plan.policies.policy import Numbers, Parameter
+from gpuscale.plan.replay import Service, run
+from gpuscale.plan.tuning import sobol
+from gpuscale.plan.tuning.contender import LEAST, Contender, Setting, at_share
+from gpuscale.plan.tuning.outcomes import Trial
+from gpuscale.plan.tuning.rates import behavior_searched
+from gpuscale.plan.tuning.workers import workers
+
+PER_DAY = 5760
+SERVICE = Service()
+SIZES = (1250, 2500, 5000, 10_000)
+DAYS = (1, 2, 4, 8)
+BUDGET_S = 120.0
+BATCH = 16
+INTERPRETED = 6
+RUNS = 3
+CONTENDER = Contender(
+    HPA,
+    behavior_settings(Behavior(), 0.1),
+    (
+        Setting(Parameter(LEAST, 1, 1, 20), "least"),
+        *behavior_searched(Behavior(), 0.1, 900.0),
+    ),
+)
+
+
+def demand(days: int) -> Numbers:
+    """Return 4 to 16 pods of demand, with noise."""
+    steps = numpy.arange(days * PER_DAY)
+    noise = numpy.random.default_rng(1).normal(0, 0.3, len(steps))
+    rhythm: Numbers = 10 + 6 * numpy.sin(2 * numpy.pi * steps / PER_DAY) + noise
+    return rhythm
+
+
+def settings(count: int) -> list[Numbers]:
+    """Return Sobol points over what is searched."""
+    parameters = CONTENDER.parameters
+    return [
+        numpy.array([at_share(each, share) for each, share in zip(parameters, point, strict=True)])
+        for point in sobol.points(len(parameters), count, seed=1)
+    ]
+
+
+def seconds(count: int, days: int, threads: int) -> float:
+    """Return how long so many settings take."""
+    trial = Trial(CONTENDER, demand(days), SERVICE, PER_DAY)
+    points = settings(count)
+    batches = [points[first : first + BATCH] for first in range(0, count, BATCH)]
+    with workers(None, threads) as each:
+        list(each(trial, batches[:2]))
+        started = time.perf_counter()
+        list(each(trial, batches))
+        return time.perf_counter() - started
+
+
+def interpreted() -> float:
+    """Return the seconds that a setting takes on a day without numba."""
+    column = demand(1)
+    fixed = numpy.concatenate([HPA.settings(), CONTENDER.fixed])
+    started = time.perf_counter()
+    for _ in range(INTERPRETED):
+        outputs = [numpy.zeros(len(column)) for _ in range(4)]
+        run(HPA.desired, fixed, numpy.zeros(HPA.memory), column, SERVICE, *outputs)
+    return (time.perf_counter() - started) / INTERPRETED
+
+
+def medians(measured: Callable[[], float]) -> list[float]:
+    """Return what several runs took."""
+    return [measured() for _ in range(RUNS)]
+
+
+def exponent(sizes: tuple[int, ...], took: list[float]) -> float:
+    """Return the growth's exponent: the slope of time over size, both as logarithms."""
+    return float(numpy.polyfit(numpy.log(sizes), numpy.log(took), 1)[0])
+
+
+def main() -> int:
+    """Measure, and return the exit code."""
+    figures: list[harness.Figure] = []
+    growths: dict[str, list[float]] = {"settings": [], "days": []}
+    for count in SIZES:
+        found = medians(lambda count=count: seconds(count, 1, 2))  # type: ignore[misc]
+        growths["settings"].append(sorted(found)[RUNS // 2])
+        at_most = BUDGET_S if count == SIZES[-1] else None
+        figures.append(harness.figure(f"{count} settings, 1 day", "s", found, at_most=at_most))
+    for days in DAYS:
+        found = medians(lambda days=days: seconds(SIZES[0], days, 2))  # type: ignore[misc]
+        growths["days"].append(sorted(found)[RUNS // 2])
+        figures.append(harness.figure(f"{SIZES[0]} settings, {days} days", "s", found))
+    for name, sizes in (("settings", SIZES), ("days", DAYS)):
+        slope = exponent(sizes, growths[name])
+        figures.append(harness.figure(f"exponent over {name}", "", [slope], at_most=1.1))
+    alone = medians(lambda: seconds(SIZES[0], 1, 1))
+    ratio = sorted(alone)[RUNS // 2] / growths["settings"][0]
+    figures.append(harness.figure("one thread against two", "x", [ratio]))
+    per_setting = sorted(medians(interpreted))[RUNS // 2]
+    ratio = per_setting / (sorted(alone)[RUNS // 2] / SIZES[0])
+    figures.append(harness.figure("without numba against with, one thread", "x", [ratio]))
+    for each in figures:
+        print(f"{each.name:<42} {each.median:>9.3f} {each.unit}")
+    return harness.write("tune", figures, packages=["numba", "numpy", "joblib"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
