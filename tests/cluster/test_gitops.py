@@ -13,8 +13,7 @@ import pytest
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.documents.documents import load_documents
-from gpuscale.install.common import metrics_api_secret
-from gpuscale.install.parts.metrics_api import api_service_names
+from gpuscale.install.common import api_service_names, metrics_api_secret
 from gpuscale.install.render import manifest, render
 from gpuscale.install.values import Values
 from gpuscale.metricsapi.security.shared_certificate import SecretCertificate

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.formats.signals.catalogue import SIGNALS
 from gpuscale.install.certificates import make_certificate
 from gpuscale.install.render import Inputs, manifest, needs_certificate, pool_files, render
 from gpuscale.install.values import Values
@@ -125,6 +126,89 @@ def test_the_api_server_takes_every_combination(plane, kinds, namespace, tmp_pat
     # Combinations share most of their objects: each different one is looked at once.
     texts = {manifest([body]) for each in COMBINATIONS for body in rendered(*each)}
     assert dry_run(plane, tmp_path, "all.yaml", "---\n".join(sorted(texts))) == ""
+
+
+def test_the_api_server_takes_what_azure_asks_for(plane, kinds, namespace, tmp_path: Path) -> None:
+    """AKS' monitors are those of the Prometheus Operator in another group."""
+    who = "00000000-0000-0000-0000-0000000000aa"
+    queue = {
+        "resourceUri": "Microsoft.ServiceBus/namespaces/training",
+        "tenantId": who,
+        "subscriptionId": who,
+        "resourceGroupName": "ml",
+        "metricName": "ActiveMessages",
+        "metricAggregationType": "Average",
+        "target": 4,
+    }
+    metrics = [
+        {"signal": "vllm-waiting", "target": 4},
+        {"type": "AzureMonitor", "azureMonitor": queue},
+    ]
+    workload = {"name": "vision-api", "namespace": "gpuscale"}
+    scale = {"workload": workload, "maxReplicas": 8, "autoscaler": "keda", "metrics": metrics}
+    workspace = {"kind": "azure", "url": "https://w.example", "identity": who}
+    spec = {"scale": [scale], "prometheus": workspace, "keda": {"trigger": "prometheus"}}
+    text = manifest(render(Values.model_validate({"spec": spec})))
+    assert text.count("azmonitoring.coreos.com/v1") == 2
+    assert text.count("type: azure-monitor") == text.count("kind: TriggerAuthentication") == 1
+    text = text.replace("azmonitoring.coreos.com/v1", "monitoring.coreos.com/v1")
+    assert dry_run(plane, tmp_path, "azure.yaml", text) == ""
+
+
+@pytest.mark.parametrize("scale", ["pods", "keda"])
+def test_the_api_server_takes_every_signal(plane, kinds, namespace, tmp_path: Path, scale) -> None:
+    scales = [
+        {
+            "workload": {"name": f"w{index}", "namespace": "gpuscale"},
+            "signal": name,
+            "target": signal.target,
+            "maxReplicas": 9,
+            "autoscaler": "keda" if scale == "keda" else "hpa",
+            **({} if signal.kind == "pods" else {"of": "chat"}),
+        }
+        for index, (name, signal) in enumerate(SIGNALS.items())
+        if not signal.of_processes
+    ]
+    spec = {
+        "scale": scales,
+        "prometheus": PROMETHEUS["operator"],
+        "metricsApi": {"external": scale != "keda"},
+    }
+    bodies = render(Values.model_validate({"spec": spec}))
+    assert "PodMonitor" in {each["kind"] for each in bodies}
+    assert dry_run(plane, tmp_path, "signals.yaml", manifest(bodies)) == ""
+
+
+# Names of ports, labels with a prefix, and a port without labels are fields of the policy's own.
+def test_the_api_server_takes_what_is_collected_and_combined(
+    plane, kinds, namespace, tmp_path: Path
+) -> None:
+    parts = [
+        {"signal": "vllm-waiting", "threshold": 5},
+        {"signal": "gpu-utilization", "threshold": 90},
+    ]
+    metrics = [{"combined": "vllm_fullness", "parts": parts}]
+    scales = [
+        {
+            "workload": {"name": f"of-{autoscaler}", "namespace": "gpuscale"},
+            "metrics": metrics,
+            "maxReplicas": 9,
+            "autoscaler": autoscaler,
+        }
+        for autoscaler in ("hpa", "keda")
+    ]
+    api = {
+        "source": "streams",
+        "replicas": 1,
+        "scrapeSelectedPods": [
+            {"namespace": "ml", "port": 8000},
+            {"matchLabels": {"example.com/app": "vllm"}, "port": "https-metrics", "https": True},
+        ],
+        "otlp": {"enabled": True, "clients": [{"namespace": "gpuscale", "name": "collector"}]},
+    }
+    bodies = render(Values.model_validate({"spec": {"scale": scales, "metricsApi": api}}))
+    assert {"ClusterRoleBinding", "NetworkPolicy", "ScaledObject"} <= {b["kind"] for b in bodies}
+    assert dry_run(plane, tmp_path, "collected.yaml", manifest(bodies)) == ""
 
 
 def test_what_upstream_does_not_know_is_refused(plane, kinds, namespace, tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpuscale.core.errors import GpuscaleError, UsageError
-from gpuscale.install.cluster.rights import check_rights, needed_rights
+from gpuscale.install.cluster.rights import needed_rights
 from gpuscale.install.render import render
 from gpuscale.install.values import Values
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.rights import check_rights
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import everything, settled
@@ -99,7 +100,7 @@ async def test_a_single_missing_right_is_named_alone(plane, values_file) -> None
         client = KubeClient(KubeSettings(kubeconfig=plane.kubeconfig("almost")))
         rights = needed_rights(render(Values.model_validate({"spec": SPEC})))
         with pytest.raises(UsageError) as raised:
-            await check_rights(client, rights, "hint")
+            await check_rights(client, rights, "it", "hint")
         await client.close()
         assert str(raised.value).splitlines()[1:] == [
             "  create, delete, get, patch horizontalpodautoscalers.autoscaling web-gpu in namespace default",

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from gpuscale.cluster.scheduling.fit import node_state, place
+from gpuscale.cluster.scheduling.fit import node_state
+from gpuscale.cluster.scheduling.placing import Placer
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.nodes import Taint
 from gpuscale_testing import Lifecycle, SimulatedNode, simulated_nodes, wait_until
@@ -179,7 +180,7 @@ def test_our_scheduling_message_is_the_real_schedulers(plane, nodes, spec) -> No
     manifest = pod("unplaced", gpus=4, **spec)
     with simulated_nodes(plane, *nodes):
         states = [node_state(node, ()) for node in real_nodes(plane)]
-        ours = place(load_manifests(manifest, "pod.json")[0].spec, states).message
+        ours = Placer(states).place(load_manifests(manifest, "pod.json")[0].spec).message
         assert attempted(plane, manifest, ours) == ours
 
 

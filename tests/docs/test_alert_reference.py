@@ -7,7 +7,7 @@ import pytest
 
 from alerts_reference import alerts_markdown, main
 from gpuscale.install.alerts.groups import AlertSettings, alert_groups
-from gpuscale.install.values import Alerts
+from gpuscale.install.settings.observing import Alerts
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "alerts.md"

@@ -193,7 +193,7 @@ def test_a_broken_plugin_is_named(tmp_path: Path, module: str, told: str) -> Non
 def test_no_plugins_are_looked_for_where_a_name_is_built_in(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from gpuscale.exporter.settings import parse_gpu_source\n"
+        "from gpuscale.exporter.gpu_source import parse_gpu_source\n"
         "from gpuscale.providers import named\n"
         "parse_gpu_source('nvml'), named('eks')\n"
         "print('importlib.metadata' in sys.modules)\n"

@@ -99,8 +99,7 @@ async def kubelet(tmp_path: Path):
 
 @pytest.fixture
 async def client(kubelet):
-    async with PodResourcesClient(KubeletSettings(kubelet.path, timeout_s=2.0)) as client:
-        yield client
+    return PodResourcesClient(KubeletSettings(kubelet.path, timeout_s=2.0))
 
 
 async def reason_of(client):
@@ -127,8 +126,7 @@ async def test_resource_of_another_name_counts_when_named(kubelet) -> None:
     kubelet.listed = pods("bert-0", resource="example.com/accel", device_id="0").SerializeToString()
     await kubelet.start()
     settings = KubeletSettings(kubelet.path, resource_names=("example.com/accel",))
-    async with PodResourcesClient(settings) as client:
-        found = await client.allocations()
+    found = await PodResourcesClient(settings).allocations()
     assert found.containers[0].devices == (Device("example.com/accel", "0"),)
 
 
@@ -236,13 +234,13 @@ async def test_socket_that_can_not_be_looked_at_is_reported(kubelet, client) -> 
 async def test_hanging_kubelet_is_given_up_on_in_time(kubelet) -> None:
     kubelet.delay_s = 30
     await kubelet.start()
-    async with PodResourcesClient(KubeletSettings(kubelet.path, timeout_s=1.5)) as client:
-        assert await reason_of(client) == (
-            "kubelet_error",
-            "no answer from the kubelet to List for 1.5 s",
-        )
-        kubelet.delay_s = 0
-        assert (await client.allocations()).containers
+    client = PodResourcesClient(KubeletSettings(kubelet.path, timeout_s=1.5))
+    assert await reason_of(client) == (
+        "kubelet_error",
+        "no answer from the kubelet to List for 1.5 s",
+    )
+    kubelet.delay_s = 0
+    assert (await client.allocations()).containers
 
 
 async def test_slow_kubelet_is_waited_for(kubelet, client) -> None:
@@ -262,8 +260,8 @@ async def test_answer_of_five_megabytes_is_read(kubelet, client) -> None:
 async def test_answer_beyond_the_bound_is_refused(kubelet) -> None:
     kubelet.listed = pods("p" * 5000).SerializeToString()
     await kubelet.start()
-    async with PodResourcesClient(KubeletSettings(kubelet.path, max_message_bytes=4000)) as client:
-        reason, text = await reason_of(client)
+    client = PodResourcesClient(KubeletSettings(kubelet.path, max_message_bytes=4000))
+    reason, text = await reason_of(client)
     assert reason == "kubelet_error"
     assert text.startswith("the kubelet answered List with RESOURCE_EXHAUSTED: ")
 
@@ -312,7 +310,5 @@ async def test_socket_in_the_current_folder_can_be_named_relatively(
 ) -> None:
     await kubelet.start()
     monkeypatch.chdir(kubelet.path.parent)
-    async with PodResourcesClient(
-        KubeletSettings(kubelet.path.relative_to(kubelet.path.parent))
-    ) as it:
-        assert (await it.allocations()).containers
+    client = PodResourcesClient(KubeletSettings(kubelet.path.relative_to(kubelet.path.parent)))
+    assert (await client.allocations()).containers

@@ -380,7 +380,7 @@ def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("package", "kubernetes", "who"),
-    [("grpc", "None", "the kubelet"), ("lightkube", "NodeSettings('n1')", "the API server")],
+    [("h2", "None", "the kubelet"), ("lightkube", "NodeSettings('n1')", "the API server")],
 )
 def test_missing_package_is_reported(package: str, kubernetes: str, who: str) -> None:
     program = (

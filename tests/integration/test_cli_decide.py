@@ -68,6 +68,24 @@ def decided(text, folder, *options):
     return result
 
 
+def test_one_bad_document_of_many_does_not_stop_the_others(tmp_path: Path) -> None:
+    named = SCALING.replace("spec:", "metadata: {name: a, uid: x, labels: {b: c}}\nspec:", 1)
+    no_yaml = "kind: Decision\nspec: [x\n"
+    unknown = SCALING.replace('ready: "True"}', 'ready: "True", phase: Unknown}')
+    (tmp_path / "why.yaml").write_text("---\n".join((named, no_yaml, "kind: Pod\n", unknown)))
+    result = gpuscale("decide", "-o", "json", "why.yaml", cwd=tmp_path)
+    first, second, third, fourth = map(json.loads, result.stdout.splitlines())
+    # 90 / 50 * 3 = 5.4 -> 6, whatever the phase, since the metric counts every pod that has not failed
+    assert [each["desiredReplicas"] for each in (first, fourth)] == [6, 6]
+    assert ["error" in each for each in (first, second, third, fourth)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert result.returncode == 2
+
+
 # (60 + 54 + 48) / 3 = 54, / 50 = 1.08 <= 1.1; exact, 1.08 * 3 = 3.24 -> 4
 TOLERATED_TEXT = """\
 why.yaml:1: HPA prod/vision of Deployment/vision, 1 to 10 replicas

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pyarrow import parquet
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -51,6 +52,39 @@ def test_files_get_what_their_suffix_says_and_the_summary_is_printed(tmp_path: P
     assert files_in(tmp_path) == ["a.json", "b.HTML"]
 
 
+def test_parquet_files_hold_what_the_document_holds(tmp_path: Path) -> None:
+    names = ("run.json", "run.parquet", "run.events.parquet")
+    result = simulate("ack-bert", *(f"--output-file={name}" for name in names), cwd=tmp_path)
+    assert (result.returncode, files_in(tmp_path)) == (0, sorted(names))
+    document = json.loads((tmp_path / "run.json").read_text())
+    table = parquet.read_table(tmp_path / "run.parquet")
+    columns = (table.column(name).to_pylist() for name in ("series", "t", "value"))
+    found = {(name, t): value for name, t, value in zip(*columns, strict=True)}
+    times = document["series"].pop("t")
+    assert found == {
+        (name, t): value
+        for name, values in document["series"].items()
+        for t, value in zip(times, values, strict=True)
+        if value is not None
+    }
+    assert table.num_rows == len(found)
+    events = parquet.read_table(tmp_path / "run.events.parquet")
+    assert events.to_pylist() == document["events"]
+    rest = json.loads(events.schema.metadata[b"gpuscale.run"])
+    assert rest["summary"] == document["summary"]
+
+
+def test_a_disk_that_fills_leaves_no_parquet_file(tmp_path: Path) -> None:
+    result = simulate(
+        "ack-bert",
+        "--output-file=run.parquet",
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000)),
+    )
+    assert (result.returncode, files_in(tmp_path)) == (1, [])
+    assert result.stderr == "gpuscale: can't write run.parquet: File too large\n"
+
+
 def test_the_old_spellings_work_and_say_so(tmp_path: Path) -> None:
     printed = simulate("ack-bert", "--json", "-")
     assert json.loads(printed.stdout) == json.loads(simulate("ack-bert", "-o", "json").stdout)
@@ -69,7 +103,11 @@ def test_the_old_spellings_work_and_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("run.txt", "--output-file: found 'run.txt', expected a name that ends in .json or .html"),
+        (
+            "run.txt",
+            "--output-file: found 'run.txt', expected a name that ends in .json, .html, .events.parquet or "
+            ".parquet",
+        ),
         ("no/run.json", "--output-file no/run.json: found no folder no; make it first"),
         ("folder.json", "--output-file: found a folder, folder.json, expected a file"),
     ],

@@ -33,7 +33,8 @@ from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
 from gpuscale.gpu.simulated import FIRST_PID, SimulatedReader
 from gpuscale.install.alerts.groups import AlertSettings, alert_groups
 from gpuscale.install.boards.catalogue import BoardSettings, board_settings, board_texts
-from gpuscale.install.values import Prometheus, Values, ValuesSpec
+from gpuscale.install.settings.prometheus import Prometheus
+from gpuscale.install.values import Values, ValuesSpec
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml, FakeProcess
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing.addresses import free_ports
@@ -86,9 +87,33 @@ class ClusterPage(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class ServersPage(ClusterPage):
+    """The pages of model servers and of a gateway, as one pod's; what counts goes on counting."""
+
+    def do_GET(self) -> None:
+        ServersPage.scrapes += 1
+        body = "\n".join(self.lines()).encode() + b"\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def lines(self):
+        is_counted = False
+        for name in ("vllm", "tgi", "triton", "torchserve", "epp"):
+            for line in (DATA / "signals" / f"{name}.txt").read_text().splitlines():
+                if line.startswith("# TYPE"):
+                    is_counted = line.endswith((" counter", " histogram"))
+                if is_counted and not line.startswith("#") and line:
+                    series, _, value = line.rpartition(" ")
+                    yield f"{series} {float(value) * ServersPage.scrapes}"
+                else:
+                    yield line
+
+
 @contextmanager
-def cluster_page():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ClusterPage)
+def page(handler):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -206,7 +231,8 @@ def world(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("dashboards")
     with ExitStack() as stack:
         nodes = agents(stack, folder)
-        cluster = stack.enter_context(cluster_page())
+        cluster = stack.enter_context(page(ClusterPage))
+        servers = stack.enter_context(page(ServersPage))
         api, *own = free_ports(1 + len(HONOURS))
         ports = dict(zip(HONOURS, own, strict=True))
         (folder / "rules.yaml").write_text(RULES)
@@ -226,8 +252,22 @@ def world(tmp_path_factory: pytest.TempPathFactory):
         for name, honours in HONOURS.items():
             jobs = [
                 scrape_job("gpuscale-node-agent", nodes, honours=honours),
+                {
+                    **scrape_job("gpuscale-node-agent-azure", nodes, honours=honours),
+                    "metrics_path": "/metrics/azure",
+                },
                 scrape_job("gpuscale-metrics-api", {"api": api}, honours=honours),
                 scrape_job("cluster", {"cluster": cluster}, honours=True),
+                {
+                    "job_name": "servers",
+                    "scrape_interval": "1s",
+                    "static_configs": [
+                        {
+                            "targets": [f"127.0.0.1:{servers}"],
+                            "labels": {"namespace": "default", "pod": POD},
+                        }
+                    ],
+                },
             ]
             addresses[name] = stack.enter_context(prometheus(folder, name, ports[name], jobs))
         yield addresses
@@ -402,11 +442,15 @@ NOT_ALWAYS_THERE = {
     "gpuscale_exporter_unattributed",
     # Of a GPU that something is wrong with.
     "gpuscale_gpu_health_problem",
+    # Of triggers, which nothing here has, and of the scaler.
+    "gpuscale_scaler_held_seconds",
+    "gpuscale_trigger_count",
 }
 EXPRESSIONS = {
     rule["alert"]: rule["expr"]
     for group in alert_groups(AlertSettings())
     for rule in group["rules"]
+    if rule["alert"] != "GpuScalerDown"  # no scaler runs here
 }
 
 

@@ -445,7 +445,7 @@ async def test_log_can_be_json_and_explains_flags_without_a_meaning() -> None:
         log = await it.stop()
     messages = [json.loads(line)["msg"] for line in log.splitlines()]
     assert (
-        "--remote-hostengine-info changes nothing: there is no DCGM behind this exporter"
+        "--remote-hostengine-info changes nothing: a host engine is asked with --gpu nvml"
         in messages
     )
 

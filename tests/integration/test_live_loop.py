@@ -17,53 +17,11 @@ from pathlib import Path
 import pytest
 
 import gpuscale.sim
+from live_loop import Loop
 
 SHIPPED = Path(gpuscale.sim.__file__).parent / "scenarios"
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 pytestmark = pytest.mark.xdist_group("live")
-
-
-class Loop:
-    """A running `gpuscale up` and what it has printed so far."""
-
-    def __init__(self, tmp_path, *arguments) -> None:
-        self.output = tmp_path / "out.txt"
-        self.started = time.monotonic()
-        with self.output.open("w") as out:
-            self.process = subprocess.Popen(
-                [GPUSCALE, "up", *arguments, "--port", "0"], stdout=out, stderr=subprocess.STDOUT
-            )
-        self.url = self.wait(r"page +(http://127\.0\.0\.1:\d+)/", 30)[1]
-        self.seconds_to_page = time.monotonic() - self.started
-
-    def text(self):
-        return self.output.read_text()
-
-    def wait(self, pattern, seconds):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            match = re.search(pattern, self.text())
-            if match:
-                return match
-            assert self.process.poll() is None, self.text()
-            time.sleep(0.05)
-        raise AssertionError(f"no {pattern!r} within {seconds} s in:\n{self.text()}")
-
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=30) as response:
-            return response.read().decode()
-
-    def json(self, path):
-        return json.loads(self.get(path))
-
-    def post(self, path, body):
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), method="POST")
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return json.loads(response.read())
-
-    def stop(self, number=signal.SIGINT):
-        self.process.send_signal(number)
-        return self.process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from gpuscale.core.clock import WallClock
 from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.metricsapi.backend_settings import SourceSettings
 from gpuscale.metricsapi.prometheus_tls import make_source
+from gpuscale.metricsapi.source_settings import SourceSettings
 from gpuscale.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Scalar

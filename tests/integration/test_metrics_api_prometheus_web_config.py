@@ -15,9 +15,9 @@ from gpuscale.core.errors import UnavailableError, UpstreamError
 from gpuscale.install.certificates import make_certificate
 from gpuscale.install.render import Inputs, render
 from gpuscale.install.values import Values
-from gpuscale.metricsapi.backend_settings import SourceSettings
 from gpuscale.metricsapi.prometheus_tls import make_source
 from gpuscale.metricsapi.settings import read_settings
+from gpuscale.metricsapi.source_settings import SourceSettings
 from gpuscale.objects.selectors import Selector
 from gpuscale.rules.catalogue import Catalogue
 from gpuscale.rules.config import load_rules

@@ -6,6 +6,8 @@ import re
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
+from gpuscale.load.timeline.page import render_timeline
+from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
 from gpuscale.sim.simulate import simulate
 from gpuscale.views.report import render_report
 
@@ -189,3 +191,38 @@ async def test_wide_screen_is_used(open_page, served) -> None:
     assert found["left"] < 60
     assert found["right"] > 3840 - 75
     assert found["bottom"] > 0.85 * 2160
+
+
+@pytest.fixture(scope="module")
+def timeline_of_load(tmp_path_factory: pytest.TempPathFactory):
+    """A timeline with long names, every hop, two units in one of them, and more lanes than have a label."""
+    name = "a-service-with-a-name-of-63-letters-as-kubernetes-allows-it-abc"
+    points = tuple((1000 * second, float(second % 97)) for second in range(600))
+    tracks = [Track(name, f"unit of {hop}", hop, points) for hop in HOPS]
+    tracks.append(Track("ratio", "%", "latency", points))
+    marks = (Mark(5000, "SuccessfulRescale", f"HorizontalPodAutoscaler/{name}", "New size: 2"),)
+    states = ("pending", "running", "a state of one's own")
+    spans = tuple(
+        Span(f"{name}-{lane}", state, 1000 * lane + 9000 * place, 1000 * lane + 9000 * (place + 1))
+        for lane in range(90)
+        for place, state in enumerate(states)
+    )
+    run = Timeline(f"http://{name}.example/predict", 0, 600_000, tuple(tracks), marks, spans)
+    file = tmp_path_factory.mktemp("timeline") / "timeline.html"
+    totals = {"Latency p99": "1.2 s", "A promise that is not kept": "errors: found 3 %"}
+    file.write_text(render_timeline(run, totals), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), SCREENS)
+async def test_timeline_shows_all_of_its_text(
+    open_page, timeline_of_load, width, height, scheme: str
+) -> None:
+    page = await open_page(timeline_of_load, scheme=scheme, width=width, height=height)
+    for chart in ("events", "spans"):
+        await page.locator(f'[data-chart="{chart}"]').scroll_into_view_if_needed()
+        canvas = page.locator(f'[data-chart="{chart}"] canvas')
+        await expect(canvas).to_have_attribute("style", re.compile("width"))
+    faults = await page.evaluate(FAULTS)
+    assert faults == []

@@ -19,17 +19,35 @@ PIP_SETTINGS = Path.home() / ".config" / "pip" / "pip.conf"
 @pytest.fixture(scope="session")
 def plain_venv(tmp_path_factory: pytest.TempPathFactory):
     """Return the folder of a virtual environment with the project from `pip install .`, no extras."""
+    return _made_once(tmp_path_factory, "plain", _install)
+
+
+@pytest.fixture(scope="session")
+def sample_venv(tmp_path_factory: pytest.TempPathFactory):
+    """Return the folder of a virtual environment with what the sample services need without a GPU."""
+    return _made_once(tmp_path_factory, "samples", _install_requirements)
+
+
+def _made_once(tmp_path_factory, name, install):
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    venv = folder / "plain" / ".venv"
+    venv = folder / name / ".venv"
     venv.parent.mkdir(exist_ok=True)
     with (venv.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (venv.parent / "done").exists():
-            _install(venv)
+            install(venv)
             (venv.parent / "done").touch()
     return venv
+
+
+def _install_requirements(venv) -> None:
+    files = sorted((ROOT / "examples" / "services").glob("*/requirements.txt"))
+    wanted = [argument for file in files for argument in ("-r", str(file))]
+    environment = environment_of(venv)
+    _run([sys.executable, "-m", "venv", str(venv)], ROOT, environment)
+    _run([str(venv / "bin" / "pip"), "install", "--quiet", *wanted], ROOT, environment)
 
 
 def _install(venv) -> None:

@@ -72,7 +72,16 @@ SERVED_HERE = (
     "--insecure-loopback-port",
 )
 CASES = {
-    "simulate": [(["simulate", "aks-mnist-jobs"], 0, "20 of 20")],
+    "simulate": [
+        (["simulate", "aks-mnist-jobs"], 0, "20 of 20"),
+        (["simulate", "--from-prometheus=http://127.0.0.1:9"], 2, "found no --workload"),
+        (["simulate", "--from-file=hpa.yaml", "--workload=vision"], 2, "without --manifests"),
+        (
+            ["simulate", "ack-bert", "--output-file=run.parquet"],
+            2,
+            "found no Python package pyarrow; install it with: pip install 'gpuscale[parquet]'",
+        ),
+    ],
     "rehearse": [
         (["rehearse", "ack-bert", "--for", "1s", "--kubeconfig", "kubeconfig"], 1, CAN_NOT_LOOK),
         (["rehearse", "ack-bert"], 2, "found no kubeconfig"),
@@ -90,6 +99,27 @@ CASES = {
             "pip install 'gpuscale[load]'",
         ),
         (["load", "http", "http://127.0.0.1:9", "-r", "1"], 2, "found no --for"),
+    ],
+    "load jobs": [
+        (["load", "jobs", "2", "--kubeconfig", "kubeconfig"], 1, CAN_NOT_LOOK),
+        (["load", "jobs", "2"], 2, "found no kubeconfig"),
+        (["load", "jobs", "300", "--kubeconfig", "kubeconfig"], 2, "or a larger --most"),
+    ],
+    "load read": [
+        (["load", "read", "/no/such.csv"], 2, "/no/such.csv: no such file"),
+        (["load", "read", "/etc/hostname"], 2, "expected a result of gpuscale load"),
+    ],
+    "load gpu": [
+        (["load", "gpu", "--util=60", "--for=1s"], 1, "libcuda.so.1"),
+        (["load", "gpu", "--util=60"], 2, "found no --for"),
+    ],
+    "calibrate": [
+        (["calibrate", "http://127.0.0.1:9", "--slo=p95=1s"], 2, "pip install 'gpuscale[load]'"),
+        (["calibrate", "http://127.0.0.1:9", "--slo=p95"], 2, "such as p99=500ms"),
+    ],
+    "tune": [
+        (["tune"], 2, "expected one of: a SCENARIO, --demand FILE.csv"),
+        (["tune", "ack-bert"], 2, "pip install 'gpuscale[plan]'"),
     ],
     "lint": [(["lint", "hpa.yaml"], 0, "0 errors")],
     "decide": [(["decide", "why.yaml"], 0, "Goes from 1 to 2")],

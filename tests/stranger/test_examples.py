@@ -47,6 +47,14 @@ def test_it_prints_what_it_says(example, project, plain_venv) -> None:
     assert pages.matches(promised(example), done.stdout.splitlines()), done.stdout
 
 
+def test_what_needs_more_packages_says_which(project, plain_venv) -> None:
+    python = plain_venv / "bin" / "python"
+    done = run([python, "-c", "import gpuscale; gpuscale.tune('ack-bert')"], project)
+    assert done.stderr.splitlines()[-1].endswith(
+        "found no Python package numpy; install it with: pip install 'gpuscale[plan]'"
+    )
+
+
 def test_mypy_has_nothing_to_say(project, plain_venv) -> None:
     python = plain_venv / "bin" / "python"
     names = [example.name for example in EXAMPLES]

@@ -1,0 +1,67 @@
+"""The page about policies: its policy scores, and its table is that of the result file."""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from gpuscale.plan.compiled import policy_function, replay
+from gpuscale.plan.policies.registry import POLICIES
+from gpuscale.plan.replay import Service
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+RESULT = json.loads((ROOT / "benchmarks" / "results" / "policies.json").read_text(encoding="utf-8"))
+UNSCORED = {"keda", "credit", "scheduled"}
+"""Policies that are newer than the result file."""
+
+
+def test_the_pages_policy_replays(tmp_path, monkeypatch):
+    code = re.search(r"```python title=my_policy.py\n(.*?)```", PAGE, re.DOTALL)
+    path = tmp_path / "my_policy.py"
+    path.write_text(code[1], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = importlib.util.spec_from_file_location("my_policy", path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "my_policy", module)
+    spec.loader.exec_module(module)
+    policy = module.POLICY
+    demand = numpy.array([5.0] * 20 + [1.0] * 100)
+    result = replay(
+        policy_function(policy.desired), policy.settings(), policy.memory, demand, Service()
+    )
+    # 5 x 1.2 = 6, held for the 600 s and the 30 s of lag after the demand fell; then 1 x 1.2, rounded up.
+    fell = 20 + (600 + 30) // 15
+    assert result.replicas[19 : fell - 1].tolist() == [6] * (fell - 20)
+    assert result.replicas[fell:].tolist() == [2] * (120 - fell)
+
+
+@pytest.mark.parametrize(
+    "name", ["causal bound", *(name for name in POLICIES if name not in UNSCORED)]
+)
+def test_the_table_is_that_of_the_result(name):
+    rows = [row for row in RESULT["settings"]["rows"] if row["policy"] == name and row["is_long"]]
+    mean = round(sum(row["saved_percent"] for row in rows) / len(rows))
+    line = next(line for line in PAGE.splitlines() if line.startswith(f"| {name} |"))
+    assert line.split("|")[2].strip() == f"{mean} %"
+    if name != "causal bound":
+        kept = sum(row["short_percent"] <= 0.5 for row in rows)
+        assert line.split("|")[3].strip() == f"{kept} of {len(rows)}"
+        assert line.split("|")[4].strip() == f"{sum(row['changes'] for row in rows):,}"
+
+
+def test_a_policy_that_is_not_in_the_result_is_named_on_the_page():
+    scored = {row["policy"] for row in RESULT["settings"]["rows"]}
+    assert set(POLICIES) - scored == UNSCORED
+    (line,) = [line for line in PAGE.splitlines() if "are newer than this result" in line]
+    assert all(f"`{name}`" in line for name in UNSCORED)
+
+
+def test_every_policy_is_described():
+    for policy in POLICIES.values():
+        assert f"`{policy.name}`" in PAGE

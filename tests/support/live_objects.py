@@ -1,0 +1,47 @@
+"""Objects of a shipped scenario at one moment of virtual time, as `gpuscale up` serves them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuscale.cli.scenarios import find_setup
+from gpuscale.local.kube_api.kinds import KINDS, SCALED_OBJECT
+from gpuscale.local.kube_api.objects.cluster import ClusterObjects
+from gpuscale.local.kube_api.store import Store
+from gpuscale.promapi.shapes import TimeAxis
+from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.pipeline import VirtualPipeline
+from gpuscale.sim.scenario.setup import Setup
+from gpuscale.sim.simulate import START_MS
+from gpuscale.sim.world import World
+
+
+class StoredRun:
+    """A scenario in virtual time with its objects in a store."""
+
+    def __init__(self, setup: Setup, speed: float = 1.0) -> None:
+        self.world = World(setup, START_MS)
+        self.controller = HpaController(self.world)
+        VirtualPipeline(self.world, self.controller)
+        axis = TimeAxis(START_MS, speed)
+        self.objects = ClusterObjects(self.world, self.controller, axis)
+        self.store = Store(0)
+
+    def run_to(self, seconds: float) -> "StoredRun":
+        """Let time pass up to a moment of the scenario, and store what is there then."""
+        self.world.engine.run_until(START_MS + round(seconds * 1000))
+        self.store.take(self.objects.facts())
+        return self
+
+    def bodies(self, resource: str) -> list[dict[str, Any]]:
+        """Return the objects of a resource, such as `deployments.apps`."""
+        return [each.body for each in self.store.all(resource, None)]
+
+    def all(self) -> Mapping[str, list[dict[str, Any]]]:
+        """Return all objects by resource."""
+        resources = {kind.stored_as for kind in (*KINDS, SCALED_OBJECT)}
+        return {resource: self.bodies(resource) for resource in sorted(resources)}
+
+
+def shipped(name: str, speed: float = 1.0) -> StoredRun:
+    """Return a scenario that ships with gpuscale, at its start."""
+    return StoredRun(find_setup(name), speed)
