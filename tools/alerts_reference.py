@@ -26,10 +26,11 @@ spec:
 
 *critical*: scaling does not work, or a GPU is broken. *warning*: money is lost, or more may follow.
 
-An alert without the series that it needs stays silent. The node agents and the metrics API are scraped by
-what the installation brings. kube-state-metrics is needed for what only Kubernetes knows: the conditions of
-HPAs, requests, pending pods. `aggregator_unavailable_apiservice` is the API server's; clouds that hide the
-control plane hide it too, and then `GpuMetricsApiDown` and `GpuHpaBlind` have to do.
+An alert without the series that it needs stays silent. The node agents, the metrics API and the scaler are
+scraped by what the installation brings; alerts about a metrics API or a scaler that it does not have are left
+out. kube-state-metrics is needed for what only Kubernetes knows: the conditions of HPAs, requests, pending
+pods. `aggregator_unavailable_apiservice` is the API server's; clouds that hide the control plane hide it too,
+and then `GpuMetricsApiDown` and `GpuHpaBlind` have to do.
 
 HPAs are looked at if they have a metric with `gpu` or `DCGM_` in its name, or if the pods that they scale
 request GPUs, whatever the metric is: the queue of a model server, CPU, KEDA's `s0-prometheus`. Not seen is an

@@ -15,6 +15,7 @@ MODULES = (
     "gpuscale",
     "gpuscale.hpa",
     "gpuscale.manifests",
+    "gpuscale.planning",
     "gpuscale.readings",
     "gpuscale.store",
     "gpuscale.testing.api_server",

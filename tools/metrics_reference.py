@@ -279,7 +279,11 @@ def _ack() -> Iterable[Family]:
 
 def _containers() -> Iterable[Family]:
     return container_families(
-        (GpuShares(_reading(), (Share(_OWNER, 1, 1, 1.0),), {_OWNER: Grant(1, cores_percent=1)}),),
+        (
+            GpuShares(
+                _reading(), (Share(_OWNER, 1, 1, 1.0, 1.0),), {_OWNER: Grant(1, cores_percent=1)}
+            ),
+        ),
         _OPTIONS,
     )
 
