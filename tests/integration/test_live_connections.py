@@ -39,9 +39,13 @@ def held(loop: Loop) -> int:
     """
     links = {_where(link) for link in Path(f"/proc/{loop.process.pid}/fd").iterdir()}
     at, listening = f":{port(loop):04X}", "0A"
-    rows = [row.split() for row in Path(f"/proc/{loop.process.pid}/net/tcp").read_text().splitlines()[1:]]
+    rows = [
+        row.split()
+        for row in Path(f"/proc/{loop.process.pid}/net/tcp").read_text().splitlines()[1:]
+    ]
     return sum(
-        row[1].endswith(at) and row[3] != listening and f"socket:[{row[9]}]" in links for row in rows
+        row[1].endswith(at) and row[3] != listening and f"socket:[{row[9]}]" in links
+        for row in rows
     )
 
 
