@@ -163,8 +163,8 @@ class Collector:
         families: tuple[Family, ...],
         server: ServerStatus | None,
     ) -> Snapshot:
-        told = with_status(readings, self._counters)
-        own = own_families(self._status, told, self._counters, server)
+        with_state = with_status(readings, self._counters)
+        own = own_families(self._status, with_state, self._counters, server)
         oldest_ms = min((each.measured_ms for each in readings), default=self._clock.now_ms())
         return Snapshot(families, own, self._status, oldest_ms)
 

@@ -3,7 +3,7 @@
 What it answers follows from the query's past and the time alone. Its memory begins with whole days before
 today, and at the end of each day it begins again in the background. So all servers give the same
 answer, whenever each of them was started, and a replay of the same demand gives it too. The pods that the
-policy sees are reckoned, not looked at: each takes the stated start-up time.
+policy sees are calculated, not looked at: each takes the stated start-up time.
 
 A load belongs to a moment of a grid that all servers share, and is asked for by a subquery that ends there.
 """
@@ -247,7 +247,7 @@ class PolicyRun:
             short = 100 * float(course.cells[SHORT_STEPS]) / max(1, course.steps)
             lines.append(
                 f"policy memory: of {_length(course.steps * STEP_MS / 1000)}, since "
-                f"{since:%Y-%m-%d %H:%M} UTC; as reckoned, pods were short {short:.3g} % of it"
+                f"{since:%Y-%m-%d %H:%M} UTC; by calculation, pods were short {short:.3g} % of it"
             )
         lines += [f"policy {what}: {course.memory[at]:.4g}" for what, at in policy.shown]
         return tuple(lines)

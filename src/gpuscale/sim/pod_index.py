@@ -42,9 +42,9 @@ class PodIndex:
         self.busy: Counter[str] = Counter()
         """How many unfinished pods a node has, without those of DaemonSets."""
         self.changed_owners: dict[OwnerKey, None] = {}
-        """Whose pods were made, changed or removed since somebody last cleared this."""
+        """Whose pods were made, changed or removed since the last clear."""
         self.changed_nodes: set[str] = set()
-        """Which nodes have other unfinished pods than when somebody last cleared this."""
+        """Which nodes have other unfinished pods than at the last clear."""
         self._by_owner: dict[OwnerKey, _Keys] = {}
         self._by_node: dict[str, _Keys] = {}
         self._by_label: dict[tuple[str, str, str], _Keys] = {}

@@ -63,7 +63,7 @@ def read_policy(reader: KeyReader, check: PolicyCheck) -> ServedPolicy | None:
         if not reader.has(key):
             reader.note(key, f"it with a policy, such as {example}", "none")
     if str(reader.values.get("startTime")).strip() == "auto":
-        expected = "a duration with a policy, so that all servers reckon with the same"
+        expected = "a duration with a policy, so that all servers use the same"
         reader.note("startTime", expected, "auto")
         start_s = 0.0
     else:

@@ -249,7 +249,7 @@ def test_a_run_is_reported_job_by_job() -> None:
     chronicle.see("train-1", Standing(State.RUNNING, "", "a"), 9_500)  # late news of the pod
     chronicle.see("train-2", Standing(State.RUNNING, "", "a"), 6_000)
     chronicle.see("train-2", Standing(State.FAILED, "BackoffLimitExceeded"), 8_000)
-    chronicle.see("train-3", Standing(State.REMOVED, "by somebody else"), 8_000)
+    chronicle.see("train-3", Standing(State.REMOVED, "from outside"), 8_000)
     chronicle.record(10_000)
     document = job_document(run_of(chronicle, 6))
     assert document["jobs"] == {
@@ -272,7 +272,7 @@ def test_a_run_is_reported_job_by_job() -> None:
     ]
     assert job_faults_text(document) == [
         "1 of 6 Jobs failed",
-        "1 of 6 Jobs were removed by somebody else",
+        "1 of 6 Jobs were removed from outside",
         "1 of 6 Jobs were refused by the API server",
         "2 of 6 Jobs were not done when the run ended",
     ]

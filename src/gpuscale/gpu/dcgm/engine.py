@@ -1,6 +1,7 @@
 """A host engine followed by a thread of its own: connect, watch, ask, and begin again when it goes.
 
-Only this thread calls the library. A call that hangs leaves what is known to get old, and stops nobody.
+Only this thread calls the library. While a call hangs, the last answer gets old, and the rest of the
+agent goes on.
 """
 
 import logging

@@ -32,7 +32,7 @@ class Dashboards(Model):
     label: str = Field(default="grafana_dashboard", pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$")
     """Label that the sidecar selects by; its value is 1."""
     folder: str = Field(default="gpuscale", pattern=r"^[^\x00-\x1f]+$", max_length=64)
-    """Folder in Grafana, where the sidecar is told to heed the annotation `grafana_folder`."""
+    """Folder in Grafana, where the sidecar uses the annotation `grafana_folder`."""
     gpu_hour_price: float = Field(default=2.5, ge=0, le=MAX_TARGET)
     """What a GPU costs per hour; the dashboard's own variable can be changed there."""
     currency: Literal["USD", "EUR", "GBP", "JPY", "KRW", "CNY", "INR"] = "USD"

@@ -144,7 +144,7 @@ class Driver:
         """Return the GPU with a context of this process.
 
         Raises:
-            CudaError: it is somebody else's alone, or the driver has another reason.
+            CudaError: another process has it to itself, or the driver has another reason.
         """
         handle = c_int()
         self.call("cuDeviceGet", byref(handle), c_int(device.ordinal))

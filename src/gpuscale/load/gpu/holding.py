@@ -33,7 +33,7 @@ _LEAD_S = 0.2
 _GOODBYE_S = 5.0
 _LINE_BYTES = 1 << 16
 _MOST_CONTEXT_BYTES = 2 << 30
-"""Of one process; a larger difference is of somebody else's making."""
+"""Of one process; a larger difference comes from another process."""
 
 
 @dataclass(frozen=True, slots=True)

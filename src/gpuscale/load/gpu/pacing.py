@@ -44,7 +44,7 @@ class Bursts:
     """When one process launches, from a start that all processes of a load share.
 
     A burst that can't begin within its period is skipped, never made up for: two at once would be a share
-    that nobody asked for.
+    larger than the one asked for.
     """
 
     start_s: float

@@ -97,7 +97,7 @@ def job_faults_text(document: Mapping[str, Any]) -> list[str]:
     words = {
         "failed": "failed",
         "timedOut": "took too long",
-        "removedByOthers": "were removed by somebody else",
+        "removedByOthers": "were removed from outside",
         "refused": "were refused by the API server",
         "unfinished": "were not done when the run ended",
     }
@@ -142,7 +142,7 @@ def job_text(document: Mapping[str, Any]) -> str:
 def junit_text(document: Mapping[str, Any]) -> str:
     """Return JUnit XML: one case for each Job, by its name.
 
-    A Job that failed or took too long is a failure, one that was refused or removed by somebody else an
+    A Job that failed or took too long is a failure, one that was refused or removed from outside an
     error, and one that was not over when the run was interrupted is skipped.
 
     Source: the schema of Jenkins' xUnit plugin (junit-10.xsd).

@@ -347,7 +347,7 @@ class JobRunner:
 
     def _note_removed(self, key: str) -> None:
         """Note a Job that went before its end; what was timed out is over already."""
-        standing = Standing(State.REMOVED, "by somebody else")
+        standing = Standing(State.REMOVED, "from outside")
         self._chronicle.see(key.partition("/")[2], standing, self._clock.now_ms())
 
     def _events(self) -> Reflector[JsonObject]:

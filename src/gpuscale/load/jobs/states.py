@@ -44,7 +44,7 @@ class State(Enum):
     FAILED = "failed"
     TIMED_OUT = "timed out"
     REMOVED = "removed"
-    """By somebody else, before its end."""
+    """From outside, before its end."""
 
     @property
     def is_over(self) -> bool:

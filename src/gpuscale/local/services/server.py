@@ -105,7 +105,7 @@ async def _drop_body(request: web.Request) -> web.Response | None:
     except TimeoutError:
         return _refusal(408, f"the body took more than {BODY_S:g} s")
     except ConnectionError:
-        return _refusal(400, "the client has gone")  # nobody reads it
+        return _refusal(400, "the client has gone")  # no client is left to read it
     return None
 
 

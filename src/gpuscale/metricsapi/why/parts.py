@@ -80,7 +80,7 @@ def _line(seen: Sequence[SeenPart], name: str) -> str:
         for each in seen
         if math.isfinite(each.values.get(name, math.nan))
     }
-    told = [
+    texts = [
         f"{each.part.name} {each.values[name]:.6g} of {each.part.threshold:.6g}, "
         f"{shares[each.part.name]:.4g} full"
         for each in seen
@@ -88,9 +88,9 @@ def _line(seen: Sequence[SeenPart], name: str) -> str:
     ]
     missing = _missing(seen, name)
     if missing:
-        told.append(f"no value of {', '.join(missing)}")
-        return f"{of}{'; '.join(told)}: so none of the whole"
-    return f"{of}{'; '.join(told)}: {max(shares, key=lambda part: shares[part])} counts"
+        texts.append(f"no value of {', '.join(missing)}")
+        return f"{of}{'; '.join(texts)}: so none of the whole"
+    return f"{of}{'; '.join(texts)}: {max(shares, key=lambda part: shares[part])} counts"
 
 
 def _missing(seen: Sequence[SeenPart], name: str) -> list[str]:

@@ -88,7 +88,7 @@ def _utilization(
 ) -> float | None:
     """Return the mean percent of the ready pods' GPUs.
 
-    GPUs of pods that are not ready yet are idle and don't count. GPUs that nobody reports are taken to be as
+    GPUs of pods that are not ready yet are idle and don't count. GPUs without a reading are taken to be as
     busy as the others, once their pods have been ready for some steps.
     """
     gpus = expected[-1]

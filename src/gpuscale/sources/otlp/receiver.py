@@ -43,8 +43,8 @@ class Taken:
     @property
     def reason(self) -> str:
         """Return why something was left out; empty where nothing was."""
-        told = "; ".join(f"{count} for {reason}" for reason, count in self.refused.items())
-        return told[:_MAX_REASON_CHARS]
+        refusals = "; ".join(f"{count} for {reason}" for reason, count in self.refused.items())
+        return refusals[:_MAX_REASON_CHARS]
 
 
 class OtlpReceiver:

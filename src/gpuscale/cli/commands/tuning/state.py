@@ -74,7 +74,7 @@ class State:
         self._saved_s = time.monotonic()
 
     def _read(self, path: str) -> dict[str, list[Row]]:
-        expected = "the state of a search; remove it to begin anew"
+        expected = "the state of a search; remove it to start over"
         try:
             with Path(path).open("rb") as file:
                 body = file.read(_MAX_BYTES + 1)

@@ -39,7 +39,7 @@ class PodFacts:
     started_ms: int | None
     """When its containers started; None before."""
     unscheduled: str = ""
-    """Why it has no node; empty while nobody has tried."""
+    """Why it has no node; empty before the first try."""
     tried_ms: int = 0
     """When the scheduler tried first, with that reason."""
 
