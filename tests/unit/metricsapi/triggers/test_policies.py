@@ -138,6 +138,7 @@ async def test_a_policy_that_fails_is_a_reason_and_the_others_go_on(policies, mo
     def wrong(seen, memory, settings):
         return float(str(seen.demand))
 
+    monkeypatch.setattr(module, "_PATIENCE_S", 100.0)  # it is compiled before it fails
     monkeypatch.setitem(POLICIES, "wrong", Policy("wrong", "", wrong))
     use = ServedPolicy("wrong", (), 10.0, 60.0, 2, 50, 0.0)
     found, _ = await policies.see("sum(load)", use)
