@@ -121,12 +121,24 @@ class Cluster(Stacked):
         return diagnose(asyncio.run(look()))
 
     def run(self, *arguments):
-        """Return exit code and output of the command."""
-        self.sample()
-        done = subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=120, check=False
+        """Return exit code and output of the command, with samples that go on for as long as it runs."""
+        process = subprocess.Popen(
+            self.command(*arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
-        return done.returncode, done.stdout + done.stderr
+        deadline = time.monotonic() + 120
+        while True:
+            self.sample()
+            try:
+                output, _ = process.communicate(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    process.kill()
+                    raise
+            else:
+                return process.returncode, output
 
     def run_plain(self):
         """Return exit code and output of the command with nothing but the kubeconfig."""

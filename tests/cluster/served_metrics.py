@@ -141,7 +141,11 @@ class MetricsServer:
         self.port = runner.addresses[0][1]
         started.set()
         await self._finish.wait()
+        # Closing TLS waits for the other side's goodbye, and this loop ends at once.
+        for connection in runner.server.connections:
+            connection.transport.abort()
         await runner.cleanup()
+        await asyncio.sleep(0.1)
 
     @web.middleware
     async def _note(self, request, handler):

@@ -44,7 +44,6 @@ def test_a_healthy_cluster_gives_no_finding(cluster):
     cluster.healthy()
 
     def is_clean():
-        # A value lives for two seconds, and the command may take longer to start.
         code, told = cluster.run()
         return (code, told.count("nothing wrong")) == (0, 9) and told
 

@@ -4,6 +4,7 @@ import pytest
 from install_values import container, one, rendered, scale, values
 from pydantic import ValidationError
 
+from gpuscale.install.cluster.kinds import path_of
 from gpuscale.install.notes import notes
 
 ID = "00000000-0000-0000-0000-0000000000aa"
@@ -191,3 +192,15 @@ def test_where_a_metric_of_azure_monitor_does_not_go() -> None:
         values(scale=[{**scaled(QUEUE), "autoscaler": "hpa"}])
     with pytest.raises(ValidationError, match=r"without keda\.azureIdentity"):
         values(scale=[scaled(QUEUE)])
+
+
+def test_the_command_knows_where_each_object_is() -> None:
+    scales = [scale(signal="vllm-waiting", target=4, autoscaler="keda")]
+    objects = rendered(values(prometheus=WORKSPACE, scale=scales))
+    monitors = [path_of(each) for each in objects if each["apiVersion"].startswith("azmonitoring")]
+    base = "/apis/azmonitoring.coreos.com/v1/namespaces"
+    assert {each.rpartition("/")[0] for each in monitors} == {
+        f"{base}/gpuscale/podmonitors",
+        f"{base}/gpuscale/servicemonitors",
+    }
+    assert all(path_of(each) for each in objects)

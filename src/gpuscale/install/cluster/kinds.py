@@ -48,6 +48,8 @@ KINDS = (
     Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules"),
     Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"),
     Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors"),
+    Kind("azmonitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"),
+    Kind("azmonitoring.coreos.com/v1", "PodMonitor", "podmonitors"),
     Kind("apps/v1", "DaemonSet", "daemonsets"),
     Kind("apps/v1", "Deployment", "deployments"),
     Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),

@@ -23,6 +23,7 @@ from gpuscale.kube.client.errors import ApiStatusError
 FIELD_MANAGER = "gpuscale"
 _NEEDS = {
     "monitoring.coreos.com/v1": "the Prometheus Operator; without it, set prometheus.kind to own or plain",
+    "azmonitoring.coreos.com/v1": "AKS' managed Prometheus (az aks update --enable-azure-monitor-metrics)",
     "keda.sh/v1alpha1": "KEDA; without it, set scale[].autoscaler to hpa, and no jobs",
     "cert-manager.io/v1": "cert-manager; without it, set metricsApi.certificates to generated",
     "autoscaling/v2": "Kubernetes 1.23; before it, set scale[].hpaVersion to an older one",
