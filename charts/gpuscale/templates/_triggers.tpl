@@ -30,6 +30,7 @@ with what is known of them as `source`: include "gpuscale.scale" (list . $scale)
 {{- end -}}
 {{- $entries = append $entries $entry -}}
 {{- end -}}
+{{- $_ := set $scale "hasWindow" (hasKey (last .) "scaleDownStabilizationSeconds") -}}
 {{- toYaml (set $scale "entries" $entries) -}}
 {{- end }}
 
@@ -38,16 +39,32 @@ with what is known of them as `source`: include "gpuscale.scale" (list . $scale)
 {{- $scale := . -}}
 {{- $found := list -}}
 {{- $queries := 0 -}}
+{{- $wanted := 0 -}}
 {{- range $index, $entry := .entries -}}
 {{- $isQuery := hasKey $entry "query" -}}
 {{- $isTotal := eq ($entry.targetType | default "AverageValue") "AverageValue" -}}
 {{- if and (not (hasKey $entry "type")) $isTotal -}}
 {{- $keys := dict "entry" $index "target" (toString $entry.target) -}}
 {{- $_ := set $keys "workload" (printf "%s/%s" (lower $scale.workload.kind) $scale.workload.name) -}}
-{{- if $isQuery -}}
+{{- if $entry.policy -}}
+{{- $wanted = add $wanted 1 -}}
+{{- $name := printf "%s-wanted-replicas%s" $scale.workload.name (eq $wanted 1 | ternary "" (printf "-%d" $wanted)) -}}
+{{- $keys = merge (dict "metricName" $name "podLoad" $keys.target "query" $entry.query) (omit $keys "target") -}}
+{{- $keys = merge $keys (include "gpuscale.policyKeys" $entry.policy | fromYaml) -}}
+{{- $_ := set $keys "minReplicas" ($scale.minReplicas | int | toString) -}}
+{{- $_ := set $keys "maxReplicas" ($scale.maxReplicas | int | toString) -}}
+{{- else if $isQuery -}}
 {{- $queries = add $queries 1 -}}
 {{- $_ := set $keys "query" $entry.query -}}
 {{- $_ := set $keys "metricName" (printf "%s-load%s" $scale.workload.name (eq $queries 1 | ternary "" (printf "-%d" $queries))) -}}
+{{- with $entry.credit -}}
+{{- $drain := eq (.drain | default "2m") "2m" | ternary "" .drain -}}
+{{- range $key, $text := dict "waiting" .waiting "throughput" .throughput "startTime" .startTime "drain" $drain -}}
+{{- if $text -}}
+{{- $_ := set $keys $key $text -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if eq (int $scale.minReplicas) 0 -}}
 {{- /* A load counts only while there are pods. */ -}}
 {{- $_ := set $keys "wakeQuery" $entry.query -}}
@@ -74,6 +91,21 @@ with what is known of them as `source`: include "gpuscale.scale" (list . $scale)
 {{- end -}}
 {{- end -}}
 {{- $found = append $found $keys -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* What a trigger says of a policy, as keys and texts. */}}
+{{- define "gpuscale.policyKeys" -}}
+{{- $settings := list -}}
+{{- range $name, $value := .settings -}}
+{{- $settings = append $settings (printf "%s: %.12g" $name (float64 $value)) -}}
+{{- end -}}
+{{- $found := dict "policy" (printf "{name: %s, settings: {%s}}" .name (join ", " $settings)) -}}
+{{- range $key := list "startTime" "lag" "learn" -}}
+{{- with get $ $key -}}
+{{- $_ := set $found $key . -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml $found -}}

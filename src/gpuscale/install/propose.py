@@ -1,5 +1,6 @@
 """What `init` writes: what a user said, what the cluster suggests, and nothing that is a default."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,10 @@ class Answers:
     source: MetricSourceName | None = None
     """Where the metrics API gets its values."""
     scrapes_pods: bool = False
+    selected_pods: tuple[Mapping[str, Any], ...] = ()
+    """Pods that are scraped without an annotation, as a values file has them."""
+    otlp_clients: tuple[Mapping[str, str], ...] = ()
+    """Service accounts that push OTLP metrics."""
     serves_resource: bool | None = None
     """Whether the metrics API serves metrics.k8s.io."""
     team_rules: str | None = None
@@ -40,6 +45,8 @@ class Answers:
     """Of signals of gateways, proxies and queues: name of the object there."""
     query: str | None = None
     """In place of a signal: PromQL of the whole load."""
+    combined: Mapping[str, Any] | None = None
+    """In place of a signal: several limits as one metric, as a values file has it."""
     wake: str | None = None
     """What wakes the workload from zero: PromQL, or SOURCE/NAME of a known wake source."""
     more: dict[str, Any] = field(default_factory=dict)
@@ -52,6 +59,13 @@ DEFAULT_MIN_REPLICAS, DEFAULT_MAX_REPLICAS = 1, 10
 def signal_of(answers: Answers) -> Signal:
     """Return the signal that was said, else the usual one."""
     return SIGNALS[answers.signal or DEFAULT_SIGNAL]
+
+
+def signals_of(answers: Answers) -> list[Signal]:
+    """Return the signals that are scaled on."""
+    if answers.combined is None:
+        return [signal_of(answers)]
+    return [SIGNALS[part["signal"]] for part in answers.combined["parts"]]
 
 
 def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
@@ -88,13 +102,19 @@ def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
     return {**head, "spec": {**spec, **answers.more}}
 
 
-def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[str, Any]:
+def _load(answers: Answers) -> dict[str, Any]:
     target = answers.target if answers.target is not None else signal_of(answers).target
-    load: dict[str, Any] = {"signal": answers.signal or DEFAULT_SIGNAL}
+    shown = {"target": int(target) if float(target).is_integer() else target}
+    if answers.combined is not None:
+        is_said = answers.target is not None  # 1, which is full, is the default
+        return {"metrics": [{**answers.combined, **(shown if is_said else {})}]}
     if answers.query is not None:
-        load = {"query": answers.query}
-    elif answers.of is not None:
-        load["of"] = answers.of
+        return {"query": answers.query, **shown}
+    of = {} if answers.of is None else {"of": answers.of}
+    return {"signal": answers.signal or DEFAULT_SIGNAL, **of, **shown}
+
+
+def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[str, Any]:
     fewest, most = answers.min_replicas, answers.max_replicas
     scale: dict[str, Any] = {
         "workload": {
@@ -102,8 +122,7 @@ def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[s
             "name": workload.name,
             "namespace": workload.namespace,
         },
-        **load,
-        "target": int(target) if target == int(target) else target,
+        **_load(answers),
         "minReplicas": DEFAULT_MIN_REPLICAS if fewest is None else fewest,
         "maxReplicas": DEFAULT_MAX_REPLICAS if most is None else most,
         "autoscaler": answers.autoscaler or "hpa",
@@ -124,14 +143,15 @@ def wake_of(text: str) -> dict[str, Any]:
 
 
 def _agent(answers: Answers, found: Detected, access: str) -> dict[str, Any]:
-    signal = signal_of(answers)
+    signals = signals_of(answers)
+    of_processes = any(each.of_processes for each in signals)
     agent: dict[str, Any] = {}
     has_its_series = _has_prometheus(answers, found) and source_for(answers, found) == "prometheus"
-    if found.dcgm_exporter is not None and has_its_series and not signal.of_processes:
+    if found.dcgm_exporter is not None and has_its_series and not of_processes:
         return {"enabled": False}
-    if signal.of_processes:
+    if of_processes:
         agent["attribution"] = "processes"
-    if signal.is_alibabas:
+    if any(each.is_alibabas for each in signals):
         agent["style"] = "both"
     if access == "host":
         agent["deviceAccess"] = "host"
@@ -156,6 +176,11 @@ def _metrics_api(answers: Answers, found: Detected) -> dict[str, Any]:
         api["source"] = "streams"
     if answers.scrapes_pods:
         api["scrapePods"] = True
+    if answers.selected_pods:
+        api["scrapeSelectedPods"] = [dict(each) for each in answers.selected_pods]
+    if answers.otlp_clients:
+        api["otlp"] = {"enabled": True, "clients": [dict(each) for each in answers.otlp_clients]}
+        api["replicas"] = 1  # replicas don't share what is pushed
     if serves_resource(answers, found):
         api["resource"] = True
     is_query = bool(answers.wake or answers.query) or signal_of(answers).kind == "external"

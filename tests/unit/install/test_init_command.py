@@ -194,9 +194,77 @@ def test_what_it_is_scaled_on(tmp_path: Path, flags, load) -> None:
         (["--signal=epp-queue"], "without --of, expected the name of the InferencePool"),
         (["--signal=vllm-waiting", "--query=sum(up)"], "--query: expected no --signal beside it"),
         (["--query=sum(up", "--target=1"], "--query: found a query that is no PromQL"),
+        (["--combined=a=vllm-waiting:5", "--of=x"], "--combined: expected neither --signal"),
+        (["--combined=vllm-waiting:5"], "--combined: found 'vllm-waiting:5', expected NAME="),
+        (["--combined=a=vllm-wating:5"], "--combined: found 'vllm-wating', expected a signal"),
+        (["--combined=a=vllm-waiting:x"], "--combined: found 'x', expected a number"),
+        (["--combined=a=epp-queue:5"], "--combined: found signal epp-queue in a combined"),
     ],
 )
 def test_a_signal_that_can_t_be_is_refused(tmp_path: Path, flags, text: str) -> None:
+    code, _, err = init(tmp_path, *ENOUGH, *flags)
+    assert code == 2
+    (line,) = err
+    assert text in line
+
+
+def test_several_limits_are_one_metric(tmp_path: Path) -> None:
+    limits = "--combined=fullness=vllm-waiting:5,vllm-kv-cache:0.9"
+    assert init(tmp_path, *ENOUGH, limits)[0] == 0
+    (scale,) = spec_of(tmp_path / "values.yaml")["scale"]
+    (metric,) = Values.model_validate({"spec": {"scale": [scale]}}).spec.scale[0].combined_metrics
+    assert (metric.combined, metric.target) == ("fullness", 1)
+    found = [(part.signal, part.threshold) for part in metric.parts]
+    assert found == [("vllm-waiting", 5), ("vllm-kv-cache", 0.9)]
+    code, out, _ = init(tmp_path, *ENOUGH, limits, "--target=0.8", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["spec"]["scale"][0]["metrics"][0]["target"] == 0.8
+
+
+def test_shared_gpus_in_a_combined_metric_take_processes(tmp_path: Path) -> None:
+    limits = "--combined=fullness=gpu-share:80,gpu-memory:20000"
+    assert init(tmp_path, *ENOUGH, limits)[0] == 0
+    assert spec_of(tmp_path / "values.yaml")["agent"]["attribution"] == "processes"
+
+
+def test_selected_pods_and_pushes_are_taken(tmp_path: Path) -> None:
+    said = [
+        "--source=streams",
+        "--scrape-selected-pods=ml/app=vllm,tier=gpu:8000",
+        "--scrape-selected-pods=*/app=tgi:https:metrics/stats",
+        "--scrape-selected-pods=team-b/*:9",
+        "--otlp-client=observability/otel-collector",
+        "--otlp-client=ml/web",
+    ]
+    assert init(tmp_path, *ENOUGH, *said)[0] == 0
+    api = Values.model_validate({"spec": spec_of(tmp_path / "values.yaml")}).spec.metrics_api
+    assert [each.flag for each in api.scrape_selected_pods] == [
+        "ml/app=vllm,tier=gpu:8000",
+        "*/app=tgi:https:metrics/stats",
+        "team-b/*:9",
+    ]
+    assert api.otlp.enabled
+    clients = [(each.namespace, each.name) for each in api.otlp.clients]
+    assert clients == [("observability", "otel-collector"), ("ml", "web")]
+    assert api.replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (
+            ["--scrape-selected-pods=ml/app=vllm:8000", "--source=prometheus"],
+            "found --scrape-selected-pods with --source prometheus",
+        ),
+        (["--otlp-client=a/b", "--source=prometheus"], "found --otlp-client with --source"),
+        (["--scrape-selected-pods=vllm"], "--scrape-selected-pods: found 'vllm', expected NAME"),
+        (["--scrape-selected-pods=ml/app in (a):1"], "found labels app in (a), expected KEY=VALUE"),
+        (["--scrape-selected-pods=*/*:1"], "found neither namespace nor matchLabels"),
+        (["--otlp-client=web"], "--otlp-client: found 'web', expected NAMESPACE/NAME"),
+        (["--otlp-client=A_/b"], "--otlp-client: found"),
+    ],
+)
+def test_what_can_not_be_collected_is_refused(tmp_path: Path, flags, text: str) -> None:
     code, _, err = init(tmp_path, *ENOUGH, *flags)
     assert code == 2
     (line,) = err

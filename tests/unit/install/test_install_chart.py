@@ -201,6 +201,13 @@ FAST_AND_SLOW = {
 }
 BY_QUERY = {"query": 'sum(vllm:num_requests_waiting{model="bert \\"x\\""})', "target": 2.5}
 
+CREDIT = {"waiting": "sum(w)", "throughput": 'sum(rate(done{a="b"}[1m]))'}
+CREDITED = {**BY_QUERY, "credit": {**CREDIT, "startTime": "3m", "drain": "2m"}}
+WANTED = [
+    {**BY_QUERY, "policy": {"name": "trend", "startTime": "3m", "settings": SETTINGS}}
+    for SETTINGS in ({"spare": 2, "headroom": 1.3}, {})
+]
+
 
 def by_metrics(*metrics, **changes):
     return {"workload": {"name": "many"}, "maxReplicas": 8, "metrics": list(metrics), **changes}
@@ -476,6 +483,20 @@ OPTIONS = {
             [
                 by_metrics(*FULLNESS, autoscaler="keda"),
                 scale(workload={"name": "old"}, target=None, metrics=FULLNESS[:1], metricsPort=9),
+            ],
+            [
+                by_metrics({**BY_QUERY, "credit": {**CREDIT, "drain": "5m"}}, CREDITED),
+                by_metrics(*WANTED, workload={"name": "wanted"}, minReplicas=2),
+            ],
+            [
+                by_metrics(CREDITED, autoscaler="keda", minReplicas=0),
+                by_metrics(
+                    *WANTED[:1],
+                    workload={"name": "wanted"},
+                    autoscaler="keda",
+                    behavior={"scaleUp": {"selectPolicy": "Min"}},
+                    scaleDownStabilizationSeconds=60,
+                ),
             ],
         )
     ],

@@ -51,6 +51,19 @@ def test_the_old_spelling_of_a_folder_still_works(render, tmp_path: Path) -> Non
     assert notes[1] == f"gpuscale: {len(files)} files in out"
 
 
+def test_a_folder_for_an_installers_role_has_nothing_else(render, tmp_path: Path) -> None:
+    boards = {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}
+    who = "--installer=ServiceAccount:ci/deployer"
+    code, out, _ = render(who, "--output-dir", "role", **boards)
+    assert (code, out) == (0, "")
+    files = sorted(path for path in (tmp_path / "role").rglob("*") if path.is_file())
+    _, printed, _ = render(who, **boards)
+    assert [yaml.safe_load(path.read_text()) for path in files] == [*yaml.safe_load_all(printed)]
+    assert {path.parent.name for path in files} == {"role"}
+    render("--output-dir", "all", **boards)
+    assert {path.name for path in (tmp_path / "all").iterdir()} >= {"rules", "dashboards"}
+
+
 def test_text_is_no_form_of_objects(render) -> None:
     code, _, notes = render("-o", "text")
     assert (code, notes) == (2, ["gpuscale: --output: found 'text', expected yaml or json"])

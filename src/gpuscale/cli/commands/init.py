@@ -15,7 +15,10 @@ from gpuscale.cli.commands.install import open_client
 from gpuscale.cli.files import write_file
 from gpuscale.cli.interview.answers import (
     checked_answers,
+    read_combined,
     read_provider,
+    read_selected_pods,
+    read_service_account,
     read_signal,
     read_wake,
     read_workload,
@@ -125,6 +128,15 @@ def init(
             rich_help_panel=_SCALING,
         ),
     ] = None,
+    combined: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=SIGNAL:THRESHOLD,...",
+            help="In place of a signal: several limits as one metric, such as "
+            "vllm_fullness=vllm-waiting:5,vllm-kv-cache:0.9; the fullest counts, and 1 is full.",
+            rich_help_panel=_SCALING,
+        ),
+    ] = None,
     target: Annotated[
         float | None,
         typer.Option(
@@ -187,6 +199,26 @@ def init(
             rich_help_panel=_METRICS,
         ),
     ] = False,
+    scrape_selected_pods: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAMESPACE/LABELS:PORT",
+            help="With streams: scrape these pods, which need no annotation, such as ml/app=vllm:8000; "
+            "NAMESPACE and LABELS may be *. May be given several times.",
+            show_default="none",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
+    otlp_client: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="With streams: take OTLP metrics that this service account pushes; one replica of the "
+            "metrics API then runs. May be given several times.",
+            show_default="none",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
     resource_metrics: Annotated[
         bool | None,
         typer.Option(
@@ -249,6 +281,8 @@ def init(
         return
     if query is not None and signal is not None:
         raise UsageError("--query: expected no --signal beside it")
+    if combined is not None and (signal, of, query) != (None, None, None):
+        raise UsageError("--combined: expected neither --signal, --of nor --query beside it")
     if query is not None and target is None and not sys.stdin.isatty():
         raise UsageError("--query: expected --target beside it, what each pod takes of the load")
     form, path = _destination(output, output_file)
@@ -259,6 +293,7 @@ def init(
         signal=None if signal is None else _read("--signal", read_signal, signal),
         of=of,
         query=query,
+        combined=None if combined is None else _read("--combined", read_combined, combined),
         target=target,
         min_replicas=min_replicas,
         max_replicas=max_replicas,
@@ -271,6 +306,13 @@ def init(
         prometheus_url=prometheus_url,
         source=None if source is None else source.value,
         scrapes_pods=scrape_pods,
+        selected_pods=tuple(
+            _read("--scrape-selected-pods", read_selected_pods, each)
+            for each in scrape_selected_pods or ()
+        ),
+        otlp_clients=tuple(
+            _read("--otlp-client", read_service_account, each) for each in otlp_client or ()
+        ),
         serves_resource=resource_metrics,
         team_rules=rules_configmaps,
     )

@@ -1,6 +1,7 @@
 """`gpuscale render`: the manifests and node pool of a values file."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +42,7 @@ def render(
             "--output-dir",
             metavar="FOLDER",
             help="Write one file per object instead, and beside them those of the node pool (node-pool), "
-            "rule files (rules) and dashboards (dashboards).",
+            "rule files (rules) and dashboards (dashboards); with --installer the role alone.",
             show_default="the objects are printed",
         ),
     ] = None,
@@ -78,10 +79,11 @@ def render(
     objects = rendered(values) if installer is None else _role_of(installer, values)
     if output_dir in (None, _STDOUT):
         _print(objects, _FORMATS[output])
-        if values.spec.node_pool is not None:
+        if values.spec.node_pool is not None and installer is None:
             _note("the node pool's files are written with --output-dir")
     else:
-        _write(values, objects, Path(output_dir))
+        beside = {} if installer is not None else _files_beside(values)
+        _write({**_object_files(objects), **beside}, Path(output_dir))
 
 
 def read_values(name: str, kubernetes: "KubernetesVersion | None" = None) -> "Values":
@@ -131,18 +133,29 @@ def _print(objects: "tuple[Object, ...]", output: Output) -> None:
         print(manifest(objects), end="")
 
 
-def _write(values: "Values", objects: "tuple[Object, ...]", folder: Path) -> None:
-    from gpuscale.install.boards.catalogue import board_files
-    from gpuscale.install.parts.scraping import rule_texts
-    from gpuscale.install.render import manifest, pool_files
+def _object_files(objects: "tuple[Object, ...]") -> dict[str, str]:
+    from gpuscale.install.render import manifest
 
-    texts = {
+    return {
         f"{number:02}-{each['kind']}-{each['metadata']['name']}.yaml".lower(): manifest([each])
         for number, each in enumerate(objects, 1)
     }
-    texts |= {f"node-pool/{each.name}": each.text for each in pool_files(values)}
-    texts |= {f"rules/{name}": text for name, text in rule_texts(values).items()}
-    texts |= {f"dashboards/{name}": text for name, text in board_files(values).items()}
+
+
+def _files_beside(values: "Values") -> dict[str, str]:
+    """Return what is no object of the installation: the node pool, rules and dashboards as files."""
+    from gpuscale.install.boards.catalogue import board_files
+    from gpuscale.install.parts.scraping import rule_texts
+    from gpuscale.install.render import pool_files
+
+    return {
+        **{f"node-pool/{each.name}": each.text for each in pool_files(values)},
+        **{f"rules/{name}": text for name, text in rule_texts(values).items()},
+        **{f"dashboards/{name}": text for name, text in board_files(values).items()},
+    }
+
+
+def _write(texts: Mapping[str, str], folder: Path) -> None:
     try:
         for name, text in texts.items():
             path = folder / name

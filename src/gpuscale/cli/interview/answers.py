@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _FLAGS = {
     "spec.scale[0].workload": "--workload",
+    "spec.scale[0].metrics": "--combined",
     "spec.scale[0].signal": "--signal",
     "spec.scale[0].of": "--of",
     "spec.scale[0].query": "--query",
@@ -26,6 +27,8 @@ _FLAGS = {
     "spec.prometheus": "--prometheus-url",
     "spec.metricsApi.source": "--source",
     "spec.metricsApi.scrapePods": "--scrape-pods",
+    "spec.metricsApi.scrapeSelectedPods": "--scrape-selected-pods",
+    "spec.metricsApi.otlp": "--otlp-client",
     "spec.metricsApi.resource": "--resource-metrics",
     "spec.metricsApi.rulesConfigMaps": "--rules-configmaps",
 }
@@ -38,6 +41,9 @@ _WORDS = {
     "without of,": "without --of,",
     "metricsApi.resource": "--resource-metrics",
     "metricsApi.scrapePods": "--scrape-pods",
+    "metricsApi.scrapeSelectedPods": "--scrape-selected-pods",
+    "metricsApi.otlp.enabled": "--otlp-client",
+    "metricsApi.otlp": "--otlp-client",
     "metricsApi.source": "--source",
     "found scale[0]: ": "found ",
 }
@@ -61,6 +67,76 @@ def read_signal(text: str) -> str:
     meant = closest(text, SIGNALS)
     hint = f", such as {meant}" if meant else ""
     raise ValueError(f"found {text!r}, expected a signal{hint}; --signal list shows them all")
+
+
+def read_combined(text: str) -> dict[str, Any]:
+    """Return the combined metric that a text describes, as a values file has it.
+
+    Raises:
+        ValueError: it describes none.
+    """
+    name, _, rest = text.partition("=")
+    parts = [each.rpartition(":") for each in rest.split(",")]
+    if not name or not all(signal and threshold for signal, _, threshold in parts):
+        example = "vllm_fullness=vllm-waiting:5,vllm-kv-cache:0.9"
+        raise ValueError(f"found {text!r}, expected NAME=SIGNAL:THRESHOLD,... such as {example}")
+    return {
+        "combined": name,
+        "parts": [
+            {"signal": read_signal(signal), "threshold": read_number(threshold)}
+            for signal, _, threshold in parts
+        ],
+    }
+
+
+def read_selected_pods(text: str) -> dict[str, Any]:
+    """Return the pods that a text selects, as a values file has them.
+
+    Raises:
+        ValueError: it selects none, or by other conditions than labels and their values.
+    """
+    from gpuscale.sources.feeds.selected_pods import pod_choice
+
+    try:
+        choice = pod_choice(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    labels = text.partition("/")[2].partition(":")[0]
+    pairs = [] if labels == "*" else [each.partition("=") for each in labels.split(",")]
+    if not all(key and equals and "=" not in value for key, equals, value in pairs):
+        raise ValueError(f"found labels {labels}, expected KEY=VALUE, with commas between")
+    return {
+        **({} if choice.namespace == "*" else {"namespace": choice.namespace}),
+        **({"matchLabels": {key: value for key, _, value in pairs}} if pairs else {}),
+        "port": int(choice.port) if choice.port.isdigit() else choice.port,
+        **({} if choice.path == "/metrics" else {"path": choice.path}),
+        **({"https": True} if choice.scheme == "https" else {}),
+    }
+
+
+def read_service_account(text: str) -> dict[str, str]:
+    """Return the service account that a text names.
+
+    Raises:
+        ValueError: it names none.
+    """
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise ValueError(f"found {text!r}, expected NAMESPACE/NAME of a service account")
+    return {"namespace": namespace, "name": name}
+
+
+def read_number(text: str) -> float:
+    """Return a number; a whole one as such.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        raise ValueError(f"found {text!r}, expected a number") from None
+    return int(found) if found.is_integer() else found
 
 
 def read_provider(text: str) -> "Provider":

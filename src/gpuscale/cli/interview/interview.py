@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpuscale import __version__
 from gpuscale.cli.interview.answers import (
     check_so_far,
+    read_number,
     read_provider,
     read_wake,
     read_workload,
@@ -116,7 +117,7 @@ def _signal(answers: "Answers", found: "Detected") -> "Answers":
     from gpuscale.formats.signals.catalogue import by_family
     from gpuscale.install.propose import DEFAULT_SIGNAL
 
-    if answers.signal is not None or answers.query is not None:
+    if answers.signal is not None or answers.query is not None or answers.combined is not None:
         return answers
     choices: dict[str, str] = {
         name: f"{_SIGNALS.get(name, each.what)} ({each.unit})"
@@ -132,7 +133,8 @@ def _of(answers: "Answers", found: "Detected") -> "Answers":
     from gpuscale.install.propose import signal_of
 
     names = signal_of(answers).family.names if signal_of(answers).kind != "pods" else ""
-    if answers.of is not None or answers.query is not None or not names:
+    is_other = answers.query is not None or answers.combined is not None
+    if answers.of is not None or is_other or not names:
         return answers
     question = Question("Name", None, [f"The name of {names}"])
     return _asked(question, "of", str, answers, found)
@@ -141,18 +143,18 @@ def _of(answers: "Answers", found: "Detected") -> "Answers":
 def _target(answers: "Answers", found: "Detected") -> "Answers":
     from gpuscale.install.propose import DEFAULT_SIGNAL, signal_of
 
-    if answers.target is not None:
+    if answers.target is not None or answers.combined is not None:
         return answers
     signal, name = signal_of(answers), answers.signal or DEFAULT_SIGNAL
     explanation = ["What each pod should have: more pods come above it, and fewer stay below it"]
     if answers.query is not None:
         question = Question("Target of the query, for each pod", None, explanation)
-        return _asked(question, "target", _number, answers, found)
+        return _asked(question, "target", read_number, answers, found)
     if signal.why:
         explanation.append(f"{signal.target:g}: {signal.why}")
     question = Question(f"Target of {name} ({signal.unit})", f"{signal.target:g}", explanation)
     return _asked(
-        question, "target", lambda text: _number(text.removesuffix(signal.unit)), answers, found
+        question, "target", lambda text: read_number(text.removesuffix(signal.unit)), answers, found
     )
 
 
@@ -188,13 +190,6 @@ def _max_replicas(answers: "Answers", found: "Detected") -> "Answers":
     most = max(DEFAULT_MAX_REPLICAS, answers.min_replicas or 1)
     question = Question("Most pods", str(most))
     return _asked(question, "max_replicas", _whole_number, answers, found)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"found {text!r}, expected a number") from None
 
 
 def _whole_number(text: str) -> int:

@@ -15,8 +15,9 @@ from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.install.fields import Target
 from gpuscale.install.pods import Object
 from gpuscale.install.scale.manifest import quantity
+from gpuscale.install.scale.metrics import Query
 from gpuscale.install.scale.scale import Label, Subdomain
-from gpuscale.install.scale.wake import FIELDS, Query, Wake
+from gpuscale.install.scale.wake import FIELDS, Wake
 from gpuscale.kube.shapes import job_faults
 from gpuscale.triggers.metadata import read_metadata
 

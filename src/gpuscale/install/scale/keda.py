@@ -82,6 +82,8 @@ def trigger_faults(scale: Scale, keda: Keda, scaler: Scaler, *, is_served: bool)
         return [f"{text}, expected keda.trigger: scaler, because a rule of ours serves it"]
     if keda.trigger == "prometheus" and scale.has_policy:
         return ["a policy with keda.trigger prometheus, expected keda.trigger: scaler"]
+    if keda.trigger == "prometheus" and scale.has_credit:
+        return ["credit with keda.trigger prometheus, expected keda.trigger: scaler"]
     if keda.trigger == "prometheus" and scale.wake is not None:
         return ["wake with keda.trigger prometheus, expected keda.trigger: scaler"]
     if keda.trigger == "scaler" and not scaler.enabled:

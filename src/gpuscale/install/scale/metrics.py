@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from gpuscale.core.documents.models import Model
+from gpuscale.core.documents.models import Model, PositiveDuration
 from gpuscale.core.documents.validation import REFUSED
 from gpuscale.core.errors import QueryError
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.core.quantity import parse_quantity
 from gpuscale.core.words import closest
 from gpuscale.formats.signals.catalogue import SIGNALS
@@ -16,6 +17,7 @@ from gpuscale.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.objects.fields import QUANTITY
 from gpuscale.rules.combined import MAX_PARTS
 from gpuscale.series.promql.parse import parse_query
+from gpuscale.triggers.credit import DEFAULT_DRAIN_S
 
 
 def _quantity(value: str | float) -> str | int | float:
@@ -46,6 +48,7 @@ def _signal(name: str) -> str:
 
 SignalName = Annotated[str, AfterValidator(_signal), Field(json_schema_extra={"enum": [*SIGNALS]})]
 SignalObject = Annotated[str, Field(min_length=1, max_length=253)]
+Query = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(promql)]
 Quantity = Annotated[str | int | float, AfterValidator(_quantity)]
 """As Kubernetes takes it, such as 600m, 12Gi or 80; it stays as it is written."""
 
@@ -120,7 +123,10 @@ class PolicyUse(Model):
     @property
     def keys(self) -> dict[str, str]:
         """The keys of a trigger with it."""
-        settings = ", ".join(f"{name}: {value:.12g}" for name, value in self.settings.items())
+        # In an order of its own, as Helm sorts mappings.
+        settings = ", ".join(
+            f"{name}: {self.settings[name]:.12g}" for name in sorted(self.settings)
+        )
         found = {
             "policy": f"{{name: {self.name}, settings: {{{settings}}}}}",
             "startTime": self.start_time,
@@ -130,10 +136,34 @@ class PolicyUse(Model):
         return {key: text for key, text in found.items() if text is not None}
 
 
+class StartingCredit(Model):
+    """What it takes to count pods that are starting with the load that they will take."""
+
+    waiting: Query
+    """PromQL with one number as its answer: the part of the query's load that waits."""
+    throughput: Query
+    """PromQL with one number: what the ready pods finish a second, by a `rate` of a minute."""
+    start_time: PositiveDuration | None = None
+    """How long a pod takes to become ready; absent: learned from the workload's pods."""
+    drain: PositiveDuration = round(DEFAULT_DRAIN_S * 1000)
+    """Within how long a backlog that no start-up explains is to be gone."""
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys of a trigger with it."""
+        is_usual = self.drain == type(self).model_fields["drain"].default
+        return {
+            "waiting": self.waiting,
+            "throughput": self.throughput,
+            **({"startTime": format_duration(self.start_time)} if self.start_time else {}),
+            **({} if is_usual else {"drain": format_duration(self.drain)}),
+        }
+
+
 class QueryMetric(Model):
     """A PromQL query of one row, such as the length of a queue; with `hpa` it is an External metric."""
 
-    query: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(promql)]
+    query: Query
     """PromQL with one number as its answer."""
     target: Target
     """What the answer is held against."""
@@ -141,6 +171,17 @@ class QueryMetric(Model):
     """`AverageValue`: as many pods as value / target; `Value`: as many as now, times value / target."""
     policy: PolicyUse | None = None
     """Scales on the replicas that a policy wants for the answer; `target` is then what one busy pod takes."""
+    credit: StartingCredit | None = None
+    """Counts pods that are starting with the load that they will take, of a query of what runs and waits."""
+
+    @model_validator(mode="after")
+    def _can_have_credit(self) -> "QueryMetric":
+        if self.credit is not None and self.policy is not None:
+            raise ValueError("found credit beside a policy, expected one of them")
+        if self.credit is not None and self.target_type == "Value":
+            text = "found credit with targetType Value, expected AverageValue"
+            raise ValueError(f"{text}: pods are counted by a total")
+        return self
 
 
 class MatchExpression(Model):

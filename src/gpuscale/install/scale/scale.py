@@ -1,6 +1,6 @@
 """One workload that is scaled: on which metrics, between which limits, how fast, by whom."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ from gpuscale.install.scale.metrics import (
     MetricEntry,
     ObjectMetric,
     PodsMetric,
+    Query,
     QueryMetric,
     ResourceMetric,
     SignalMetric,
@@ -36,7 +37,6 @@ from gpuscale.install.scale.metrics import (
 from gpuscale.install.scale.policies import has_policy, policies_refused
 from gpuscale.install.scale.wake import (
     FIELDS,
-    Query,
     Wake,
     external_metric,
     served_entries,
@@ -51,6 +51,7 @@ DEFAULT_WINDOW_S = 300
 """Kubernetes' own."""
 _NOT_OF_HPAS = (QueryMetric, AzureMonitorMetric)
 _KEDA_RESOURCES = ("cpu", "memory")
+_OF_CREDIT = frozenset({"waiting", "throughput", "startTime", "drain"})
 _MOST_CHARACTERS = 63
 """Of the names of ScaledObjects and of their HPAs, which are values of labels."""
 
@@ -154,6 +155,13 @@ class Scale(Model):
         return any(map(has_policy, self.entries))
 
     @property
+    def has_credit(self) -> bool:
+        """Whether one of its metrics counts pods that are starting."""
+        return any(
+            isinstance(each, QueryMetric) and each.credit is not None for each in self.entries
+        )
+
+    @property
     def trigger_keys(self) -> list[dict[str, str]]:
         """The keys of the trigger of each signal and query, in their order."""
         workload = f"{self.workload.kind.lower()}/{self.workload.name}"
@@ -236,11 +244,11 @@ class Scale(Model):
         faults = [*self._short_form(), *limits, *self._units(), *self._older_version()]
         if not limits:
             faults += self._keda() if self.autoscaler == "keda" else self._hpa()
-        if not faults and (self.wake is not None or self.has_served_triggers):
-            faults += self._refused_triggers()
+        places = [i for i, each in enumerate(self.entries) if each in served_entries([each])]
+        keys = {} if faults else dict(zip(places, self.trigger_keys, strict=True))
+        if not faults and (self.wake is not None or self.has_served_triggers or self.has_credit):
+            faults += self._refused_triggers(keys)
         if not faults and self.has_policy:
-            places = [i for i, each in enumerate(self.entries) if each in served_entries([each])]
-            keys = dict(zip(places, self.trigger_keys, strict=True))
             faults += policies_refused(self.entries, keys, self.workload.namespace)
         if faults:
             raise refused(type(self), faults)
@@ -376,16 +384,23 @@ class Scale(Model):
             if isinstance(metric, ResourceMetric | ContainerResourceMetric):
                 yield from self._keda_resource(path, metric)
 
-    def _refused_triggers(self) -> Iterator[tuple[Path, str]]:
+    def _refused_triggers(
+        self, keys_by_place: Mapping[int, Mapping[str, str]]
+    ) -> Iterator[tuple[Path, str]]:
         """Return what the reader of triggers finds in those of this scale."""
-        for keys in (each for each in self.trigger_keys if "policy" not in each):
+        for index, keys in keys_by_place.items():
+            if "policy" in keys:
+                continue
             try:
                 read_metadata(keys, self.workload.namespace)
             except ConfigError as error:
                 for problem in error.problems:
-                    field = FIELDS.get(problem.field or "")
+                    key = problem.field or ""
+                    path: Path = ("wake", FIELDS[key]) if key in FIELDS else ("wake",)
+                    if key in _OF_CREDIT:
+                        path = ("metrics", index, "credit", key)
                     text = str(replace(problem, source="", line=None, field=None))
-                    yield ("wake",) if field is None else ("wake", field), text.removeprefix(": ")
+                    yield path, text.removeprefix(": ")
 
     def _keda_resource(
         self, path: Path, metric: ResourceMetric | ContainerResourceMetric

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from gpuscale.core.documents.models import Model, PositiveDuration
 from gpuscale.core.documents.validation import LABEL_PATTERN
@@ -14,12 +14,11 @@ from gpuscale.install.scale.metrics import (
     CombinedMetric,
     ExternalMetric,
     MetricEntry,
+    Query,
     QueryMetric,
     SignalMetric,
-    promql,
 )
 
-Query = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(promql)]
 Cron = Annotated[
     str, Field(pattern=r"^[0-9A-Za-z*,/?#-]+( +[0-9A-Za-z*,/?#-]+){4}$", max_length=128)
 ]
@@ -154,6 +153,7 @@ def trigger_keys(
             queries += 1
             ending = f"-{queries}" if queries > 1 else ""
             load = {"query": entry.query, "metricName": f"{name}-load{ending}"}
+            load |= entry.credit.keys if entry.credit is not None else {}
             waking = {"wakeQuery": entry.query, **waking} if may_be_zero else waking
         found.append({"workload": workload, **load, "target": quantity(entry.target), **waking})
     return found
