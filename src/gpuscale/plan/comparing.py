@@ -1,7 +1,7 @@
 """What is set today, what a search found and what other policies find, side by side on the same steps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.core.words import counted
@@ -11,6 +11,7 @@ from gpuscale.plan.policies.policy import Numbers
 from gpuscale.plan.replay import Service
 from gpuscale.plan.score import Nodes, Score, score
 from gpuscale.plan.tuning.contender import Contender
+from gpuscale.plan.tuning.pooled import OnNodes, Pool
 from gpuscale.plan.tuning.search import DAY_S, Question
 from gpuscale.plan.waiting import Requests
 
@@ -27,6 +28,10 @@ class Workload:
     service: Service
     requests: Requests
     nodes: Nodes
+    pool: Pool | None = None
+    """That the workload has for itself, so that it may be searched."""
+    without_pool: str = ""
+    """Why there is none, in a sentence; empty where there is nothing to search."""
 
     @property
     def days(self) -> float:
@@ -94,6 +99,63 @@ def row_of(
     replayed = contender.replay(values, workload.demand, workload.service)
     found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
     return Row(name, title, contender.named(values), found)
+
+
+def row_on_nodes(
+    workload: Workload,
+    split: Split,
+    contender: OnNodes,
+    values: Numbers,
+    wait_s: float,
+    name: str,
+    title: str,
+) -> Row:
+    """Return a row whose pods need nodes, so that a pod on a node that is there starts sooner."""
+    replayed, rented = contender.replay(values, workload.demand, workload.service)
+    found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
+    node_hours = float(rented[split.first_scored :].sum()) * workload.service.step_s / 3600
+    price = workload.nodes.price_per_hour
+    cost = None if price is None else node_hours * price
+    return Row(
+        name, title, contender.named(values), replace(found, node_hours=node_hours, cost=cost)
+    )
+
+
+def node_verdicts(
+    workload: Workload, split: Split, limits: Bounds, rows: list[Row], promise: float
+) -> Iterator[str]:
+    """Yield what the figures of the rows on nodes say: as it is, tuned, and tuned with the pool."""
+    today, _, best = rows
+    pool = workload.pool
+    assert pool is not None  # noqa: S101 - its rows are there
+    steps = len(workload.demand) - split.first_scored
+    scored_hours = steps * workload.service.step_s / 3600
+    standing = pool.nodes_for(limits.static_replicas)
+    before, after = today.score.node_hours, best.score.node_hours
+    yield (
+        f"Tuned together with the node pool {pool.name}, {after:,.1f} node-hours are needed; as it is,"
+        f" {before:,.1f}."
+    )
+    if best.score.short_share > promise:
+        yield (
+            f"On these nodes {percent_text(best.score.short_share)} of the steps are short of pods, and"
+            f" at most {percent_text(promise)} may be."
+        )
+    if standing > pool.nodes.most:
+        yield (
+            f"Demand needs {counted(standing, 'node')} and there may be {pool.nodes.most}: no setting of the"
+            f" node pool {pool.name} keeps the promise; raise its max."
+        )
+    elif after > standing * scored_hours:
+        yield (
+            f"{counted(standing, 'node')} standing still would take {standing * scored_hours:,.1f}"
+            " node-hours: autoscaling costs more."
+        )
+    if not pool.has_times:
+        yield (
+            f"On {pool.provider} it can't be set how long empty nodes stay: of the node pool, only min was"
+            " searched."
+        )
 
 
 def bounds_of(workload: Workload, split: Split, promise: float) -> Bounds:

@@ -136,6 +136,8 @@ class Provider:
     """Says which fields of a node pool are missing or wrong."""
     karpenter: Karpenter | None = None
     """None where there is no Karpenter."""
+    has_scale_down_times: bool = True
+    """Whether one can say how long its node autoscaler keeps empty nodes."""
     counts_shares: bool = False
     """Whether an empty pool tells node autoscalers of the shares that time-slicing makes of its GPUs."""
     accelerator: AcceleratorLabel | None = None

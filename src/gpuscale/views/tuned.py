@@ -36,6 +36,9 @@ def render_tuned(found: Found) -> str:
     ]
     if found["offers"]:
         parts.append(section("offers", "What a promise costs", _table(*_offered(found))))
+    if pool := found["nodePool"]:
+        head = f"On nodes of the pool {pool['name']}"
+        parts.append(section("nodes", head, _table(*_on_nodes(pool["rows"]))))
     parts.append(section("settings", "Settings", _table(*_settings(found))))
     workload = found["workload"]
     return render_still(workload, "Tuning", f"{workload}: {days}", "\n".join(parts), _FOOT, _STYLE)
@@ -122,11 +125,35 @@ def _offered(found: Found) -> tuple[Cells, list[Cells]]:
     ]
 
 
+def _on_nodes(rows: Sequence[Found]) -> tuple[Cells, list[Cells]]:
+    has_cost = any("cost" in row for row in rows)
+    head = ["", "node-hours", *(["cost"] if has_cost else []), "short", "changes"]
+    return head, [
+        [
+            row["name"],
+            f"{row['nodeHours']:,.1f}",
+            *([f"{row['cost']:,.2f} {row['currency']}"] if has_cost else []),
+            _percent(row["shortShare"]),
+            f"{row['changes']:,}",
+        ]
+        for row in rows
+    ]
+
+
 def _settings(found: Found) -> tuple[Cells, list[Cells]]:
     rows = found["rows"][:2]
+    if pool := found["nodePool"]:
+        today, *_, best = pool["rows"]
+        rows = [{**rows[0], "settings": today["settings"]}, rows[1], best]
     names = list(dict.fromkeys(name for row in rows for name in row["settings"]))
     head = ["", *(row["name"] for row in rows)]
-    return head, [[name, *(f"{row['settings'][name]:g}" for row in rows)] for name in names]
+    return head, [
+        [
+            name,
+            *(f"{row['settings'][name]:g}" if name in row["settings"] else "-" for row in rows),
+        ]
+        for name in names
+    ]
 
 
 def _table(head: Cells, rows: Sequence[Cells]) -> str:

@@ -4,6 +4,7 @@ import itertools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gpuscale.cli.scenarios import find_setup
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.plan.replay import Service
+from gpuscale.plan.tuning.pooled import on_nodes
 from gpuscale.sim.simulate import simulate
 
 HPA = """# Of the vision team.
@@ -292,9 +294,92 @@ def test_a_scenario_is_tuned_end_to_end(tmp_path):
     assert float(target) > 23
 
 
+@pytest.mark.parametrize(("name", "most"), [("ack-bert", 0.03), ("eks-vision", 0.03)])
+def test_the_replay_on_nodes_is_near_to_the_simulation(name, most):
+    workload, autoscaler = of_setup(find_setup(name), name, None, None, Overrides())
+    assert workload.pool is not None
+    one = on_nodes(autoscaler.contender(workload.service, 1, 1.0), workload.pool, 1)
+    _, nodes = one.replay(one.today, workload.demand, workload.service)
+    exact: Any = simulate(find_setup(name))["summary"]
+    hours = float(nodes.sum()) * workload.service.step_s / 3600
+    assert abs(hours / exact["nodeHours"] - 1) < most
+
+
+SCENARIO = """# Of the vision team.
+apiVersion: gpuscale.dev/v1alpha1
+kind: Scenario
+metadata: {name: vision}
+spec:
+  duration: 4h
+  manifests: [{file: vision.yaml}]
+  nodePools:
+    - {name: gpu, provider: PROVIDER, gpuModel: NVIDIA L4, gpus: 1, min: 6, max: 30, pricePerHour: 2} # warm
+  nodeAutoscaler:
+    unneededTime: 1h # long
+  workloads:
+    - deployment: vision
+      service: {gpuSecondsPerRequest: 0.5, concurrency: 8}
+      load: {shape: constant, rate: 5.8}
+"""
+
+
+@pytest.mark.parametrize("provider", ["aks", "gke"])
+def test_a_node_pool_is_tuned_and_written_with_its_comments(tmp_path, provider):
+    scenario = SCENARIO.replace("PROVIDER", provider)
+    (tmp_path / "scenario.yaml").write_text(scenario)
+    (tmp_path / "vision.yaml").write_text(DEPLOYMENT + HPA)
+    done = gpuscale(
+        *("tune", "scenario.yaml", "--policy=none", "--tries=32", "-o", "json"),
+        *("--write-scenario=tuned.yaml", "--write=hpa.yaml"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    pool = json.loads(done.stdout)["nodePool"]
+    today, _, best = pool["rows"]
+    # 2.9 pods of work take three nodes, twelve hours in all, and six are kept today.
+    assert today["nodeHours"] >= 24
+    assert best["nodeHours"] < 12 * 1.1
+    assert best["cost"] == pytest.approx(2 * best["nodeHours"])
+    text = (tmp_path / "tuned.yaml").read_text()
+    least = f"{best['settings']['min_nodes']:.0f}"
+    changed = {line for line in text.splitlines() if line not in scenario.splitlines()}
+    assert next(line for line in changed if "warm" in line) == next(
+        line for line in scenario.splitlines() if "warm" in line
+    ).replace("min: 6", f"min: {least}")
+    if provider == "gke":
+        assert len(changed) == 1
+    tuned = manifest_of("hpa.yaml", (tmp_path / "hpa.yaml").read_text()).hpa
+    target = tuned.metrics[0].target.average_value
+    assert target is not None
+    assert float(target) == pytest.approx(best["settings"]["target"] * 100)
+    again = gpuscale(
+        *("tune", "tuned.yaml", "--hpa=hpa.yaml", "--policy=none", "--tries=1", "-o", "json"),
+        cwd=tmp_path,
+    )
+    assert json.loads(again.stdout)["nodePool"]["rows"][0]["nodeHours"] == best["nodeHours"]
+
+
+def test_a_node_pool_that_others_use_is_not_searched(tmp_path):
+    done = gpuscale(
+        *("tune", "in-flight-credit", "--workload=plain", "--policy=none", "-o", "json"),
+        *("--tries=4", "--no-nodes"),
+        cwd=tmp_path,
+    )
+    assert json.loads(done.stdout)["nodePool"] is None
+    shared = find_setup("eks-vision")
+    other = replace(
+        shared.deployments[0], metadata=replace(shared.deployments[0].metadata, name="other")
+    )
+    both = replace(shared, deployments=(*shared.deployments, other))
+    workload, _ = of_setup(both, "both", None, None, Overrides())
+    assert workload.pool is None
+    assert workload.without_pool.startswith("Other workloads use the node pool gpu-g4dn too")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("ack-bert", "--write-scenario=x.yaml"), "found the shipped scenario ack-bert"),
         (("ack-bert", "--demand=x.csv"), "expected one of: a SCENARIO, --demand"),
         (("no-such",), "found no scenario 'no-such'"),
         (("ack-bert", "--workload=x"), "expected --workload with one of: default/bert"),

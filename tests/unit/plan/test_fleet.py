@@ -77,6 +77,18 @@ def test_an_empty_node_goes_after_its_time_and_no_earlier():
     assert column(columns.nodes) == [3, 3, 3, 3, 3, 1, 1]
 
 
+def test_no_empty_node_goes_soon_after_one_was_ordered_for_any_pool():
+    pools = [
+        FleetPool("p", gpus=1, most=2, first=2, unneeded_s=15, delay_after_add_s=60),
+        FleetPool("q", gpus=1, most=1, coming_s=15, delay_after_add_s=60),
+    ]
+    services = [service(), service("other", pool="q", least=0)]
+    # A node is ordered for q in step 1, so that p's empty one stays until step 5; without it, until step 2.
+    for other, nodes in ((1, [2, 2, 2, 2, 2, 1]), (0, [2, 2, 1, 1, 1, 1])):
+        demand = [[2, 0], *[[1, other]] * 5]
+        assert column(replayed(services, pools, demand).columns.nodes) == nodes
+
+
 def test_a_node_that_is_used_again_counts_anew():
     pool = FleetPool("p", gpus=1, most=2, least=1, first=2, unneeded_s=30)
     columns = replayed([service()], [pool], [2, 1, 2, 1, 1, 1, 1]).columns

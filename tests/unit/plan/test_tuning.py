@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy
 import pytest
 
+from gpuscale.objects.hpa import Behavior
 from gpuscale.plan.bounds import bounds
 from gpuscale.plan.comparing import (
     Workload,
@@ -16,7 +17,8 @@ from gpuscale.plan.comparing import (
     verdicts,
 )
 from gpuscale.plan.demand import demand_column
-from gpuscale.plan.policies.hpa import HPA
+from gpuscale.plan.policies.behavior import behavior_settings
+from gpuscale.plan.policies.hpa import HPA, UP_TOLERANCE
 from gpuscale.plan.policies.policy import Parameter
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.plan.replay import Service
@@ -65,7 +67,7 @@ def test_a_constant_demand_gets_as_many_pods_as_it_fills():
     search = Search(question, contender())
     for _ in search.run(64):
         pass
-    assert search.best.pod_steps == 3 * PER_DAY * 7
+    assert search.best.paid_steps == 3 * PER_DAY * 7
     assert search.best.short_steps == 0
 
 
@@ -116,9 +118,9 @@ def test_a_search_that_is_stopped_has_its_best_so_far():
     question = Question(days_and_nights(4, seed=2), SERVICE, PROMISE)
     search = Search(question, contender())
     assert search.best.values.tolist() == contender().today.tolist()
-    first = search.best.pod_steps
+    first = search.best.paid_steps
     for _, _ in zip(search.run(64), range(4), strict=False):
-        assert search.best.pod_steps <= first
+        assert search.best.paid_steps <= first
 
 
 def test_a_bad_day_counts_more_than_once_where_days_are_drawn():
@@ -132,6 +134,21 @@ def test_a_bad_day_counts_more_than_once_where_days_are_drawn():
     assert held.best.short_steps == same.best.short_steps > 0
     assert same.keeps(same.best)
     assert not held.keeps(held.best)
+
+
+def test_no_target_is_tried_that_utilization_can_not_exceed_by_the_tolerance():
+    own = contender()
+    more = (*own.more, Setting(Parameter("up_tolerance", 0.1, 0, 0.5), UP_TOLERANCE))
+    one = Contender(
+        own.policy, behavior_settings(Behavior(), 0.1), more, saturating=("target", "up_tolerance")
+    )
+    found = searched(Question(numpy.full(PER_DAY, 6.3), SERVICE, PROMISE), one)
+    assert len(found.whole) > 20
+    for outcome in found.whole:
+        named = one.named(outcome.values)
+        assert named["target"] * (1 + named["up_tolerance"]) < 1
+    # 6.3 pods of work on 7 pods are 0.9 of each, which is 1 % below 1 / 1.1.
+    assert found.best.paid_steps == PER_DAY * 7
 
 
 def test_two_days_are_needed_to_hold_one_back():

@@ -31,6 +31,7 @@ FOUND: dict[str, Any] = {
         ROW | {"name": "kpa", "gpuHours": 100.0, "shortShare": 0.02, "settings": {}},
     ],
     "offers": [ROW | {"name": "tuned", "promise": 0.0025, "gpuHours": 160.0}],
+    "nodePool": None,
     "bounds": {
         "staticReplicas": 3,
         "staticGpuHours": 180.0,
@@ -48,6 +49,23 @@ def test_it_says_what_was_found():
     assert '<th scope="row">target</th><td class="number" data-title="today">0.6</td>' in page
     assert "cost" not in re.findall(r'<th scope="col" class="number">(.*?)</th>', page)
     assert "0.25 %" in page
+
+
+def test_a_node_pool_has_a_table_and_its_settings():
+    row = ROW | {"nodeHours": 48.0, "cost": 96.0, "currency": "EUR"}
+    best = row | {
+        "name": "with nodes",
+        "nodeHours": 24.0,
+        "settings": {"target": 0.9, "min_nodes": 2},
+    }
+    page = render_tuned(FOUND | {"nodePool": {"name": "gpu", "rows": [row, row, best]}})
+    assert "On nodes of the pool gpu" in page
+    assert '<td class="number" data-title="node-hours">24.0</td>' in page
+    assert '<td class="number" data-title="cost">96.00 EUR</td>' in page
+    assert (
+        '<th scope="row">min_nodes</th><td class="number" data-title="today">-</td>'
+        '<td class="number" data-title="tuned">-</td><td class="number" data-title="with nodes">2</td>'
+    ) in page
 
 
 def test_the_longest_bar_fills_its_room_and_a_broken_promise_is_red():

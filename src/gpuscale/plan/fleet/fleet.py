@@ -76,6 +76,8 @@ class FleetPool:
     """From a node's order to its first pod."""
     unneeded_s: float = 600.0
     """How long an empty node stays."""
+    delay_after_add_s: float = 0.0
+    """How long empty nodes stay after a node was ordered, for whichever pool."""
     spreads: bool = False
     """Whether a pod goes to the emptiest node, and not to the fullest that has room."""
 
@@ -267,6 +269,7 @@ def _pools(pools: Sequence[FleetPool], step_s: float) -> Pools:
         most=_whole(each.most for each in pools),
         coming=_whole(max(1, math.ceil(each.coming_s / step_s)) for each in pools),
         unneeded=_whole(math.ceil(each.unneeded_s / step_s) for each in pools),
+        delay=_whole(math.ceil(each.delay_after_add_s / step_s) for each in pools),
         spreads=_whole(int(each.spreads) for each in pools),
         first_node=_whole(accumulate((each.most for each in pools), initial=0)),
     )
@@ -310,6 +313,7 @@ def _lists(pools: Pools, services: int) -> Lists:
         nodes=_counts(count),
         nodes_coming=_counts(count),
         nodes_due=numpy.zeros((count, int(pools.coming.max()) + 1), dtype=numpy.int64),
+        last_order=_counts(1, -int(pools.delay.max()) - 1),
         used=_counts(count),
     )
 

@@ -37,6 +37,8 @@ def give_gpus(lists: Lists, pool: int, node: int, gpus: int, step: int) -> None:
 
 def remove_empty(pools: Pools, lists: Lists, pool: int, step: int) -> None:
     """Let nodes go that have been empty for long, down to the pool's least."""
+    if step - lists.last_order[0] < pools.delay[pool]:
+        return
     size = pools.gpus[pool]
     node = lists.node_first[pool, size]
     while (
@@ -57,6 +59,7 @@ def order_nodes(pools: Pools, lists: Lists, pool: int, step: int) -> None:
     room = pools.most[pool] - lists.nodes[pool] - lists.nodes_coming[pool]
     ordered = min(needed, room)
     if ordered > 0:
+        lists.last_order[0] = step
         lists.nodes_coming[pool] += ordered
         lists.nodes_due[pool, (step + pools.coming[pool]) % lists.nodes_due.shape[1]] += ordered
 

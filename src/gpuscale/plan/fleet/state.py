@@ -48,6 +48,8 @@ class Pools(NamedTuple):
     """From a node's order to its first pod."""
     unneeded: Counts
     """How long an empty node stays."""
+    delay: Counts
+    """How long all empty nodes stay after a node was ordered, for whichever pool."""
     spreads: Counts
     """1 where a pod goes to the emptiest node, 0 where it goes to the fullest that has room."""
     first_node: Counts
@@ -97,6 +99,8 @@ class Lists(NamedTuple):
     nodes_coming: Counts
     nodes_due: Table
     """By pool and step, as a ring."""
+    last_order: Counts
+    """One number: the step at which a node was ordered last, for whichever pool."""
     used: Counts
     """GPUs that pods are on, by pool."""
 

@@ -7,7 +7,7 @@ import numpy
 
 from gpuscale.plan.policies.policy import Numbers
 from gpuscale.plan.replay import Service
-from gpuscale.plan.tuning.contender import Contender
+from gpuscale.plan.tuning.contender import Searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,8 @@ class Outcome:
     """What a setting came to on a slice of the days."""
 
     values: Numbers
-    pod_steps: float
-    """Sum over the steps of the replicas that were paid for."""
+    paid_steps: float
+    """Sum over the steps of the replicas that were paid for, or of the nodes."""
     short_by_day: Numbers
     """Steps that were short."""
 
@@ -29,13 +29,13 @@ class Outcome:
 Known = MutableMapping[tuple[int, int, bytes], Outcome]
 """Outcomes by the steps of their slice, from and until, and by their settings."""
 Row = tuple[int, int, list[float], float, list[float]]
-"""An outcome as plain data: the slice, from and until; settings, pod-steps, and short steps by day."""
+"""An outcome as plain data: the slice, from and until; settings, paid steps, and short steps by day."""
 
 
 def rows_of(known: Known) -> list[Row]:
     """Return outcomes as plain data."""
     return [
-        (begin, end, [*map(float, each.values)], each.pod_steps, [*map(float, each.short_by_day)])
+        (begin, end, [*map(float, each.values)], each.paid_steps, [*map(float, each.short_by_day)])
         for (begin, end, _), each in known.items()
     ]
 
@@ -44,9 +44,9 @@ def known_of(rows: Iterable[Row]) -> Known:
     """Return the outcomes of plain data."""
     return {
         (begin, end, numpy.array(values).tobytes()): Outcome(
-            numpy.array(values), pod_steps, numpy.array(short)
+            numpy.array(values), paid_steps, numpy.array(short)
         )
-        for begin, end, values, pod_steps, short in rows
+        for begin, end, values, paid_steps, short in rows
     }
 
 
@@ -57,7 +57,7 @@ class Trial:
     It can be sent to another process: it holds numbers, and policies by the names of their functions.
     """
 
-    contender: Contender
+    contender: Searched
     demand: Numbers
     service: Service
     per_day: int
@@ -70,16 +70,16 @@ class Trial:
         return [self._outcome(values, demand) for values in settings]
 
     def _outcome(self, values: Numbers, demand: Numbers) -> Outcome:
-        replayed = self.contender.replay(values, demand, self.service)
-        short = demand > replayed.ready + 1e-9
+        ready, paid = self.contender.ready_and_paid(values, demand, self.service)
+        short = demand > ready + 1e-9
         days = numpy.arange(0, len(demand), self.per_day)
         by_day = numpy.add.reduceat(short.astype(numpy.float64), days)
-        return Outcome(values, float(replayed.replicas.sum()), by_day)
+        return Outcome(values, float(paid.sum()), by_day)
 
 
 def undominated_first(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return outcomes in layers: first those that none beats in both cost and short steps, then the next."""
-    waiting = sorted(outcomes, key=lambda each: (each.pod_steps, each.short_steps))
+    waiting = sorted(outcomes, key=lambda each: (each.paid_steps, each.short_steps))
     ordered: list[Outcome] = []
     while waiting:
         layer, rest, least = [], [], numpy.inf

@@ -32,4 +32,4 @@ def offers(search: Search, promise: float) -> Iterator[Offer]:
         keeping = [each for each in tried if search.short_share(each) <= asked]
         best = search.best if share == 1.0 and search.keeps(search.best) else None
         if keeping:
-            yield Offer(asked, best or min(keeping, key=lambda each: each.pod_steps))
+            yield Offer(asked, best or min(keeping, key=lambda each: each.paid_steps))

@@ -16,7 +16,7 @@ import numpy
 from gpuscale.plan.policies.policy import Numbers
 from gpuscale.plan.replay import Service
 from gpuscale.plan.tuning import sobol
-from gpuscale.plan.tuning.contender import Contender, at_share, moved, rounded
+from gpuscale.plan.tuning.contender import Searched, at_share, moved, rounded
 from gpuscale.plan.tuning.outcomes import Known, Outcome, Trial, undominated_first
 
 DAY_S = 86_400.0
@@ -68,14 +68,16 @@ class Search:
         each: applies the replay to many batches, such as the `map` of an executor.
         known: outcomes of an earlier search for the same contender and question; those of this one are
             added.
+        begin: settings to begin with, beside today's, such as those of a search that went before.
     """
 
     def __init__(
         self,
         question: Question,
-        contender: Contender,
+        contender: Searched,
         each: Each = map,
         known: Known | None = None,
+        begin: Sequence[Numbers] = (),
     ) -> None:
         self._question = question
         self._contender = contender
@@ -87,6 +89,7 @@ class Search:
         self._whole: dict[bytes, Outcome] = {}
         self.best = self._replayed(0, self._steps, [contender.today])[0]
         """Of all settings that were replayed on all days; today's to begin with."""
+        self._replayed(0, self._steps, begin)
 
     def run(self, count: int) -> Iterator[int]:
         """Search, and yield how many settings were replayed since the last time; `best` is always valid.
@@ -104,7 +107,7 @@ class Search:
             # What is short more often here than it may be in all can't keep the promise.
             most = self._question.promise * self._steps
             may = undominated_first([each for each in outcomes if each.short_steps <= most])
-            may_not = sorted(outcomes, key=lambda each: (each.short_steps, each.pod_steps))
+            may_not = sorted(outcomes, key=lambda each: (each.short_steps, each.paid_steps))
             may += [each for each in may_not if each.short_steps > most]
             kept = may[: max(_REFINED, len(outcomes) // _KEPT)]
             waiting = [outcome.values for outcome in kept]
@@ -145,13 +148,16 @@ class Search:
         for at in numpy.flatnonzero(values != today):
             back = values.copy()
             back[at] = today[at]
-            yield back
+            back = self._contender.sensible(back)
+            if back.tobytes() != values.tobytes():
+                yield back
 
     def _moved(self, values: Numbers, at: int, share: float) -> Numbers | None:
         """Return values with one of them moved by a share of its range; None where it stays."""
         near = values.copy()
         near[at] = moved(self._contender.parameters[at], values[at], share)
-        return None if near[at] == values[at] else near
+        near = self._contender.sensible(near)
+        return None if near.tobytes() == values.tobytes() else near
 
     def _replayed(self, begin: int, end: int, settings: Sequence[Numbers]) -> list[Outcome]:
         """Return the outcomes of settings on a slice; the best of those on all days is kept."""
@@ -175,7 +181,7 @@ class Search:
         """Return what makes a setting better: the promise, then the cost, then values that stay."""
         excess = max(0.0, self.short_share(outcome) - self._question.promise)
         changed = int((outcome.values != self._contender.today).sum())
-        return excess, outcome.pod_steps, changed
+        return excess, outcome.paid_steps, changed
 
     def short_share(self, outcome: Outcome) -> float:
         """Return the share of short steps that 95 of 100 draws of the days stay below."""
@@ -206,6 +212,7 @@ class Search:
             free = first if number < count // 2 else (*first, *others)
             for at, share in zip(free, point, strict=False):
                 values[at] = rounded(parameters[at], at_share(parameters[at], share))
+            values = self._contender.sensible(values)
             if values.tobytes() not in seen:
                 seen.add(values.tobytes())
                 yield values

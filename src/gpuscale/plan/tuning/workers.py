@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 from gpuscale.core import compiling
 from gpuscale.core.errors import UnavailableError, UsageError
@@ -31,6 +32,9 @@ def workers(on: str | None, count: int) -> Iterator[Each]:
     import joblib
 
     with ExitStack() as stack:
+        # Replays on nodes ignore it too, each by itself, which threads undo for each other.
+        stack.enter_context(catch_warnings())
+        filterwarnings("ignore", "First-class function type feature is experimental")
         if on is None:
             # Compiled replays let go of the interpreter's lock.
             where = {"backend": "loky" if compiling.numba() is None else "threading"}

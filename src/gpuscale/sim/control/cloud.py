@@ -28,6 +28,8 @@ class CloudPool:
     """In seconds; each node draws its own."""
     price_per_hour: float | None
     """In the currency of the setup; None where none was given."""
+    provider: str = ""
+    """By the name that the scenario has."""
 
     @property
     def provisioning_ms(self) -> int:

@@ -33,7 +33,6 @@ NOT_MODELLED = {
     "slo": "it is held against latency",
     "startTimes": "each pod takes the mean, and pulls its image again",
     "queueLimit": "it holds for each ready pod, not for the Deployment",
-    "delayAfterAdd": "an empty node goes after unneededTime, whatever was added meanwhile",
     "scheduler": "GPUs alone decide; all pods of a Deployment use the first pool that takes one",
     "noise": "signals are a step's means: agents' intervals, sampling and the seed change nothing",
 }
@@ -79,7 +78,7 @@ def simulate_fluid(setup: Setup, say: Callable[[str], None] | None = None) -> di
         ]
         for at in (step * step_s for step in range(steps))
     ]
-    pools = [_pool(setup, each) for each in setup.pools]
+    pools = [fleet_pool(setup, each) for each in setup.pools]
     run = replay_fleet([each.service for each in workloads], pools, demand, step_s, say=say)
     return {
         "scenario": setup.name,
@@ -116,7 +115,7 @@ def _faults(setup: Setup) -> Iterator[str]:
     for workload in setup.workloads:
         if workload.model.batching is not None:
             yield f"Deployment {workload.deployment}: found service.batching, expected gpuSecondsPerRequest"
-        if _home(setup, _deployment(setup, workload)) is None:
+        if home_pool(setup, _deployment(setup, workload)) is None:
             yield f"Deployment {workload.deployment}: found no node pool that takes its pods"
 
 
@@ -124,7 +123,7 @@ def _deployment(setup: Setup, workload: ServiceSetup) -> Deployment:
     return next(each for each in setup.deployments if each.metadata.key == workload.deployment)
 
 
-def _home(setup: Setup, deployment: Deployment) -> CloudPool | None:
+def home_pool(setup: Setup, deployment: Deployment) -> CloudPool | None:
     """Return the first pool whose empty nodes take a Deployment's pods."""
     spec = deployment.template.spec
     fitting = (
@@ -150,7 +149,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> _Workload:
     else:
         policy, settings = _policy(setup, hpa, busy, step_s)
         least, most = hpa.min_replicas or 1, hpa.max_replicas
-    home = _home(setup, deployment)
+    home = home_pool(setup, deployment)
     service = FleetService(
         name=workload.deployment,
         pool=home.pool.name if home else "",
@@ -206,7 +205,8 @@ def _lag(setup: Setup) -> int:
     return max(0, round((age_ms - pipeline.hpa_sync_period / 2) / pipeline.hpa_sync_period))
 
 
-def _pool(setup: Setup, pool: CloudPool) -> FleetPool:
+def fleet_pool(setup: Setup, pool: CloudPool) -> FleetPool:
+    """Return a pool of a scenario as a fleet has it."""
     autoscaler = setup.autoscaler
     # A pod has to be old enough, and a scan has to see it.
     seen_ms = autoscaler.gpu_pod_age_ms + setup.scan_interval_ms
@@ -217,6 +217,7 @@ def _pool(setup: Setup, pool: CloudPool) -> FleetPool:
         least=pool.pool.min_nodes,
         coming_s=(seen_ms + pool.provisioning_ms) / 1000,
         unneeded_s=autoscaler.unneeded_time_ms / 1000,
+        delay_after_add_s=autoscaler.delay_after_add_ms / 1000,
         spreads=True,
     )
 

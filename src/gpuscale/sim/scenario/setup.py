@@ -390,6 +390,7 @@ class _Resolver:
             pool.gpus,
             times_of(pool.provisioning_time),
             pool.price_per_hour,
+            pool.provider.name,
         )
 
     def _quantity(self, text: str, path: Path) -> Quantity:

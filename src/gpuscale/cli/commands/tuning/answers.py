@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpuscale.plan.bounds import Bounds
 from gpuscale.plan.comparing import Row, Split, Workload
+from gpuscale.plan.tuning.pooled import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Asked:
     """Address of a cluster; None for this machine."""
     state: str | None = None
     """File that keeps what was tried."""
+    has_nodes: bool = True
+    """Whether the node pool is searched too, where it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,20 @@ class Offered:
     """Share of the steps that may be short."""
     row: Row
     """Its name is that of the search: the HPA, or the HPA on another signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """What was found of an HPA together with its node pool."""
+
+    pool: Pool
+    rows: tuple[Row, ...]
+    """As it is, with the tuned HPA, and tuned together."""
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Return the best settings by name, those of the HPA and those of the pool."""
+        return self.rows[-1].settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +69,5 @@ class Answer:
     limits: Bounds
     tuned: dict[str, float]
     """Values of the HPA's parameters by name."""
+    pooled: Pooled | None = None
+    """None where no node pool was searched."""

@@ -1,10 +1,10 @@
 """The search of `gpuscale tune`: settings of the HPA and of other policies, and what they come to."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
-from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered
+from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered, Pooled
 from gpuscale.cli.commands.tuning.autoscaler import Autoscaler
 from gpuscale.cli.commands.tuning.shown import document_of
 from gpuscale.cli.commands.tuning.state import State
@@ -17,8 +17,10 @@ from gpuscale.plan.comparing import (
     Split,
     Workload,
     bounds_of,
+    node_verdicts,
     question_of,
     row_of,
+    row_on_nodes,
     split_of,
     verdicts,
 )
@@ -28,10 +30,11 @@ from gpuscale.plan.policies.registry import POLICIES
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.plan.tuning.contender import Contender
 from gpuscale.plan.tuning.pareto import offers
+from gpuscale.plan.tuning.pooled import OnNodes, on_nodes
 from gpuscale.plan.tuning.search import Each, Question, Search
 from gpuscale.plan.tuning.workers import workers
 
-TODAY, TUNED = "today", "tuned"
+TODAY, TUNED, WITH_NODES = "today", "tuned", "with nodes"
 _SLOW = (
     "gpuscale: numba is not installed, so this takes some 50 times as long;"
     " install it with: pip install 'gpuscale[plan]'"
@@ -46,7 +49,9 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
     question = question_of(workload, split, asked.promise, asked.seed)
     static = bounds(question.demand, workload.service, asked.promise).static_replicas
     peak = float(question.demand.max())
-    contender = _keeping(autoscaler.contender(workload.service, static, peak), asked.kept)
+    contender, nodes = _keeping(
+        autoscaler.contender(workload.service, static, peak), workload, static, asked
+    )
     if compiling.numba() is None:
         print(_SLOW, file=sys.stderr)
     state = State(asked.state, question)
@@ -57,6 +62,9 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
         found = _Found(workload, split, asked, question, say, each, state)
         found.add_row(TODAY, "the HPA as it is", contender, contender.today)
         is_whole = found.search(TUNED, "the HPA, tuned", contender)
+        pooled = None
+        if nodes is not None and is_whole:
+            pooled, is_whole = found.search_nodes(nodes)
         for name in asked.policies:
             if is_whole and name != autoscaler.policy.name:
                 other = _other(name, autoscaler, workload, static, peak).keeping(asked.kept)
@@ -64,6 +72,10 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
     limits = bounds_of(workload, split, asked.promise)
     today, tuned, *others = found.rows
     said = list(verdicts(workload, split, limits, today, tuned, others, asked.promise))
+    if pooled is not None:
+        said += node_verdicts(workload, split, limits, list(pooled.rows), asked.promise)
+    elif asked.has_nodes and workload.without_pool:
+        said.append(workload.without_pool)
     document = document_of(
         workload,
         split,
@@ -73,22 +85,28 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
         said,
         asked,
         found.tried,
+        pooled,
         is_whole=is_whole,
     )
     rows, offered = tuple(found.rows), tuple(found.offered)
-    return Answer(workload, split, document, rows, offered, limits, found.best[TUNED])
+    return Answer(workload, split, document, rows, offered, limits, found.best[TUNED], pooled)
 
 
-def _keeping(contender: Contender, names: Sequence[str]) -> Contender:
-    """Return the HPA with the settings that are to stay.
+def _keeping(
+    contender: Contender, workload: Workload, static: int, asked: Asked
+) -> tuple[Contender, OnNodes | None]:
+    """Return the HPA with the settings that are to stay, and the same on its nodes.
 
     Raises:
-        UsageError: it has no such setting.
+        UsageError: they have no such setting.
     """
-    known = [each.name for each in contender.parameters]
-    if unknown := [name for name in names if name not in known]:
+    nodes = None
+    if workload.pool is not None and asked.has_nodes:
+        nodes = on_nodes(contender, workload.pool, static)
+    known = [each.name for each in (nodes or contender).parameters]
+    if unknown := [name for name in asked.kept if name not in known]:
         raise UsageError(f"--keep: found {unknown[0]!r}, expected of: {', '.join(known)}")
-    return contender.keeping(names)
+    return contender.keeping(asked.kept), nodes and nodes.keeping(asked.kept)
 
 
 def _other(
@@ -133,25 +151,52 @@ class _Found:
 
     def search(self, name: str, title: str, contender: Contender) -> bool:
         """Add a row with a contender's best settings, and return whether the search came to its end."""
-        is_whole = True
         search = Search(self._question, contender, self._each, self._state.known(contender))
-        try:
-            for count in search.run(self._asked.tries):
-                self.tried += count
-                hours = search.best.pod_steps * self._hours_per_pod_step
-                self._say(
-                    f"{name}: {self.tried:,} settings tried in all; best so far {hours:,.0f} GPU-hours"
-                )
-                self._state.save()
-        except KeyboardInterrupt:
-            is_whole = False
-        self._state.save(now=True)
+        is_whole = self._run(search, name, self._hours_per_pod_step, "GPU-hours")
         if name in {TUNED, HPA_ON_DEMAND.name}:
             for offer in offers(search, self._asked.promise):
                 row = self._row(name, title, contender, offer.outcome.values)
                 self.offered.append(Offered(offer.promise, row))
         self.best[name] = contender.named(search.best.values)
         self.add_row(name, title, contender, search.best.values)
+        return is_whole
+
+    def search_nodes(self, contender: OnNodes) -> tuple[Pooled, bool]:
+        """Return what the HPA comes to on its nodes, searched together, and whether the search ended.
+
+        It begins at the settings that the search of the HPA alone found before.
+        """
+        tuned = contender.with_hpa([*self.best[TUNED].values()])
+        known = self._state.known(contender)
+        search = Search(self._question, contender, self._each, known, [tuned])
+        hours_per_step = self._workload.service.step_s / 3600
+        is_whole = self._run(search, WITH_NODES, hours_per_step, "node-hours")
+        rows = tuple(
+            row_on_nodes(
+                self._workload, self._split, contender, values, self._asked.wait_s, name, title
+            )
+            for name, title, values in (
+                (TODAY, "the HPA and its nodes as they are", contender.today),
+                (TUNED, "the HPA, tuned, and its nodes as they are", tuned),
+                (WITH_NODES, "the HPA and its nodes, tuned together", search.best.values),
+            )
+        )
+        return Pooled(contender.pool, rows), is_whole
+
+    def _run(self, search: Search, name: str, hours_per_step: float, unit: str) -> bool:
+        """Run a search, say how far it is and keep its state; return whether it came to its end."""
+        is_whole = True
+        try:
+            for count in search.run(self._asked.tries):
+                self.tried += count
+                hours = search.best.paid_steps * hours_per_step
+                self._say(
+                    f"{name}: {self.tried:,} settings tried in all; best so far {hours:,.0f} {unit}"
+                )
+                self._state.save()
+        except KeyboardInterrupt:
+            is_whole = False
+        self._state.save(now=True)
         return is_whole
 
     def add_row(self, name: str, title: str, contender: Contender, values: Numbers) -> None:

@@ -20,7 +20,7 @@ from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND, MAX_POLICIES
 from gpuscale.plan.policies.policy import Parameter, Policy
 from gpuscale.plan.replay import Service
 from gpuscale.plan.tuning.contender import LEAST, MOST, Contender, Setting
-from gpuscale.plan.tuning.rates import behavior_searched
+from gpuscale.plan.tuning.rates import UP_TOLERANCE_NAME, behavior_searched
 
 TARGET, WINDOW, TOLERANCE = "target", "down_window_s", "tolerance"
 _BUSY = re.compile(r"(gpu|sm)_util|engine_active", re.IGNORECASE)
@@ -97,6 +97,8 @@ class Autoscaler:
                 *behavior_searched(behavior, own, longest_s),
             ),
             (TARGET, WINDOW, LEAST),
+            # Utilization ends at 100 %; demand does not.
+            (TARGET, UP_TOLERANCE_NAME) if policy is HPA else None,
         )
 
     @property

@@ -1,9 +1,11 @@
 """What `gpuscale tune` reads: a scenario or a demand file, and an HPA."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuscale.cli.commands.tuning.autoscaler import Autoscaler, Controller, autoscaler_of
+from gpuscale.cli.commands.tuning.pools import home_of, is_growing, own_pool
 from gpuscale.cli.scenarios import read_beside
 from gpuscale.core.documents.documents import Document, load_documents
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
@@ -54,6 +56,15 @@ class Overrides:
         }
         return service._replace(**{k: v for k, v in given.items() if v is not None})
 
+    def of_pods(self) -> Sequence[str]:
+        """Return the options that make a scenario's node pool another."""
+        given = {
+            "--start-up": self.start_up_s,
+            "--gpus-per-replica": self.gpus_per_replica,
+            "--gpus-per-node": self.gpus_per_node,
+        }
+        return [option for option, value in given.items() if value is not None]
+
     def nodes(self, nodes: Nodes) -> Nodes:
         """Return nodes with what was said."""
         price = self.price_per_hour
@@ -93,10 +104,9 @@ def of_setup(
     pipeline = setup.pipeline
     hpa = manifest.hpa if manifest else _hpa_of(setup, chosen.deployment)
     model = chosen.model
-    pool = next((each for each in setup.pools if each.gpus >= model.gpus), setup.pools[0])
-    is_growing = pool.pool.max_nodes > pool.pool.min_nodes
-    wait_ms = chosen.lifecycle.image_pull_ms + chosen.lifecycle.startup_ms
-    wait_ms += pool.provisioning_ms if is_growing else 0
+    pool = home_of(setup, chosen)
+    start_ms = chosen.lifecycle.image_pull_ms + chosen.lifecycle.startup_ms
+    wait_ms = start_ms + (pool.provisioning_ms if is_growing(pool) else 0)
     lag_ms = pipeline.scrape_interval
     lag_ms += pipeline.rule_interval if setup.prometheus_rules.groups else 0
     step_s = pipeline.hpa_sync_period / 1000
@@ -120,6 +130,7 @@ def of_setup(
             _bounded(given.service(service), hpa),
             Requests(model.least_seconds, max(1, round(model.largest_rate * model.least_seconds))),
             given.nodes(nodes),
+            *own_pool(setup, chosen, pool, given.of_pods()),
         ),
         autoscaler_of(hpa, given.metric_full, busy_share, controller),
     )

@@ -167,7 +167,22 @@ Write = Annotated[
         help="Write the tuned HPA: into a manifest that is there, with its comments, or as a new one.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Change a manifest that is there.")]
+WriteScenario = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the scenario with the tuned node pool; --write then writes the HPA that goes with it.",
+    ),
+]
+NodePoolToo = Annotated[
+    bool,
+    typer.Option(
+        "--nodes/--no-nodes",
+        help="Search the node pool of a scenario too, where no other workload uses it.",
+        rich_help_panel=_SEARCH,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Change a file that is there.")]
 On = Annotated[
     str | None,
     typer.Option(

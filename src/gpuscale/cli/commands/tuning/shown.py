@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from textwrap import wrap
 
-from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered
+from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered, Pooled
 from gpuscale.plan.bounds import Bounds
 from gpuscale.plan.comparing import Row, Split, Workload, length_text, percent_text
 from gpuscale.plan.tuning.search import DAY_S
@@ -26,6 +26,7 @@ def document_of(
     said: Sequence[str],
     asked: Asked,
     tried: int,
+    pooled: Pooled | None,
     *,
     is_whole: bool,
 ) -> dict[str, object]:
@@ -46,6 +47,7 @@ def document_of(
         "nodes": asdict(nodes),
         "rows": [_row(row, nodes.currency) for row in rows],
         "offers": [{"promise": each.promise, **_row(each.row, nodes.currency)} for each in offered],
+        "nodePool": None if pooled is None else _pooled(pooled, nodes.currency),
         "bounds": {
             "staticReplicas": limits.static_replicas,
             "staticGpuHours": limits.static_hours * gpus,
@@ -53,6 +55,14 @@ def document_of(
             "causalGpuHours": limits.causal_hours * gpus,
         },
         "said": list(said),
+    }
+
+
+def _pooled(pooled: Pooled, currency: str) -> dict[str, object]:
+    return {
+        "name": pooled.pool.name,
+        "provider": pooled.pool.provider,
+        "rows": [_row(row, currency) for row in pooled.rows],
     }
 
 
@@ -114,9 +124,10 @@ def text_of(answer: Answer) -> str:
         *fitted(cells, width, columns, len(columns) - 1),
         "",
         *_offers_text(answer.offered, width),
+        *_nodes_text(answer.pooled, nodes.currency, width),
         *(
             line
-            for row in answer.rows
+            for row in (*answer.rows, *(answer.pooled.rows[-1:] if answer.pooled else ()))
             for line in wrap(
                 f"{row.name}: {', '.join(f'{name} {value:g}' for name, value in row.settings.items())}",
                 width,
@@ -153,6 +164,23 @@ def _offers_text(offered: Sequence[Offered], width: int) -> list[str]:
         cells.append((percent_text(promise), *(part for pair in figures for part in pair)))
     columns = range(1, len(cells[0]))
     return ["GPU-hours by what is promised:", "", *fitted(cells, width, columns, 0), ""]
+
+
+def _nodes_text(pooled: Pooled | None, currency: str, width: int) -> list[str]:
+    """Return what the HPA comes to on the nodes of its pool; nothing where they were not searched."""
+    from gpuscale.views.columns import fitted
+
+    if pooled is None:
+        return []
+    cells = [("", "node-hours", "cost", "short", "changes")]
+    for row in pooled.rows:
+        score = row.score
+        cost = "-" if score.cost is None else f"{score.cost:,.2f} {currency}"
+        hours, short = f"{score.node_hours:,.1f}", percent_text(score.short_share)
+        cells.append((row.name, hours, cost, short, f"{score.events:,}"))
+    columns = [1, 3, 2, 4] if pooled.rows[0].score.cost is not None else [1, 3, 4]
+    head = f"On nodes of the pool {pooled.pool.name}, where a pod on a node that is there starts sooner:"
+    return [*wrap(head, width), "", *fitted(cells, width, columns, 0), ""]
 
 
 def _cells(row: Row, currency: str) -> tuple[str, ...]:

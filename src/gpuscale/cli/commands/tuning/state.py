@@ -12,9 +12,8 @@ import msgspec
 
 import gpuscale
 from gpuscale.cli.files import write_file
-from gpuscale.core.compiling import fingerprint
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.plan.tuning.contender import Contender
+from gpuscale.plan.tuning.contender import Searched
 from gpuscale.plan.tuning.outcomes import Known, Row, known_of, rows_of
 from gpuscale.plan.tuning.search import Question
 
@@ -51,11 +50,9 @@ class State:
         if path is not None and Path(path).exists():
             self._rows = self._read(path)
 
-    def known(self, contender: Contender) -> Known:
+    def known(self, contender: Searched) -> Known:
         """Return the outcomes of a contender; the search adds to them."""
-        policy = contender.policy
-        parts = (policy.name, contender.parameters, contender.fixed.tolist(), contender.more)
-        name = _digest(repr(parts), fingerprint(policy.desired))  # type: ignore[arg-type]
+        name = _digest(*contender.identity)
         if name not in self._known:
             self._known[name] = known_of(self._rows.pop(name, []))
         return self._known[name]

@@ -20,6 +20,7 @@ from gpuscale.cli.commands.tuning.options import (
     Keep,
     Lag,
     MetricFull,
+    NodePoolToo,
     On,
     OutputFiles,
     Patience,
@@ -35,6 +36,7 @@ from gpuscale.cli.commands.tuning.options import (
     Wait,
     Workers,
     Write,
+    WriteScenario,
 )
 from gpuscale.cli.files import check_writable, output_formats, write_files
 from gpuscale.cli.options.durations import seconds_of
@@ -80,6 +82,7 @@ def tune(
     policies: Policies = None,
     tries: Tries = 512,
     keep: Keep = None,
+    nodes: NodePoolToo = True,
     held_back: HeldBack = 33.0,
     seed: Seed = 1,
     workers: Workers = None,
@@ -106,6 +109,7 @@ def tune(
     ] = Output.TEXT,
     output_files: OutputFiles = None,
     write: Write = None,
+    write_scenario: WriteScenario = None,
     force: Force = False,
 ) -> None:
     """Find the settings of an HPA that cost least and keep enough pods, and what a better signal would bring.
@@ -142,6 +146,7 @@ def tune(
     from gpuscale.cli.commands.tuning.answers import Asked
     from gpuscale.cli.commands.tuning.asking import answer
     from gpuscale.cli.commands.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
+    from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
     from gpuscale.cli.commands.tuning.shown import text_of
     from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
     from gpuscale.plan.tuning.workers import check_address
@@ -167,6 +172,8 @@ def tune(
         tuple(keep or ()),
         on,
         state,
+        # A recording knows of pods, and its nodes are assumed.
+        nodes and scenario is not None,
     )
     files = output_formats(output_files or ())
     check_writable(files, "--output-file")
@@ -187,14 +194,24 @@ def tune(
             str(demand), time_column, column, seconds_per_request, manifest, given
         )
     base = None if write is None else base_of(write, autoscaler, manifest, force=force)
+    scenario_before = None
+    if write_scenario is not None:
+        scenario_before = scenario_base(write_scenario, scenario, force=force)
+        if found.pool is None or not nodes:
+            why = found.without_pool or "there is no node pool that may grow or shrink"
+            raise UsageError(f"--write-scenario: found no node pool to search: {why}")
     result = answer(found, autoscaler, asked)
     if output is Output.TEXT:
         print("\n".join(map(printable, text_of(result).splitlines())))
     else:
         print_document(result.document, output)
     texts = {name: _text(result.document, suffix) for name, suffix in files.items()}
+    values = result.tuned
+    if write_scenario is not None and scenario_before is not None and result.pooled is not None:
+        pool, values = result.pooled.pool, result.pooled.values
+        texts[write_scenario] = scenario_text(write_scenario, scenario_before, pool, values)
     if write is not None and base is not None:
-        texts[write] = tuned_text(write, base, autoscaler, result.tuned)
+        texts[write] = tuned_text(write, base, autoscaler, values)
     write_files(texts)
 
 

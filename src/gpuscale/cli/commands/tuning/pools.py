@@ -1,0 +1,57 @@
+"""Which node pool `gpuscale tune` may search: that of a scenario's workload, where no other uses it."""
+
+from collections.abc import Sequence
+
+from gpuscale.cluster.nodes.policy import ClusterAutoscaler
+from gpuscale.cluster.scheduling.resources import gpu_count
+from gpuscale.plan.tuning.pooled import Pool
+from gpuscale.providers.registry import named
+from gpuscale.sim.control.cloud import CloudPool
+from gpuscale.sim.scenario.fluid import fleet_pool, home_pool
+from gpuscale.sim.scenario.setup import ServiceSetup, Setup
+
+
+def home_of(setup: Setup, chosen: ServiceSetup) -> CloudPool:
+    """Return the pool that a workload's pods are on."""
+    deployment = next(each for each in setup.deployments if each.metadata.key == chosen.deployment)
+    return home_pool(setup, deployment) or setup.pools[0]
+
+
+def is_growing(pool: CloudPool) -> bool:
+    """Return whether its autoscaler may change its size."""
+    return pool.pool.max_nodes > pool.pool.min_nodes
+
+
+def own_pool(
+    setup: Setup, chosen: ServiceSetup, pool: CloudPool, options: Sequence[str]
+) -> tuple[Pool | None, str]:
+    """Return the node pool that may be searched with a workload, or why there is none.
+
+    Args:
+        setup: the scenario.
+        chosen: the workload.
+        pool: that its pods are on.
+        options: given ones that make it another pool than the scenario's.
+    """
+    if not is_growing(pool):
+        return None, ""
+    others = [each for each in setup.deployments if each.metadata.key != chosen.deployment]
+    with_gpus = [each for each in others if gpu_count(each.template.spec)]
+    why = "so its settings were not searched."
+    if setup.jobs or with_gpus:
+        return None, f"Other workloads use the node pool {pool.pool.name} too, {why}"
+    if setup.node_policy is not ClusterAutoscaler:
+        return None, f"The node pool {pool.pool.name} has a policy of its own, {why}"
+    if options:
+        return None, f"With {options[0]} the node pool is not the scenario's, {why}"
+    provider = named(pool.provider)
+    start_ms = chosen.lifecycle.image_pull_ms + chosen.lifecycle.startup_ms
+    found = Pool(
+        pool.pool.name,
+        pool.provider,
+        fleet_pool(setup, pool),
+        chosen.model.gpus,
+        start_ms / 1000,
+        provider is None or provider.has_scale_down_times,
+    )
+    return found, ""
