@@ -82,7 +82,7 @@ spec:
 
 def run(fidelity: str, services: int, hours: float, nodes: int, pods: int) -> None:
     """Simulate once and print the CPU seconds that it took."""
-    from gpuscale.sim.scenario.setup import load_setup
+    from gpuscale.sim.scenario.loading import load_setup
     from gpuscale.sim.simulate import simulate
 
     files = {"m": "---\n".join(manifests(index, pods) for index in range(services)), "r": RULES}

@@ -10,7 +10,7 @@ Prints:
 from typing import Any, cast
 
 from gpuscale.hpa import Decision, ReplicaRequest, resized
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
 MANIFESTS = """

@@ -12,8 +12,8 @@ from gpuscale.core.golang.durations import format_duration, parse_duration_ms
 from gpuscale.objects.manifests import load_manifests
 from gpuscale.objects.selectors import parse_selector
 from gpuscale.sim.load.traces import load_trace
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.scenario.model import parse_scenario
-from gpuscale.sim.scenario.setup import load_setup
 
 KEYS = st.sampled_from(
     [

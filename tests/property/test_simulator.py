@@ -9,7 +9,7 @@ from gpuscale.objects.pods import PodPhase
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.document.jobs import job_progress
 from gpuscale.sim.pipeline import VirtualPipeline
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.world import World
 
 MANIFESTS = """\

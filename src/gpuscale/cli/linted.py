@@ -154,7 +154,7 @@ def _of_scenario(
     given: Text, judges: Sequence[FileJudge], kubernetes: KubernetesVersion | None
 ) -> LintReport:
     from gpuscale.cli.scenarios import load_policy, read_beside
-    from gpuscale.sim.scenario.setup import load_setup
+    from gpuscale.sim.scenario.loading import load_setup
 
     name, text = given
     folder = FilePath() if name == shown_name(STDIN) else FilePath(name).parent

@@ -225,7 +225,7 @@ class Replay:
         from gpuscale.sim.history.demand import demand_of
         from gpuscale.sim.history.recording import trimmed
         from gpuscale.sim.history.writing import SCENARIO, files
-        from gpuscale.sim.scenario.setup import load_setup
+        from gpuscale.sim.scenario.loading import load_setup
 
         self._recorded = recorded
         self._settings = settings

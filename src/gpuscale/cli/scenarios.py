@@ -57,7 +57,7 @@ def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
 
 def _find(name: str, settings: Sequence[str]) -> "Setup":
     from gpuscale.cli.scenarios import load_policy
-    from gpuscale.sim.scenario.setup import load_setup
+    from gpuscale.sim.scenario.loading import load_setup
 
     if name in shipped_names():
         folder = _shipped() / name

@@ -10,7 +10,7 @@ import pytest
 import gpuscale.sim.scenarios
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.queueing.times import Constant
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
 SCENARIOS = Path(gpuscale.sim.scenarios.__path__[0])

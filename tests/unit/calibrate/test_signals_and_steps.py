@@ -23,7 +23,7 @@ from gpuscale.calibrate.writing import (
     target_quantity,
 )
 from gpuscale.lint.lint import lint
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from ramps import baseline, ramp
 
 OBJECTIVE = Objective(95, 50)

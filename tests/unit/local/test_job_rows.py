@@ -1,7 +1,7 @@
 """Rows of submitted Jobs, held against a time table that is worked out by hand."""
 
 from gpuscale.local.view import MAX_ROWS, job_rows
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.world import World
 
 JOB = """

@@ -12,7 +12,7 @@ from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.queueing.times import Constant
 from gpuscale.sim.scenario.batching import BatchingSpec, batching_of
 from gpuscale.sim.scenario.fluid import simulate_fluid
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
 MEASURED = Path(__file__).parents[4] / "shared/data/traces/splitwise-perf-2024/perf_model.csv.gz"

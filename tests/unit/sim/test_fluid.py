@@ -11,7 +11,7 @@ from gpuscale.plan.fleet.manifest_hpa import POD_AVERAGE, manifest_policy
 from gpuscale.plan.policies.hpa import HPA
 from gpuscale.plan.replay import Service, run
 from gpuscale.sim.scenario.fluid import simulate_fluid
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
 MANIFESTS = """\

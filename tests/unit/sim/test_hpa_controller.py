@@ -5,7 +5,7 @@ import pytest
 
 from gpuscale.hpa.types import FetchError, MetricValue, PodValues
 from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.world import World
 
 DEPLOYMENT = """\

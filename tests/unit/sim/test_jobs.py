@@ -4,7 +4,7 @@
 from gpuscale.sim.document.document import document, row
 from gpuscale.sim.document.jobs import JobProgress, job_progress
 from gpuscale.sim.document.timeline import Recorder
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.world import World
 
 JOB = """

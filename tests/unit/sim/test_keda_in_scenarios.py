@@ -15,7 +15,8 @@ from gpuscale.sim.load.costs import ServiceModel
 from gpuscale.sim.load.loads import StepsLoad
 from gpuscale.sim.load.requests import request_families
 from gpuscale.sim.load.service import Service
-from gpuscale.sim.scenario.setup import Setup, load_setup
+from gpuscale.sim.scenario.loading import load_setup
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.simulate import simulate
 
 SCENARIO = Path(__file__).parent.parent.parent / "data" / "rehearsals" / "keda.yaml"

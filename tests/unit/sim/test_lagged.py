@@ -7,7 +7,7 @@ import pytest
 
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.sim.lagged import why_not
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
 LABELS = {"dcgm": ("exported_namespace", "exported_pod"), "ack": ("NamespaceName", "PodName")}

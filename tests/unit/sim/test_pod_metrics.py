@@ -10,7 +10,7 @@ from gpuscale.sim.load.costs import ServiceModel
 from gpuscale.sim.load.loads import StepsLoad
 from gpuscale.sim.load.pod_metrics import Figure, PodTargets, ServedMetrics
 from gpuscale.sim.load.service import Service
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource

@@ -13,7 +13,7 @@ from gpuscale.cli.scenarios import load_policy
 from gpuscale.cluster.nodes.pools import ScaleDown, ScaleUp
 from gpuscale.core import plugins
 from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
 FOLDER = Path(__file__).parents[2] / "data" / "policies"

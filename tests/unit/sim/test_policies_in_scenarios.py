@@ -5,7 +5,8 @@ import pytest
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.rehearse.target import check_triggers
 from gpuscale.sim.lagged import why_not
-from gpuscale.sim.scenario.setup import Setup, load_setup
+from gpuscale.sim.scenario.loading import load_setup
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.simulate import simulate
 
 POLICY = """\

@@ -5,7 +5,7 @@ import pytest
 from gpuscale.core.errors import ConfigError
 from gpuscale.sim.document.document import summary
 from gpuscale.sim.scale_outs import ScaleOuts
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.world import World
 
 WEB = "default/web"

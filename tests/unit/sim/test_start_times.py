@@ -3,7 +3,7 @@
 import pytest
 
 from gpuscale.core.errors import ConfigError
-from gpuscale.sim.scenario.setup import load_setup
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
 DEPLOYMENT = """\

@@ -7,7 +7,8 @@ import pytest
 from gpuscale.cli.scenarios import find_setup
 from gpuscale.core.errors import ConfigError
 from gpuscale.rehearse.comparison import REPLICAS, changes
-from gpuscale.sim.scenario.setup import Setup, load_setup
+from gpuscale.sim.scenario.loading import load_setup
+from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.simulate import simulate
 
 SCENARIO = Path(__file__).parent.parent.parent / "data" / "rehearsals" / "zero-hpa.yaml"

@@ -11,8 +11,8 @@ from gpuscale.core.documents.edited import Value, with_values
 from gpuscale.core.errors import UsageError
 from gpuscale.core.golang.durations import format_duration
 from gpuscale.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, Pool
+from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.scenario.model import parse_scenario
-from gpuscale.sim.scenario.setup import load_setup
 
 _MINUTE_MS = 60_000
 
