@@ -32,6 +32,8 @@ class Workload:
     """That the workload has for itself, so that it may be searched."""
     without_pool: str = ""
     """Why there is none, in a sentence; empty where there is nothing to search."""
+    knows_requests: bool = True
+    """Whether what a request takes was said, and is no guess."""
 
     @property
     def days(self) -> float:

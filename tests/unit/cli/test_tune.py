@@ -447,3 +447,20 @@ def test_a_recording_is_tuned_as_simulate_replays_it(tmp_path):
     # Where nothing else is known, a pod is ready after 60 s and a node after 120, 35 of them to ask for it.
     assert document["service"]["start_up_s"] == 60 + 120 - 35
     assert document["days"] == pytest.approx(1 / 24, rel=0.2)
+
+
+@pytest.mark.parametrize("is_rate", [True, False])
+def test_signals_of_requests_need_the_time_of_one(tmp_path: Path, *, is_rate: bool) -> None:
+    rows = "".join(f"{step * 900},{4 + step % 8}\n" for step in range(192))
+    (tmp_path / "d.csv").write_text(f"time,{'rate' if is_rate else 'demand'}\n{rows}")
+    done = gpuscale(
+        *("tune", "--demand=d.csv", "--start-up=2m", "--policy=hpa-waiting", "--tries=4"),
+        *("--policy=hpa-in-flight", "-o", "json"),
+        *(["--seconds-per-request=2"] if is_rate else []),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    names = [row["name"] for row in document["rows"]]
+    assert names == ["today", "tuned", *(["hpa-waiting", "hpa-in-flight"] if is_rate else [])]
+    assert any("--seconds-per-request says it" in each for each in document["said"]) is not is_rate

@@ -27,6 +27,7 @@ from gpuscale.plan.comparing import (
 from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
 from gpuscale.plan.policies.policy import Numbers, Parameter
 from gpuscale.plan.policies.registry import POLICIES
+from gpuscale.plan.policies.requests import OF_REQUESTS
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.plan.tuning.contender import Contender
 from gpuscale.plan.tuning.pareto import offers
@@ -35,6 +36,10 @@ from gpuscale.plan.tuning.search import Each, Question, Search
 from gpuscale.plan.tuning.workers import workers
 
 TODAY, TUNED, WITH_NODES = "today", "tuned", "with nodes"
+_WITHOUT_REQUESTS = (
+    "How long a request takes is not known, so the HPA on requests in flight and on those that wait are left"
+    " out; --seconds-per-request says it."
+)
 _SLOW = (
     "gpuscale: numba is not installed, so this takes some 50 times as long;"
     " install it with: pip install 'gpuscale[plan]'"
@@ -66,12 +71,16 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
         if nodes is not None and is_whole:
             pooled, is_whole = found.search_nodes(nodes)
         for name in asked.policies:
+            if name in OF_REQUESTS and not workload.knows_requests:
+                continue
             if is_whole and name != autoscaler.policy.name:
                 other = _other(name, autoscaler, workload, static, peak).keeping(asked.kept)
-                is_whole = found.search(name, POLICIES[name].title, other)
+                is_whole = found.search(name, other.policy.title, other)
     limits = bounds_of(workload, split, asked.promise)
     today, tuned, *others = found.rows
     said = list(verdicts(workload, split, limits, today, tuned, others, asked.promise))
+    if not workload.knows_requests and OF_REQUESTS.keys() & set(asked.policies):
+        said.append(_WITHOUT_REQUESTS)
     if pooled is not None:
         said += node_verdicts(workload, split, limits, list(pooled.rows), asked.promise)
     elif asked.has_nodes and workload.without_pool:
@@ -115,6 +124,10 @@ def _other(
     """Return a policy of the registry as it is searched."""
     if name in {HPA.name, HPA_ON_DEMAND.name}:
         return autoscaler.on(POLICIES[name], _BETTER_TARGET, workload.service, static, peak)
+    if name in OF_REQUESTS:
+        request_s = [workload.requests.service_s]
+        policy = OF_REQUESTS[name]
+        return autoscaler.on(policy, _BETTER_TARGET, workload.service, static, peak, request_s)
     if name == STATIC.name:
         count = Parameter("replicas", float(static), float(static), float(static))
         return Contender(replace(STATIC, parameters=(count,)))

@@ -2,7 +2,10 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy
 
 from gpuscale.core.errors import UsageError
 from gpuscale.core.quantity import Quantity
@@ -64,9 +67,15 @@ class Autoscaler:
         return self.on(self.policy, self.share, service, static, peak)
 
     def on(
-        self, policy: Policy, target: float, service: Service, static: int, peak: float
+        self,
+        policy: Policy,
+        target: float,
+        service: Service,
+        static: int,
+        peak: float,
+        more: Sequence[float] = (),
     ) -> Contender:
-        """Return an HPA with the same behavior on another signal."""
+        """Return an HPA with the same behavior on another signal; `more` is what the signal takes."""
         behavior = Behavior() if self.hpa is None else self.hpa.behavior or Behavior()
         down = behavior.scale_down
         own_window_s = down.stabilization_window_s
@@ -90,7 +99,7 @@ class Autoscaler:
         most = min(service.most, max(least, math.ceil(peak)))
         return Contender(
             replace(policy, parameters=parameters),
-            behavior_settings(behavior, own),
+            numpy.append(behavior_settings(behavior, own), more),
             (
                 Setting(Parameter(LEAST, service.least, service.least, least), "least"),
                 Setting(Parameter(MOST, service.most, most, service.most), "most"),

@@ -189,6 +189,7 @@ def of_demand(
             service,
             Requests(seconds_per_request or 1.0),
             given.nodes(Nodes()),
+            knows_requests=is_rate,
         ),
         autoscaler_of(hpa, given.metric_full, 1.0, Controller()),
     )

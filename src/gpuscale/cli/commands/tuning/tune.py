@@ -235,14 +235,14 @@ def policy_names(names: Sequence[str] | None) -> tuple[str, ...]:
         UsageError: there is no such policy.
     """
     from gpuscale.plan.policies.registry import POLICIES
+    from gpuscale.plan.policies.requests import OF_REQUESTS
 
+    known = (*POLICIES, *OF_REQUESTS)
     if names is None:
-        return tuple(POLICIES)
+        return known
     if list(names) == ["none"]:
         return ()
     for name in names:
-        if name not in POLICIES:
-            raise UsageError(
-                f"--policy: found {name!r}, expected none, or of: {', '.join(POLICIES)}"
-            )
+        if name not in known:
+            raise UsageError(f"--policy: found {name!r}, expected none, or of: {', '.join(known)}")
     return tuple(dict.fromkeys(names))
