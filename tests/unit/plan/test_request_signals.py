@@ -27,7 +27,7 @@ def wanted(policy: Policy, target: float, request_s: float, look: Seen) -> float
     [
         # 4 pods at 75 % run as many requests as 3 full ones: 3 / 0.5.
         (4, 0.75, 0.0, 6),
-        # 20 s of work waits, of requests that take 10 s, which are 2: (4 + 2) / 0.5, and at most twice 4 at once.
+        # 20 s of work waits: 2 requests of 10 s each; (4 + 2) / 0.5, and at most twice 4 at once.
         (4, 1.0, 20.0, 8),
         # 10 % of 4 pods are 0.4 / 0.5.
         (4, 0.1, 0.0, 1),
