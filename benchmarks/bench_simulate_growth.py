@@ -1,17 +1,21 @@
 """How the CPU time of a simulation grows with services, hours, nodes and pods, at both fidelities.
 
 Four sizes each, doubled, all else the same; the exponent is the slope of the logarithms of CPU time.
-Linear is 1. One process for each run, so that none finds another's caches.
+Linear is 1. One process for each run, so that none finds another's caches. Fleets grow in nodes and
+services at once, with hundreds of pods for each HPA, and their memory is measured too.
 
     .venv/bin/python benchmarks/bench_simulate_growth.py
+    .venv/bin/python benchmarks/bench_simulate_growth.py day    # the largest fleet for a day, lagged
 """
 
 import json
 import math
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import harness
 
@@ -31,7 +35,21 @@ SIZES = {
     "pods": [(1, 0.25, pods // 4, pods) for pods in (32, 64, 128, 256)],
 }
 """What grows, to services, hours, nodes of 8 GPUs, and pods of each service."""
+FLEETS = [(nodes // 125, nodes, 625) for nodes in (1_250, 2_500, 5_000, 10_000)]
+"""Services, nodes of 8 GPUs, and pods of each service: their names are too long for one query."""
+FLEET_HOURS = {"exact": 1 / 30, "lagged": 0.5}
+RUNS = 3
+"""Of each small size; the fastest counts, since others work on the machine too."""
 LINEAR = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run took."""
+
+    cpu_s: float
+    peak_gib: float
+    """Of the whole process."""
 
 
 def manifests(index: int, pods: int) -> str:
@@ -59,13 +77,17 @@ spec:
 
 
 def scenario(services: int, hours: float, nodes: int, pods: int) -> str:
-    """Return services whose sine loads ask for up to 1.4 times their pods."""
-    mean = 0.5 * pods / 0.1 * 0.8
+    """Return services whose sine loads ask for up to 1.4 times their pods, evenly spread over a period.
+
+    So a service has as much to do in a short run whatever their number.
+    """
+    mean, period_s = 0.5 * pods / 0.1 * 0.8, 7200
     workloads = "".join(
         f"""
     - deployment: s{index}
       service: {{gpuSecondsPerRequest: 0.1}}
-      load: {{shape: sine, mean: {mean}, amplitude: {mean * 0.8}, period: 2h, offset: {index * 7}m}}"""
+      load: {{shape: sine, mean: {mean}, amplitude: {mean * 0.8}, period: {period_s}s,
+        offset: {index * period_s // services}s}}"""
         for index in range(services)
     )
     return f"""apiVersion: gpuscale.dev/v1alpha1
@@ -81,7 +103,7 @@ spec:
 
 
 def run(fidelity: str, services: int, hours: float, nodes: int, pods: int) -> None:
-    """Simulate once and print the CPU seconds that it took."""
+    """Simulate once and print the CPU seconds that it took, and the memory in GiB."""
     from gpuscale.sim.scenario.loading import load_setup
     from gpuscale.sim.simulate import simulate
 
@@ -93,13 +115,14 @@ def run(fidelity: str, services: int, hours: float, nodes: int, pods: int) -> No
     how = document.get("fidelity")
     if isinstance(how, dict) and how["used"] != fidelity:
         raise SystemExit(f"simulated exactly: {how['because']}")
-    print(json.dumps(seconds))
+    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    print(json.dumps([seconds, peak_gib]))
 
 
-def measured(fidelity: str, size: tuple[int, float, int, int]) -> float:
-    """Return the CPU seconds of a run in a process of its own."""
+def measured(fidelity: str, size: tuple[int, float, int, int]) -> Cost:
+    """Return what a run takes in a process of its own."""
     command = [sys.executable, __file__, fidelity, *map(str, size)]
-    return float(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
+    return Cost(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 
 
 def exponent(amounts: Sequence[float], seconds: Sequence[float]) -> float:
@@ -110,26 +133,74 @@ def exponent(amounts: Sequence[float], seconds: Sequence[float]) -> float:
     return over / sum((a - mid_x) ** 2 for a in x)
 
 
+def grown(fidelity: str) -> list[harness.Figure]:
+    """Return how the cost grows with each of services, hours, nodes and pods."""
+    figures, place = [], ("services", "hours", "nodes", "pods")
+    for name, sizes in SIZES.items():
+        amounts = [float(size[place.index(name)]) for size in sizes]
+        seconds = [min(measured(fidelity, size).cpu_s for _ in range(RUNS)) for size in sizes]
+        for amount, each in zip(amounts, seconds, strict=True):
+            title, note = f"{fidelity}: {amount:g} {name}", f"the fastest of {RUNS} runs"
+            figures.append(harness.figure(title, "CPU-s", [each], note=note))
+        figures.append(slope(f"{fidelity}: exponent in {name}", amounts, seconds))
+    return figures
+
+
+def grown_fleets(fidelity: str) -> list[harness.Figure]:
+    """Return how the cost grows with a fleet."""
+    hours, figures, seconds = FLEET_HOURS[fidelity], [], []
+    for services, nodes, pods in FLEETS:
+        cost = measured(fidelity, (services, hours, nodes, pods))
+        seconds.append(cost.cpu_s)
+        figures += fleet_figures(f"{fidelity}: fleet of {nodes} nodes", cost, services, hours, pods)
+        print(fidelity, nodes, cost, flush=True)
+    amounts = [float(nodes) for _, nodes, _ in FLEETS]
+    return [*figures, slope(f"{fidelity}: exponent in fleets", amounts, seconds)]
+
+
+def fleet_figures(
+    title: str, cost: Cost, services: int, hours: float, pods: int
+) -> list[harness.Figure]:
+    """Return the figures of one fleet."""
+    note = f"{hours * 60:g} min, {services} HPAs, {services * pods} pods at the least"
+    return [
+        harness.figure(title, "CPU-s", [cost.cpu_s], note=note),
+        harness.figure(f"{title}, peak memory", "GiB", [cost.peak_gib], note=note),
+    ]
+
+
+def slope(title: str, amounts: Sequence[float], seconds: Sequence[float]) -> harness.Figure:
+    """Return the exponent as a figure."""
+    grows = exponent(amounts, seconds)
+    print(title, round(grows, 3), [round(each, 2) for each in seconds], flush=True)
+    return harness.figure(title, "", [grows], at_most=LINEAR)
+
+
+def day() -> int:
+    """Measure the largest fleet for a day."""
+    services, nodes, pods = FLEETS[-1]
+    cost = measured("lagged", (services, 24.0, nodes, pods))
+    figures = fleet_figures(f"lagged: fleet of {nodes} nodes", cost, services, 24.0, pods)
+    settings = {"services": services, "nodes": nodes, "pods": pods, "gpus_per_node": 8}
+    return harness.write("simulate_day", figures, settings=settings)
+
+
 def main() -> int:
     """Measure, and return the exit code."""
+    if sys.argv[1:] == ["day"]:
+        return day()
     if len(sys.argv) > 1:
         fidelity, services, hours, nodes, pods = sys.argv[1:]
         run(fidelity, int(services), float(hours), int(nodes), int(pods))
         return 0
-    figures, place = [], ("services", "hours", "nodes", "pods")
-    for fidelity in ("exact", "lagged"):
-        for name, sizes in SIZES.items():
-            amounts = [float(size[place.index(name)]) for size in sizes]
-            seconds = [measured(fidelity, size) for size in sizes]
-            for amount, each in zip(amounts, seconds, strict=True):
-                figures.append(
-                    harness.figure(f"{fidelity}: {amount:g} {name}", "CPU-s", [each], note=name)
-                )
-            grows = exponent(amounts, seconds)
-            title = f"{fidelity}: exponent in {name}"
-            figures.append(harness.figure(title, "", [grows], at_most=LINEAR))
-            print(title, round(grows, 3), [round(each, 2) for each in seconds], flush=True)
-    settings = {name: [list(size) for size in sizes] for name, sizes in SIZES.items()}
+    figures = []
+    for fidelity in FLEET_HOURS:
+        figures += grown(fidelity) + grown_fleets(fidelity)
+    settings = {
+        **{name: [list(size) for size in sizes] for name, sizes in SIZES.items()},
+        "fleets": [list(size) for size in FLEETS],
+        "fleet_hours": FLEET_HOURS,
+    }
     return harness.write("simulate_growth", figures, settings=settings)
 
 

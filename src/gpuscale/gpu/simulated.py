@@ -138,7 +138,7 @@ class SimulatedReader:
         fields: frozenset[str] | None = None,
         driver_version: str | None = None,
     ) -> None:
-        self._model = model
+        self.model = model
         self._work = work
         self._window_ms = window_ms
         asked = tuple(name for name in FIELDS if fields is None or name in fields)
@@ -192,8 +192,8 @@ class SimulatedReader:
         power_w = self._power_w(load)
         self._advance(state, now_ms, from_ms, power_w)
         noise = state.noise[now_ms // self._window_ms % len(state.noise)]
-        shown_w = min(self._model.max_power_w, power_w * (1.0 + noise))
-        moment = _Moment(self._model, load, shown_w, state.temp_c, state.energy_j)
+        shown_w = min(self.model.max_power_w, power_w * (1.0 + noise))
+        moment = _Moment(self.model, load, shown_w, state.temp_c, state.energy_j)
         values: dict[str, int | float | str] = dict(self._fixed)
         for name, value in self._changing:
             values[name] = value(moment)
@@ -205,10 +205,10 @@ class SimulatedReader:
             busy += work.busy_ratio
             copy += work.memory_copy_ratio
             memory += work.memory_mib
-        return _Load(min(1.0, busy), min(1.0, copy), min(_usable_mib(self._model), memory))
+        return _Load(min(1.0, busy), min(1.0, copy), min(_usable_mib(self.model), memory))
 
     def _power_w(self, load: _Load) -> float:
-        model = self._model
+        model = self.model
         share = BUSY_POWER_SHARE * load.busy_ratio + MEMORY_POWER_SHARE * load.copy_ratio
         return model.idle_power_w + (model.max_power_w - model.idle_power_w) * share
 
@@ -221,8 +221,8 @@ class SimulatedReader:
         if since_ms != from_ms:
             power_w = self._power_w(self._load(self._work(state.gpu.index, since_ms, now_ms)))
         seconds = (now_ms - since_ms) / 1000.0
-        target_c = _settled_temp_c(self._model, power_w)
-        decay = math.exp(-seconds / self._model.thermal_time_constant_s)
+        target_c = _settled_temp_c(self.model, power_w)
+        decay = math.exp(-seconds / self.model.thermal_time_constant_s)
         state.temp_c = target_c + (state.temp_c - target_c) * decay
         state.energy_j += power_w * seconds
         state.read_ms = now_ms
@@ -238,7 +238,7 @@ class SimulatedReader:
             busy += work.busy_ratio * busy_scale
             copy += work.memory_copy_ratio * copy_scale
             memory += work.memory_mib
-            sm, moved, held = _percent(busy), _percent(copy), min(memory, _usable_mib(self._model))
+            sm, moved, held = _percent(busy), _percent(copy), min(memory, _usable_mib(self.model))
             readings.append(
                 ProcessReading(
                     work.pid,

@@ -9,8 +9,8 @@ This holds for metrics of pods, by rules that are one aggregation of one field o
 says what else a scenario has; such a scenario has to be simulated exactly.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gpuscale.core.errors import NotFoundError, QueryError
@@ -41,6 +41,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
+from gpuscale.sim.load.shared_readings import Shared, SharedReadings
 from gpuscale.sim.metrics_client import immediately
 from gpuscale.sim.pipeline import FIRST_LOOK_MS, UTILIZATION, phase_ms
 from gpuscale.sim.scenario.setup import Setup
@@ -165,8 +166,10 @@ class _Scrape:
     """What the latest scrape brought."""
 
     at_ms: int
-    values: dict[str, dict[str, list[float]]]
-    """Series to pod key to the values of its GPUs, in their order."""
+    series: frozenset[str] = frozenset()
+    """Those that had a sample."""
+    pods: Mapping[str, Shared] = field(default_factory=dict)
+    """Pod key to the values of its GPUs."""
 
 
 class LaggedPipeline:
@@ -183,7 +186,18 @@ class LaggedPipeline:
         self._world = world
         self._controller = controller
         self._series = _needed_series(world.setup)
-        self._scrape = _Scrape(world.start_ms, {})
+        self.shows_gpus = True
+        """Whether anyone looks at that."""
+        self._readings = SharedReadings(
+            world.cluster,
+            world.gpus,
+            world.containers.processes,
+            world.setup.pipeline.collect_interval,
+            self._series,
+            _values,
+            _percent,
+        )
+        self._scrape = _Scrape(world.start_ms)
         self._touched_ms: dict[str, int] = {}
         """Series to the latest scrape that had a sample of it, or an end of one."""
         self._client = LaggedClient(ClusterDirectory(world.cluster), world.setup)
@@ -194,7 +208,7 @@ class LaggedPipeline:
     def observe(self, hpa: HorizontalPodAutoscaler, now_ms: int) -> tuple[Observation, ...]:
         """Return what the metrics API would answer for each metric of an HPA."""
         is_old = now_ms - self._scrape.at_ms >= LOOKBACK_MS
-        self._client.scrape = _Scrape(self._scrape.at_ms, {}) if is_old else self._scrape
+        self._client.scrape = _Scrape(self._scrape.at_ms) if is_old else self._scrape
         selector = self._controller.target(hpa).scale.selector
         return immediately(observe(self._client, hpa, selector))
 
@@ -225,28 +239,12 @@ class LaggedPipeline:
     def _read(self, now_ms: int) -> None:
         """Read the GPUs that pods hold, as a scrape of all nodes would."""
         self._world.advance_load(now_ms)
-        cluster, gpus = self._world.cluster, self._world.gpus
-        values: dict[str, dict[str, list[float]]] = {name: {} for name in self._series}
-        shown: dict[str, float | None] = {}
-        by_pod: dict[str, list[float]] = {}
-        for node in (name for name, pods in cluster.index.busy.items() if pods):
-            for index, key in enumerate(cluster.devices[node]):
-                if key is None:
-                    continue
-                reading = gpus.read_one(node, index, now_ms)
-                for name in self._series:
-                    for value in _values(reading, name):
-                        values[name].setdefault(key, []).append(value)
-                percent = reading.values.get(UTILIZATION)
-                known = float(percent) if isinstance(percent, (int, float)) else None
-                shown[f"gpu/{node}/{index}"] = known
-                if known is not None:
-                    by_pod.setdefault(key, []).append(known)
-        for name, found in values.items():
-            if found or self._scrape.values.get(name):
-                self._touched_ms[name] = now_ms
-        self._scrape = _Scrape(now_ms, values)
-        self.utilization = shown | {f"pod/{k}": sum(each) / len(each) for k, each in by_pod.items()}
+        series = self._readings.read(now_ms)
+        for name in series | self._scrape.series:
+            self._touched_ms[name] = now_ms
+        self._scrape = _Scrape(now_ms, series, self._readings.by_pod)
+        if self.shows_gpus:
+            self.utilization = self._readings.utilization()
 
     def _discover(self, now_ms: int) -> None:
         oldest_ms = now_ms - self._world.setup.pipeline.relist_interval
@@ -271,7 +269,7 @@ class LaggedClient:
     def __init__(self, directory: ClusterDirectory, setup: Setup) -> None:
         self.catalogue = Catalogue()
         """The series found at the latest look."""
-        self.scrape = _Scrape(0, {})
+        self.scrape = _Scrape(0)
         self._directory = directory
         self._owner = _OWNER_LABELS[setup.pipeline.style]
         self._operators: dict[tuple[Rule, str], str | None] = {}
@@ -285,12 +283,14 @@ class LaggedClient:
         plan = plan_custom(
             self.catalogue, KUBERNETES, "pods", namespace, names[:1], metric, Selector()
         )
-        values = self.scrape.values[plan.scope.entry.series] if self.scrape.values else {}
-        aggregate = _AGGREGATIONS[self._operator(plan)]
+        operator, series = self._operator(plan), plan.scope.entry.series
+        pods, at_ms = self.scrape.pods, self.scrape.at_ms
         return tuple(
-            MetricValue(name, to_milli(aggregate(values[key])), self.scrape.at_ms)
-            for name in names
-            if (key := f"{namespace}/{name}") in values
+            [
+                MetricValue(name, _milli(shared, series, operator), at_ms)
+                for name in names
+                if (shared := pods.get(f"{namespace}/{name}")) and series in shared.values
+            ]
         )
 
     def _operator(self, plan: CustomPlan) -> str:
@@ -321,6 +321,14 @@ class LaggedClient:
         raise NotFoundError("no metrics returned from resource metrics API")
 
 
+def _milli(shared: Shared, series: str, operator: str) -> int:
+    """Return what a rule makes of the values of a pod's GPUs."""
+    name = f"{operator} {series}"
+    if name not in shared.results:
+        shared.results[name] = to_milli(_AGGREGATIONS[operator](shared.values[series]))
+    return shared.results[name]
+
+
 def _needed_series(setup: Setup) -> tuple[str, ...]:
     """Return the series that HPAs can ask for."""
     asked = {
@@ -347,6 +355,11 @@ def _catalogue(setup: Setup, found: frozenset[str]) -> Catalogue:
         for rule in (*setup.rules.rules, *setup.rules.external_rules)
     }
     return Catalogue.build(setup.rules, answers)
+
+
+def _percent(reading: GpuReading) -> float | None:
+    value = reading.values.get(UTILIZATION)
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _values(reading: GpuReading, series: str) -> Iterator[float]:

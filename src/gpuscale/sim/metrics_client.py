@@ -1,6 +1,6 @@
 """The metrics API in virtual time: the servers' plans and queries, answered from the store."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from gpuscale.core.errors import BugError, NotFoundError
@@ -8,8 +8,10 @@ from gpuscale.objects.hpa import CrossVersionObjectReference
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.queries.plan import plan_custom, plan_external
+from gpuscale.rules.queries.plan import CustomPlan, plan_custom, plan_external
+from gpuscale.rules.query import are_joined
 from gpuscale.rules.resources import KUBERNETES
+from gpuscale.series.values import VectorSample
 from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sources.embedded import EmbeddedSource
 
@@ -31,6 +33,8 @@ class VirtualMetricsClient:
         """When queries are evaluated."""
         self._directory = directory
         self._source = source
+        self._shared: tuple[tuple[str, str, int], Mapping[str, VectorSample]] | None = None
+        """The rows of the latest query for all objects: by query, label and time."""
 
     async def pod_values(
         self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
@@ -40,7 +44,20 @@ class VirtualMetricsClient:
         names = self._directory.names(KUBERNETES.find("pods"), namespace, pods)
         chosen = metric_selector or Selector()
         plan = plan_custom(self.catalogue, KUBERNETES, "pods", namespace, names, metric, chosen)
-        return plan.answer(self._source.query_now(plan.promql, self.now_ms))
+        if are_joined(names):
+            return plan.answer(self._source.query_now(plan.promql, self.now_ms))
+        return plan.answer_of(self._rows_of_all(plan))
+
+    def _rows_of_all(self, plan: CustomPlan) -> Mapping[str, VectorSample]:
+        """Return the rows of a query that names no object, which all HPAs of a namespace ask alike.
+
+        Nothing is stored between the HPAs of one moment: scrapes and rules are earlier stages of it.
+        """
+        key = (plan.promql, plan.label, self.now_ms)
+        if self._shared is None or self._shared[0] != key:
+            value = self._source.query_now(plan.promql, self.now_ms)
+            self._shared = key, plan.rows(value)
+        return self._shared[1]
 
     async def object_value(
         self,

@@ -155,6 +155,8 @@ class VirtualPipeline:
         self.store = SeriesStore()
         self.utilization: dict[str, float | None] = {}
         """As read at the latest scrape."""
+        self.shows_gpus = True
+        """Whether anyone looks at that."""
         self._world = world
         self._controller = controller
         self._setup = world.setup
@@ -245,14 +247,16 @@ class VirtualPipeline:
         self._world.advance_load(now_ms)
         if self._requests is not None:
             self._requests.scrape(self._world.services, now_ms)
-        self.utilization = {}
+        shown: dict[str, float | None] = {}
         nodes = self._world.gpus.readers
         for node in self._targets.keys() - nodes.keys():
             self._targets.pop(node).gone(now_ms)
         for node in nodes:
             readings = self._world.gpus.read(node, now_ms)
-            self.utilization |= utilization(self._world, node, readings)
+            if self.shows_gpus:
+                shown |= utilization(self._world, node, readings)
             self._target(node).ingest(self._text(node, readings), now_ms)
+        self.utilization = shown
 
     def _target(self, node: str) -> ScrapeTarget:
         if node not in self._targets:

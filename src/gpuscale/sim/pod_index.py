@@ -5,7 +5,7 @@ the cluster is large. All answers are in the order in which the pods were made.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import TypeVar
 
 from gpuscale.cluster.scheduling.fit import NodeState, node_state
@@ -45,6 +45,8 @@ class PodIndex:
         """Whose pods were made, changed or removed since the last clear."""
         self.changed_nodes: set[str] = set()
         """Which nodes have other unfinished pods than at the last clear."""
+        self.owner_versions: Counter[OwnerKey] = Counter()
+        """Grows with every change of an owner's pods."""
         self._by_owner: dict[OwnerKey, _Keys] = {}
         self._by_node: dict[str, _Keys] = {}
         self._by_label: dict[tuple[str, str, str], _Keys] = {}
@@ -90,6 +92,10 @@ class PodIndex:
     def on(self, node: str) -> list[Pod]:
         """Return the pods of a node, finished ones included."""
         return [self.pods[key] for key in self._by_node.get(node, ())]
+
+    def owners(self) -> Collection[OwnerKey]:
+        """Return what has pods."""
+        return self._by_owner.keys()
 
     def owned_by(self, owner: OwnerKey) -> list[Pod]:
         return [self.pods[key] for key in self._by_owner.get(owner, ())]
@@ -157,6 +163,7 @@ class PodIndex:
             self._label_versions[(namespace, *pair)] += 1
         if owner is not None:
             self.changed_owners[owner] = None
+            self.owner_versions[owner] += 1
 
 
 def owner_of(pod: Pod) -> OwnerKey | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gpuscale.cluster.nodes.policy import NodePolicyFactory
+from gpuscale.core.collecting import Collector, collecting_rarely
 from gpuscale.hpa.policy import ReplicaPolicyFactory
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.document.details import MAX_VALUES, Details
@@ -48,6 +49,18 @@ def simulate(
         replica_policy=replica_policy or setup.replica_policy,
         node_policy=node_policy or setup.node_policy,
     )
+    with collecting_rarely() as collector:
+        return _run(setup, progress, fidelity, collector, details=details)
+
+
+def _run(
+    setup: Setup,
+    progress: Callable[[float], None] | None,
+    fidelity: Fidelity,
+    collector: Collector,
+    *,
+    details: bool,
+) -> dict[str, object]:
     world = World(setup, START_MS, needs_of(setup).fields(setup.counters), one_by_one=True)
     controller = HpaController(world)
     missing = why_not(setup) if fidelity == "lagged" else ()
@@ -58,12 +71,14 @@ def simulate(
 
     def record(now_ms: int) -> None:
         shown = of_details.kept(pipeline.utilization)
+        pipeline.shows_gpus = not of_details.left_out
         recorder.add(world.seconds(now_ms), row(world, controller.figures(), shown))
 
     period_ms = setup.pipeline.scrape_interval
     world.engine.every(period_ms, Stage.RECORD, record, first_ms=START_MS)
     for step in range(1, 101):
         world.engine.run_until(START_MS + setup.duration_ms * step // 100)
+        collector.look()
         if progress is not None:
             progress(step / 100)
     found = document(world, recorder)

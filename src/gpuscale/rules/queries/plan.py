@@ -82,7 +82,10 @@ class CustomPlan:
         Raises:
             FetchError: the query gave no vector.
         """
-        rows = self._rows(value)
+        return self.answer_of(self.rows(value))
+
+    def answer_of(self, rows: Mapping[str, VectorSample]) -> tuple[MetricValue, ...]:
+        """Return what `answer` does, of rows that may be those of other objects too."""
         found = [(name, rows[name]) for name in self.names if name in rows]
         return tuple(
             [MetricValue(name, to_milli(row.value), row.measured_ms) for name, row in found]
@@ -117,7 +120,12 @@ class CustomPlan:
         )
         return tuple(f"{count} {text}" for count, text in counts if count)
 
-    def _rows(self, value: Value) -> dict[str, VectorSample]:
+    def rows(self, value: Value) -> dict[str, VectorSample]:
+        """Return the rows of a vector by the name of their object.
+
+        Raises:
+            FetchError: the query gave no vector.
+        """
         if not isinstance(value, Vector):
             raise FetchError
         label = self.label

@@ -90,6 +90,12 @@ class SimulatedGpus:
     def read_one(self, node: str, index: int, now_ms: int) -> GpuReading:
         return self.readers[node].read_one(index, now_ms)
 
+    def works_since_ms(self, pod: Pod, process: Process) -> int | None:
+        """Return since when a pod's process does the work of its owner; None where it does not yet."""
+        if self.work[owner_key(pod)].service is None:
+            return process.started_ms
+        return pod.status.ready_transition_ms if pod.status.ready else None
+
     def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
         key = self._cluster.devices[node][index]
         if key is None or key not in self._processes:
