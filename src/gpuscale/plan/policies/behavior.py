@@ -1,5 +1,7 @@
 """The behavior of an HPA of one's own, as the numbers that its policy takes behind its parameters."""
 
+from collections.abc import Sequence
+
 import numpy
 
 from gpuscale.hpa.kernel.memory import DISABLED, MAX, MIN, PERCENT, PODS
@@ -14,12 +16,13 @@ _SELECTS = {
 _KINDS = {PolicyType.PODS: PODS, PolicyType.PERCENT: PERCENT}
 
 
-def behavior_settings(behavior: Behavior, tolerance: float) -> Numbers:
+def behavior_settings(behavior: Behavior, tolerance: float, more: Sequence[float] = ()) -> Numbers:
     """Return what follows the parameters `target`, `down_window_s` and `tolerance`, of scale-down.
 
     Args:
         behavior: the HPA's.
         tolerance: the controller's own, where scale-up has none.
+        more: what the policy takes behind them.
     """
     up, down = behavior.scale_up, behavior.scale_down
     numbers: list[float] = [
@@ -29,7 +32,7 @@ def behavior_settings(behavior: Behavior, tolerance: float) -> Numbers:
         _SELECTS[down.select_policy],
         len(up.policies),
     ]
-    return numpy.array([*numbers, *_policies(up), *_policies(down)], dtype=numpy.float64)
+    return numpy.array([*numbers, *_policies(up), *_policies(down), *more], dtype=numpy.float64)
 
 
 def _policies(rules: ScalingRules) -> list[float]:

@@ -5,8 +5,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy
-
 from gpuscale.core.errors import UsageError
 from gpuscale.core.quantity import Quantity
 from gpuscale.formats.units import unit_of
@@ -99,7 +97,7 @@ class Autoscaler:
         most = min(service.most, max(least, math.ceil(peak)))
         return Contender(
             replace(policy, parameters=parameters),
-            numpy.append(behavior_settings(behavior, own), more),
+            behavior_settings(behavior, own, more),
             (
                 Setting(Parameter(LEAST, service.least, service.least, least), "least"),
                 Setting(Parameter(MOST, service.most, most, service.most), "most"),
