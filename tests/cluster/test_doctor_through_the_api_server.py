@@ -231,13 +231,13 @@ class Installed(Stacked):
         kubelet = stack.enter_context(PodResources(socket, GPUS))
         (pod,) = self.plane.get("pods", "-l", "app=web")["items"]
         kubelet.allocate("default", pod["metadata"]["name"], GPUS[0])
-        command = [
+        self.agent_command = [
             *("env", "NODE_NAME=gpu-1", sys.executable, AGENT_PROGRAM, self.folder / "busy"),
             *(",".join(GPUS), "exporter", "--gpu=nvml", "--kubernetes"),
             *(f"--pod-resources-kubelet-socket={socket}", "--collect-interval=500ms"),
             f"--address={self.address}:{AGENT_PORT}",
         ]
-        stack.enter_context(self._running("agent", *command))
+        stack.enter_context(self._running("agent", *self.agent_command))
         self.wait_until_up("agent")
 
     def _start_prometheus(self, stack) -> None:
@@ -332,6 +332,32 @@ def test_an_agent_whose_pod_names_the_port_of_something_else(cluster) -> None:
     with cluster.patched(AGENT, container_port(PROMETHEUS_PORT)):
         finding = cluster.named("no-gpu-util", f"port {PROMETHEUS_PORT} serves go_")
     assert "where the agent listens" in finding["fix"]
+    cluster.healthy()
+
+
+def test_an_agent_with_tls_is_asked_by_https(cluster) -> None:
+    configuration = cluster.folder / "agent-web.yml"
+    pair = cluster.plane.serving_certificate("gpuscale-node-agent.gpuscale.svc")
+    files = {"cert_file": str(pair.certificate), "key_file": str(pair.key)}
+    configuration.write_text(json.dumps({"tls_server_config": files}))
+    probes = [
+        f"/spec/template/spec/containers/0/{each}Probe/httpGet/scheme"
+        for each in ("startup", "liveness", "readiness")
+    ]
+    https = [{"op": "replace", "path": path, "value": "HTTPS"} for path in probes]
+    with cluster.program("agent", *cluster.agent_command, f"--web-config-file={configuration}"):
+        cluster.named("agent-silent", "EOF")
+        with cluster.patched(AGENT, *https):
+
+            def is_read():
+                document = cluster.doctor()[1]
+                named = {each["id"] for each in whole(document["findings"])}
+                unseen = {each["hop"] for each in document["notLookedAt"]}
+                # Prometheus still asks by HTTP.
+                is_silent = {"agent-silent", "agent-unreachable"} & named
+                return "target-down" in named and not is_silent and not unseen
+
+            wait_until(is_read, "the doctor to read the agent", LIMIT_S)
     cluster.healthy()
 
 

@@ -44,6 +44,16 @@ def kubeconfig(tmp_path: Path):
         (["--fix", "--output=json"], "--fix: expected --yes beside --output json"),
         (["--prometheus-url=p:9090"], "--prometheus-url: found 'p:9090', expected http://"),
         (["--agent=gpu-1"], "--agent: found 'gpu-1', expected a node and its agent's address"),
+        (["--agent-ca-file=ca.crt"], "--agent-ca-file: expected --agent beside it"),
+        (["--agent-server-name=a"], "--agent-server-name: expected --agent beside it"),
+        (
+            ["--agent=gpu-1=https://a:9400", "--agent-username=ann"],
+            "--agent-username, --agent-password-file: expected both or none",
+        ),
+        (
+            ["--agent=gpu-1=https://a:9400", "--agent-ca-file=gone.crt"],
+            "gone.crt: can't be used to reach node agents: ",
+        ),
         (["--pulse-wait"], "--pulse-url, --pulse-wait, --pulse-hpa: expected --pulse beside them"),
         (["--pulse"], "--pulse: expected either --pulse-url or --pulse-wait beside it"),
         (["--pulse", "--pulse-wait", "--pulse-url=http://a"], "--pulse: expected either"),

@@ -257,6 +257,27 @@ async def test_password_is_asked_for_on_every_path(serve, http) -> None:
     assert (await get(http, f"{url}/health", Authorization=authorization))[0] == 200
 
 
+async def test_open_probes_ask_for_no_password_and_say_no_more_than_probes_need(
+    serve, http
+) -> None:
+    auth = BasicAuth({"alice": "pw"}, lambda password, hashed: password == hashed)
+    _, url = await serve(serve=ServeOptions(auth=auth, has_open_probes=True))
+    await until(http, f"{url}/readyz", lambda body: body == "ok")
+    assert (await get(http, f"{url}/health"))[0] == 200
+    for path in (
+        "/",
+        "/metrics",
+        "/stream",
+        "/readyz?verbose",
+        "/readyz?verbose=1",
+        "/healthz",
+        "/health/",
+    ):
+        assert (await get(http, url + path))[0] == 401
+    authorization = aiohttp.encode_basic_auth("alice", "pw")
+    assert (await get(http, f"{url}/readyz?verbose", Authorization=authorization))[0] == 200
+
+
 async def test_requests_are_counted_by_path_and_code(serve, http) -> None:
     agent, url = await serve(interval_s=60)
     await until(http, f"{url}/readyz", lambda body: body == "ok")

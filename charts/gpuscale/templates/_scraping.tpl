@@ -4,6 +4,7 @@
 {{- if .Values.spec.agent.enabled -}}
 - job_name: {{ $name }}-node-agent
   honor_labels: {{ .Values.spec.prometheus.honorLabels }}
+  {{- include "gpuscale.agentAccess.scrape" . | nindent 2 }}
   {{- include "gpuscale.scrapedPods" (list . "node-agent" "metrics") | nindent 2 }}
   # An agent that takes another's place goes on with its series. As series of their own, both would count
   # in sums until those of the old one are marked as ended, two scrapes later.
@@ -13,6 +14,7 @@
 - job_name: {{ $name }}-node-agent-azure
   metrics_path: /metrics/azure
   honor_labels: {{ .Values.spec.prometheus.honorLabels }}
+  {{- include "gpuscale.agentAccess.scrape" . | nindent 2 }}
   {{- include "gpuscale.scrapedPods" (list . "node-agent" "metrics") | nindent 2 }}
   - source_labels: [__meta_kubernetes_pod_node_name]
     target_label: instance

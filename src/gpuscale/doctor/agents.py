@@ -5,15 +5,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import aiohttp
+
 from gpuscale.core.errors import GpuscaleError, UnavailableError
 from gpuscale.doctor import facts
-from gpuscale.doctor.direct import PODS, at_once, fetch, missing_right, pod_path
+from gpuscale.doctor.direct import (
+    PODS,
+    AnsweredError,
+    at_once,
+    fetch,
+    missing_right,
+    pod_path,
+)
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.families import Family
 from gpuscale.exposition.parse import parse_text
 from gpuscale.install.parts import agent
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.objects.fields import Fields
+from gpuscale.sources.access import Access
+from gpuscale.sources.feeds.refusals import agent_fault
 
 _PATH = "/metrics"
 _READY = "/readyz?verbose"
@@ -23,6 +34,8 @@ _ONE_S = 5.0
 _YOUNG_S = 30.0
 _GOOD = re.compile(r"last good ([0-9.]+) s ago")
 _OWN = "gpuscale_exporter_"
+_UNAUTHORIZED = 401
+_LOCKED = "it asks for a password, which the API server does not pass on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +53,15 @@ class AgentReader:
     Args:
         connection: to the API server, which passes requests on to pods.
         urls: of agents that are asked directly, by node.
+        access: what requests to these carry, and whom they trust.
     """
 
-    def __init__(self, connection: KubeClient, urls: Mapping[str, str]) -> None:
+    def __init__(
+        self, connection: KubeClient, urls: Mapping[str, str], access: Access | None = None
+    ) -> None:
         self._connection = connection
         self._urls = urls
+        self._access = access
 
     async def read(self, seen: Snapshot) -> Agents:
         """Return what each answers; why, where one does not. Of very many, each n-th is asked."""
@@ -61,13 +78,22 @@ class AgentReader:
 
     async def _look(self, pod: Fields, now_s: float) -> AgentLook:
         node, name = pod.child("spec").text("nodeName"), facts.full_name(pod)
-        port = _port(pod)
+        port, has_tls = _port(pod), _has_tls(pod)
+        if node not in self._urls and _wants_password(pod):
+            return AgentLook(node, name, fault=_LOCKED, is_locked=True, has_tls=has_tls, port=port)
         try:
             text = await self._text(pod, node, port, _PATH)
             families = {family.name: family for family in parse_text(text, source=name)}
         except GpuscaleError as error:
-            needs = missing_right(error, PODS)
-            return AgentLook(node, name, fault=str(error), needs=needs, port=port)
+            return AgentLook(
+                node,
+                name,
+                fault=str(error),
+                needs=missing_right(error, PODS),
+                is_locked=isinstance(error, AnsweredError) and error.code == _UNAUTHORIZED,
+                has_tls=has_tls,
+                port=port,
+            )
         page = await self._page(pod, node, port) if _is_ill(families, now_s) else ""
         said = "; ".join(line for line in page.splitlines() if line.startswith("[-]"))
         ago = _GOOD.search(page)
@@ -81,12 +107,21 @@ class AgentReader:
         except GpuscaleError as error:
             return str(error)
 
+    async def _direct(self, url: str, path: str) -> str:
+        try:
+            return await fetch(url, path, access=self._access)
+        except UnavailableError as error:
+            if isinstance(error.__cause__, aiohttp.ClientConnectorCertificateError):
+                raise UnavailableError(f"{url}: {agent_fault(error.__cause__)}") from error
+            raise
+
     async def _text(self, pod: Fields, node: str, port: int, path: str) -> str:
         try:
             async with asyncio.timeout(_ONE_S):
                 if node in self._urls:
-                    return await fetch(self._urls[node], path)
-                place = pod_path(facts.namespace(pod), facts.name(pod), port, path)
+                    return await self._direct(self._urls[node], path)
+                namespace, name = facts.namespace(pod), facts.name(pod)
+                place = pod_path(namespace, name, port, path, has_tls=_has_tls(pod))
                 return await self._connection.text(place)
         except TimeoutError:
             raise UnavailableError(
@@ -99,6 +134,24 @@ def _is_ill(families: Mapping[str, Family], now_s: float) -> bool:
     newest = families.get(f"{_OWN}newest_reading_timestamp_seconds")
     return any(sample.value == 0 for family in wells if family for sample in family.samples) or any(
         abs(now_s - sample.value) > _YOUNG_S for sample in (newest.samples if newest else ())
+    )
+
+
+def _has_tls(pod: Fields) -> bool:
+    """Return whether an agent serves over TLS, which its probes say."""
+    return any(
+        container.child(probe).child("httpGet").text("scheme") == "HTTPS"
+        for container in pod.child("spec").items("containers")
+        for probe in ("readinessProbe", "livenessProbe")
+    )
+
+
+def _wants_password(pod: Fields) -> bool:
+    """Return whether an agent is one of ours that takes users alone; API servers pass no password on."""
+    return any(
+        argument.startswith("--web-users-folder")
+        for container in pod.child("spec").items("containers")
+        for argument in container.texts("args")
     )
 
 

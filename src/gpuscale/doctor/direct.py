@@ -57,9 +57,10 @@ PODS, SERVICES = "pods/proxy", "services/proxy"
 """The rights that it takes."""
 
 
-def pod_path(namespace: str, name: str, port: int, path: str) -> str:
+def pod_path(namespace: str, name: str, port: int, path: str, *, has_tls: bool = False) -> str:
     """Return where the API server passes a request on to a pod."""
-    return f"/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{path}"
+    tls = "https:" if has_tls else ""
+    return f"/api/v1/namespaces/{namespace}/pods/{tls}{name}:{port}/proxy{path}"
 
 
 def service_path(address: URL, namespace: str, name: str, port: int, path: str) -> str:

@@ -46,6 +46,8 @@ class GatherSettings:
     """What requests to that address carry."""
     agent_urls: Mapping[str, str] = field(default_factory=dict)
     """By node; others are asked by way of the API server."""
+    agent_access: Access | None = None
+    """What requests to those addresses carry."""
 
 
 class Gatherer:
@@ -90,7 +92,7 @@ class Gatherer:
                 f"{fault}; nor may it see anything else: give it the role in docs/doctor.md",
             )
         seen = Snapshot(self._clock.now_ms(), versions, looks)
-        agents = AgentReader(self._client, self._settings.agent_urls)
+        agents = AgentReader(self._client, self._settings.agent_urls, self._settings.agent_access)
         prometheus = PrometheusReader(
             self._client, self._settings.prometheus_url, self._settings.prometheus_access
         )

@@ -44,12 +44,23 @@ class AgentLook:
     fault: str = ""
     needs: str = ""
     """The right that it takes to read it; empty where that is not what is missing."""
+    is_locked: bool = False
+    """Whether it asks for a password that is not known here."""
+    has_tls: bool = False
     port: int = agent.PORT
     """Where it is read, in its pod."""
     said: str = ""
     """What its page /readyz says where something is wrong."""
     good_ago_s: float | None = None
     """Since its last good collect by its own clock, where the page was read."""
+
+    @property
+    def command(self) -> str:
+        """Return what asks it past the API server once its port is forwarded."""
+        scheme = "https" if self.has_tls else "http"
+        tls = " --agent-ca-file CA.CRT --agent-server-name NAME" if self.has_tls else ""
+        user = " --agent-username USER --agent-password-file FILE" if self.is_locked else ""
+        return f"gpuscale doctor --agent {self.node}={scheme}://127.0.0.1:{self.port}{tls}{user}"
 
 
 Row = tuple[Mapping[str, str], float]

@@ -278,6 +278,17 @@ _SERVER = (
         "TLS and basic authentication, in the form of Prometheus' exporters.",
         env="DCGM_EXPORTER_WEB_CONFIG_FILE",
     ),
+    Flag(
+        "web-users-folder",
+        "Folder with a file for each user of basic authentication: its name is the user's, its content a "
+        "bcrypt hash; read again when it changes.",
+        env="GPUSCALE_EXPORTER_WEB_USERS_FOLDER",
+    ),
+    _bool(
+        "web-open-probes",
+        "GPUSCALE_EXPORTER_WEB_OPEN_PROBES",
+        "Answer /health and /readyz without a password, for probes.",
+    ),
     _bool(
         "web-systemd-socket",
         "DCGM_EXPORTER_SYSTEMD_SOCKET",

@@ -32,6 +32,7 @@ from gpuscale.gpu.readings import GpuReading
 if TYPE_CHECKING:
     from gpuscale.exporter.http.passwords import BasicAuth
     from gpuscale.exporter.http.tls import ServerTls
+    from gpuscale.exporter.http.users_folder import UsersFolder
     from gpuscale.exporter.simulated_pods import SimulatedPods
     from gpuscale.gpu.recordings.recording import Recorder
 
@@ -76,7 +77,7 @@ class ExporterService:
         self._settings = settings
         self._clock = clock or FollowingClock()
         self._counters = _counters_file(settings, self._clock, counters_text)
-        self._tls, self._auth = _web_security(settings)
+        self._tls, self._auth, self._users = _web_security(settings)
         self._fields = fields_to_read(self._counters.counters, settings)
         self._simulated_pods = _simulated_pods(settings)
         self._source = ReplaceableReader(self._make_reader(self._fields))
@@ -158,6 +159,7 @@ class ExporterService:
             extras=_extras(settings),
             stream_interval_s=_seconds(settings.stream_interval_ms),
             auth=self._auth,
+            has_open_probes=settings.has_open_probes,
             tls=self._tls,
             resources=None if owners is None else owners.gpu_resources,
             config=lambda: self._counters.status,
@@ -184,6 +186,8 @@ class ExporterService:
                 self._counters.reload(self._apply)
             if self._tls is not None:
                 self._tls.follow_files()
+            if self._users is not None:
+                self._users.follow()
 
     async def _follow_config_map(self, name: ConfigMapName) -> None:
         while True:
@@ -309,19 +313,25 @@ async def _config_map(settings: ExporterSettings, name: ConfigMapName) -> str:
     return await read_config_map(name, KubeSettings(kubeconfig=settings.kubeconfig))
 
 
-def _web_security(settings: ExporterSettings) -> tuple["ServerTls | None", "BasicAuth | None"]:
-    path = settings.web_config_file
-    if path is None:
-        return None, None
+def _web_security(
+    settings: ExporterSettings,
+) -> tuple["ServerTls | None", "BasicAuth | None", "UsersFolder | None"]:
+    path, folder = settings.web_config_file, settings.web_users_folder
+    if path is None and folder is None:
+        return None, None, None
     from gpuscale.exporter.http.passwords import BasicAuth, bcrypt_check
     from gpuscale.exporter.http.tls import ServerTls
-    from gpuscale.exporter.http.web_config import load_web_config
+    from gpuscale.exporter.http.users_folder import UsersFolder
+    from gpuscale.exporter.http.web_config import WebConfig, load_web_config
 
-    config = load_web_config(read_text(path, _MAX_WEB_CONFIG_BYTES), str(path), path.parent)
-    return (
-        ServerTls(config.tls) if config.tls else None,
-        BasicAuth(config.users, bcrypt_check()) if config.users else None,
-    )
+    config = WebConfig()
+    if path is not None:
+        config = load_web_config(read_text(path, _MAX_WEB_CONFIG_BYTES), str(path), path.parent)
+    tls = ServerTls(config.tls) if config.tls else None
+    if folder is not None:
+        users = UsersFolder(folder, config.users, bcrypt_check())
+        return tls, users.auth, users
+    return tls, BasicAuth(config.users, bcrypt_check()) if config.users else None, None
 
 
 def _sockets(settings: ExporterSettings) -> list[socket.socket]:

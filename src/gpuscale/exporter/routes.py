@@ -139,11 +139,20 @@ class Handlers:
 
     async def _authorized(self, request: Request, handler: Handler | None) -> Response:
         auth = self._serve.auth
-        if auth is not None and not await auth.allows(request.headers.get("authorization", "")):
+        header = request.headers.get("authorization", "")
+        if auth is not None and not self._is_open(request) and not await auth.allows(header):
             return text_response("Unauthorized\n", 401, **{"WWW-Authenticate": "Basic"})
         if handler is None:
             return text_response("404: Not Found", 404)
         return await handler(request)
+
+    def _is_open(self, request: Request) -> bool:
+        """Return whether a request is a probe's; with its parameters, /readyz says more than probes need."""
+        return (
+            self._serve.has_open_probes
+            and request.path in (HEALTH, READY)
+            and not request.has_parameter("verbose")
+        )
 
     async def _get_metrics(self, request: Request) -> Response:
         wants_openmetrics = prefers_openmetrics(request.headers.get("accept", ""))
@@ -289,6 +298,8 @@ class ServeOptions:
     """From one collect to the next while the stream has subscribers; None is no faster than otherwise."""
     auth: "BasicAuth | None" = None
     """Who may come in; None is everyone."""
+    has_open_probes: bool = False
+    """Whether probes may come in all the same."""
     tls: "ServerTls | None" = None
     """None is plain HTTP."""
     resources: Callable[[], NodeGpuResources] | None = None

@@ -75,6 +75,10 @@ class ExporterSettings:
     is_socket_given: bool
     """Whether systemd hands the sockets over."""
     web_config_file: Path | None
+    web_users_folder: Path | None
+    """Where users of basic authentication are, beside those of the file."""
+    has_open_probes: bool
+    """Whether probes need no password."""
     is_debugging: bool
     log_format: str
     notes: tuple[str, ...]
@@ -159,6 +163,8 @@ def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
         port=port,
         is_socket_given=flags.boolean("web-systemd-socket"),
         web_config_file=flags.path("web-config-file"),
+        web_users_folder=flags.path("web-users-folder"),
+        has_open_probes=flags.boolean("web-open-probes"),
         is_debugging=flags.boolean("debug"),
         log_format=flags.choice("log-format"),
         notes=_notes(flags),

@@ -115,6 +115,9 @@ class ValuesSpec(Model):
         if self.has_streams and not self.agent.enabled:
             text = "found metricsApi.source streams with agent.enabled false"
             return [f"{text}, expected agent.enabled: true, because the streams are the agents'"]
+        if self.prometheus.kind == "azure" and self.agent.enabled and self.agent.tls.secret:
+            text = "found agent.tls with prometheus.kind azure, expected another kind"
+            return [f"{text}: AKS' managed Prometheus does not get Secrets of this namespace"]
         if faults := self.metrics_api.source_faults():
             return faults
         if faults := self.metrics_api.federation_faults():

@@ -176,6 +176,7 @@ def _feeds(flags: FlagReader) -> FeedSettings:
         scrape_interval_s=flags.seconds("scrape-interval") or 5.0,
         honor_labels=honor_labels,
         agent_ca_file=ca_file,
+        agent_server_name=flags.text("agent-server-name") or None,
         agent_client_files=client_files,
         agent_username=flags.text("agent-username") or None,
         agent_password_file=flags.path("agent-password-file"),

@@ -116,6 +116,7 @@ class Access:
         username: for basic authentication, with `password`.
         password: None is an empty one.
         tls: CAs to trust, and a client certificate; None is what the system trusts.
+        server_name: that the server's certificate is for; None for the host of the address.
     """
 
     def __init__(
@@ -125,12 +126,14 @@ class Access:
         username: str | None = None,
         password: SecretFile | None = None,
         tls: TlsFiles | None = None,
+        server_name: str | None = None,
     ) -> None:
         self._headers = tuple(headers)
         self._token = token
         self._username = username
         self._password = password
         self._tls = tls
+        self.server_name = server_name
 
     async def headers(self) -> list[tuple[str, str]]:
         """Return the headers of a request.

@@ -102,6 +102,8 @@ class HttpSession:
         """Hold an answer open, to be read as it comes; arguments and errors as `fetch`."""
         headers: CIMultiDict[str] = CIMultiDict(options.pop("headers", ()))
         headers.extend(await self.access.headers())
+        if self.access.server_name is not None and url.scheme == "https":
+            options.setdefault("server_hostname", self.access.server_name)
         async with self._open().request(
             method, url, allow_redirects=False, headers=headers, ssl=self.access.tls(), **options
         ) as response:

@@ -17,6 +17,12 @@ def test_a_pod_is_named_with_its_port() -> None:
     assert pod_path("m", "p", 9400, "/metrics") == "/api/v1/namespaces/m/pods/p:9400/proxy/metrics"
 
 
+def test_a_pod_with_tls_is_named_with_its_scheme() -> None:
+    # As docs/tasks/access-application-cluster of Kubernetes has it for Services: https:NAME:PORT.
+    found = pod_path("m", "p", 9400, "/metrics", has_tls=True)
+    assert found == "/api/v1/namespaces/m/pods/https:p:9400/proxy/metrics"
+
+
 @pytest.mark.parametrize(
     ("address", "expected"),
     [

@@ -16,6 +16,7 @@ LABELS = {"kubernetes": "true", "kubernetes-enable-pod-labels": "true"}
         pytest.param(LABELS, True, id="API server for labels"),
         pytest.param({"configmap-data": "ns:name"}, True, id="API server for counters"),
         pytest.param({"web-config-file": "web.yml"}, True, id="TLS"),
+        pytest.param({"web-users-folder": "users"}, True, id="passwords"),
     ],
 )
 def test_openssl_is_there_where_it_is_needed(given, needed: bool) -> None:

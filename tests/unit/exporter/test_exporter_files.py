@@ -259,9 +259,7 @@ def test_missing_bcrypt_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "import_module", missing)
     with pytest.raises(UnavailableError) as caught:
         passwords.bcrypt_check()
-    assert (
-        str(caught.value) == "basic_auth_users needs the Python package bcrypt: pip install bcrypt"
-    )
+    assert str(caught.value) == "passwords need the Python package bcrypt: pip install bcrypt"
 
 
 def test_unreadable_certificate_is_reported(tmp_path: Path) -> None:

@@ -411,6 +411,16 @@ OPTIONS = {
         {"agent": {"attribution": "processes", "style": "both"}},
         {"agent": {"azureMetrics": True}},
     ],
+    "agentTls": [
+        {},
+        {"agent": {"tls": {"secret": "agent-tls"}}},
+        {
+            "agent": {
+                "tls": {"secret": "agent-tls", "serverName": "agents.example"},
+                "basicAuth": {"usersSecret": "users", "clientSecret": "scraper"},
+            }
+        },
+    ],
     "driver": [
         {},
         {"agent": {"deviceAccess": "host", "collectInterval": "500ms"}},

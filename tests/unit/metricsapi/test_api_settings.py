@@ -110,6 +110,7 @@ def test_without_a_prometheus_there_are_feeds() -> None:
         "scrape": ["http://127.0.0.1:8000"],
         "agent-service": ["gpu/agents"],
         "agent-ca-file": ["ca.crt"],
+        "agent-server-name": ["agents.gpu.svc"],
         "honor-labels": ["false"],
         "store-retention": ["1h"],
     }
@@ -126,6 +127,7 @@ def test_without_a_prometheus_there_are_feeds() -> None:
         False,
         False,
     )
+    assert (feeds.agent_ca_file, feeds.agent_server_name) == (Path("ca.crt"), "agents.gpu.svc")
     assert (feeds.retention_ms, feeds.max_series) == (3_600_000, 200_000)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,6 +66,25 @@ def doctor(
             metavar="NODE=URL", help="A node's agent, past the API server; may come again."
         ),
     ] = None,
+    agent_ca_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --agent: CAs of the agents' certificates."),
+    ] = None,
+    agent_server_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --agent: name that the certificates are checked against; default: the URL's host.",
+        ),
+    ] = None,
+    agent_username: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --agent: user of basic authentication."),
+    ] = None,
+    agent_password_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --agent: password of that user."),
+    ] = None,
     pulse: Annotated[
         bool,
         typer.Option(
@@ -122,7 +141,10 @@ def doctor(
 
     url = _address(prometheus_url)
     access = _access(url, prometheus_token_file, prometheus_identity)
-    settings = GatherSettings(namespace, url, access, _agents(agent or ()))
+    urls = _agents(agent or ())
+    user = (agent_username, agent_password_file)
+    to_agents = _agent_access(urls, agent_ca_file, agent_server_name, user)
+    settings = GatherSettings(namespace, url, access, urls, to_agents)
     cluster = cluster_settings(kubeconfig, context)
     if pulse:
         wanted = PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for)
@@ -242,6 +264,37 @@ def _access(url: str | None, token_file: Path | None, identity: str | None) -> "
     except ValueError as error:
         raise UsageError(f"--prometheus-identity: {error}") from None
     return Access(token=token_of(token_file, login))
+
+
+def _agent_access(
+    urls: Mapping[str, str],
+    ca_file: Path | None,
+    server_name: str | None,
+    user: tuple[str | None, Path | None],
+) -> "Access | None":
+    """Return what requests to agents past the API server carry, and whom they trust."""
+    username, password_file = user
+    given = {
+        "--agent-ca-file": ca_file,
+        "--agent-server-name": server_name,
+        "--agent-username": username,
+        "--agent-password-file": password_file,
+    }
+    found = [name for name, value in given.items() if value is not None]
+    if not found:
+        return None
+    if not urls:
+        raise UsageError(f"{found[0]}: expected --agent beside it")
+    if (username is None) != (password_file is None):
+        raise UsageError("--agent-username, --agent-password-file: expected both or none")
+    from gpuscale.sources.access import Access, SecretFile, tls_to
+
+    return Access(
+        username=username,
+        password=None if password_file is None else SecretFile(password_file),
+        tls=tls_to("node agents", ca_file, None),
+        server_name=server_name,
+    )
 
 
 def _agents(given: Sequence[str]) -> dict[str, str]:

@@ -69,7 +69,8 @@ async def _pulse(
     async with KubeClient(server) as client:
         snapshot = await Gatherer(client, clock, around).snapshot()
         look = choose(snapshot, settings.hpa)
-        watch = PulseWatch(client, clock, snapshot, look, around.agent_urls)
+        urls, access = around.agent_urls, around.agent_access
+        watch = PulseWatch(client, clock, snapshot, look, urls, access)
         load = "the load begins" if settings.url else "start the load now"
         notice = printable(f"{look.about}: {load}; this ends within {settings.for_s:g} s or so")
         # Beside the output that programs read.

@@ -65,7 +65,8 @@ def run(given: Mapping[str, str]) -> None:
 
 def _needs_tls(settings: "ExporterSettings") -> bool:
     """Return whether the agent serves over TLS, or is a client of the API server."""
-    if settings.web_config_file is not None or settings.counters_map is not None:
+    web = (settings.web_config_file, settings.web_users_folder)
+    if web != (None, None) or settings.counters_map is not None:
         return True
     return settings.pods is not None and settings.pods.needs_api_server
 

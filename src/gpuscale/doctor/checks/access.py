@@ -46,10 +46,16 @@ def unseen_parts(snapshot: Snapshot) -> Iterator[Unseen]:
             yield Unseen(hop, kind.plural, look.fault, fix)
     yield from _prometheus(snapshot)
     for agent in snapshot.agents:
-        if agent.fault:
+        if agent.is_locked:
+            namespace, _, name = agent.pod.partition("/")
+            say = "Forward its port and name it, with a user that it knows and the CA of its certificate."
+            command = (
+                f"kubectl port-forward -n {namespace} {name} {agent.port}  # and: {agent.command}"
+            )
+            yield Unseen(AGENT, f"pod/{agent.pod}", agent.fault, Fix(say, command))
+        elif agent.fault:
             say = "See the finding agent-unreachable; --agent NODE=URL asks it past the API server."
-            fix = Fix(say, f"gpuscale doctor --agent {agent.node}=http://127.0.0.1:{agent.port}")
-            yield Unseen(AGENT, f"pod/{agent.pod}", agent.fault, fix)
+            yield Unseen(AGENT, f"pod/{agent.pod}", agent.fault, Fix(say, agent.command))
     if snapshot.agents_passed_over:
         asked = len(snapshot.agents)
         yield Unseen(

@@ -148,6 +148,8 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if value == 0
     }
     for look in snapshot.agents:
+        if look.is_locked:
+            continue  # it is among what was not looked at
         if look.fault and _hangs(snapshot, look, down):
             yield _frozen(look)
         else:
@@ -357,8 +359,7 @@ def _reach(look: AgentLook) -> Fix:
     return Fix(
         f"See that it runs and listens at port {look.port}, and that no NetworkPolicy or firewall keeps "
         "the API server off; else forward its port and name it.",
-        f"kubectl logs {place}; kubectl port-forward {place} {look.port}  "
-        f"# and: gpuscale doctor --agent {look.node}=http://127.0.0.1:{look.port}",
+        f"kubectl logs {place}; kubectl port-forward {place} {look.port}  # and: {look.command}",
     )
 
 

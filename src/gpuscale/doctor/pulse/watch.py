@@ -24,6 +24,7 @@ from gpuscale.hpa.queries import metric_path, scale_path
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
+from gpuscale.sources.access import Access
 
 SHORTEST_S, LONGEST_S = 5, 900
 """Of a pulse."""
@@ -91,6 +92,7 @@ class PulseWatch:
         snapshot: a look at the whole cluster, for what is where.
         look: at the HPA.
         agent_urls: of agents that are asked directly, by node.
+        agent_access: what requests to these carry.
     """
 
     def __init__(
@@ -100,12 +102,13 @@ class PulseWatch:
         snapshot: Snapshot,
         look: HpaLook,
         agent_urls: Mapping[str, str],
+        agent_access: Access | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
         self._look = look
         self._custom = custom_path(snapshot)
-        self._agents = AgentReader(connection, agent_urls)
+        self._agents = AgentReader(connection, agent_urls, agent_access)
         self._around = _around(snapshot, look)
         self._targets = {
             spec.name: float(target)

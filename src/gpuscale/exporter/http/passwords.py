@@ -35,7 +35,7 @@ def bcrypt_check() -> CheckHash:
         check = import_module("bcrypt").checkpw
     except ImportError as error:
         raise UnavailableError(
-            "basic_auth_users needs the Python package bcrypt: pip install bcrypt"
+            "passwords need the Python package bcrypt: pip install bcrypt"
         ) from error
     return check  # type: ignore[no-any-return]
 
@@ -54,6 +54,11 @@ class BasicAuth:
         self._key = secrets.token_bytes(32)
         self._let_in: dict[bytes, None] = {}
 
+    def take(self, users: Mapping[str, str]) -> None:
+        """Take these users in place of those before; who was let in is asked again."""
+        self._users = dict(users)
+        self._let_in.clear()
+
     async def allows(self, authorization: str) -> bool:
         """Return whether an Authorization header names a user with the right password."""
         named = _name_and_password(authorization)
@@ -64,9 +69,10 @@ class BasicAuth:
             return True
         name, password = named
         is_known = name in self._users
-        hashed = self._users.get(name, _NOBODY).encode()
-        is_right = await asyncio.to_thread(self._fits, password, hashed)
-        if not (is_known and is_right):
+        hashed = self._users.get(name, _NOBODY)
+        is_right = await asyncio.to_thread(self._fits, password, hashed.encode())
+        # The check takes a while, in which `take` may have replaced the hash.
+        if not (is_known and is_right and self._users.get(name) == hashed):
             return False
         if len(self._let_in) >= _REMEMBERED:
             self._let_in.clear()

@@ -30,7 +30,8 @@ _KEYS = frozenset({"tls_server_config", "basic_auth_users"})
 _TLS_KEYS = frozenset(
     {"cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version", "max_version"}
 )
-_BCRYPT_LENGTH = 60
+MAKE_HASH = "make one with: htpasswd -nBC 10 '' | tr -d ':'"
+BCRYPT_LENGTH = 60
 """What follows is passed over, as Go's bcrypt does."""
 
 
@@ -113,11 +114,15 @@ def _tls(top: Fields, folder: Path) -> TlsConfig | None:
 def _users(top: Fields) -> dict[str, str]:
     users = top.labels("basic_auth_users")
     for name, hashed in users.items():
-        if not hashed.startswith(BCRYPT_PREFIXES) or len(hashed) < _BCRYPT_LENGTH:
+        if not is_bcrypt_hash(hashed):
             # What was found may be a password in the clear, so it is not shown.
-            fix = "make one with: htpasswd -nBC 10 '' | tr -d ':'"
-            top.note(("basic_auth_users", name), "a bcrypt hash", fix=fix)
-    return {name: hashed[:_BCRYPT_LENGTH] for name, hashed in users.items()}
+            top.note(("basic_auth_users", name), "a bcrypt hash", fix=MAKE_HASH)
+    return {name: hashed[:BCRYPT_LENGTH] for name, hashed in users.items()}
+
+
+def is_bcrypt_hash(text: str) -> bool:
+    """Return whether a text begins with a bcrypt hash."""
+    return text.startswith(BCRYPT_PREFIXES) and len(text) >= BCRYPT_LENGTH
 
 
 def _check_keys(fields: Fields, known: frozenset[str]) -> None:

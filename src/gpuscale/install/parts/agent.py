@@ -4,8 +4,10 @@ It asks only the kubelet and the driver, so it has no token and no way out. What
 is the least that each setting takes, and the comments say for what.
 """
 
+from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.common import (
     NODE_AGENT,
+    USER_ID,
     Object,
     agent_service,
     duration,
@@ -15,6 +17,7 @@ from gpuscale.install.common import (
     restrained,
     service_accounts,
 )
+from gpuscale.install.parts import agent_access
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.workloads import config_map, service, workload
 from gpuscale.install.prometheus_auth import KeyReference
@@ -24,6 +27,9 @@ PORT = 9400
 AZURE_PAGE = "/metrics/azure"
 _COUNTERS = "counters.csv"
 _FOLDER = "/etc/gpuscale/counters"
+_WEB_CONFIG = "web-config.yaml"
+_WEB = "/etc/gpuscale/web"
+_USERS = "/etc/gpuscale/users"
 _DRIVER = "/usr/local/nvidia"
 _SERVED_S = {"streams": 5, "prometheus": 30}
 """From an agent's readiness until its readings are served: a stream begins within a second or two, and a
@@ -36,15 +42,21 @@ def agent_objects(values: Values) -> list[Object]:
         return []
     return [
         *service_accounts(values, NODE_AGENT),
-        *_counters(values),
+        *_files(values),
         _service(values),
         _daemon_set(values),
     ]
 
 
-def _counters(values: Values) -> list[Object]:
+def _files(values: Values) -> list[Object]:
+    """Return the ConfigMap with the agent's files; none where it has none."""
     text = values.spec.agent.custom_metrics
-    return [] if text is None else [config_map(values, NODE_AGENT, {_COUNTERS: text})]
+    files = {} if text is None else {_COUNTERS: text}
+    if agent_access.has_tls(values):
+        # Names beside the file itself, where the certificate is mounted too.
+        shown = {"cert_file": "tls.crt", "key_file": "tls.key"}
+        files[_WEB_CONFIG] = dump_documents([{"tls_server_config": shown}])
+    return [config_map(values, NODE_AGENT, files)] if files else []
 
 
 def _counters_source(values: Values) -> KeyReference | None:
@@ -59,8 +71,12 @@ def _service(values: Values) -> Object:
         "prometheus.io/port": str(PORT),
         "prometheus.io/path": "/metrics",
     }
-    annotations = scraped if values.spec.prometheus.kind == "plain" else {}
+    # Jobs for annotated Services know neither the CA nor a password; the job of the ConfigMap does.
+    is_open = not agent_access.has_tls(values)
+    annotations = scraped if values.spec.prometheus.kind == "plain" and is_open else {}
     found = service(values, NODE_AGENT, "metrics", PORT, annotations)
+    if not is_open:
+        found["spec"]["ports"][0]["appProtocol"] = "https"
     found["metadata"]["name"] = agent_service(values)
     # A readiness that is lost says that GPUs can't be read; the reasons are still worth a scrape.
     found["spec"]["publishNotReadyAddresses"] = True
@@ -83,6 +99,7 @@ def _pod_spec(values: Values) -> Object:
     if agent.attribution == "processes":
         # The driver reports only the processes of its own PID namespace.
         more["hostPID"] = True
+    has_tls = agent_access.has_tls(values)
     return pod_spec(
         values,
         NODE_AGENT,
@@ -90,6 +107,7 @@ def _pod_spec(values: Values) -> Object:
         needs_token=False,
         volumes=_volumes(values),
         affinity=values.spec.provider.gpu_node_affinity(),
+        security={"fsGroup": USER_ID} if has_tls else None,
         **more,
     )
 
@@ -102,19 +120,35 @@ def _container(values: Values) -> Object:
         "imagePullPolicy": image.pull_policy,
         # The last lines of its log then say in the pod's status why it ended.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "args": _arguments(values),
+        "args": arguments(values),
         "env": _environment(values),
         "ports": [{"name": "metrics", "containerPort": PORT}],
         # It answers before the first GPU is touched, and is ready once all could be read: no delays to guess.
-        "startupProbe": http_probe("/health", "metrics", periodSeconds=1, failureThreshold=60),
-        "livenessProbe": http_probe("/health", "metrics", periodSeconds=10, timeoutSeconds=5),
-        "readinessProbe": http_probe("/readyz", "metrics", periodSeconds=5, timeoutSeconds=5),
+        "startupProbe": _probe(values, "/health", periodSeconds=1, failureThreshold=60),
+        "livenessProbe": _probe(values, "/health", periodSeconds=10, timeoutSeconds=5),
+        "readinessProbe": _probe(values, "/readyz", periodSeconds=5, timeoutSeconds=5),
         "securityContext": _security_context(values),
         "volumeMounts": _mounts(values),
     }
 
 
-def _arguments(values: Values) -> list[str]:
+def _probe(values: Values, path: str, **periods: int) -> Object:
+    scheme = "HTTPS" if agent_access.has_tls(values) else "HTTP"
+    return http_probe(path, "metrics", scheme=scheme, **periods)
+
+
+def _web_arguments(values: Values) -> list[str]:
+    if not agent_access.has_tls(values):
+        return []
+    config = f"--web-config-file={_WEB}/{_WEB_CONFIG}"
+    if values.spec.agent.basic_auth.users_secret is None:
+        return [config]
+    # The kubelet's probes have no password.
+    return [config, f"--web-users-folder={_USERS}", "--web-open-probes"]
+
+
+def arguments(values: Values) -> list[str]:
+    """Return the agent's arguments."""
     agent = values.spec.agent
     tied = [] if agent.attribution == "none" else ["--kubernetes"]
     return [
@@ -125,6 +159,7 @@ def _arguments(values: Values) -> list[str]:
         f"--style={agent.style}",
         *tied,
         *([f"--collectors={_FOLDER}/{_COUNTERS}"] if _counters_source(values) else ()),
+        *_web_arguments(values),
     ]
 
 
@@ -163,6 +198,21 @@ def _volumes(values: Values) -> list[Object]:
     if source := _counters_source(values):
         items = [{"key": source.key, "path": _COUNTERS}]
         found.append({"name": "counters", "configMap": {"name": source.name, "items": items}})
+    return [*found, *_web_volumes(values)]
+
+
+def _web_volumes(values: Values) -> list[Object]:
+    if not agent_access.has_tls(values):
+        return []
+    pair = [{"key": key, "path": key} for key in ("tls.crt", "tls.key")]
+    config = [{"key": _WEB_CONFIG, "path": _WEB_CONFIG}]
+    sources: list[Object] = [
+        {"configMap": {"name": part_name(values, NODE_AGENT), "items": config}},
+        {"secret": {"name": values.spec.agent.tls.secret, "items": pair}},
+    ]
+    found: list[Object] = [{"name": "web", "projected": {"defaultMode": 0o440, "sources": sources}}]
+    if name := values.spec.agent.basic_auth.users_secret:
+        found.append({"name": "users", "secret": {"secretName": name, "defaultMode": 0o440}})
     return found
 
 
@@ -177,4 +227,9 @@ def _mounts(values: Values) -> list[Object]:
         found.append({"name": "driver", "mountPath": _DRIVER, "readOnly": True})
     if _counters_source(values):
         found.append({"name": "counters", "mountPath": _FOLDER, "readOnly": True})
+    folders = {"web": _WEB, "users": _USERS}
+    found += [
+        {"name": each["name"], "mountPath": folders[each["name"]], "readOnly": True}
+        for each in _web_volumes(values)
+    ]
     return found

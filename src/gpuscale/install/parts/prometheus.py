@@ -16,7 +16,7 @@ from gpuscale.install.common import (
     restrained,
     service_accounts,
 )
-from gpuscale.install.parts import model_servers, scraping
+from gpuscale.install.parts import agent_access, model_servers, scraping
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.workloads import config_map, service, workload
 from gpuscale.install.values import Values
@@ -134,6 +134,7 @@ def _container(values: Values) -> Object:
             {"name": "rules", "mountPath": "/etc/prometheus/rules", "readOnly": True},
             {"name": "data", "mountPath": "/prometheus"},
             *_api_mounts(values),
+            *agent_access.prometheus_mounts(values),
         ],
     }
 
@@ -145,6 +146,7 @@ def _volumes(values: Values) -> list[Object]:
         {"name": "rules", "configMap": rules},
         {"name": "data", "emptyDir": {"sizeLimit": "2Gi"}},
         *_api_volumes(values),
+        *agent_access.prometheus_volumes(values),
     ]
 
 

@@ -17,7 +17,7 @@ from gpuscale.install.common import (
     restrained,
     service_accounts,
 )
-from gpuscale.install.parts import prometheus, prometheus_access
+from gpuscale.install.parts import agent_access, prometheus, prometheus_access
 from gpuscale.install.parts.api.pods import APART, ROLLING, disruption_budget
 from gpuscale.install.parts.api.rights import READS, agent_finding, binding, held_objects
 from gpuscale.install.parts.api.sources import RULES, pod_scraping, store_bounds
@@ -82,6 +82,7 @@ def _deployment(values: Values) -> Object:
             {"name": "rules", "configMap": {"name": part_name(values, RULES_PART)}},
             *_tls_volumes(values),
             *prometheus_access.volumes(values),
+            *agent_access.volumes(values),
         ],
         security={"fsGroup": USER_ID},
     )
@@ -118,8 +119,9 @@ def _container(values: Values) -> Object:
             {"name": "rules", "mountPath": RULES, "readOnly": True},
             *([tls] if has_tls else ()),
             *prometheus_access.mounts(values),
+            *agent_access.mounts(values),
         ],
-        "env": prometheus_access.environment(values),
+        "env": [*prometheus_access.environment(values), *agent_access.environment(values)],
     }
 
 
@@ -147,6 +149,7 @@ def _source_arguments(values: Values) -> list[str]:
     return [
         "--source=streams",
         f"--agent-service={values.spec.namespace}/{agent_service(values)}",
+        *agent_access.arguments(values),
         *store_bounds(max_series(values.spec.scaler.resources)),
         *pod_scraping(values),
     ]

@@ -15,7 +15,7 @@ from gpuscale.install.common import (
     part_name,
     selector,
 )
-from gpuscale.install.parts import agent
+from gpuscale.install.parts import agent, agent_access
 from gpuscale.install.parts.model_servers import server_jobs, server_monitors
 from gpuscale.install.parts.rules import ALERTS_FILE, RECORDING_FILE, recording_groups
 from gpuscale.install.parts.workloads import config_map
@@ -100,6 +100,7 @@ def _agent_job(values: Values) -> Object:
     return {
         "job_name": part_name(values, NODE_AGENT),
         "honor_labels": values.spec.prometheus.honor_labels,
+        **agent_access.scrape_settings(values),
         **pods,
     }
 
@@ -179,6 +180,7 @@ def _agent_monitor(values: Values) -> Object:
     endpoint = {
         "port": "metrics",
         "honorLabels": prometheus.honor_labels,
+        **agent_access.endpoint_settings(values),
         "relabelings": relabelings,
     }
     # Its targets have the same labels, so what both have, such as `up`, needs another.

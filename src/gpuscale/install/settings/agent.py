@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from gpuscale.core.documents.models import PositiveDuration
+from gpuscale.core.documents.models import Model, PositiveDuration
 from gpuscale.install.fields import CountersCsv, Word
 from gpuscale.install.pods import Object, PodSettings, Resources, ServedPodSettings, Toleration
 from gpuscale.install.prometheus_auth import KeyReference
@@ -16,6 +16,27 @@ _RESOURCES: Object = {
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"memory": "256Mi"},
 }
+
+
+class AgentTls(Model):
+    """TLS of the node agents, by a certificate of yours."""
+
+    secret: Subdomain | None = None
+    """Secret with `tls.crt`, `tls.key` and `ca.crt`, as cert-manager makes it; agents are then reached by
+    HTTPS alone. A renewed certificate is shown without a restart."""
+    server_name: Subdomain | None = None
+    """Name in the certificate, which those who scrape check; absent: SERVICE.NAMESPACE.svc of the agents."""
+
+
+class AgentBasicAuth(Model):
+    """Users of the node agents; with `tls`."""
+
+    users_secret: Subdomain | None = None
+    """Secret whose keys are users, and whose values are bcrypt hashes of their passwords: agents take these
+    users alone. Changes are followed."""
+    client_secret: Subdomain | None = None
+    """Secret with `username` and `password` of one of them (of type kubernetes.io/basic-auth), for those who
+    scrape."""
 
 
 class Agent(ServedPodSettings):
@@ -45,6 +66,8 @@ class Agent(ServedPodSettings):
     azure_metrics: bool = False
     """Whether `/metrics/azure`, Container Insights' seven metrics, is scraped too: by Prometheus, and with
     `streams` also by the metrics API, which sends it on."""
+    tls: AgentTls = AgentTls()
+    basic_auth: AgentBasicAuth = AgentBasicAuth()
     custom_metrics: CountersCsv | None = None
     """Text of a counters file (CSV), as dcgm-exporter has it: the fields to read; null: the built-in list."""
     custom_metrics_config_map: KeyReference | None = None
@@ -60,6 +83,15 @@ class Agent(ServedPodSettings):
     def _has_one_list(self) -> "Agent":
         if self.custom_metrics is not None and self.custom_metrics_config_map is not None:
             raise ValueError("found customMetrics and customMetricsConfigMap, expected one of them")
+        users = self.basic_auth
+        if (users.users_secret is None) != (users.client_secret is None):
+            text = "found one of basicAuth.usersSecret and basicAuth.clientSecret"
+            raise ValueError(f"{text}, expected both or none")
+        if users.users_secret is not None and self.tls.secret is None:
+            text = "found basicAuth without tls.secret, expected the Secret with a certificate"
+            raise ValueError(f"{text}: without TLS everyone on the way could read the password")
+        if self.tls.server_name is not None and self.tls.secret is None:
+            raise ValueError("found tls.serverName without tls.secret, expected both")
         if self.azure_metrics and self.attribution == "none":
             text = "found azureMetrics with attribution none"
             raise ValueError(

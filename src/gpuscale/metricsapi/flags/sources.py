@@ -76,6 +76,11 @@ STREAMS = (
         is_ours=True,
     ),
     Flag(
+        "agent-server-name",
+        "Name that the agents' certificates are checked against; the address's host if empty.",
+        is_ours=True,
+    ),
+    Flag(
         "agent-client-tls-cert-file", "Client certificate to go to the agents with.", is_ours=True
     ),
     Flag("agent-client-tls-key-file", "Key of that certificate.", is_ours=True),

@@ -290,4 +290,5 @@ def agent_access(settings: FeedSettings) -> Access:
         username=settings.agent_username,
         password=None if password is None else SecretFile(password),
         tls=tls_to("node agents", settings.agent_ca_file, settings.agent_client_files),
+        server_name=settings.agent_server_name,
     )

@@ -33,6 +33,8 @@ class FeedSettings:
     honor_labels: bool = True
     """Whether exposed labels win over the target's own, such as pod and namespace."""
     agent_ca_file: Path | None = None
+    agent_server_name: str | None = None
+    """That agents' certificates are for; None for the host of each address."""
     agent_client_files: tuple[Path, Path] | None = None
     """Certificate and key."""
     agent_username: str | None = None

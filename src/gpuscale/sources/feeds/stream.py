@@ -30,6 +30,7 @@ from gpuscale.series.storage.limits import (
 )
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
+from gpuscale.sources.feeds.refusals import agent_fault, refusal
 from gpuscale.sources.feeds.targets import FeedState, Target
 from gpuscale.sources.http import HttpSession
 
@@ -143,7 +144,7 @@ class StreamFollower:
             async with asyncio.timeout(_ANSWER_S) as limit:
                 async with self._http.stream("GET", self._url, timeout=_TIMEOUT) as response:
                     if response.status != 200:
-                        raise UpstreamError(f"answered {response.status}")
+                        raise UpstreamError(refusal(response.status))
                     await self._read(response, limit)
             if self._series.is_outdated or self._seat.feeder is not self:
                 return
@@ -151,7 +152,7 @@ class StreamFollower:
         except TimeoutError:
             reason = "no line in time"
         except _FAULTS as error:
-            reason = str(error) or type(error).__name__
+            reason = agent_fault(error)
             if isinstance(error, ScrapeLimitError):
                 limited = self.state.limited
                 limited[error.limit] = limited.get(error.limit, 0) + 1
@@ -197,7 +198,7 @@ class StreamFollower:
 
     def _broke(self, reason: str) -> None:
         state = self.state
-        if state.up or state.error is None:
+        if state.up or state.error != reason:
             _LOG.warning("the stream of %s broke off: %s", state.instance, reason)
         state.up, state.error = False, reason
         state.failures += 1

@@ -19,7 +19,7 @@ from gpuscale.install.common import (
     restrained,
     selector,
 )
-from gpuscale.install.parts import prometheus_access
+from gpuscale.install.parts import agent_access, prometheus_access
 from gpuscale.install.parts.api.sources import (
     REMOTE_WRITE,
     RULES,
@@ -76,6 +76,7 @@ def _pod_spec(values: Values) -> Object:
             *_federation_volumes(values),
             *_store_volumes(values),
             *prometheus_access.volumes(values),
+            *agent_access.volumes(values),
         ],
         security={"fsGroup": USER_ID},
     )
@@ -104,8 +105,13 @@ def _container(values: Values) -> Object:
             ),
             *_store_mounts(values),
             *prometheus_access.mounts(values),
+            *agent_access.mounts(values),
         ],
-        "env": [*_store_environment(values), *prometheus_access.environment(values)],
+        "env": [
+            *_store_environment(values),
+            *prometheus_access.environment(values),
+            *agent_access.environment(values),
+        ],
     }
 
 

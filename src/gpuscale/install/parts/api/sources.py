@@ -1,7 +1,7 @@
 """Where the metrics API gets its values, as arguments: a Prometheus, or streams, scrapes and pushes."""
 
 from gpuscale.install.common import METRICS_API, agent_service, part_name
-from gpuscale.install.parts import agent, prometheus, prometheus_access
+from gpuscale.install.parts import agent, agent_access, prometheus, prometheus_access
 from gpuscale.install.parts.rules import PROMETHEUS_RULE_FILE, RECORDING_FILE
 from gpuscale.install.pods import SAMPLES_PER_SERIES
 from gpuscale.install.values import Values
@@ -26,6 +26,7 @@ def source_arguments(values: Values) -> list[str]:
     return [
         "--source=streams",
         f"--agent-service={values.spec.namespace}/{agent_service(values)}",
+        *agent_access.arguments(values),
         f"--store-directory={SAMPLES}",
         f"--store-directory-size-limit={values.spec.metrics_api.store_size}",
         *store_bounds(values.spec.metrics_api.max_series),
