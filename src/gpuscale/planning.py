@@ -5,6 +5,7 @@ found = gpuscale.tune("ack-bert", policies=["hpa-demand"])
 """
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,16 +22,17 @@ _PLAN = "'gpuscale[plan]'"
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(ABC):
     document: Mapping[str, Any]
     """As `-o json` prints it."""
 
+    @abstractmethod
     def to_html(self) -> str:
         """Return the page that `--output-file FILE.html` writes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _columns(self) -> dict[str, list[Any]]:
-        raise NotImplementedError
+        """Return the columns of its data frame by name."""
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is not installed with gpuscale
         """Return a pandas.DataFrame.
@@ -115,6 +117,7 @@ def simulate(
     settings: Sequence[str] = (),
     seed: int | None = None,
     fidelity: Fidelity = "exact",
+    details: bool = False,
 ) -> Simulation:
     """Run a scenario in virtual time, as `gpuscale simulate` does.
 
@@ -123,6 +126,7 @@ def simulate(
         settings: fields of it to set, each as `spec.duration=10m`.
         seed: of this run; None takes the scenario's.
         fidelity: `exact`, `lagged` (by formula, faster, the same replicas) or `fluid` (whole services).
+        details: keep the series of single pods and GPUs in a large run too; `fluid` has none.
 
     Raises:
         UsageError: no such scenario, one that can't be run so, or `fluid` without `gpuscale[plan]`.
@@ -143,7 +147,7 @@ def simulate(
         return Simulation(simulate_fluid(setup))
     if fidelity not in {"exact", "lagged"}:
         raise UsageError(f"fidelity: found {fidelity!r}, expected exact, lagged or fluid")
-    return Simulation(run(setup, fidelity=fidelity))
+    return Simulation(run(setup, fidelity=fidelity, details=details))
 
 
 def tune(
@@ -167,6 +171,7 @@ def tune(
     workers: int | None = None,
     on: str | None = None,
     state: str | PathLike[str] | None = None,
+    nodes: bool = True,
 ) -> Tuning:
     """Find the settings of an HPA that cost least and keep enough pods, as `gpuscale tune` does.
 
@@ -192,6 +197,7 @@ def tune(
         workers: threads; None takes one per core.
         on: `dask://HOST:PORT` or `ray://HOST:PORT`.
         state: a file that keeps what was tried.
+        nodes: whether a scenario's node pool is searched together with the HPA, where it can be.
 
     Raises:
         UsageError: arguments that don't go together, an HPA that can't be replayed, or no `gpuscale[plan]`.
@@ -225,6 +231,7 @@ def tune(
         tuple(keep),
         on,
         None if state is None else str(state),
+        nodes,
     )
     manifest = None if hpa is None else manifest_of(str(hpa), read_text(str(hpa)))
     if scenario is not None:

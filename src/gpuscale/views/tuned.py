@@ -4,11 +4,14 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpuscale.core.golang.durations import format_duration
 from gpuscale.views.inline import totals_html
 from gpuscale.views.still import render_still, section
 
 Found = Mapping[str, Any]
 _FOOT = "Scored on days that were not searched, where there were enough. Bounds know more than a policy can."
+_LEAST_DAYS = 2
+"""Less is shown in hours and minutes."""
 _WIDTHS = {"wide": 760.0, "narrow": 330.0}
 _ROW, _NAME, _NUMBER = 26.0, 118.0, 74.0
 """Height of a bar with its gap, and room for the name before it and the number behind it."""
@@ -26,7 +29,8 @@ _STYLE = """
 
 def render_tuned(found: Found) -> str:
     """Return the page of a search's document; it asks the network for nothing and runs nothing."""
-    days = f"{found['days']:.3g} days of demand, scored on {found['scoredDays']:.3g}"
+    days, scored = found["days"], found["scoredDays"]
+    how = "searched and scored" if scored == days else f"scored on {_length(scored)}"
     said = "".join(f"<li>{html.escape(each)}</li>" for each in found["said"])
     promise = _percent(found["promise"]["shortShare"])
     parts = [
@@ -41,7 +45,14 @@ def render_tuned(found: Found) -> str:
         parts.append(section("nodes", head, _table(*_on_nodes(pool["rows"]))))
     parts.append(section("settings", "Settings", _table(*_settings(found))))
     workload = found["workload"]
-    return render_still(workload, "Tuning", f"{workload}: {days}", "\n".join(parts), _FOOT, _STYLE)
+    return render_still(
+        workload,
+        "Tuning",
+        f"{workload}: {_length(days)} of demand, {how}",
+        "\n".join(parts),
+        _FOOT,
+        _STYLE,
+    )
 
 
 def bars(found: Found) -> str:
@@ -81,12 +92,18 @@ def _height(found: Found) -> float:
 
 def _totals(found: Found) -> Iterator[tuple[str, str]]:
     today, tuned = found["rows"][:2]
-    yield "today", f"{today['gpuHours']:,.0f} GPU-hours"
-    yield "tuned", f"{tuned['gpuHours']:,.0f} GPU-hours"
+    yield "today", f"{today['gpuHours']:,.1f} GPU-hours"
+    yield "tuned", f"{tuned['gpuHours']:,.1f} GPU-hours"
     if today["gpuHours"]:
         yield "saved", _percent(1 - tuned["gpuHours"] / today["gpuHours"])
     yield "short", _percent(tuned["shortShare"])
     yield "settings tried", f"{found['settingsTried']:,}"
+
+
+def _length(days: float) -> str:
+    return (
+        f"{days:.3g} days" if days >= _LEAST_DAYS else format_duration(round(days * 86_400) * 1000)
+    )
 
 
 Cells = list[str]

@@ -45,6 +45,24 @@ def test_a_search_has_rows_and_settings(found):
         gpuscale.tune()
 
 
+def test_details_are_kept_where_they_are_asked_for(monkeypatch):
+    monkeypatch.setattr("gpuscale.sim.simulate.MAX_VALUES", 3)
+    few = gpuscale.simulate("ack-bert-quick", settings=["spec.duration=2m"])
+    assert "more than 3 values" in few.document["leftOut"]
+    all_of_it = gpuscale.simulate("ack-bert-quick", settings=["spec.duration=2m"], details=True)
+    assert "leftOut" not in all_of_it.document
+    assert few.document["series"].keys() < all_of_it.document["series"].keys()
+
+
+def test_the_node_pool_is_searched_unless_told_otherwise():
+    with_pool, without = (
+        gpuscale.tune("eks-vision-quick", policies=(), tries=8, nodes=nodes)
+        for nodes in (True, False)
+    )
+    assert with_pool.document["nodePool"]["rows"][-1]["name"] == "with nodes"
+    assert without.document["nodePool"] is None
+
+
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_data_frames_have_a_column_for_each_series_and_a_row_for_each_policy(package, run, found):
     pytest.importorskip(package)

@@ -49,6 +49,13 @@ def test_it_says_what_was_found():
     assert '<th scope="row">target</th><td class="number" data-title="today">0.6</td>' in page
     assert "cost" not in re.findall(r'<th scope="col" class="number">(.*?)</th>', page)
     assert "0.25 %" in page
+    assert "default/chat: 14 days of demand, scored on 5 days" in page
+    assert "<dd>150.0 GPU-hours</dd>" in page
+
+
+def test_a_short_demand_is_in_hours_and_minutes():
+    page = render_tuned(FOUND | {"days": 0.03125, "scoredDays": 0.03125})
+    assert "default/chat: 45m of demand, searched and scored" in page
 
 
 def test_a_node_pool_has_a_table_and_its_settings():
