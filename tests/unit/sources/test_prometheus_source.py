@@ -17,6 +17,7 @@ from gpuscale.series.values import (
     Vector,
     VectorSample,
 )
+from gpuscale.sources.prometheus.answers import envelope
 from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 
@@ -143,6 +144,11 @@ async def test_answers_that_are_none_are_errors(fake, text: str, message: str) -
         with pytest.raises(UpstreamError) as caught:
             await source.query("m", 0)
     assert str(caught.value) == f"Prometheus at {fake.url} {message}"
+
+
+@pytest.mark.parametrize("body", [b'{"status":"\x80"}', b"\xff"])
+def test_a_text_that_is_not_utf_8_is_no_answer(body: bytes) -> None:
+    assert envelope(body) is None
 
 
 async def test_no_list_of_series_is_an_error_and_not_an_empty_one(fake) -> None:

@@ -68,7 +68,7 @@ def read_guidellm(data: bytes, source: str) -> ReadResult:
     """
     try:
         report = msgspec.json.decode(data, type=_Report)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         refuse(source, None, None, str(error), "a benchmarks.json of GuideLLM")
     if report.metadata.version != _VERSION:
         found = f"version {report.metadata.version}"

@@ -37,7 +37,7 @@ def read_inference_perf(data: bytes, source: str) -> ReadResult:
     """
     try:
         metrics = msgspec.json.decode(data, type=list[_Metric])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         expected = "per_request_lifecycle_metrics.json (report.request_lifecycle.per_request: true)"
         refuse(source, None, None, str(error), expected)
     if len(metrics) > MAX_REQUESTS:

@@ -42,6 +42,7 @@ async def read_array(
 
     Raises:
         msgspec.DecodeError: as `decode` does, for what is no array of such items.
+        UnicodeDecodeError: likewise, for a text that is not UTF-8.
     """
     position = 0
     while (found := _slice(body, position, decode)) is not None:
@@ -123,7 +124,7 @@ def envelope(body: bytes) -> Envelope | None:
         return _ENVELOPE.decode(body)
     except msgspec.ValidationError:
         return Envelope()
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -167,6 +167,23 @@ def test_a_file_that_is_no_result_or_wrong_is_refused(read, text, said) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'[{"start_time": "\x80"}]', "expected per_request_lifecycle_metrics.json"),
+        (b'{"benchmarks": [], "metadata": {"version": "\x80"}}', "a benchmarks.json of GuideLLM"),
+        (b'{"kind": "LoadTimeline\x80"}', "result"),
+        (b'{"timestamp": 0, "input_length": 1}\n{"timestamp": "\x80"}', "result:2: found "),
+        (HEY.encode() + b"\n\x80,2", "result:2: found "),
+    ],
+)
+def test_a_text_that_is_not_utf_8_is_refused(tmp_path, body, said) -> None:
+    (tmp_path / "result").write_bytes(body)
+    with pytest.raises(ConfigError) as caught:
+        read_result(tmp_path / "result", None)
+    assert said in str(caught.value)
+
+
 def test_a_long_run_has_a_bounded_number_of_points(read) -> None:
     # 10 hours, a request each second: 36 000 s in stretches of 10 s.
     rows = "\n".join(f"0.1,0,0,0,0,0,200,{second}" for second in range(36_000))
