@@ -8,7 +8,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-settings.register_profile("gpuscale", deadline=None)  # a busy machine is no fault of the example
+settings.register_profile(
+    "gpuscale",
+    deadline=None,  # a busy machine is no fault of the example
+    derandomize="GPUSCALE_FIXED_EXAMPLES" in os.environ,
+)
 settings.load_profile("gpuscale")
 
 _PROGRAMS = {
