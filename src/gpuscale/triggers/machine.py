@@ -28,7 +28,7 @@ MAX_VALUE = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was last decided while everything was known."""
+    """What was last decided while everything was known, and what active wake sources added since."""
 
     value: float
     is_active: bool
@@ -128,7 +128,15 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Outcom
         value = max(value, trigger.target * seen.pods.desired)
         is_active = is_active or seen.pods.desired > 0
     answer = _without(trigger, state, seen.now_s - away_s, value, is_active, load, unknown, why)
+    if awake and state.decision is not None:
+        state = replace(state, decision=_woken(state.decision, floor, awake))
     return Outcome(answer, state, (*story, answer.reason))
+
+
+def _woken(last: Decision, floor: float, awake: tuple[str, ...]) -> Decision:
+    """Return what is held once wake sources were active meanwhile: they may be the next that are away."""
+    waking = tuple(dict.fromkeys((*last.waking, *awake)))
+    return replace(last, value=max(last.value, floor), is_active=True, waking=waking)
 
 
 def _without(

@@ -123,6 +123,19 @@ def test_at_zero_a_wake_source_that_is_away_is_held_and_then_wakes():
     assert (late.value, late.is_active, late.basis) == (60.0, True, "fallback")
 
 
+@pytest.mark.parametrize("then", [AWAY, QUIET])
+def test_what_a_wake_source_asked_for_while_pods_were_unknown_is_held(then):
+    """Zero was decided, then it was woken: what is not known afterwards is no reason to go back."""
+    gone = Missing("the API server does not answer")
+    woken = _after(_seen(0), _seen(1, pods=gone, wakes=QUEUED))
+    assert (woken.value, woken.is_active, woken.basis) == (60.0, True, "held")
+    pods = ZERO if then is AWAY else gone
+    after = _after(_seen(0), _seen(1, pods=gone, wakes=QUEUED), _seen(2, pods=pods, wakes=then))
+    assert (after.value, after.is_active, after.basis) == (60.0, True, "held")
+    known = _after(_seen(0), _seen(1, pods=gone, wakes=QUEUED), _seen(2))
+    assert (known.value, known.is_active, known.basis) == (0.0, False, "measured")
+
+
 def test_nothing_known_is_no_value():
     answer = _after(_seen(0.0, wakes=AWAY))
     assert (answer.value, answer.is_active, answer.basis) == (None, None, "unavailable")
