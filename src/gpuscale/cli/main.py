@@ -14,7 +14,7 @@ COMPLETING = "_GPUSCALE_COMPLETE"
 _DEBUG = "--debug"
 _DEBUG_VARIABLE = "GPUSCALE_DEBUG"
 _EXTRAS = {
-    "h2": "kubernetes", "google": "kubernetes", "grpc": "keda", "pynvml": "nvidia", "amdsmi": "amd",
+    "h2": "kubernetes", "google": "keda", "grpc": "keda", "pynvml": "nvidia", "amdsmi": "amd",
     "numpy": "plan", "numba": "plan", "joblib": "plan",
     "pyarrow": "parquet",
     "hdrh": "load", "httptools": "load", "uvloop": "load", "opentelemetry": "otlp",

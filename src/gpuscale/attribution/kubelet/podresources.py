@@ -7,7 +7,7 @@ Source: kubernetes/kubelet pkg/apis/podresources/v1 (GA in 1.28; claims since 1.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.kubelet.allocations import (
@@ -19,17 +19,18 @@ from gpuscale.attribution.kubelet.allocations import (
 )
 from gpuscale.attribution.kubelet.device_ids import is_gpu, names_gpu
 from gpuscale.attribution.kubelet.device_parts import ACK_RESOURCE, gathered_parts
-from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
+from gpuscale.attribution.kubelet.messages import (
+    Container,
+    DeviceGroup,
+    allocatable_groups,
+    listed_containers,
+)
 from gpuscale.attribution.kubelet.unary import Status, StatusError, call
 from gpuscale.attribution.settings import KubeletSettings
 
 _SERVICE = "/v1.PodResourcesLister"
-
-
-class _Message(Protocol):
-    def SerializeToString(self) -> bytes: ...
-
-
+_NOTHING = b""
+"""Both requests are messages without fields."""
 Answer = TypeVar("Answer")
 
 
@@ -45,37 +46,31 @@ class PodResourcesClient:
         Raises:
             KubeletError: no usable answer.
         """
-        listed = await self._call(
-            "List", pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse.FromString
-        )
+        containers = await self._call("List", self._containers)
         allocatable, units = await self._allocatable()
-        return NodeAllocations(self._containers(listed), allocatable, units)
+        return NodeAllocations(containers, allocatable, units)
 
     async def _allocatable(self) -> tuple[tuple[Device, ...] | None, tuple[Device, ...]]:
         """Return every GPU that may be handed out, and the units of memory of those that are cut up.
 
         Kubelets without that call give None.
         """
-        request = pb.AllocatableResourcesRequest()
-        read = pb.AllocatableResourcesResponse.FromString
         try:
-            answer = await self._call("GetAllocatableResources", request, read)
+            groups = await self._call("GetAllocatableResources", allocatable_groups)
         except _UnsupportedError:
             return None, ()
-        devices = self._gpus(answer.devices)
+        devices = self._gpus(groups)
         units = gathered_parts(each for each in devices if each.resource == ACK_RESOURCE)[1]
         return tuple(each for each in devices if each.resource != ACK_RESOURCE), units
 
-    async def _call(
-        self, method: str, request: _Message, read: Callable[[bytes], Answer]
-    ) -> Answer:
+    async def _call(self, method: str, read: Callable[[bytes], Answer]) -> Answer:
         settings = self._settings
         self._look_at_socket()
         try:
             body = await call(
                 settings.socket.absolute(),
                 f"{_SERVICE}/{method}",
-                request.SerializeToString(),
+                _NOTHING,
                 settings.timeout_s,
                 settings.max_message_bytes,
             )
@@ -86,7 +81,7 @@ class PodResourcesClient:
     def _read(self, method: str, body: bytes, read: Callable[[bytes], Answer]) -> Answer:
         try:
             return read(body)
-        except Exception as error:  # protobuf's DecodeError has no common home over its releases
+        except ValueError as error:
             raise KubeletError(
                 reasons.KUBELET_ERROR,
                 f"the kubelet's answer to {method} is no pod-resources message ({len(body)} bytes)",
@@ -124,56 +119,26 @@ class PodResourcesClient:
         text = f"the kubelet answered {method} with {status.name}: {details}"
         return KubeletError(reasons.KUBELET_ERROR, text)
 
-    def _containers(self, answer: pb.ListPodResourcesResponse) -> tuple[ContainerDevices, ...]:
-        found = (
-            ContainerDevices(
-                pod.namespace,
-                pod.name,
-                container.name,
-                *self._devices(container),
-            )
-            for pod in answer.pod_resources
-            for container in pod.containers
-        )
+    def _containers(self, message: bytes) -> tuple[ContainerDevices, ...]:
+        found = map(self._container, listed_containers(message))
         return tuple(each for each in found if each.devices or each.claims or each.parts)
 
-    def _devices(
-        self, container: pb.ContainerResources
-    ) -> tuple[tuple[Device, ...], tuple[ClaimDevice, ...], tuple[Device, ...]]:
-        whole, parts = gathered_parts(self._gpus(container.devices))
-        return whole, self._claims(container.dynamic_resources), parts
+    def _container(self, given: Container) -> ContainerDevices:
+        whole, parts = gathered_parts(self._gpus(given.groups))
+        claims = tuple(each for each in given.claims if self._may_be_gpu(each))
+        return ContainerDevices(given.namespace, given.pod, given.name, whole, claims, parts)
 
-    def _gpus(self, groups: Iterable[pb.ContainerDevices]) -> tuple[Device, ...]:
+    def _gpus(self, groups: Iterable[DeviceGroup]) -> tuple[Device, ...]:
         extra = self._settings.resource_names
-        devices = (
-            Device(group.resource_name, device_id)
-            for group in groups
-            for device_id in group.device_ids
-        )
+        devices = (Device(group.resource, each) for group in groups for each in group.ids)
         return tuple(dict.fromkeys(each for each in devices if is_gpu(each, extra)))
 
-    def _claims(self, resources: Iterable[pb.DynamicResource]) -> tuple[ClaimDevice, ...]:
-        return tuple(
-            ClaimDevice(
-                each.driver_name,
-                each.pool_name,
-                each.device_name,
-                tuple(cdi.name for cdi in each.cdi_devices),
-                resource.claim_name,
-                resource.claim_namespace,
-            )
-            for resource in resources
-            for each in resource.claim_resources
-            if each.driver_name in self._settings.dra_drivers or _may_be_gpu(each)
-        )
-
-
-def _may_be_gpu(claimed: pb.ClaimResource) -> bool:
-    """Return whether a claimed device can be a GPU whatever its driver is called."""
-    driver = claimed.driver_name.lower()
-    if "gpu" in driver or driver.startswith("mig."):
-        return True
-    return any(names_gpu(cdi.name) for cdi in claimed.cdi_devices)
+    def _may_be_gpu(self, claimed: ClaimDevice) -> bool:
+        """Return whether a claimed device can be a GPU whatever its driver is called."""
+        driver = claimed.driver.lower()
+        if claimed.driver in self._settings.dra_drivers or "gpu" in driver:
+            return True
+        return driver.startswith("mig.") or any(map(names_gpu, claimed.cdi_names))
 
 
 class _UnsupportedError(KubeletError):
