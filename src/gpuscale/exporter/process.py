@@ -41,6 +41,8 @@ POLL_S = 2.0
 _CLOSE_WAIT_S = 2.0
 _CONFIG_MAP_S = 30.0
 _FIRST_SYSTEMD_FD = 3
+_PAGE_PODS = 25
+"""Of one page of a list, which is in memory whole; a node has some hundred, of ten or twenty KiB each."""
 _MAX_WEB_CONFIG_BYTES = 1024 * 1024
 
 _log = logging.getLogger(__name__)
@@ -262,7 +264,7 @@ def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
     from gpuscale.kube.client.settings import KubeSettings
 
     node = settings.options.node
-    server = KubeSettings(kubeconfig=settings.kubeconfig)
+    server = KubeSettings(kubeconfig=settings.kubeconfig, page_size=_PAGE_PODS)
     kubernetes = NodeSettings(node, server, pods.label_patterns)
     return NodeAttribution(
         AttributionSettings(

@@ -1,21 +1,24 @@
 """One node as the API server knows it, kept up while a node agent runs."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from gpuscale.attribution.pods.owners import OwnerResolver
 from gpuscale.attribution.settings import NodeSettings
 from gpuscale.attribution.sharing.schemes import reads_key
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.regex import compile_re2
-from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.client.answers import JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.reader import open_reader
 from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.reading import read_node_record, read_pod_record, read_slice_devices
 from gpuscale.objects.meta import OwnerReference
+
+if TYPE_CHECKING:
+    from gpuscale.core.regex import Pattern
 
 Item = TypeVar("Item")
 _DRA_GROUP = "/apis/resource.k8s.io"
@@ -39,8 +42,8 @@ class NodeWatcher:
     """
 
     def __init__(self, settings: NodeSettings, clock: Clock) -> None:
-        self._keeps = tuple(compile_re2(each) for each in settings.pod_labels)
-        self._connection = connection = KubeClient(settings.server)
+        self._keeps = _patterns(settings.pod_labels)
+        self._connection = connection = open_reader(settings.server)
         self._settings = settings
         self._clock = clock
         self._resolver = OwnerResolver(connection)
@@ -150,3 +153,12 @@ class NodeWatcher:
             if version in names:
                 return version
         raise ApiStatusError(404, "the API server has no ResourceSlices that are understood")
+
+
+def _patterns(expressions: Sequence[str]) -> "tuple[Pattern, ...]":
+    if not expressions:
+        return ()
+    # Not at the top: most agents have none, and RE2 takes 2 MiB.
+    from gpuscale.core.regex import compile_re2
+
+    return tuple(map(compile_re2, expressions))

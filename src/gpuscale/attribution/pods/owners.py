@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Sequence
 
-from gpuscale.kube.client.client import METADATA_ONLY, KubeClient
+from gpuscale.kube.client.answers import METADATA_ONLY
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.reader import Reads
 from gpuscale.kube.informers.records import Controller, PodRecord
 from gpuscale.kube.reading import read_controller
 from gpuscale.objects.meta import OwnerReference
@@ -26,7 +27,7 @@ class OwnerResolver:
         connection: to the API server.
     """
 
-    def __init__(self, connection: KubeClient) -> None:
+    def __init__(self, connection: Reads) -> None:
         self._connection = connection
         self._above: dict[str, OwnerReference] = {}
         self._is_refused = False

@@ -1,8 +1,7 @@
 """The API server: where it is, who we are, and JSON back; a verb for each thing that is asked of it.
 
 Listing and watching are done on the HTTP client directly: they need bookmarks, bounds on sizes and times, and
-objects of versions that no model knows yet. What only some programs ask for is imported when it is asked for,
-since a node agent stays on every GPU node.
+objects of versions that no model knows yet. What only some programs ask for is imported when it is asked for.
 """
 
 import asyncio
@@ -17,17 +16,17 @@ import httpx2
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 from gpuscale.core.clock import WallClock
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, read_refusal
+from gpuscale.kube.client.answers import METADATA_ONLY, Answers
+from gpuscale.kube.client.answers import JsonObject as JsonObject
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.kubeconfig import read_kubeconfig
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.transport import make_client, reason_of
+from gpuscale.kube.client.transport import make_client
 
 if TYPE_CHECKING:
     from gpuscale.kube.client.posting import Poster
 
 _FAILED_CHECK = re.compile(r"^\[-\](\S+)", re.MULTILINE)
-JsonObject = dict[str, Any]
-METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 AGGREGATED_DISCOVERY = ",".join(
     [
@@ -43,7 +42,6 @@ APPLY = "application/apply-patch+yaml"
 """Server-side apply; JSON is YAML."""
 NOT_FOUND = 404
 CONFLICT = 409
-_RETRY_CODES = frozenset({408, 429, 500, 502, 503, 504})
 _UNAUTHORIZED = 401
 _SERVER_ERROR = 500
 _READY_S = 10.0
@@ -82,7 +80,8 @@ class KubeClient:
         self._access = access = read_kubeconfig(settings)
         self.server = access.config.cluster.server
         """Address, for messages."""
-        self._context = access.config.context_name if settings.kubeconfig is not None else ""
+        context = access.config.context_name if settings.kubeconfig is not None else ""
+        self._answers = Answers(self.server, context)
         self._client = make_client(access, settings.timeout_s)
 
     async def __aenter__(self) -> Self:
@@ -151,13 +150,13 @@ class KubeClient:
             ApiStatusError: it does not accept the credentials.
         """
         timeout = httpx2.Timeout(min(_READY_S, self._settings.timeout_s))
-        with self._outside_faults(f"{self._who()} gave no answer within {timeout.read:g} s"):
+        with self._outside_faults(f"{self._answers.who} gave no answer within {timeout.read:g} s"):
             answer = await self._client.get("/readyz?verbose", timeout=timeout)
         if answer.status_code == _UNAUTHORIZED:
-            raise self._refusal("/readyz", answer.status_code, answer.content)
+            raise self._answers.refusal("/readyz", answer.status_code, answer.content)
         if answer.status_code >= _SERVER_ERROR:
             failed = ", ".join(failed_checks(answer.text)) or f"it answers {answer.status_code}"
-            raise ApiUnreachableError(f"{self._who()} is not ready to serve: {failed}")
+            raise ApiUnreachableError(f"{self._answers.who} is not ready to serve: {failed}")
 
     @asynccontextmanager
     async def watch(
@@ -172,7 +171,8 @@ class KubeClient:
         query = {**params, "watch": "1", "timeoutSeconds": str(self._settings.watch_s)}
         most_s = self._settings.watch_s + self._settings.timeout_s
         async with self._answer(path, query, "application/json", most_s) as answer:
-            yield (self._object(path, line) async for line in self._lines(path, answer))
+            lines = self._answers.lines(path, answer.aiter_bytes(), self._settings.max_line_bytes)
+            yield (self._object(path, line) async for line in lines)
 
     async def ask(self, path: str, question: JsonObject) -> JsonObject:
         """Return the object that the server makes of a posted one.
@@ -267,11 +267,12 @@ class KubeClient:
         stream = self._client.stream(
             "GET", path, params=dict(params), headers={"Accept": accept}, timeout=timeout
         )
-        in_time = f"{self._who()} gave no answer to {path} in time"
-        with self._outside_faults(in_time):
+        with self._outside_faults(str(self._answers.late(path))):
             async with asyncio.timeout(most_s), stream as answer:
                 if answer.status_code != httpx2.codes.OK:
-                    raise self._refusal(path, answer.status_code, await self._body(path, answer))
+                    raise self._answers.refusal(
+                        path, answer.status_code, await self._body(path, answer)
+                    )
                 yield answer
 
     @contextmanager
@@ -284,7 +285,7 @@ class KubeClient:
                 ApiUnreachableError(timed_out) if timed_out else self.unreachable(error)
             ) from error
         except LightkubeConfigError as error:
-            raise ApiUnreachableError(f"{self._who()}: {error}") from error
+            raise ApiUnreachableError(f"{self._answers.who}: {error}") from error
         except OUTSIDE_FAULTS as error:
             raise self.unreachable(error) from error
 
@@ -303,28 +304,12 @@ class KubeClient:
             async with stream as answer:
                 received = await self._body(path, answer)
                 if not answer.is_success:
-                    raise self._refusal(path, answer.status_code, received)
+                    raise self._answers.refusal(path, answer.status_code, received)
                 return self._object(path, received)
 
     async def _body(self, path: str, answer: httpx2.Response) -> bytes:
-        body = bytearray()
-        async for chunk in answer.aiter_bytes(_CHUNK_BYTES):
-            body += chunk
-            self._check_size(path, len(body), self._settings.max_body_bytes)
-        return bytes(body)
-
-    async def _lines(self, path: str, answer: httpx2.Response) -> AsyncIterator[bytes]:
-        rest = b""
-        async for chunk in answer.aiter_bytes():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if line.strip():
-                    yield line
-            self._check_size(path, len(rest), self._settings.max_line_bytes)
-
-    def _check_size(self, path: str, size: int, most: int) -> None:
-        if size > most:
-            raise ApiUnreachableError(f"{self._who()} answered {path} with more than {most} bytes")
+        chunks = answer.aiter_bytes(_CHUNK_BYTES)
+        return await self._answers.whole(path, chunks, self._settings.max_body_bytes)
 
     def _object(self, path: str, body: bytes) -> JsonObject:
         if self._metadata_only:
@@ -332,32 +317,8 @@ class KubeClient:
 
             if (listed := metadata_list(body)) is not None:
                 return listed
-        try:
-            found = json.loads(body)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise ApiUnreachableError(f"{self._who()} answered {path} with no JSON object")
-        return found
-
-    def _refusal(self, path: str, code: int, body: bytes) -> Exception:
-        refusal = read_refusal(body)
-        text = f"{self._who()} answered {path} with {code}: {refusal.message}"
-        if code in _RETRY_CODES:
-            return ApiUnreachableError(text, code, refusal.said)
-        if code == _UNAUTHORIZED:
-            whose = f"context {self._context}" if self._context else "this pod's service account"
-            text = (
-                f"{self._who()} does not accept the credentials of {whose} ({code}: {refusal.message}); "
-                "they may have expired: log in again, as for kubectl"
-            )
-        elif '"system:anonymous"' in refusal.message:
-            text += "; no credentials were sent, since the kubeconfig's context has none"
-        return ApiStatusError(code, text, refusal.immutable_fields, refusal.said)
+        return self._answers.parsed(path, body)
 
     def unreachable(self, error: Exception) -> ApiUnreachableError:
         """Return what to raise where a request got no answer."""
-        return ApiUnreachableError(f"{self._who()} can't be reached: {reason_of(error)}")
-
-    def _who(self) -> str:
-        return f"the API server at {self.server}"
+        return self._answers.unreachable(error)

@@ -8,16 +8,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from lightkube.config.models import User
+from typing import TYPE_CHECKING, Any
 
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError, GpuscaleError, UsageError
 from gpuscale.core.words import closest
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.json_values import mapping_of
+
+if TYPE_CHECKING:
+    from lightkube.config.kubeconfig import SingleConfig
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 VARIABLE = "KUBECONFIG"
@@ -46,7 +46,7 @@ class ClusterName:
 class Access:
     """One context of a kubeconfig, or a pod's service account: where the API server is, and who we are."""
 
-    config: SingleConfig
+    config: "SingleConfig"
     cluster: Mapping[str, Any]
     """Its section as it stands in the file; empty in a pod."""
     user: Mapping[str, Any]
@@ -93,6 +93,10 @@ def read_kubeconfig(settings: KubeSettings) -> Access:
         UsageError: there is no usable kubeconfig or service account.
         ConfigError: the kubeconfig is no YAML.
     """
+    # Not at the top: the node agent needs no more of a kubeconfig than `plain` reads.
+    from lightkube.config.kubeconfig import KubeConfig
+    from lightkube.config.models import User
+
     data: Mapping[str, Any] = {}
     try:
         if settings.kubeconfig is None:
@@ -108,8 +112,8 @@ def read_kubeconfig(settings: KubeSettings) -> Access:
         raise UsageError(_message(settings, error)) from error
     if config is None:
         raise UsageError(_message(settings, ValueError("it names no context")))
-    cluster = _section(data, "cluster", config.context.cluster)
-    user = _section(data, "user", config.context.user)
+    cluster = section(data, "cluster", config.context.cluster)
+    user = section(data, "user", config.context.user)
     return Access(
         config if config.user is not None else config._replace(user=User()), cluster, user
     )
@@ -189,7 +193,7 @@ def _absolute(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     return data
 
 
-def _section(data: Mapping[str, Any], kind: str, name: str | None) -> Mapping[str, Any]:
+def section(data: Mapping[str, Any], kind: str, name: str | None) -> Mapping[str, Any]:
     """Return what a kubeconfig says of a cluster or user; empty where there is none of that name."""
     entries = data.get(f"{kind}s")
     for entry in entries if isinstance(entries, list) else ():

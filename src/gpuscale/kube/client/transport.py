@@ -1,12 +1,10 @@
-"""The HTTP client of a kubeconfig's context: its trust, credentials and proxy, and why a connection failed.
+"""The HTTP client of a kubeconfig's context: its trust, credentials and proxy.
 
 lightkube reads kubeconfig files and service accounts, and gives their TLS and credentials.
 """
 
 import base64
-import socket
-import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +16,10 @@ from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.client.credentials import ProgramAuth
 from gpuscale.kube.client.kubeconfig import Access
+from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
 
 _CA_FILE = "certificate-authority"
-_NOTICE_DEAD_PEERS = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *(
-        (socket.IPPROTO_TCP, getattr(socket, name), value)
-        for name, value in (
-            ("TCP_KEEPIDLE", 15),
-            ("TCP_KEEPINTVL", 5),
-            ("TCP_KEEPCNT", 3),
-            ("TCP_USER_TIMEOUT", 30_000),
-        )
-        if hasattr(socket, name)
-    ),
-)
-"""Half a minute after the other side has gone without a word, a watch ends."""
 
 
 def make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
@@ -56,7 +41,7 @@ def make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
         client = httpx2.AsyncClient(
             base_url=config.cluster.server,
             transport=httpx2.AsyncHTTPTransport(
-                verify=tls, trust_env=False, socket_options=_NOTICE_DEAD_PEERS
+                verify=tls, trust_env=False, socket_options=NOTICE_DEAD_PEERS
             ),
             verify=tls,
             auth=auth,
@@ -99,36 +84,3 @@ def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     for key, values in mapping_of(user.get("as-user-extra")).items():
         headers += [(f"Impersonate-Extra-{key}", value) for value in texts_of(values)]
     return [(name, value) for name, value in headers if value]
-
-
-def reason_of(error: BaseException) -> str:
-    """Return why a connection failed; HTTP clients hide it behind errors of their own."""
-    for each in _chain(error):
-        if isinstance(each, ssl.SSLCertVerificationError):
-            return (
-                f"its certificate is not trusted: {each.verify_message}; the kubeconfig's "
-                "certificate-authority-data is another cluster's, or a proxy is in between"
-            )
-        if isinstance(each, socket.gaierror):
-            return f"its name is not known here: {each.strerror}"
-        if isinstance(each, ConnectionRefusedError):
-            return "connection refused; nothing listens there"
-    first = next(
-        (each for each in _chain(error) if isinstance(each, OSError) and each.strerror), None
-    )
-    return (first.strerror if first is not None else None) or str(error) or type(error).__name__
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it came of."""
-    seen: list[BaseException] = []
-    waiting = [error]
-    while waiting:
-        each = waiting.pop()
-        if each in seen:
-            continue
-        seen.append(each)
-        yield each
-        if isinstance(each, BaseExceptionGroup):
-            waiting.extend(each.exceptions)
-        waiting.extend(other for other in (each.__cause__, each.__context__) if other is not None)

@@ -18,8 +18,9 @@ from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.core.memory import give_memory_back
-from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.client.answers import JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client.reader import Reads
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.json_values import mapping_of, text_of
 
@@ -64,7 +65,7 @@ class Reflector(Generic[Item]):
 
     def __init__(
         self,
-        connection: KubeClient,
+        connection: Reads,
         settings: KubeSettings,
         path: str,
         params: Mapping[str, str],

@@ -1,0 +1,97 @@
+"""What an API server answered: JSON objects, or the errors that callers know; the same for every client."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, read_refusal
+from gpuscale.kube.client.sockets import reason_of
+
+JsonObject = dict[str, Any]
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_RETRY_CODES = frozenset({408, 429, 500, 502, 503, 504})
+_UNAUTHORIZED = 401
+
+
+class Answers:
+    """Reads the answers of one server.
+
+    Args:
+        server: its address.
+        context: of the kubeconfig; empty in a pod.
+    """
+
+    def __init__(self, server: str, context: str) -> None:
+        self._context = context
+        self.who = f"the API server at {server}"
+
+    def parsed(self, path: str, body: bytes) -> JsonObject:
+        """Return the object of a body.
+
+        Raises:
+            ApiUnreachableError: it is none.
+        """
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ApiUnreachableError(f"{self.who} answered {path} with no JSON object")
+        return found
+
+    async def lines(
+        self, path: str, chunks: AsyncIterator[bytes], most: int
+    ) -> AsyncIterator[bytes]:
+        """Yield the lines of a body that are not empty.
+
+        Raises:
+            ApiUnreachableError: one is longer than `most`.
+        """
+        rest = b""
+        async for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield line
+            self.check_size(path, len(rest), most)
+
+    async def whole(self, path: str, chunks: AsyncIterator[bytes], most: int) -> bytes:
+        """Return a body.
+
+        Raises:
+            ApiUnreachableError: it is longer than `most`.
+        """
+        body = bytearray()
+        async for chunk in chunks:
+            body += chunk
+            self.check_size(path, len(body), most)
+        return bytes(body)
+
+    def check_size(self, path: str, size: int, most: int) -> None:
+        """Raise ApiUnreachableError where a size is above a bound."""
+        if size > most:
+            raise ApiUnreachableError(f"{self.who} answered {path} with more than {most} bytes")
+
+    def refusal(self, path: str, code: int, body: bytes) -> Exception:
+        """Return what to raise for an answer that is not a good one."""
+        refusal = read_refusal(body)
+        text = f"{self.who} answered {path} with {code}: {refusal.message}"
+        if code in _RETRY_CODES:
+            return ApiUnreachableError(text, code, refusal.said)
+        if code == _UNAUTHORIZED:
+            whose = f"context {self._context}" if self._context else "this pod's service account"
+            text = (
+                f"{self.who} does not accept the credentials of {whose} ({code}: {refusal.message}); "
+                "they may have expired: log in again, as for kubectl"
+            )
+        elif '"system:anonymous"' in refusal.message:
+            text += "; no credentials were sent, since the kubeconfig's context has none"
+        return ApiStatusError(code, text, refusal.immutable_fields, refusal.said)
+
+    def unreachable(self, error: BaseException) -> ApiUnreachableError:
+        """Return what to raise where a request got no answer."""
+        return ApiUnreachableError(f"{self.who} can't be reached: {reason_of(error)}")
+
+    def late(self, path: str) -> ApiUnreachableError:
+        """Return what to raise where an answer did not come in time."""
+        return ApiUnreachableError(f"{self.who} gave no answer to {path} in time")

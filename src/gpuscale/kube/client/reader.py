@@ -1,0 +1,252 @@
+"""Lists and watches of an API server for a program that stays on every node, and so has to be small.
+
+`KubeClient` can do more; its HTTP client and what that brings take 12 MiB. Here the protocol is h11's, and
+asyncio carries the bytes and TLS.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, Self
+from urllib.parse import urlencode, urlsplit
+
+import h11
+
+from gpuscale.kube.client.answers import Answers, JsonObject
+from gpuscale.kube.client.errors import ApiUnreachableError
+from gpuscale.kube.client.plain import PlainAccess, plain_access
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
+
+if TYPE_CHECKING:
+    import ssl
+
+_CHUNK_BYTES = 65_536
+_OK = 200
+_IDLE_S = 5.0
+"""How long a connection is kept for another request."""
+_MAX_HEAD_BYTES = 65_536
+
+
+class Reads(Protocol):
+    """What lists and watches, as `KubeClient` does."""
+
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
+    ) -> JsonObject:
+        """Return the object at a path."""
+        ...
+
+    def watch(
+        self, path: str, params: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[AsyncIterator[JsonObject]]:
+        """Hold a watch open."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        ...
+
+
+def open_reader(settings: KubeSettings) -> Reads:
+    """Return a client that reads: a small one, unless reaching the API server takes more.
+
+    Raises:
+        UsageError: there is no usable kubeconfig or service account.
+        ConfigError: the kubeconfig is no YAML.
+    """
+    access = plain_access(settings)
+    if access is not None:
+        return ApiReader(access, settings)
+    from gpuscale.kube.client.client import KubeClient
+
+    return KubeClient(settings)
+
+
+class ApiReader:
+    """An API server that is reached in a plain way.
+
+    Args:
+        access: where it is, and who we are.
+        settings: bounds on times and sizes.
+    """
+
+    def __init__(self, access: PlainAccess, settings: KubeSettings) -> None:
+        self._access = access
+        self._settings = settings
+        self._answers = Answers(access.server, access.context)
+        self._url = urlsplit(access.server)
+        self._idle: _Connection | None = None
+
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
+    ) -> JsonObject:
+        """Return the object at a path.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused.
+        """
+        most = self._settings.max_body_bytes
+        async with self._answer(path, params or {}, accept, self._settings.timeout_s) as chunks:
+            return self._answers.parsed(path, await self._answers.whole(path, chunks, most))
+
+    @asynccontextmanager
+    async def watch(
+        self, path: str, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[JsonObject]]:
+        """Hold a watch open; what it yields are its events, until the server ends it.
+
+        Raises:
+            ApiUnreachableError: no answer, it broke off, or the server did not end it when asked to.
+            ApiStatusError: refused.
+        """
+        settings = self._settings
+        query = {**params, "watch": "1", "timeoutSeconds": str(settings.watch_s)}
+        most_s = settings.watch_s + settings.timeout_s
+        async with self._answer(path, query, "application/json", most_s) as chunks:
+            lines = self._answers.lines(path, chunks, settings.max_line_bytes)
+            yield (self._answers.parsed(path, line) async for line in lines)
+
+    async def close(self) -> None:
+        """Close the connection that is kept open between requests."""
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, params: Mapping[str, str], accept: str, most_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Ask, and yield the body of a good answer as it comes."""
+        query = f"?{urlencode(params)}" if params else ""
+        target = f"{self._url.path.rstrip('/')}{path}{query}"
+        connection: _Connection | None = None
+        try:
+            async with asyncio.timeout(most_s):
+                connection = await self._connect()
+                status = await connection.ask(target, self._headers(accept))
+                if status != _OK:
+                    most = self._settings.max_body_bytes
+                    body = await self._answers.whole(path, connection.chunks(), most)
+                    raise self._answers.refusal(path, status, body)
+                yield connection.chunks()
+        except TimeoutError as error:
+            raise self._answers.late(path) from error
+        except (OSError, UnicodeError, h11.ProtocolError) as error:
+            raise self._answers.unreachable(error) from error
+        finally:
+            if connection is not None:
+                self._keep(connection)
+
+    def _headers(self, accept: str) -> list[tuple[str, str]]:
+        headers = [("Host", self._url.netloc.rpartition("@")[2]), ("Accept", accept)]
+        headers.append(("User-Agent", "gpuscale"))
+        if token := self._token():
+            headers.append(("Authorization", f"Bearer {token}"))
+        return headers
+
+    def _token(self) -> str:
+        file = self._access.token_file
+        if file is None:
+            return self._access.token
+        try:
+            return file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise ApiUnreachableError(
+                f"{self._answers.who}: no token in {file}: {error}"
+            ) from error
+
+    async def _connect(self) -> "_Connection":
+        """Return the connection that is idle, if it is still good, or a new one."""
+        idle, self._idle = self._idle, None
+        if idle is not None and idle.is_good():
+            return idle
+        if idle is not None:
+            idle.close()
+        tls = self._access.tls
+        host = self._url.hostname or ""
+        port = self._url.port or (80 if tls is None else 443)
+        name = (self._access.server_name or host) if tls is not None else None
+        async with asyncio.timeout(self._settings.timeout_s):
+            return await _Connection.open(host, port, tls, name)
+
+    def _keep(self, connection: "_Connection") -> None:
+        """Keep a connection whose answer has come whole; one is enough."""
+        if connection.has_ended() and self._idle is None:
+            self._idle = connection
+        else:
+            connection.close()
+
+
+class _Connection:
+    """One connection, for one request after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._free_s = 0.0
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, tls: "ssl.SSLContext | None", server_name: str | None
+    ) -> Self:
+        reader, writer = await asyncio.open_connection(
+            host, port, ssl=tls, server_hostname=server_name
+        )
+        connected: socket.socket = writer.get_extra_info("socket")
+        for level, option, value in NOTICE_DEAD_PEERS:
+            connected.setsockopt(level, option, value)
+        return cls(reader, writer)
+
+    async def ask(self, target: str, headers: list[tuple[str, str]]) -> int:
+        """Send a request, and return the status of its answer."""
+        request = h11.Request(method="GET", target=target, headers=headers)
+        self._writer.write(self._http.send(request) or b"")
+        self._writer.write(self._http.send(h11.EndOfMessage()) or b"")
+        await self._writer.drain()
+        while True:
+            event = await self._event()
+            if isinstance(event, h11.Response):
+                return event.status_code
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body of the answer."""
+        while True:
+            event = await self._event()
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return
+
+    def has_ended(self) -> bool:
+        """Return whether another request can follow, and make ready for it."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        self._free_s = time.monotonic()
+        return True
+
+    def is_good(self) -> bool:
+        """Return whether an idle connection can be used again."""
+        is_closed = self._reader.at_eof() or self._writer.is_closing()
+        return not is_closed and time.monotonic() - self._free_s < _IDLE_S
+
+    def close(self) -> None:
+        # Nothing more is sent, so nothing is waited for.
+        self._writer.transport.abort()
+
+    async def _event(self) -> h11.Event:
+        while True:
+            event = self._http.next_event()
+            if not isinstance(event, type):
+                return event
+            if event is h11.PAUSED:
+                raise h11.RemoteProtocolError("it answered more than it was asked")
+            received = await self._reader.read(_CHUNK_BYTES)
+            if not received and self._http.their_state is h11.SEND_RESPONSE:
+                raise ConnectionResetError("it closed the connection without an answer")
+            self._http.receive_data(received)
