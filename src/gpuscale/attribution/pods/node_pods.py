@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from gpuscale.attribution.pods.owners import OwnerResolver
 from gpuscale.attribution.settings import NodeSettings
@@ -17,13 +17,12 @@ from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.reading import read_node_record, read_pod_record, read_slice_devices
 from gpuscale.objects.meta import OwnerReference
 
-if TYPE_CHECKING:
-    from gpuscale.core.regex import Pattern
-
 Item = TypeVar("Item")
 _DRA_GROUP = "/apis/resource.k8s.io"
 _DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _DRA_RETRY_S = 60.0
+_ANY = ".*"
+"""The expression that matches every label, which is what is asked for unless one is given."""
 _LATER_BATCH_S = 0.05
 """Changes come in bursts; so long they are gathered before owners are looked up."""
 
@@ -42,7 +41,7 @@ class NodeWatcher:
     """
 
     def __init__(self, settings: NodeSettings, clock: Clock) -> None:
-        self._keeps = _patterns(settings.pod_labels)
+        self._keeps_label = _keeps(settings.pod_labels)
         self._connection = connection = open_reader(settings.server)
         self._settings = settings
         self._clock = clock
@@ -92,9 +91,7 @@ class NodeWatcher:
         )
 
     def _read_pod(self, body: JsonObject) -> PodRecord:
-        return read_pod_record(
-            body, lambda key: any(each.search(key) for each in self._keeps), reads_key
-        )
+        return read_pod_record(body, self._keeps_label, reads_key)
 
     async def _publish(self) -> None:
         """Make a view of every change: at once what is there, then again when owners are known."""
@@ -155,10 +152,12 @@ class NodeWatcher:
         raise ApiStatusError(404, "the API server has no ResourceSlices that are understood")
 
 
-def _patterns(expressions: Sequence[str]) -> "tuple[Pattern, ...]":
-    if not expressions:
-        return ()
-    # Not at the top: most agents have none, and RE2 takes 2 MiB.
+def _keeps(expressions: Sequence[str]) -> Callable[[str], bool]:
+    """Return whether a label is kept, by its key: where one of the expressions matches."""
+    if not expressions or _ANY in expressions:
+        return lambda _key: bool(expressions)
+    # Not at the top: most agents keep all labels or none, and RE2 takes 2 MiB.
     from gpuscale.core.regex import compile_re2
 
-    return tuple(map(compile_re2, expressions))
+    patterns = tuple(map(compile_re2, expressions))
+    return lambda key: any(each.search(key) for each in patterns)
