@@ -71,6 +71,8 @@ class Service:
         self._unkept_requests = 0.0
         self._cohorts: deque[tuple[float, float]] = deque()
         """Of those that wait, from the front: the second that they came at, and how many."""
+        self._in_cohorts = 0.0
+        """How many that are together."""
         self._steady = 0.0
         self._steady_s = 0.0
         self._steady_pods = 0
@@ -210,13 +212,18 @@ class Service:
         now_s = self._now_ms / 1000
         begun_s = now_s - step_s
         cohorts, left = self._cohorts, room
-        others = self.waiting - sum(count for _, count in cohorts)
+        queued = self._in_cohorts
+        others = self.waiting - queued
         if others > _ALMOST:
             cohorts.append((begun_s, others))
+            queued += others
         while cohorts and now_s - cohorts[0][0] > self.model.timeout_s:
-            self.timed_out += cohorts.popleft()[1]
+            count = cohorts.popleft()[1]
+            self.timed_out += count
+            queued -= count
         if requests:
             cohorts.append((begun_s + step_s / 2, requests))
+            queued += requests
         while cohorts and left > 0:
             came_s, count = cohorts.popleft()
             taken = min(count, left)
@@ -225,8 +232,10 @@ class Service:
             left -= taken
             if taken < count:
                 cohorts.appendleft((came_s, count - taken))
-        self.waiting = sum(count for _, count in cohorts)
+        # Rounding must not add up: without cohorts nothing waits.
+        self.waiting = max(0.0, queued - (room - left)) if cohorts else 0.0
         self._turn_away()
+        self._in_cohorts = self.waiting
         if len(cohorts) > _MAX_COHORTS:
             self._cohorts = _halved(cohorts)
         return room - left
