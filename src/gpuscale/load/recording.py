@@ -40,8 +40,8 @@ class Counts:
 
     @property
     def errors(self) -> int:
-        """Requests that came to nothing: no answer, or one of the server's own failure (5xx)."""
-        failed = sum(count for status, count in self.statuses.items() if status >= 500)
+        """Requests that came to nothing: no answer, or one that refuses (4xx) or fails (5xx)."""
+        failed = sum(count for status, count in self.statuses.items() if status >= 400)
         return failed + sum(self.faults.values()) + self.not_sent
 
 

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-_MOST_HEADER_BYTES = 64 * 1024
+_MOST_BESIDE_BODY = 64 * 1024
+"""Bytes of an answer without any of its body: status, header, interim answers, ends of chunks."""
 _NO_BODY = (204, 304)
 
 
@@ -32,13 +33,17 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_beside_body",
         "_clock",
         "_closes",
         "_has_length",
-        "_header_bytes",
+        "_has_more",
+        "_is_in_body",
+        "_keeps_alive",
         "_owner",
         "_parser",
         "_size",
+        "_status",
         "_transport",
         "due_s",
         "is_busy",
@@ -50,9 +55,8 @@ class Connection(asyncio.Protocol):
         self._owner, self._clock = owner, clock
         self._parser = HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._size = self._header_bytes = 0
-        self._has_length = self._closes = False
-        self.is_busy = False
+        self._closes = self.is_busy = False
+        self._expect()
         self.number = 0
         """Of the request it carries; shows a time-out whether that request is still the same."""
         self.due_s = self.written_s = 0.0
@@ -61,10 +65,14 @@ class Connection(asyncio.Protocol):
         """Send a request that was due at `due_s`."""
         transport = cast("asyncio.Transport", self._transport)  # it is connected by now
         self.is_busy, self.due_s, self.number = True, due_s, number
-        self._size = self._header_bytes = 0
-        self._has_length = False
+        self._expect()
         self.written_s = self._clock()
         transport.write(data)
+
+    def _expect(self) -> None:
+        """Await a new answer."""
+        self._size = self._beside_body = self._status = 0
+        self._has_length = self._has_more = self._is_in_body = self._keeps_alive = False
 
     def close(self) -> None:
         """End it at once; its owner is not called."""
@@ -86,15 +94,26 @@ class Connection(asyncio.Protocol):
             self._owner.gone(self)
             return
         self._size += len(data)
+        self._beside_body += len(data)
+        fault = ""
         try:
             self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            fault = "the server changed to another protocol"
         except HttpParserError as error:
-            self._fail("malformed", str(error) or type(error).__name__)
+            fault = str(error) or type(error).__name__
+        if self._status:
+            self._answer(self._status, keeps=self._keeps_alive and not (fault or self._has_more))
+        elif fault:
+            self._fail("malformed", fault)
+        elif self._beside_body > _MOST_BESIDE_BODY:
+            text = f"more than {_MOST_BESIDE_BODY} bytes without any of a body"
+            self._fail("malformed", text)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Call the owner, unless it ended the connection itself."""
         if self.is_busy and exc is None and self._ends_by_closing():
-            self._answer(self._parser.get_status_code())
+            self._answer(self._parser.get_status_code(), keeps=False)
         elif self.is_busy:
             self._fail("reset", str(exc) if exc else "the server closed the connection")
         elif not self._closes:
@@ -102,26 +121,35 @@ class Connection(asyncio.Protocol):
 
     # What httptools calls.
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Bound the header, and note how the body's end is known."""
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > _MOST_HEADER_BYTES:
-            raise HttpParserError(f"a header of more than {_MOST_HEADER_BYTES} bytes")
+    def on_message_begin(self) -> None:
+        """Note what comes after the answer: nobody asked for it."""
+        self._has_more = self._status != 0
+
+    def on_header(self, name: bytes, _value: bytes) -> None:
+        """Note how the body's end is known."""
         self._has_length |= name.lower() in (b"content-length", b"transfer-encoding")
 
+    def on_headers_complete(self) -> None:
+        """Note that the rest is body; an interim answer (1xx) has none, and is no answer."""
+        self._is_in_body = self._parser.get_status_code() >= 200
+
+    def on_body(self, _part: bytes) -> None:
+        """Count from here what is none."""
+        self._beside_body = 0
+
     def on_message_complete(self) -> None:
-        """Finish the request; an interim answer (1xx) is no answer."""
+        """Note the answer; it counts once all that was read is parsed."""
         status = self._parser.get_status_code()
-        if status >= 200:
-            self._answer(status)
+        if status >= 200 and not self._status:
+            self._status, self._keeps_alive = status, self._parser.should_keep_alive()
 
     def _ends_by_closing(self) -> bool:
         status = self._parser.get_status_code()
-        return self._header_bytes > 0 and not self._has_length and status not in _NO_BODY
+        return self._is_in_body and not self._has_length and status not in _NO_BODY
 
-    def _answer(self, status: int) -> None:
+    def _answer(self, status: int, *, keeps: bool) -> None:
         self.is_busy = False
-        if not self._parser.should_keep_alive():
+        if not keeps:
             self.close()
         self._owner.answered(self, status, self._size)
 

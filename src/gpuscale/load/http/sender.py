@@ -246,8 +246,10 @@ class Sender:
         self._recorder.latency.record_value(_us(now_s - connection.due_s))
         self._recorder.service.record_value(_us(now_s - connection.written_s))
         self._busy -= 1
-        if status >= 500:
-            self._report(f"HTTP {status}", "the server's answer to a request")
+        if status >= 300:
+            text = "the server's answer to a request"
+            text += " (redirects are not followed)" if status < 400 else ""
+            self._report(f"HTTP {status}", text)
         if connection.is_open:
             self._make_idle(connection)
         else:

@@ -34,6 +34,6 @@ def read_hey(lines: Iterable[str], source: str) -> ReadResult:
             refuse(source, line, None, ",".join(row), "times from 0 on")
         if len(requests) >= MAX_REQUESTS:
             refuse(source, line, None, "more rows", f"at most {MAX_REQUESTS}")
-        requests.append(Request(offset_s * 1000, latency_s * 1000, status < 500))
+        requests.append(Request(offset_s * 1000, latency_s * 1000, status < 400))
     note = "hey writes no row for a request without an answer; such failures are not shown"
     return ReadResult("hey", requests, has_epoch=False, notes=(note,))
