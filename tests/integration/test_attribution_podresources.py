@@ -130,7 +130,7 @@ async def test_resource_of_another_name_counts_when_named(kubelet) -> None:
     assert found.containers[0].devices == (Device("example.com/accel", "0"),)
 
 
-async def test_claims_of_gpu_drivers_are_kept(kubelet, client) -> None:
+async def test_claims_are_kept_and_those_of_gpu_drivers_are_marked(kubelet, client) -> None:
     def claim(driver):
         return pb.ClaimResource(
             driver_name=driver,
@@ -164,6 +164,39 @@ async def test_claims_of_gpu_drivers_are_kept(kubelet, client) -> None:
     assert found.claims == (
         ClaimDevice(
             "gpu.nvidia.com", "n1", "gpu-0", ("k8s.gpu.nvidia.com/device=claim-1",), "c", "ml"
+        ),
+        ClaimDevice(
+            "net.example.com",
+            "n1",
+            "gpu-0",
+            ("k8s.gpu.nvidia.com/device=claim-1",),
+            "c",
+            "ml",
+            is_named_gpu=False,
+        ),
+    )
+
+
+async def test_resource_that_shares_gpus_in_an_unknown_way_is_kept_once(kubelet, client) -> None:
+    # Its `0` may be a GPU's number, or a share's: nothing is concluded from it.
+    devices = [
+        pb.ContainerDevices(resource_name="example.com/vgpu-memory-gib", device_ids=["0", "1"]),
+        pb.ContainerDevices(resource_name="example.com/vgpu", device_ids=["0"]),
+        pb.ContainerDevices(resource_name="example.com/nic", device_ids=["0"]),
+    ]
+    main = pb.ContainerResources(name="main", devices=devices)
+    pod = pb.PodResources(name="bert-0", namespace="ml", containers=[main])
+    kubelet.listed = pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()
+    await kubelet.start()
+    assert (await client.allocations()).containers == (
+        ContainerDevices(
+            "ml",
+            "bert-0",
+            "main",
+            unknown=(
+                Device("example.com/vgpu-memory-gib", "0"),
+                Device("example.com/vgpu", "0"),
+            ),
         ),
     )
 

@@ -16,6 +16,7 @@ from gpuscale.attribution.kubelet.device_ids import (
     replica_of,
     resolve_claim,
     resolve_device,
+    unknown_share,
 )
 from gpuscale.attribution.processes.cgroups import ProcessPlace
 from gpuscale.attribution.processes.processes import PodDirectory, owner_of_process
@@ -110,8 +111,9 @@ def gpu_owners(
         for gpu, holding in found:
             if isinstance(gpu, Unattributed):
                 missing.append(_of_container(gpu, each))
-            else:
+            elif gpu is not None:
                 holdings.setdefault(gpu, {})[holding] = None
+        missing += (_of_container(unknown_share(device), each) for device in each.unknown)
     held = {gpu: tuple(each) for gpu, each in holdings.items()}
     owners = {gpu: tuple(dict.fromkeys(it.container for it in each)) for gpu, each in held.items()}
     return GpuOwners(owners, tuple(missing), held)

@@ -167,6 +167,15 @@ def test_claim_is_found_by_its_cdi_name_without_a_cluster() -> None:
     assert resolve_claim(inside, KNOWN, {}) == WHOLE
 
 
+def test_claim_of_any_driver_is_a_gpu_s_where_its_resource_slice_says_so() -> None:
+    claim = ClaimDevice("accelerators.example.com", "n1", "dev-3", is_named_gpu=False)
+    assert resolve_claim(claim, KNOWN, {claim.key: WHOLE}) == WHOLE
+    assert (
+        resolve_claim(claim, KNOWN, {claim.key: "0000:05:00.0"}) is None
+    )  # such as a network card
+    assert resolve_claim(claim, KNOWN, {}) is None
+
+
 def test_claim_that_nothing_names_is_reported() -> None:
     assert resolve_claim(CLAIM, KNOWN, {}) == Unattributed(
         "dra_unresolved",

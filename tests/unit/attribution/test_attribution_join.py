@@ -89,6 +89,18 @@ def test_unknown_device_names_the_container_that_holds_it() -> None:
     )
 
 
+def test_unknown_way_of_sharing_names_the_resource_and_the_container() -> None:
+    each = ContainerDevices("ml", "bert-0", "main", unknown=(Device("example.com/vgpu", "0"),))
+    assert owners(each).missing == (
+        Unattributed(
+            "unknown_device_id",
+            "0",
+            "allocated to ml/bert-0/main: how example.com/vgpu shares GPUs is not known here; "
+            "expected an id with a GPU's UUID",
+        ),
+    )
+
+
 def test_owner_carries_what_the_api_server_says_of_its_pod() -> None:
     pod = record("bert-0", labels={"app.kubernetes.io/name": "bert", "owner_kind": "fake"})
     known = directory(pod, owners={pod.uid: OwnerReference("Deployment", "bert")})

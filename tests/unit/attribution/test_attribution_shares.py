@@ -74,6 +74,15 @@ def test_process_without_owner_is_its_own_share() -> None:
     assert found == (Share(BERT, 30, 700), Share(TUNE, 0, 0), Share(None, 10, 200))
 
 
+def test_container_is_not_called_idle_while_a_process_may_be_anybodys() -> None:
+    # Without the API server, processes of pods that share a GPU can't be told apart.
+    attribution = Attribution({"GPU-a": (BERT, TUNE)}, {1: BERT}, unknown_pids=frozenset({9}))
+    found = split_utilisation(
+        reading(40, process(1, 30, 700), process(9, 10, 200), used_mib=900), attribution
+    )
+    assert found == (Share(BERT, 30, 700), Share(None, 10, 200))
+
+
 def test_container_that_was_not_given_the_gpu_has_a_share_too() -> None:
     found = split_utilisation(
         reading(40, process(1, 40, 900), used_mib=900), owned((TUNE,), p1=BERT)

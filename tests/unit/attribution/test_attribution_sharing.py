@@ -233,6 +233,7 @@ def test_units_of_memory_are_gathered() -> None:
         ("volcano.sh/vgpu-number", True),
         ("tencent.com/vcuda-core", True),
         ("run.ai/shared-gpu", True),
+        ("baidu.com/v100_cgpu_memory", True),
         ("nvidia.com/gpumem", False),
         ("nvidia.com/gpucores", False),
         ("volcano.sh/vgpu-memory", False),

@@ -31,6 +31,8 @@ class ClaimDevice:
     """Name of the claim; empty where the kubelet does not say."""
     namespace: str = ""
     """Of the claim."""
+    is_named_gpu: bool = True
+    """Whether its names say that it is a GPU; only its ResourceSlice can say so of another."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -49,6 +51,8 @@ class ContainerDevices:
     claims: tuple[ClaimDevice, ...] = ()
     parts: tuple[Device, ...] = ()
     """Parts of GPUs, under the UUID that their ids name."""
+    unknown: tuple[Device, ...] = ()
+    """Of resources that share GPUs in a way that is not known here; one for each resource."""
 
 
 @dataclass(frozen=True, slots=True)

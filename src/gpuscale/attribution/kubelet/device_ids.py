@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.kubelet.allocations import ClaimDevice, Device
-from gpuscale.attribution.kubelet.device_parts import NO_DEVICES, SHARING_VENDORS
+from gpuscale.attribution.kubelet.device_parts import NO_DEVICES
 from gpuscale.gpu.owners import Unattributed
 from gpuscale.gpu.readings import GpuIdentity
 
@@ -34,6 +34,9 @@ _REPLICA = re.compile(f"(.+)::({_NUMBER})")
 _INDEX = re.compile(_NUMBER)
 _PCI = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _UUID_INSIDE = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OWN_VENDORS = ("nvidia.com", "amd.com")
+_OTHER_MAKERS = ("intel.com",)
+"""Whose GPUs may be on a node of the others."""
 _GPU_WORD = re.compile("gpu|vcuda")
 _AMD_PARTITION = re.compile("amd.com/[sdtqc]px_")
 _EXPECTED_ID = "an id such as GPU-..., MIG-..., nvidia0, 0 or 0000:c1:00.0"
@@ -58,20 +61,38 @@ class DeviceId:
 def is_gpu(device: Device, extra_resources: Iterable[str] = ()) -> bool:
     """Return whether a device is a GPU, or a part of one, by the name of its resource or the form of its id.
 
-    Plugins can rename resources, so any name counts when its ids are NVIDIA's UUIDs. So does the name alone
-    of those who are known to share GPUs: what can't be resolved is counted, and not passed over.
+    Plugins can rename resources, so any name counts when its ids are NVIDIA's UUIDs. So does a name with the
+    word alone, whoever's it is: what can't be resolved is counted, and not passed over.
     """
     vendor, _, name = device.resource.partition("/")
     if device.resource in extra_resources:
         return True
     if device.resource in NO_DEVICES:
         return False
-    if vendor not in ("nvidia.com", "amd.com"):
-        is_shared = vendor in SHARING_VENDORS and _GPU_WORD.search(name) is not None
-        return is_shared or names_gpu(device.id)
+    if vendor not in _OWN_VENDORS:
+        has_word = vendor not in _OTHER_MAKERS and _GPU_WORD.search(name) is not None
+        return bool(vendor and has_word) or names_gpu(device.id)
     if vendor == "nvidia.com":
         return "gpu" in name or name.startswith("mig-") or _UUID.match(device.id) is not None
     return vendor == "amd.com" and is_gpu_resource(device.resource)
+
+
+def without_unknown(
+    devices: Iterable[Device], extra_resources: Iterable[str] = ()
+) -> tuple[tuple[Device, ...], tuple[Device, ...]]:
+    """Return the devices that ids can name a GPU of, and the first of each resource that has others.
+
+    Another vendor's `3` need not be the GPU of that number: it may be a third share, or the third GiB.
+    """
+    known: list[Device] = []
+    unknown: dict[str, Device] = {}
+    for device in devices:
+        is_own = device.resource.partition("/")[0] in _OWN_VENDORS
+        if is_own or device.resource in extra_resources or names_gpu(device.id):
+            known.append(device)
+        else:
+            unknown.setdefault(device.resource, device)
+    return tuple(known), tuple(unknown.values())
 
 
 def names_gpu(text: str) -> bool:
@@ -206,10 +227,20 @@ def replica_of(device: Device) -> str:
     return "" if replica is None else str(replica)
 
 
+def unknown_share(device: Device) -> Unattributed:
+    """Return that a resource shares GPUs in a way that is not known here."""
+    detail = (
+        f"how {device.resource} shares GPUs is not known here; expected an id with a GPU's UUID"
+    )
+    return Unattributed(reasons.UNKNOWN_DEVICE_ID, device.id[:MAX_ID], detail)
+
+
 def resolve_claim(
     claim: ClaimDevice, gpus: KnownGpus, uuids: Mapping[tuple[str, str, str], str]
-) -> str | Unattributed:
+) -> str | Unattributed | None:
     """Return the UUID of the GPU or MIG instance of a resource claim, or why there is none.
+
+    None is a device that neither its names nor its ResourceSlice call a GPU of this node.
 
     Args:
         claim: as the kubelet names it.
@@ -220,7 +251,10 @@ def resolve_claim(
     found = gpus.find_uuid(name)
     if found is None and (address := canonical_pci_bus_id(name)):
         found = gpus.find(DeviceId(name, pci_bus_id=address))
-    return found or _resolve_cdi(claim, gpus) or _unresolved(claim, name, gpus)
+    found = found or _resolve_cdi(claim, gpus)
+    if found is None and claim.is_named_gpu:
+        return _unresolved(claim, name, gpus)
+    return found
 
 
 def _resolve_cdi(claim: ClaimDevice, gpus: KnownGpus) -> str | None:

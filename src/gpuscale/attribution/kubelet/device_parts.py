@@ -18,8 +18,6 @@ from gpuscale.attribution.kubelet.allocations import Device
 
 ACK_RESOURCE: Final = "aliyun.com/gpu-mem"
 VOLCANO_RESOURCE: Final = "volcano.sh/vgpu-number"
-SHARING_VENDORS = frozenset({"aliyun.com", "run.ai", "tencent.com", "volcano.sh"})
-"""Whose resources are NVIDIA's GPUs or parts of them, where their names have the word."""
 NO_DEVICES = frozenset(
     {
         "aliyun.com/gpu-core.percentage",

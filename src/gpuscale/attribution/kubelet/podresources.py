@@ -7,6 +7,7 @@ Source: kubernetes/kubelet pkg/apis/podresources/v1 (GA in 1.28; claims since 1.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from gpuscale.attribution import reasons
@@ -17,7 +18,7 @@ from gpuscale.attribution.kubelet.allocations import (
     KubeletError,
     NodeAllocations,
 )
-from gpuscale.attribution.kubelet.device_ids import is_gpu, names_gpu
+from gpuscale.attribution.kubelet.device_ids import is_gpu, names_gpu, without_unknown
 from gpuscale.attribution.kubelet.device_parts import ACK_RESOURCE, gathered_parts
 from gpuscale.attribution.kubelet.messages import (
     Container,
@@ -61,7 +62,8 @@ class PodResourcesClient:
             return None, ()
         devices = self._gpus(groups)
         units = gathered_parts(each for each in devices if each.resource == ACK_RESOURCE)[1]
-        return tuple(each for each in devices if each.resource != ACK_RESOURCE), units
+        others = (each for each in devices if each.resource != ACK_RESOURCE)
+        return without_unknown(others, self._settings.resource_names)[0], units
 
     async def _call(self, method: str, read: Callable[[bytes], Answer]) -> Answer:
         settings = self._settings
@@ -121,20 +123,27 @@ class PodResourcesClient:
 
     def _containers(self, message: bytes) -> tuple[ContainerDevices, ...]:
         found = map(self._container, listed_containers(message))
-        return tuple(each for each in found if each.devices or each.claims or each.parts)
+        return tuple(
+            each for each in found if each.devices or each.claims or each.parts or each.unknown
+        )
 
     def _container(self, given: Container) -> ContainerDevices:
-        whole, parts = gathered_parts(self._gpus(given.groups))
-        claims = tuple(each for each in given.claims if self._may_be_gpu(each))
-        return ContainerDevices(given.namespace, given.pod, given.name, whole, claims, parts)
+        others, parts = gathered_parts(self._gpus(given.groups))
+        whole, unknown = without_unknown(others, self._settings.resource_names)
+        claims = tuple(
+            replace(each, is_named_gpu=self._is_named_gpu(each)) for each in given.claims
+        )
+        return ContainerDevices(
+            given.namespace, given.pod, given.name, whole, claims, parts, unknown
+        )
 
     def _gpus(self, groups: Iterable[DeviceGroup]) -> tuple[Device, ...]:
         extra = self._settings.resource_names
         devices = (Device(group.resource, each) for group in groups for each in group.ids)
         return tuple(dict.fromkeys(each for each in devices if is_gpu(each, extra)))
 
-    def _may_be_gpu(self, claimed: ClaimDevice) -> bool:
-        """Return whether a claimed device can be a GPU whatever its driver is called."""
+    def _is_named_gpu(self, claimed: ClaimDevice) -> bool:
+        """Return whether a claimed device is a GPU by the names of its driver or of its CDI devices."""
         driver = claimed.driver.lower()
         if claimed.driver in self._settings.dra_drivers or "gpu" in driver:
             return True

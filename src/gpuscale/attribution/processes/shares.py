@@ -9,7 +9,8 @@ its processes' own figures, and its standard error is served beside it. Only whe
 GPU are one container's is there nothing to split, and its share is the device's own figure.
 
 Unknown shares are left out: there are no shares where the device's utilisation is absent, nor where
-the GPU was busy and no process is seen to be the cause, nor where the MPS server hides its clients.
+the GPU was busy and no process is seen to be the cause, nor where the MPS server hides its clients. A
+container without a known process has none while some process may be anybody's: it may not be idle.
 """
 
 import math
@@ -61,7 +62,7 @@ def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Sh
     utils, errors = _utils(reading.processes, attribution, device_util, busy)
     memory = _memory_by_owner(reading, attribution, tuple(utils))
     switching = switching_part([each.sm_util or 0 for each in reading.processes])
-    holders = (*(each for each in utils if each is not None), None)
+    holders = (*_known_holders(reading.processes, attribution, utils), None)
     shares = (
         Share(
             each,
@@ -73,6 +74,20 @@ def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Sh
         for each in holders
     )
     return tuple(share for share in shares if _is_worth_telling(share))
+
+
+def _known_holders(
+    processes: Iterable[ProcessReading],
+    attribution: Attribution,
+    holders: Iterable[ContainerRef | None],
+) -> tuple[ContainerRef, ...]:
+    """Return the containers whose use is known: all of them, unless a process may be anybody's."""
+    pids = {each.pid for each in processes}
+    containers = tuple(each for each in holders if each is not None)
+    if pids.isdisjoint(attribution.unknown_pids):
+        return containers
+    seen = {attribution.by_pid.get(pid) for pid in pids}
+    return tuple(each for each in containers if each in seen)
 
 
 def standard_error(use: float, total: float, looks: int) -> float:

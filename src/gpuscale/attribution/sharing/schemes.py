@@ -1,12 +1,11 @@
 """The ways in which parts of GPUs are handed out. A new one is an entry in `SCHEMES`.
 
-| scheme | what a pod asks for | where it says which GPU, and how much of it |
+| scheme | what a pod asks for | what says which GPU, and how much of it |
 | --- | --- | --- |
-| ACK gpushare, cGPU | `aliyun.com/gpu-mem`, `aliyun.com/gpu-core.percentage` | annotations by container and
-GPU number, in units of memory | | HAMi | `nvidia.com/gpu` with `gpumem`, `gpucores` | annotation by
-container: UUID, type, MiB, percent of cores | | Volcano vGPU | `volcano.sh/vgpu-number` with `vgpu-memory`,
-`vgpu-cores` | the same text in an annotation of its own | | KAI, Run:ai | annotation `gpu-fraction` or
-`gpu-memory` | label with a group; a reservation pod of that group holds the GPU |
+| ACK gpushare, cGPU | `aliyun.com/gpu-mem`, `gpu-core.percentage` | annotations: container, GPU, units |
+| HAMi | `nvidia.com/gpu` with `gpumem`, `gpucores` | annotation by container: UUID, MiB, cores |
+| Volcano vGPU | `volcano.sh/vgpu-number` with `vgpu-memory`, `vgpu-cores` | the same in another annotation |
+| KAI, Run:ai | annotation `gpu-fraction` or `gpu-memory` | label of a group with a reservation pod |
 
 The ids that the kubelet hands out for such parts name a GPU too, but the device plugins of the first three
 give the container the GPU of the annotation, whatever id the kubelet took.
