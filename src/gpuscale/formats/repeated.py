@@ -2,7 +2,7 @@
 
 With `--kubernetes-virtual-gpus` a GPU's series are repeated for each container that holds a share of it. Only
 GPU_UTIL and FB_USED are split: the device's own sample stays without a pod, and beside it each container's
-sample has what its pod's processes use.
+sample has what its pod's processes use, and its pod's UID.
 
 Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/transformation (hpc.go, kubernetes.go). Difference: where the
     processes' pods can't be found out, a GPU has no samples by pod, rather than zeros.
@@ -64,7 +64,7 @@ def device_series(
     pods = tuple(
         (one, values.get(_pod(holding.container), _IDLE))
         for holding, each in held
-        for one in _by_job((each,), jobs)
+        for one in _by_job((each.with_attributes(_uid(holding)),), jobs)
     )
     return DeviceSeries(labels, _by_job((bare,), jobs), pods)
 
@@ -85,11 +85,14 @@ def _by_job(labels: tuple[DeviceLabels, ...], jobs: tuple[str, ...]) -> tuple[De
 
 def _attributes(holding: Holding, options: FamilyOptions) -> dict[str, str]:
     attributes = pod_attributes(holding.container, options)
-    if holding.container.pod_uid:
-        attributes["pod_uid"] = holding.container.pod_uid
     if holding.replica:
         attributes["vgpu"] = holding.replica
     return attributes
+
+
+def _uid(holding: Holding) -> dict[str, str]:
+    uid = holding.container.pod_uid
+    return {"pod_uid": uid} if uid else {}
 
 
 def _pod(container: ContainerRef) -> tuple[str, str]:

@@ -25,6 +25,7 @@ LEADING = (
     f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:1A:00.0",device="nvidia0",modelName="NVIDIA H200"'
 )
 OF_A = 'container="main",namespace="ml",pod="a",pod_uid="uid-a",vgpu="0"'
+POWER_OF_A = 'container="main",namespace="ml",pod="a",vgpu="0"'
 OF_SIDE = 'container="side",namespace="ml",pod="a",pod_uid="uid-a",vgpu="2"'
 OF_B = 'container="main",namespace="ml",pod="b",pod_uid="uid-b",vgpu="1"'
 
@@ -56,9 +57,15 @@ def lines(one, attribution=NOBODY, csv=CSV, **options) -> list[str]:
 
 
 def test_virtual_gpus_have_each_pods_own_use_and_memory() -> None:
-    """Each container shows its pod's sum: 10 + 20 of pod a, and 0 of pod b, which is idle."""
+    """Each container shows its pod's sum: 10 + 20 of pod a, and 0 of pod b, which is idle.
+
+    Upstream names the pod's UID there always, and beside other fields only when asked to.
+    """
     one = reading(process(1, 10, 100), process(2, 20, 50))
-    assert lines(one, SHARED, virtual_gpus=True) == [
+    assert lines(one, SHARED, virtual_gpus=True)[0] == (
+        f"DCGM_FI_DEV_POWER_USAGE{{{LEADING},{POWER_OF_A}}} 50.000000"
+    )
+    assert lines(one, SHARED, virtual_gpus=True, pod_uid=True) == [
         f"DCGM_FI_DEV_POWER_USAGE{{{LEADING},{OF_A}}} 50.000000",
         f"DCGM_FI_DEV_POWER_USAGE{{{LEADING},{OF_B}}} 50.000000",
         f"DCGM_FI_DEV_POWER_USAGE{{{LEADING},{OF_SIDE}}} 50.000000",
