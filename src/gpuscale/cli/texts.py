@@ -31,19 +31,24 @@ def shown_name(name: str) -> str:
     return _STDIN_NAME if name == STDIN else name
 
 
-def read_text(name: str) -> str:
-    """Return the text of a file, or of standard input for `-`; no more than fits `load_documents`.
+def read_text(name: str, most_mib: int = 8) -> str:
+    """Return the text of a file, or of standard input for `-`.
+
+    Args:
+        name: of the file.
+        most_mib: how large it may be; documents are read up to 8.
 
     Raises:
-        ConfigError: it can't be read, or is no UTF-8.
+        ConfigError: it can't be read, is too large, or is no UTF-8.
     """
-    from gpuscale.core.documents.documents import MAX_TEXT_BYTES
-
     source = shown_name(name)
+    most_bytes = most_mib * 1024 * 1024
     try:
-        data = _bytes(name, MAX_TEXT_BYTES + 1)
-        # What is too large is refused for that, also where the limit cuts a character in two.
-        return data.decode(errors="strict" if len(data) <= MAX_TEXT_BYTES else "replace")
+        data = _bytes(name, most_bytes + 1)
+        if len(data) > most_bytes:
+            expected = f"at most {most_mib} MiB"
+            raise ConfigError(Problem(source, None, None, "a larger file", expected))
+        return data.decode()
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigError(Problem(source, None, None, None, unreadable(error))) from None
 

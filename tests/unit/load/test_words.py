@@ -1,7 +1,10 @@
 """Loads and promises in the words of the command line."""
 
+from pathlib import Path
+
 import pytest
 
+from gpuscale.cli.commands.loads.shaped import shaped_load
 from gpuscale.load import shapes
 from gpuscale.load.plan import parse_slo
 
@@ -53,3 +56,23 @@ def test_promises_are_held_against_what_was_measured() -> None:
 def test_other_promises_are_refused(text) -> None:
     with pytest.raises(ValueError, match="expected"):
         parse_slo((text,))
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row", "requests"),
+    [
+        # Rows of 100 kB: more than the 8 MiB of a document, and none of them is cut off.
+        ("trace.csv", "time,note", "{},{}", 90),
+        ("trace.jsonl", None, '{{"timestamp": {}, "input_length": 1, "text_input": "{}"}}', 90),
+    ],
+)
+def test_a_long_trace_is_read_whole(
+    tmp_path: Path, name: str, header: str | None, row: str, requests: int
+) -> None:
+    rows = [row.format(number, "x" * 100_000) for number in range(requests)]
+    (tmp_path / name).write_text("\n".join([*([header] if header else []), *rows]) + "\n")
+    columns = ("time", None, 1.0)
+    shapes_ = {"--trace": tmp_path / name}
+    load, _, _ = shaped_load(shapes_, 1.0, columns, None, None, is_closed=False)
+    assert load is not None
+    assert load.requests_until(1e9) == requests

@@ -88,7 +88,7 @@ def _options(text: str, source: Source) -> tuple[dict[str, Any], dict[str, int]]
     try:
         tables = tomllib.loads(text)
         given = tables.get("tool", {}).get("locust", tables if "tool" not in tables else {})
-    except (tomllib.TOMLDecodeError, AttributeError):
+    except (tomllib.TOMLDecodeError, AttributeError, RecursionError):
         given = None
     for number, line in enumerate(text.splitlines(), start=1):
         found = _LINE.match(line.partition("#")[0])
@@ -154,7 +154,12 @@ def read_script(text: str, name: str) -> _Script:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        script.source.refuse(getattr(error, "lineno", None), None, str(error), "a Python file")
+        script.source.refuse(
+            getattr(error, "lineno", None),
+            None,
+            str(error) or "parts nested too deeply",
+            "a Python file",
+        )
     for index, node in enumerate(ast.walk(tree)):
         if index > _MOST_NODES:
             script.source.refuse(None, None, f"more than {_MOST_NODES} parts", "a shorter file")

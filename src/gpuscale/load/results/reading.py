@@ -48,6 +48,8 @@ def read_result(
         first = next(lines, "")
         found = _of_lines(first, chain([first], lines), str(path))
     if found is None:
+        if not path.is_file():  # a pipe or a device, which can't be read once more, or has no end
+            refuse(str(path), None, None, "another file", f"{_EXPECTED}, in a file of its own")
         whole = path.read_bytes()
         if (timeline := _own(whole, str(path))) is not None:
             return timeline, {}, ()

@@ -288,6 +288,7 @@ def test_locust_configuration_reads_the_file_it_names() -> None:
     assert "locust.conf:7: csv is not taken over" in plan.left_out
     toml = '[tool.locust]\nusers = 3\nrun-time = "1m"\nhost = "http://a"\n'
     assert read(toml, "pyproject.toml").users == 3
+    assert read("a = " + "[" * 50_000 + "\nusers = 4\n", "locust.toml").users == 4
 
 
 def test_a_locust_shape_that_is_computed_is_named_and_not_run() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,12 @@ def test_a_text_that_is_not_utf_8_is_refused(tmp_path, body, said) -> None:
     with pytest.raises(ConfigError) as caught:
         read_result(tmp_path / "result", None)
     assert said in str(caught.value)
+
+
+def test_a_device_without_an_end_is_not_read_whole() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_result(Path("/dev/zero"), None)
+    assert "in a file of its own" in str(caught.value)
 
 
 def test_a_long_run_has_a_bounded_number_of_points(read) -> None:

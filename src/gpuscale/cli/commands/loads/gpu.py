@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuscale.cli.commands.loads.shaped import lasting, naming, plain_shape
+from gpuscale.cli.commands.loads.shaped import TRACE_MIB, lasting, naming, plain_shape
 from gpuscale.cli.commands.loads.watched import watched_hpa, while_watching
 from gpuscale.cli.exits import NO, stop_event
 from gpuscale.cli.files import check_writable, write_files
@@ -153,7 +153,11 @@ def _of_trace(name: str, time_column: str, percent_column: str) -> "Load":
     from gpuscale.sim.load.traces import load_trace
 
     return load_trace(
-        read_text(name), name, time_column=time_column, rate_column=percent_column, scale=1.0
+        read_text(name, TRACE_MIB),
+        name,
+        time_column=time_column,
+        rate_column=percent_column,
+        scale=1.0,
     )
 
 

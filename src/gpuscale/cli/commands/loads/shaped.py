@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpuscale.sim.load.loads import Load
 
 _LONGEST_TRACE_S = 3e9
+TRACE_MIB = 256
+"""Of a trace's file: five million rows, which is as many as are read."""
 _SHAPES = "--rate, --ramp, --steps, --spikes, --scenario, --trace or --plan"
 
 
@@ -174,7 +176,7 @@ def _of_trace(name: str, time_column: str, rate_column: str | None, scale: float
         if not times_s or not 0 <= times_s[0] <= times_s[-1] < _LONGEST_TRACE_S:
             raise UsageError(f"--trace: found no entries in {name}, or times of over a century")
         return TraceLoad([each - times_s[0] for each in times_s], scale)
-    text = read_text(name)
+    text = read_text(name, TRACE_MIB)
     return load_trace(text, name, time_column=time_column, rate_column=rate_column, scale=scale)
 
 
@@ -187,7 +189,7 @@ def mooncake_requests(name: str) -> "Sequence[TracedRequest]":
     """Return the requests of a Mooncake trace."""
     from gpuscale.load.results.aiperf import read_mooncake
 
-    return read_mooncake(read_text(name).splitlines(), shown_name(name)).requests
+    return read_mooncake(read_text(name, TRACE_MIB).splitlines(), shown_name(name)).requests
 
 
 def token_lengths(tokens: str | None, trace: str | None) -> "tuple[Lengths, ...]":
@@ -201,7 +203,7 @@ def token_lengths(tokens: str | None, trace: str | None) -> "tuple[Lengths, ...]
         return ()
     columns = tokens.split(",")
     if trace is not None and len(columns) == 2:
-        return read_lengths(read_text(trace), shown_name(trace), columns)
+        return read_lengths(read_text(trace, TRACE_MIB), shown_name(trace), columns)
     try:
         return (parse_lengths(tokens),)
     except ValueError as error:
