@@ -72,7 +72,7 @@ def test_a_long_trace_is_read_whole(
     rows = [row.format(number, "x" * 100_000) for number in range(requests)]
     (tmp_path / name).write_text("\n".join([*([header] if header else []), *rows]) + "\n")
     columns = ("time", None, 1.0)
-    shapes_ = {"--trace": tmp_path / name}
+    shapes_: dict[str, object] = {"--trace": tmp_path / name}
     load, _, _ = shaped_load(shapes_, 1.0, columns, None, None, is_closed=False)
     assert load is not None
     assert load.requests_until(1e9) == requests
