@@ -62,7 +62,7 @@ def is_gpu(device: Device, extra_resources: Iterable[str] = ()) -> bool:
     """Return whether a device is a GPU, or a part of one, by the name of its resource or the form of its id.
 
     Plugins can rename resources, so any name counts when its ids are NVIDIA's UUIDs. So does a name with the
-    word alone, whoever's it is: what can't be resolved is counted, and not passed over.
+    word alone, of any vendor: what can't be resolved is counted, and not passed over.
     """
     vendor, _, name = device.resource.partition("/")
     if device.resource in extra_resources:
