@@ -6,7 +6,10 @@ makes it one.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from gpuscale.core.errors import UnavailableError
@@ -35,13 +38,39 @@ def load_library() -> Library:
         UnavailableError: the Python package is not installed.
     """
     try:
-        import pynvml
+        with _small_ctypes_util():
+            import pynvml
     except ImportError as error:
         raise UnavailableError(
             "reading NVIDIA GPUs needs the Python package nvidia-ml-py; "
             "install it with: pip install 'gpuscale[nvidia]'"
         ) from error
     return pynvml
+
+
+@contextmanager
+def _small_ctypes_util() -> Iterator[None]:
+    """Have the module of `find_library` without what it brings, among it shutil and tempfile: 0.8 MiB.
+
+    The binding names it and, on Linux, never calls it; it would get the real one.
+    """
+    name = "ctypes.util"
+    if name in sys.modules:
+        yield
+        return
+    stand_in = ModuleType(name)
+    stand_in.__dict__["find_library"] = _find_library
+    sys.modules[name] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+def _find_library(name: str) -> str | None:
+    from ctypes.util import find_library
+
+    return find_library(name)
 
 
 def handle_key(handle: Handle) -> int:

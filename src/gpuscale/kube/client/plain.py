@@ -7,7 +7,6 @@ passwords, proxies, impersonation, the system's certificates, and files with a f
 import base64
 import os
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,7 +102,9 @@ def _tls(cluster: Mapping[str, str], user: Mapping[str, str]) -> ssl.SSLContext 
         return None
     certificate, key = _pem(user, "client-certificate"), _pem(user, "client-key")
     if certificate or key:
-        # Python's ssl reads certificates from files only.
+        # Python's ssl reads certificates from files only. A service account needs no such file.
+        import tempfile
+
         with tempfile.NamedTemporaryFile(suffix=".pem") as both:
             both.write(certificate + b"\n" + key + b"\n")
             both.flush()

@@ -5,7 +5,6 @@ Source: NVIDIA nvml.h 13.0, nvmlGpuFabricInfo_v3_t and _v2_t; DCGM 4, dcgm_struc
 """
 
 from collections.abc import Callable
-from uuid import UUID
 
 from gpuscale.gpu.nvml.calls import Caller
 from gpuscale.gpu.nvml.faults import NOT_SUPPORTED, CallFailedError
@@ -22,10 +21,15 @@ def _state(info: Answer) -> int:
     return _FAILED if is_failed else int(info.state)
 
 
+def _uuid(number: bytes) -> str:
+    digits = number.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
 FABRIC: dict[str, Callable[[Answer], Value]] = {
     _STATE: _state,
     "DCGM_FI_DEV_FABRIC_MANAGER_ERROR_CODE": lambda info: int(info.status),
-    "DCGM_FI_DEV_FABRIC_CLUSTER_UUID": lambda info: str(UUID(bytes=bytes(info.clusterUuid))),
+    "DCGM_FI_DEV_FABRIC_CLUSTER_UUID": lambda info: _uuid(bytes(info.clusterUuid)),
     "DCGM_FI_DEV_FABRIC_CLIQUE_ID": lambda info: int(info.cliqueId),
     "DCGM_FI_DEV_FABRIC_HEALTH_MASK": lambda info: int(info.healthMask),
     "DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY": lambda info: int(info.healthSummary),
