@@ -1,13 +1,14 @@
 """How true the shares of containers are on a real NVIDIA GPU, against work that the loads count themselves.
 
     PYTHONPATH=src python3 tests/gpu/shares.py          # one NVIDIA GPU and PyTorch; four minutes
+    PYTHONPATH=src python3 tests/gpu/shares.py 110      # nine minutes: the mixes at random for 110 s each
 
 Processes do bursts of matrix products of random length at random times on GPU 0. Each counts its work in
 seconds that the same products take alone, which is its true use. Beside them the agent's own reader and
 `split_utilisation` are asked once a second, each process as a container of its own, and the driver's looks
 and the profiling counters are kept. `share_scores` says what the scores are.
 
-The result goes to benchmarks/results/shares_1xh200.json, or where the variable OUT says, with all that was
+The result goes to benchmarks/results, named after the GPU, or where the variable OUT says, with all that was
 seen in shares_raw.json.gz beside it.
 """
 
@@ -221,7 +222,7 @@ def finish(name, watch, active):
     }
 
 
-def main() -> None:
+def main(random_seconds: int | None) -> None:
     """Run every mix, and write what came of it."""
     out = Path(os.environ.get("OUT") or Path(__file__).parents[2] / "benchmarks" / "results")
     loads = [Load()]
@@ -229,7 +230,14 @@ def main() -> None:
     say(f"a product takes {product_s * 1e6:.1f} us")
     loads += [Load() for _ in range(3)]
     mixes = [
-        run_mix(name, loads, product_s, seconds, kind, uses)
+        run_mix(
+            name,
+            loads,
+            product_s,
+            random_seconds if random_seconds and kind == "random" else seconds,
+            kind,
+            uses,
+        )
         for name, (seconds, kind, uses) in MIXES.items()
     ]
     joined = [run_join(loads, product_s)]
@@ -238,18 +246,34 @@ def main() -> None:
     result = {
         "benchmark": "shares_on_gpu",
         "window_s": WINDOW_S,
+        "seconds": {
+            each["name"]: round(each["loads"][0]["ended"] - each["loads"][0]["began"])
+            for each in mixes
+        },
         "mixes": [summary(each) for each in mixes],
         "joined": {
             "columns": ["s since", "served", "true", "served, the other", "true, the other"],
             "runs": [after_join(each) for each in joined],
         },
     }
-    (out / "shares_1xh200.json").write_text(json.dumps(result, indent=1) + "\n")
+    (out / f"shares_1x{model()}.json").write_text(json.dumps(result, indent=1) + "\n")
     if "OUT" in os.environ:
         with gzip.open(out / "shares_raw.json.gz", "wt") as file:
             file.write(json.dumps(mixes + joined))
     say(json.dumps(result))
 
 
+def model():
+    """Return the GPU's model as result files name it: h200 of NVIDIA H200, h100 of NVIDIA H100 80GB HBM3."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))
+    return name.removeprefix("NVIDIA ").split()[0].lower()
+
+
 if __name__ == "__main__":
-    work() if sys.argv[1:] == ["--work"] else main()
+    if sys.argv[1:] == ["--work"]:
+        work()
+    else:
+        main(int(sys.argv[1]) if sys.argv[1:] else None)
