@@ -20,13 +20,13 @@ MANY = 70_000
 """Bytes, more than the 65 536 that may come without a body."""
 
 
-def outcome(answer: bytes, *, hangs_up: bool = False) -> Counts:
-    """Send five requests to a server that gives this answer to each."""
+def outcome(answer: bytes, *, hangs_up: bool = False, ago_s: float = 0.0) -> Counts:
+    """Send five requests, the first due so long ago, to a server that gives this answer to each."""
     with new_runner() as runner:
-        return runner.run(_outcome(answer, hangs_up=hangs_up))
+        return runner.run(_outcome(answer, ago_s, hangs_up=hangs_up))
 
 
-async def _outcome(answer: bytes, *, hangs_up: bool) -> Counts:
+async def _outcome(answer: bytes, ago_s: float, *, hangs_up: bool) -> Counts:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.readuntil(b"\r\n\r\n"):
@@ -46,7 +46,7 @@ async def _outcome(answer: bytes, *, hangs_up: bool) -> Counts:
     counts = Counts()
     async with server:
         async for second in Sender(plan, resolve(request), due).run(
-            time.monotonic(), asyncio.Event()
+            time.monotonic() - ago_s, asyncio.Event()
         ):
             counts.add(second.counts)
     return counts
@@ -69,6 +69,12 @@ def test_one_request_has_one_answer(answer: bytes) -> None:
     counts = outcome(answer)
     assert counts.statuses == {200: SENT}
     assert (counts.sent, counts.ok, counts.errors) == (SENT, SENT, 0)
+
+
+def test_requests_later_than_the_time_out_are_not_sent() -> None:
+    # Were they sent, a rate beyond the machine would have the run go on for many times its length.
+    counts = outcome(OK, ago_s=10)
+    assert (counts.sent, counts.not_sent, counts.errors) == (0, SENT, SENT)
 
 
 def test_a_body_without_header_ends_with_the_connection() -> None:

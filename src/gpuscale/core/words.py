@@ -39,6 +39,11 @@ def printable(text: str) -> str:
     )
 
 
+def shown_ms(ms: float) -> str:
+    """Return a time in four digits: milliseconds, from ten seconds on seconds."""
+    return f"{ms:.4g} ms" if ms < 9_999.5 else f"{ms / 1000:.4g} s"
+
+
 def shown_number(milli: int) -> str:
     """Return a value in plain digits, such as `31.4`."""
     whole, rest = divmod(abs(milli), 1000)

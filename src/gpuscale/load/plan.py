@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.core.words import shown_ms
 from gpuscale.load.arrivals import Arrivals
 from gpuscale.load.tokens import TokenBodies
 from gpuscale.sim.load.loads import Load
@@ -58,9 +59,9 @@ class Slo:
         for percentile, limit_ms in self.percentiles:
             found = percentile_ms.get(percentile)
             if found is None:
-                yield f"p{percentile:g}: no answer came, expected at most {limit_ms:g} ms"
+                yield f"p{percentile:g}: no answer came, expected at most {shown_ms(limit_ms)}"
             elif found > limit_ms:
-                yield f"p{percentile:g}: found {found:.4g} ms, expected at most {limit_ms:g} ms"
+                yield f"p{percentile:g}: found {shown_ms(found)}, expected at most {shown_ms(limit_ms)}"
         if self.errors_percent is not None and (
             errors_percent is None or errors_percent > self.errors_percent
         ):

@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from gpuscale.core.words import shown_ms
 from gpuscale.load.plan import LoadPlan, Request
 from gpuscale.load.recording import Recording, Row, percentile_ms
 from gpuscale.load.timeline.document import timeline_document
 from gpuscale.load.timeline.types import Hop, Timeline, Track
 from gpuscale.load.watching.notes import Watched
 
+_TOO_LATE_MS = 10.0
+"""From here on the generator's own delays are a part of what it measures."""
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
@@ -113,7 +116,7 @@ def load_totals(document: Mapping[str, Any]) -> dict[str, str]:
     return {
         "Requests": f"{requests['sent']:,}",
         "Failed": "-" if percent is None else f"{percent:.3g} %",
-        **{f"Latency {name}": f"{value:.4g} ms" for name, value in latency.items()},
+        **{f"Latency {name}": shown_ms(value) for name, value in latency.items()},
         **({"SLO": "; ".join(document["slo"])} if document["slo"] else {}),
     }
 
@@ -143,10 +146,15 @@ def load_text(document: Mapping[str, Any]) -> str:
         lines.append("answers   " + ", ".join(f"{key}: {count}" for key, count in found.items()))
     for title, key in (("latency", "latencyMilliseconds"), ("service", "serviceMilliseconds")):
         if document[key]:
-            values = ", ".join(f"{name} {value:.4g} ms" for name, value in document[key].items())
+            values = ", ".join(f"{name} {shown_ms(value)}" for name, value in document[key].items())
             lines.append(f"{title:10}{values}")
     if late := document["lateMilliseconds"].get("p99"):
-        lines.append(f"late      p99 {late:.3g} ms from due to sent, in this process")
+        lines.append(f"late      p99 {shown_ms(late)} from due to sent, in this process")
+        if late > _TOO_LATE_MS:
+            lines.append(
+                "note      this machine is too busy to send on time: a lower rate, --processes or another "
+                "machine"
+            )
     lines += [f"SLO       {fault}" for fault in document["slo"]]
     lines += [f"note      {note}" for note in document.get("notes", ())]
     return "\n".join(lines)

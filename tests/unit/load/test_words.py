@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpuscale.cli.commands.loads.shaped import shaped_load
+from gpuscale.cli.options.requests import request_of
 from gpuscale.load import shapes
+from gpuscale.load.http.target import resolve
 from gpuscale.load.plan import parse_slo
 
 
@@ -76,3 +78,25 @@ def test_a_long_trace_is_read_whole(
     load, _, _ = shaped_load(shapes_, 1.0, columns, None, None, is_closed=False)
     assert load is not None
     assert load.requests_until(1e9) == requests
+
+
+def requested(url: str, *headers: str) -> tuple[str, list[str]]:
+    """Return the URL that is shown, and the lines that are sent."""
+    request = request_of(url, "GET", list(headers), None, "1s", None, is_insecure=False)
+    return request.url, resolve(request).head.decode().split("\r\n")
+
+
+def test_a_password_in_the_url_is_sent_as_a_header_and_not_shown() -> None:
+    # RFC 7617, 2: the example of Aladdin, whose password is "open sesame".
+    url, lines = requested("http://Aladdin:open%20sesame@127.0.0.1:80/a")
+    assert url == "http://127.0.0.1:80/a"
+    assert "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==" in lines
+    assert "Host: 127.0.0.1:80" in lines
+    _, lines = requested("http://a:b@127.0.0.1/", "authorization: Bearer x")
+    assert [line for line in lines if "uthorization" in line] == ["authorization: Bearer x"]
+
+
+def test_blanks_and_letters_beyond_ascii_are_percent_encoded() -> None:
+    _, lines = requested("http://127.0.0.1/suche?q=Häuser am See&p=%20")
+    # RFC 3986, 2.5: U+00E4 is C3 A4 in UTF-8. What is encoded already stays as it is.
+    assert lines[0] == "GET /suche?q=H%C3%A4user%20am%20See&p=%20 HTTP/1.1"

@@ -42,7 +42,7 @@ from gpuscale.cli.options.runs import (
 from gpuscale.cli.scenarios import shipped_names
 from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.core.errors import UsageError
-from gpuscale.core.words import counted
+from gpuscale.core.words import counted, shown_ms
 
 if TYPE_CHECKING:
     from gpuscale.load.plan import LoadPlan
@@ -60,6 +60,9 @@ app.command("read", cls=Command, short_help="Show results of hey, GuideLLM, AIPe
 app.command("gpu", cls=Command, short_help="Keep GPUs busy for a share of the time, hold memory.")(
     gpu
 )
+
+
+_USERS = 10
 
 
 class Arrivals(Enum):
@@ -166,8 +169,11 @@ def http(
         typer.Option(metavar="p99=500ms|errors=1%", help="Exit with 1 where it isn't kept."),
     ] = None,
     users: Annotated[
-        int, typer.Option(metavar="N", help="With --closed-loop: how many wait.", min=1)
-    ] = 10,
+        int | None,
+        typer.Option(
+            metavar="N", help="With --closed-loop: how many wait.", min=1, show_default="10"
+        ),
+    ] = None,
     is_closed: Annotated[
         bool,
         typer.Option(
@@ -216,8 +222,9 @@ def http(
         service,
         is_closed=is_closed,
     )
-    if is_closed and foreign is not None:
-        users = foreign.users
+    if users is not None and not is_closed:
+        raise UsageError("found --users, expected --closed-loop beside it")
+    users = foreign.users if foreign is not None else users or _USERS
     for option, name in (("--output-file", output_file), ("--html", html)):
         check_writable([name] if name else [], option)
     watch = _watch(watch_hpa, watch_up, namespace, kubeconfig, context)
@@ -301,7 +308,7 @@ def _ignore(_row: "Row") -> None:
 
 def _show(row: "Row") -> None:
     """Show the second that passed, on one line that each second replaces."""
-    p99 = "-" if row.p99_ms is None else f"{row.p99_ms:.4g} ms"
+    p99 = "-" if row.p99_ms is None else shown_ms(row.p99_ms)
     text = f"{row.t_s + 1} s  {row.sent}/s sent  {row.errors} failed  {row.in_flight} in flight  p99 {p99}"
     print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 

@@ -1,9 +1,10 @@
 """The request that a command sends again and again, and what its users were promised."""
 
+from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -72,7 +73,7 @@ def request_of(
     if data is not None:
         body = _body(data)
         method = "POST" if method == "GET" else method
-    target = url or (planned.url if planned is not None else "")
+    target, pairs = _without_credentials(url or (planned.url if planned is not None else ""), pairs)
     bodies = _bodies(target, body, lengths, model)
     if bodies is not None:
         method = "POST" if method == "GET" else method
@@ -90,17 +91,30 @@ def request_of(
     )
     if not are_planned or bodies is not None:
         return request
-    others = (
-        replace(
-            request,
-            url=each.url,
-            method=each.method,
-            headers=(*each.headers, *own),
-            body=each.body,
+    others = []
+    for each in plan[1:]:
+        target, pairs = _without_credentials(each.url, [*each.headers, *own])
+        others.append(
+            replace(request, url=target, method=each.method, headers=tuple(pairs), body=each.body)
         )
-        for each in plan[1:]
-    )
     return replace(request, others=tuple(others))
+
+
+def _without_credentials(
+    url: str, headers: list[tuple[str, str]]
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return a URL without the name and password that it may begin with, which become a header."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url, headers  # the sender says what is wrong with it
+    given, at, place = parts.netloc.rpartition("@")
+    if not at:
+        return url, headers
+    if not any(name.lower() == "authorization" for name, _ in headers):
+        basic = b64encode(unquote(given).encode()).decode()
+        headers = [*headers, ("Authorization", f"Basic {basic}")]
+    return parts._replace(netloc=place).geturl(), headers
 
 
 def _bodies(

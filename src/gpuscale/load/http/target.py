@@ -5,12 +5,14 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, repeat
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from gpuscale import __version__
 from gpuscale.core.errors import UnavailableError, UsageError
 from gpuscale.load.plan import Request
 
+_AS_IT_IS = "%/?:@!$&'()*+,;=[]|~^\"<>{}\\`"
+"""What a URL's path keeps as it is written: all but blanks, control characters and what is no ASCII."""
 _OWN = ("host", "content-length", "connection", "transfer-encoding")
 
 
@@ -100,7 +102,7 @@ def _tls(request: Request) -> ssl.SSLContext:
 
 def _head(request: Request) -> bytes:
     parts = urlsplit(request.url)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), _AS_IT_IS)
     given = {name.lower() for name, _ in request.headers}
     lines = [f"{request.method} {path} HTTP/1.1"]
     if "host" not in given:

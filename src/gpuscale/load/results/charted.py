@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
+from gpuscale.core.words import shown_ms
 from gpuscale.load.results.types import ReadResult, Request
 from gpuscale.load.timeline.types import Hop, Mark, Timeline, Track
 
@@ -99,5 +100,5 @@ def result_totals(result: ReadResult) -> dict[str, str]:
         totals["Failed"] = f"{failed:,}"
     for each in PERCENTILES:
         if (value := percentile(latencies, each)) is not None:
-            totals[f"Latency p{each}"] = f"{value:.4g} ms"
+            totals[f"Latency p{each}"] = shown_ms(value)
     return totals

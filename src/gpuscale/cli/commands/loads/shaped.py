@@ -60,7 +60,11 @@ def shaped_load(
                 load, own_s = foreign.load, foreign.duration_s
             case _:
                 load, own_s = plain_shape(name, text, duration_s, RATES)
-    return load, lasting(duration_s, own_s), f"{name.removeprefix('--')} {value}"
+    return load, lasting(duration_s, own_s), f"{name.removeprefix('--')} {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 @contextmanager
