@@ -208,9 +208,7 @@ class SimulatedReader:
         return _Load(min(1.0, busy), min(1.0, copy), min(_usable_mib(self.model), memory))
 
     def _power_w(self, load: _Load) -> float:
-        model = self.model
-        share = BUSY_POWER_SHARE * load.busy_ratio + MEMORY_POWER_SHARE * load.copy_ratio
-        return model.idle_power_w + (model.max_power_w - model.idle_power_w) * share
+        return mean_power_w(self.model, load.busy_ratio, load.copy_ratio)
 
     def _advance(self, state: _State, now_ms: int, from_ms: int, window_power_w: float) -> None:
         """Bring energy and temperature up to now, over all of the time since the last reading."""
@@ -252,6 +250,12 @@ class SimulatedReader:
             )
             sm_before, copy_before, memory_before = sm, moved, held
         return tuple(readings)
+
+
+def mean_power_w(model: GpuModel, busy_ratio: float, copy_ratio: float) -> float:
+    """Return what a GPU draws in the mean over a time, by the shares of it that it was busy."""
+    share = BUSY_POWER_SHARE * busy_ratio + MEMORY_POWER_SHARE * copy_ratio
+    return model.idle_power_w + (model.max_power_w - model.idle_power_w) * share
 
 
 def _new_state(

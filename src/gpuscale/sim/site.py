@@ -27,6 +27,7 @@ from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.control.cloud import Cloud, CloudPool
 from gpuscale.sim.control.containers import Containers
 from gpuscale.sim.control.controllers import live_pods, replica_set_of
+from gpuscale.sim.energy import WorkEnergy
 from gpuscale.sim.engine import Engine, Stage
 from gpuscale.sim.load.agents import PodWork, SimulatedGpus, owner_key
 from gpuscale.sim.load.arrivals import Arrivals
@@ -103,6 +104,7 @@ class Site:
             joined=self._node_joined,
             left=self._node_left,
         )
+        self.work_energy = WorkEnergy(self.cluster.index, self.cloud)
         self._lifecycles: dict[str, Lifecycle] = {}
         self._starts: dict[str, StartTimes] = {}
         self._pulled: dict[tuple[str, str], str] = {}
@@ -181,9 +183,11 @@ class Site:
             pods = self.ready_pods(key)
             service.advance(now_ms, pods)
             busy = service.busy_ratio(self._worked_ms, now_ms)
-            self._busy_gpu_ms += busy * elapsed_ms * pods * service.model.gpus
+            busy_gpu_ms = busy * elapsed_ms * pods * service.model.gpus
+            self._busy_gpu_ms += busy_gpu_ms
+            self.work_energy.add_ready(self._owners[key], busy_gpu_ms)
         if self.cluster.jobs:
-            self._busy_gpu_ms += self._job_gpus() * elapsed_ms
+            self._advance_jobs(elapsed_ms)
         self._worked_ms = now_ms
 
     def set_replicas(self, deployment: str, replicas: int) -> None:
@@ -318,12 +322,15 @@ class Site:
 
         self.engine.at(self.start_ms + setup.at_ms, Stage.CONTROLLERS, submit)
 
-    def _job_gpus(self) -> float:
-        """Return how many GPUs' worth of work the running jobs do."""
-        pods = [self.cluster.pods[key] for key in self.containers.processes]
-        return sum(
-            self.gpus.work[owner_key(pod)].steady_ratio * gpu_count(pod.spec) for pod in pods
-        )
+    def _advance_jobs(self, elapsed_ms: int) -> None:
+        """Count the work of the running Jobs."""
+        for key in self.containers.processes:
+            pod = self.cluster.pods[key]
+            busy = self.gpus.work[owner_key(pod)].steady_ratio
+            if busy:
+                busy_gpu_ms = busy * gpu_count(pod.spec) * elapsed_ms
+                self._busy_gpu_ms += busy_gpu_ms
+                self.work_energy.add_pod(pod, busy_gpu_ms)
 
     def _node_joined(self, name: str, pool: CloudPool) -> None:
         self.gpus.join(name, pool.gpu_model, pool.gpus)

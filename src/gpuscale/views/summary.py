@@ -67,6 +67,10 @@ def _cost_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
     return [("Cost", f"no price given{some}")]
 
 
+def _energy_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [("GPU energy", f"{number_text(summary.get('gpuEnergyKwh'))} kWh")]
+
+
 def _scale_out_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return how long scale-outs took, ready capacity first; nothing where no HPA could make any."""
     times = mapping(summary.get("scaleOuts"))
@@ -104,6 +108,7 @@ def _scale_out_time(times: Mapping[str, object], key: str) -> str:
 _SPECIAL: Mapping[str, Callable[[Mapping[str, object]], list[tuple[str, str]]]] = {
     "submittedJobs": _no_rows,
     "completedJobs": _job_rows,
+    "gpuEnergyKwh": _energy_rows,
     "cost": _cost_rows,
     "currency": _no_rows,
     "poolsWithoutPrice": _no_rows,
@@ -115,6 +120,8 @@ _SPECIAL: Mapping[str, Callable[[Mapping[str, object]], list[tuple[str, str]]]] 
 def _total_text(key: str, value: object) -> str:
     if key == "duration" and isinstance(value, (int, float)):
         return clock_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     unit = " s" if re.search(r"(Lag|Seconds|[Tt]ime|Delay)(P\d+)?$", key) else ""
     unit = " h" if key.endswith("Hours") else unit
     return number_text(value) + (unit if isinstance(value, (int, float)) else "")

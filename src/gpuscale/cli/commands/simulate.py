@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,18 @@ class FidelityChoice(StrEnum):
     EXACT = "exact"
     LAGGED = "lagged"
     FLUID = "fluid"
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a setup is run."""
+
+    seed: int | None
+    rules: tuple[Path, ...]
+    fidelity: FidelityChoice
+    details: bool
+    series: bool
+    """Whether anything shows them."""
 
 
 _STDOUT = "-"
@@ -153,16 +166,17 @@ def simulate(
     )
     check_writable(files, "--output-file")
     forms = {name: _form(suffix) for name, suffix in files.items()}
+    how = _How(
+        seed,
+        tuple(prometheus_rules or ()),
+        fidelity,
+        details=details,
+        series=is_replay or prints_html or bool(files) or output is not Output.TEXT,
+    )
     document = (
-        _replay(recorded, seed, prometheus_rules or (), settings or (), fidelity, details=details)
+        _replay(recorded, settings or (), how)
         if is_replay
-        else _run(
-            find_setup(str(scenario), settings or ()),
-            seed,
-            prometheus_rules or (),
-            fidelity,
-            details=details,
-        )
+        else _run(find_setup(str(scenario), settings or ()), how)
     )
     write_files({name: form(document) for name, form in forms.items()})
     if prints_html:
@@ -218,50 +232,33 @@ def _html(document: Mapping[str, object]) -> str:
     return render_report(document)
 
 
-def _replay(
-    recorded: Recorded,
-    seed: int | None,
-    rules: Sequence[Path],
-    settings: Sequence[str],
-    fidelity: FidelityChoice,
-    *,
-    details: bool,
-) -> dict[str, object]:
+def _replay(recorded: Recorded, settings: Sequence[str], how: _How) -> dict[str, object]:
     replay = Replay(recorded, settings)
     replay.save()
-    return replay.compared(_run(replay.setup, seed, rules, fidelity, details=details))
+    return replay.compared(_run(replay.setup, how))
 
 
-def _run(
-    setup: "Setup",
-    seed: int | None,
-    rules: Sequence[Path],
-    fidelity: FidelityChoice,
-    *,
-    details: bool,
-) -> dict[str, object]:
-    from dataclasses import replace
-
-    if seed is not None:
-        setup = replace(setup, seed=seed)
-    if rules:
+def _run(setup: "Setup", how: _How) -> dict[str, object]:
+    if how.seed is not None:
+        setup = replace(setup, seed=how.seed)
+    if how.rules:
         from gpuscale.sources.ruler.files import PrometheusRuleFiles
 
-        files = PrometheusRuleFiles(rules, beside=setup.prometheus_rules)
+        files = PrometheusRuleFiles(how.rules, beside=setup.prometheus_rules)
         setup = replace(setup, prometheus_rules=files.groups)
-    if fidelity is FidelityChoice.FLUID:
+    if how.fidelity is FidelityChoice.FLUID:
         from gpuscale.sim.scenario.fluid import simulate_fluid
 
-        return simulate_fluid(setup, partial(print, file=sys.stderr))
+        return simulate_fluid(setup, partial(print, file=sys.stderr), series=how.series)
     from gpuscale.sim.simulate import simulate as run
 
     form: Literal["exact", "lagged"]
-    form = "lagged" if fidelity is FidelityChoice.LAGGED else "exact"
+    form = "lagged" if how.fidelity is FidelityChoice.LAGGED else "exact"
     if not sys.stderr.isatty():
-        document = run(setup, fidelity=form, details=details)
+        document = run(setup, fidelity=form, details=how.details)
     else:
         with _Bar() as bar:
-            document = run(setup, bar.update, fidelity=form, details=details)
+            document = run(setup, bar.update, fidelity=form, details=how.details)
     _tell_what_differs(document)
     return document
 

@@ -127,6 +127,7 @@ def summary(world: Site) -> dict[str, object]:
         "completedJobs": len(world.cluster.completed_jobs),
         "submittedJobs": len(world.cluster.jobs),
         **_hours(world, now_ms),
+        "gpuEnergyKwh": round(world.work_energy.kwh(now_ms), 4),
         "cost": _cost(rentals, now_ms),
         "currency": world.setup.currency,
         "poolsWithoutPrice": sorted({each.pool for each in rentals if each.price_per_hour is None}),

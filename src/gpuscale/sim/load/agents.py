@@ -12,7 +12,7 @@ from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.control.containers import Process
 from gpuscale.sim.load.service import Service
 
-_COPY_PER_BUSY = 0.45
+COPY_PER_BUSY = 0.45
 """Memory-copy time per busy time of an inference kernel; a plausible middle, no measurement."""
 
 
@@ -105,7 +105,7 @@ class SimulatedGpus:
         process = self._processes[key]
         busy = _busy_ratio(pod, work, process.started_ms, from_ms, to_ms)
         name = pod.spec.containers[0].name
-        return (GpuWork(process.pid, name, busy, busy * _COPY_PER_BUSY, work.memory_mib),)
+        return (GpuWork(process.pid, name, busy, busy * COPY_PER_BUSY, work.memory_mib),)
 
 
 def owner_key(pod: Pod) -> str:

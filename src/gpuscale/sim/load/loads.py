@@ -166,23 +166,23 @@ class TraceLoad:
     """
 
     def __init__(self, arrivals: Sequence[float], scale: float = 1.0, bin_s: float = 10.0) -> None:
-        self._arrivals = tuple(arrivals)
-        self._scale = scale
-        self._bin_s = bin_s
+        self.arrivals = tuple(arrivals)
+        self.scale = scale
+        self.bin_s = bin_s
 
     def rate(self, t: float) -> float:
         """Return requests per second, averaged over the bin that `t` is in."""
-        start = math.floor(t / self._bin_s) * self._bin_s
-        count = self.requests_until(start + self._bin_s) - self.requests_until(start)
-        return count / self._bin_s
+        start = math.floor(t / self.bin_s) * self.bin_s
+        count = self.requests_until(start + self.bin_s) - self.requests_until(start)
+        return count / self.bin_s
 
     def requests_until(self, t: float) -> float:
         """Return how many requests came in [0, t)."""
-        return bisect_left(self._arrivals, t) * self._scale
+        return bisect_left(self.arrivals, t) * self.scale
 
     def moment(self, count: float) -> float:
         """Return when so many requests had come, at least one and at most all."""
-        return self._arrivals[math.ceil(count / self._scale - _ALMOST) - 1]
+        return self.arrivals[math.ceil(count / self.scale - _ALMOST) - 1]
 
     def changes(self, end: float) -> tuple[float, ...]:
         """Return nothing: the rate of a trace moves all the time."""
@@ -191,7 +191,7 @@ class TraceLoad:
     @property
     def end_s(self) -> float:
         """Return when the last request came."""
-        return self._arrivals[-1]
+        return self.arrivals[-1]
 
 
 class RateTraceLoad:
@@ -204,25 +204,25 @@ class RateTraceLoad:
     """
 
     def __init__(self, times: Sequence[float], rates: Sequence[float], scale: float = 1.0) -> None:
-        self._times = tuple(times)
-        self._rates = tuple(rate * scale for rate in rates)
+        self.times = tuple(times)
+        self.rates = tuple(rate * scale for rate in rates)
         totals = [0.0]
-        for index in range(1, len(self._times)):
-            width = self._times[index] - self._times[index - 1]
-            totals.append(totals[-1] + self._rates[index - 1] * width)
+        for index in range(1, len(self.times)):
+            width = self.times[index] - self.times[index - 1]
+            totals.append(totals[-1] + self.rates[index - 1] * width)
         self._totals = tuple(totals)
 
     def rate(self, t: float) -> float:
         """Return requests per second at `t`."""
-        index = bisect_right(self._times, t) - 1
-        return self._rates[index] if index >= 0 else 0.0
+        index = bisect_right(self.times, t) - 1
+        return self.rates[index] if index >= 0 else 0.0
 
     def requests_until(self, t: float) -> float:
         """Return how many requests came in [0, t)."""
-        index = bisect_right(self._times, t) - 1
+        index = bisect_right(self.times, t) - 1
         if index < 0:
             return 0.0
-        return self._totals[index] + self._rates[index] * (t - self._times[index])
+        return self._totals[index] + self.rates[index] * (t - self.times[index])
 
     def changes(self, end: float) -> tuple[float, ...]:
         """Return nothing: the rate of a trace moves all the time."""
@@ -231,5 +231,5 @@ class RateTraceLoad:
     @property
     def end_s(self) -> float:
         """Return until when the rates hold: the last one as long as the one before it."""
-        last = self._times[-1]
-        return last + (last - self._times[-2]) if len(self._times) > 1 else last
+        last = self.times[-1]
+        return last + (last - self.times[-2]) if len(self.times) > 1 else last

@@ -8,8 +8,8 @@ day of a hundred services takes a fraction of a second. What that can't tell is 
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+
+import numpy
 
 from gpuscale.cluster.nodes.policy import ClusterAutoscaler
 from gpuscale.cluster.scheduling.fit import NodeState, misfits
@@ -19,47 +19,31 @@ from gpuscale.hpa.policy import HpaPolicy
 from gpuscale.hpa.types import ControllerSettings
 from gpuscale.objects.hpa import HorizontalPodAutoscaler, ObjectMetric, PodsMetric
 from gpuscale.objects.workloads import Deployment
-from gpuscale.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
+from gpuscale.plan.fleet.fleet import FleetPool, FleetService, replay_fleet
 from gpuscale.plan.fleet.manifest_hpa import OBJECT_AVERAGE, POD_AVERAGE, VALUE, manifest_policy
+from gpuscale.plan.fleet.state import Table
 from gpuscale.plan.policies.policy import Numbers, Policy
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.sim.control.cloud import CloudPool
+from gpuscale.sim.scenario.fluid_document import FluidWorkload, fluid_series, fluid_summary
+from gpuscale.sim.scenario.fluid_loads import requests_until
 from gpuscale.sim.scenario.setup import ServiceSetup, Setup
 
-NOT_MODELLED = {
-    "events": "steps have no moments",
-    "scaleOuts": "single orders and pods are not followed",
-    "latency": "a fluid waits only when it is saturated; single requests have no times here",
-    "slo": "it is held against latency",
-    "startTimes": "each pod takes the mean, and pulls its image again",
-    "queueLimit": "it holds for each ready pod, not for the Deployment",
-    "scheduler": "GPUs alone decide; all pods of a Deployment use the first pool that takes one",
-    "noise": "signals are a step's means: agents' intervals, sampling and the seed change nothing",
-}
-"""What a summary of this fidelity lacks or simplifies, and why."""
 _GPU_USE = re.compile("(gpu|sm)_?util", re.IGNORECASE)
-_DIGITS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class _Workload:
-    """A Deployment on its way into a fleet."""
-
-    name: str
-    setup: ServiceSetup
-    deployment: Deployment
-    hpa: HorizontalPodAutoscaler | None
-    service: FleetService
-    busy: float
-    """Share of its GPUs' time that a saturated pod uses."""
-
-
-def simulate_fluid(setup: Setup, say: Callable[[str], None] | None = None) -> dict[str, object]:
+def simulate_fluid(
+    setup: Setup,
+    say: Callable[[str], None] | None = None,
+    *,
+    series: bool = True,
+) -> dict[str, object]:
     """Return the document of a run, with the fields of an exact one where there are figures.
 
     Args:
         setup: what to run.
         say: gets a line before something is compiled, and where numba is not installed.
+        series: whether the document has them; those of a hundred services for weeks take 2 GiB.
 
     Raises:
         UsageError: the scenario has what this fidelity does not model; with all of it.
@@ -70,24 +54,27 @@ def simulate_fluid(setup: Setup, say: Callable[[str], None] | None = None) -> di
     step_s = setup.pipeline.hpa_sync_period / 1000
     steps = math.ceil(setup.duration_ms / 1000 / step_s)
     workloads = [_workload(setup, each, step_s) for each in setup.workloads]
-    demand = [
-        [
-            (each.setup.load.requests_until(at + step_s) - each.setup.load.requests_until(at))
-            / (each.setup.model.largest_rate * step_s)
-            for each in workloads
-        ]
-        for at in (step * step_s for step in range(steps))
-    ]
+    demand = _demand(workloads, numpy.arange(steps + 1, dtype=numpy.float64) * step_s)
     pools = [fleet_pool(setup, each) for each in setup.pools]
     run = replay_fleet([each.service for each in workloads], pools, demand, step_s, say=say)
     return {
         "scenario": setup.name,
         "seed": setup.seed,
         "description": setup.description,
-        "summary": _summary(setup, workloads, run, demand),
+        "summary": fluid_summary(setup, workloads, run, demand),
         "events": [],
-        "series": _series(workloads, run),
+        "series": fluid_series(workloads, run) if series else {},
     }
+
+
+def _demand(workloads: Sequence[FluidWorkload], times: Numbers) -> Table:
+    """Return what comes between the times, in pods, by step and workload."""
+    demand = numpy.empty((len(times) - 1, len(workloads)))
+    for index, each in enumerate(workloads):
+        came = numpy.diff(requests_until(each.setup.load, times))
+        demand[:, index] = came / (each.setup.model.largest_rate * numpy.diff(times))
+    # Rounding may leave a little less than nothing.
+    return numpy.maximum(demand, 0.0)
 
 
 def _faults(setup: Setup) -> Iterator[str]:
@@ -132,7 +119,7 @@ def home_pool(setup: Setup, deployment: Deployment) -> CloudPool | None:
     return next(fitting, None)
 
 
-def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> _Workload:
+def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkload:
     deployment = _deployment(setup, workload)
     hpas = (
         each
@@ -149,10 +136,10 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> _Workload:
     else:
         policy, settings = _policy(setup, hpa, busy, step_s)
         least, most = hpa.min_replicas or 1, hpa.max_replicas
-    home = home_pool(setup, deployment)
+    home = home_pool(setup, deployment) or setup.pools[0]  # there is one: `_faults` looked
     service = FleetService(
         name=workload.deployment,
-        pool=home.pool.name if home else "",
+        pool=home.pool.name,
         policy=policy,
         settings=settings,
         most=most,
@@ -164,7 +151,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> _Workload:
         patience_s=min(model.queue_limit / model.largest_rate, model.timeout_s),
     )
     name = workload.deployment.partition("/")[2]
-    return _Workload(name, workload, deployment, hpa, service, busy)
+    return FluidWorkload(name, workload, deployment, hpa, service, busy, home)
 
 
 def _policy(
@@ -220,118 +207,3 @@ def fleet_pool(setup: Setup, pool: CloudPool) -> FleetPool:
         delay_after_add_s=autoscaler.delay_after_add_ms / 1000,
         spreads=True,
     )
-
-
-def _summary(
-    setup: Setup, workloads: Sequence[_Workload], run: FleetRun, demand: Sequence[Sequence[float]]
-) -> dict[str, object]:
-    columns, hours_a_step = run.columns, run.step_s / 3600
-    hpas: dict[str, object] = {}
-    requests: dict[str, object] = {}
-    short: dict[str, object] = {}
-    busy_hours = 0.0
-    for index, each in enumerate(workloads):
-        asked = (columns.placed[:, index] + columns.waiting[:, index]).tolist()
-        changes = pairwise([each.deployment.replicas, *asked])
-        if each.hpa is not None:
-            hpas[each.hpa.metadata.name] = {
-                "maxReplicas": int(max(asked)),
-                "finalReplicas": int(asked[-1]),
-                "rescales": sum(before != after for before, after in changes),
-            }
-        came = [row[index] for row in demand]
-        lacks = [
-            max(0.0, need - ready)
-            for need, ready in zip(came, columns.ready[:, index].tolist(), strict=True)
-        ]
-        arrived = sum(came) * run.step_s
-        waiting, given_up = float(columns.queue[-1, index]), float(columns.given_up[:, index].sum())
-        rate = each.setup.model.largest_rate
-        busy_hours += (arrived - waiting - given_up) / 3600 * each.service.gpus * each.busy
-        requests[each.name] = {
-            "arrived": round(arrived * rate, 3),
-            "served": round((arrived - waiting - given_up) * rate, 3),
-            "waiting": round(waiting * rate, 3),
-            "rejected": round(given_up * rate, 3),
-        }
-        short[each.name] = {
-            "shortTime": round(sum(lack > 1e-9 for lack in lacks) * run.step_s, 3),
-            "shortPodHours": round(sum(lacks) * hours_a_step, 4),
-        }
-    rented = (columns.nodes + columns.nodes_coming).tolist()
-    node_hours = [sum(row[at] for row in rented) * hours_a_step for at in range(len(run.pools))]
-    prices = [each.price_per_hour for each in setup.pools]
-    costs = [
-        None if price is None and hours else (price or 0.0) * hours
-        for price, hours in zip(prices, node_hours, strict=True)
-    ]
-    known = [cost for cost in costs if cost is not None]
-    return {
-        "fidelity": "fluid",
-        "duration": setup.duration_ms / 1000,
-        "hpas": hpas,
-        "nodePools": {
-            pool.name: {
-                "maxNodes": int(max(row[at] for row in rented)),
-                "finalNodes": int(rented[-1][at]),
-            }
-            for at, pool in enumerate(run.pools)
-        },
-        **_hours(workloads, run, node_hours, busy_hours),
-        "cost": round(sum(known), 4) if len(known) == len(costs) else None,
-        "currency": setup.currency,
-        "poolsWithoutPrice": sorted(
-            each.pool.name
-            for each, hours in zip(setup.pools, node_hours, strict=True)
-            if hours and each.price_per_hour is None
-        ),
-        "requests": requests,
-        "shortOfCapacity": short,
-        "notModelled": {name: {"reason": reason} for name, reason in NOT_MODELLED.items()},
-    }
-
-
-def _hours(
-    workloads: Sequence[_Workload], run: FleetRun, node_hours: Sequence[float], busy_hours: float
-) -> dict[str, float]:
-    """Return what was paid for, and what became of it: busy, starting, and the rest idle."""
-    columns, hours_a_step = run.columns, run.step_s / 3600
-    gpu_hours = sum(h * pool.gpus for h, pool in zip(node_hours, run.pools, strict=True))
-    coming = columns.nodes_coming.sum(axis=0).tolist()
-    starting = sum(count * pool.gpus for count, pool in zip(coming, run.pools, strict=True))
-    for index, each in enumerate(workloads):
-        # What had GPUs after a step and does not serve in the next one.
-        late = columns.placed[:-1, index] - columns.ready[1:, index]
-        starting += float(late.sum()) * each.service.gpus
-    starting_hours = starting * hours_a_step
-    return {
-        "nodeHours": round(sum(node_hours), 4),
-        "gpuHours": round(gpu_hours, 4),
-        "busyGpuHours": round(busy_hours, 4),
-        "startingGpuHours": round(starting_hours, 4),
-        "idleGpuHours": round(max(0.0, gpu_hours - busy_hours - starting_hours), 4),
-    }
-
-
-def _series(workloads: Sequence[_Workload], run: FleetRun) -> dict[str, object]:
-    """Return the series under the names of an exact run; of its pods and GPUs there are none."""
-    columns = run.columns
-    times = [(row + 1) * run.step_s for row in range(len(columns.nodes))]
-    series: dict[str, object] = {"t": times}
-    for index, each in enumerate(workloads):
-        rate = each.setup.model.largest_rate
-        series[f"load/{each.name}"] = [round(each.setup.load.rate(t), _DIGITS) for t in times]
-        series[f"queue/{each.name}"] = [
-            round(value * rate, _DIGITS) for value in columns.queue[:, index].tolist()
-        ]
-        series[f"replicas/{each.name}/ready"] = columns.ready[:, index].tolist()
-        if each.hpa is not None:
-            asked = columns.placed[:, index] + columns.waiting[:, index]
-            series[f"hpa/{each.hpa.metadata.name}/current"] = asked.tolist()
-    series["pods/pending"] = columns.waiting.sum(axis=1).tolist()
-    for at, pool in enumerate(run.pools):
-        series[f"nodes/{pool.name}/ready"] = columns.nodes[:, at].tolist()
-        series[f"nodes/{pool.name}/total"] = (
-            columns.nodes[:, at] + columns.nodes_coming[:, at]
-        ).tolist()
-    return series
