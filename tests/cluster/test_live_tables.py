@@ -16,10 +16,12 @@ from gpuscale.local.kube_api.conversion import converted
 from gpuscale.local.kube_api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
+    ENDPOINT_SLICE,
     EVENT,
     HPA,
     HPA_V1,
     JOB,
+    LEASE,
     NEW_EVENT,
     NODE,
     POD,
@@ -40,7 +42,19 @@ MOMENTS = (
     ("aks-mnist-jobs", 400),  # completed, running and waiting Jobs
     ("keda-zero", 700),
 )
-KINDS = (NODE, SERVICE, DEPLOYMENT, REPLICA_SET, DAEMON_SET, POD, JOB, HPA, EVENT)
+KINDS = (
+    NODE,
+    SERVICE,
+    ENDPOINT_SLICE,
+    LEASE,
+    DEPLOYMENT,
+    REPLICA_SET,
+    DAEMON_SET,
+    POD,
+    JOB,
+    HPA,
+    EVENT,
+)
 GIVEN_BY_SERVERS = {"Age", "Cluster-IP", "Port(s)", "Last Seen", "First Seen", "Duration"}
 
 
@@ -225,6 +239,26 @@ ODD_PODS = [
         initContainers=SIDECAR,
     ),
 ]
+
+
+def endpoints(count: int) -> dict:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": f"with-{count}", "namespace": "default"},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [f"10.0.0.{each + 1}"]} for each in range(count)],
+        "ports": [
+            {"name": f"p{each}", "port": 80 + each, "protocol": "TCP"} for each in range(count)
+        ],
+    }
+
+
+async def test_many_endpoints_are_shown_as_by_the_api_server(quiet: ControlPlane) -> None:
+    slices = [endpoints(count) for count in (0, 1, 3, 5)]
+    shown, stored, times_ms = await stored_by(quiet, ENDPOINT_SLICE, slices)
+    mine = table(ENDPOINT_SLICE, stored, {}, times_ms[0])["rows"]
+    assert [row["cells"][:-1] for row in mine] == [row["cells"][:-1] for row in shown["rows"]]
 
 
 async def test_odd_pods_are_shown_as_by_the_api_server(quiet: ControlPlane) -> None:

@@ -183,6 +183,20 @@ def test_reading_is_allowed_and_writing_is_not(loop: Loop) -> None:
     assert kubectl(loop, "auth", "can-i", "delete", "pods", code=1).startswith("no")
 
 
+def test_rules_and_user_are_listed(loop: Loop) -> None:
+    rules = kubectl(loop, "auth", "can-i", "--list")
+    assert re.search(r"deployments\.apps +\[\] +\[\] +\[get list watch\]", rules)
+    assert "system:anonymous" in kubectl(loop, "auth", "whoami")
+
+
+def test_a_node_has_a_lease_and_a_service_endpoints(loop: Loop) -> None:
+    node = kubectl(loop, "describe", "node")
+    assert re.search(r"RenewTime: +\w+, \d", node)
+    assert "0001" not in node
+    service = kubectl(loop, "describe", "svc", "bert-intent-detection-svc")
+    assert re.search(r"Endpoints: +10\.64\.\d+\.\d+:80", service)
+
+
 def test_resources_and_version_are_listed(loop: Loop) -> None:
     listed = kubectl(loop, "api-resources")
     for name in ("horizontalpodautoscalers", "deployments", "jobs", "events"):

@@ -14,9 +14,13 @@ Json = dict[str, Any]
 READS = ("get", "list", "watch")
 USAGE_GROUP, USAGE_VERSION = "metrics.k8s.io", "v1beta1"
 _USAGE = (("nodes", "NodeMetrics", False), ("pods", "PodMetrics", True))
-REVIEW_GROUP, REVIEW_VERSION = "authorization.k8s.io", "v1"
-REVIEWS = "selfsubjectaccessreviews"
-REVIEW_KIND = "SelfSubjectAccessReview"
+_AUTHORIZATION, _AUTHENTICATION = ("authorization.k8s.io", "v1"), ("authentication.k8s.io", "v1")
+REVIEWS = {
+    (*_AUTHORIZATION, "selfsubjectaccessreviews"): "SelfSubjectAccessReview",
+    (*_AUTHORIZATION, "selfsubjectrulesreviews"): "SelfSubjectRulesReview",
+    (*_AUTHENTICATION, "selfsubjectreviews"): "SelfSubjectReview",
+}
+"""What a client may ask about itself: group, version and resource to kind."""
 
 
 class Discovery:
@@ -36,9 +40,9 @@ class Discovery:
             _resource(name, kind, is_namespaced=is_namespaced, verbs=("get", "list"))
             for name, kind, is_namespaced in _USAGE
         ]
-        self._resources[REVIEW_GROUP, REVIEW_VERSION] = [
-            _resource(REVIEWS, REVIEW_KIND, is_namespaced=False, verbs=("create",))
-        ]
+        for (group, version, name), kind_ in REVIEWS.items():
+            place = self._resources.setdefault((group, version), [])
+            place.append(_resource(name, kind_, is_namespaced=False, verbs=("create",)))
 
     def groups(self) -> list[Json]:
         """Return each named group with its versions."""

@@ -142,6 +142,8 @@ NEW_EVENT = Kind(
     },
     stored="events",
 )
+ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", "lease")
 DEPLOYMENT = Kind(
     "apps",
     "v1",
@@ -218,6 +220,8 @@ KINDS = (
     JOB,
     HPA,
     HPA_V1,
+    LEASE,
+    ENDPOINT_SLICE,
     NEW_EVENT,
 )
 """Those of every cluster; preferred versions come first."""

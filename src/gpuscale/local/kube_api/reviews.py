@@ -1,17 +1,19 @@
-"""What a client may do: `kubectl auth can-i` asks, in JSON or in protobuf.
+"""What a client may do and who it is: `kubectl auth` asks, in JSON or in protobuf.
 
 Source: k8s.io/api v0.36 authorization/v1 (generated.proto: the numbers of fields); k8s.io/apimachinery v0.36
     pkg/runtime/serializer/protobuf (the envelope).
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuscale.local.kube_api.discovery import READS
+from gpuscale.local.kube_api.discovery import READS, REVIEWS
 from gpuscale.local.kube_api.kinds import Kind
 
 Json = dict[str, Any]
+_USER, _GROUP = "system:anonymous", "system:unauthenticated"
+"""Whom an API server takes a client for that shows nothing."""
 _MAGIC = b"k8s\0"
 _RESOURCE_FIELDS = {
     1: "namespace",
@@ -25,6 +27,48 @@ _RESOURCE_FIELDS = {
 _PATH_FIELDS = {1: "path", 2: "verb"}
 _VARINT, _BYTES = 0, 2
 _MAX_SHIFT = 63
+
+
+def answer(kind: str, body: bytes, kinds: Sequence[Kind]) -> Json:
+    """Return the spec and status of a review.
+
+    Args:
+        kind: of the review.
+        body: that a client sent.
+        kinds: that are served.
+
+    Raises:
+        ValueError: the body is none.
+    """
+    if kind == "SelfSubjectReview":
+        return {"status": {"userInfo": {"username": _USER, "groups": [_GROUP]}}}
+    if kind == "SelfSubjectRulesReview":
+        return {"spec": {}, "status": _rules(kinds)}
+    spec = read_review(body)
+    allowed = is_allowed(spec, kinds)
+    status: Json = {"allowed": allowed}
+    if not allowed:
+        status["reason"] = "gpuscale up is only read"
+    return {"spec": spec, "status": status}
+
+
+def _rules(kinds: Iterable[Kind]) -> Json:
+    """Return that everybody may read what there is."""
+    rules: list[Json] = [
+        {"verbs": ["create"], "apiGroups": [group], "resources": [name]}
+        for group, _, name in REVIEWS
+    ]
+    by_group: dict[str, list[str]] = {}
+    for kind in kinds:
+        names = by_group.setdefault(kind.group, [])
+        own = (kind.plural, *(f"{kind.plural}/{each}" for each in kind.subresources))
+        names.extend(each for each in own if each not in names)
+    rules += [
+        {"verbs": list(READS), "apiGroups": [group], "resources": names}
+        for group, names in by_group.items()
+    ]
+    paths = [{"verbs": ["get"], "nonResourceURLs": ["*"]}]
+    return {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}
 
 
 def read_review(body: bytes) -> Json:

@@ -12,9 +12,6 @@ from aiohttp import web
 from gpuscale.local.kube_api.about import About
 from gpuscale.local.kube_api.conversion import scale_of
 from gpuscale.local.kube_api.discovery import (
-    REVIEW_GROUP,
-    REVIEW_KIND,
-    REVIEW_VERSION,
     REVIEWS,
     USAGE_GROUP,
     USAGE_VERSION,
@@ -23,7 +20,7 @@ from gpuscale.local.kube_api.discovery import (
 from gpuscale.local.kube_api.forms import wanted
 from gpuscale.local.kube_api.kinds import KINDS, NODE, POD, SCALED_OBJECT, Kind
 from gpuscale.local.kube_api.objects.cluster import ClusterObjects
-from gpuscale.local.kube_api.reviews import is_allowed, read_review
+from gpuscale.local.kube_api.reviews import answer
 from gpuscale.local.kube_api.selecting import Selection, parse_fields
 from gpuscale.local.kube_api.statuses import OF_CONTAINERS, expired, not_found, read_only
 from gpuscale.local.kube_api.store import ExpiredError, Page, Store, Stored
@@ -144,8 +141,8 @@ class KubeApi:
             raise NoRouteError
         if not rest:
             return json_response(request, 200, listed)
-        if (group, version, rest) == (REVIEW_GROUP, REVIEW_VERSION, [REVIEWS]):
-            return await self._review(request)
+        if len(rest) == 1 and (group, version, rest[0]) in REVIEWS:
+            return await self._review(request, group, version, rest[0])
         self._catch_up()
         self.look()
         if (group, version) == (USAGE_GROUP, USAGE_VERSION):
@@ -257,18 +254,16 @@ class KubeApi:
             raise RequestError(not_found(kind, name))
         return json_response(request, 200, usage_bodies.single(USAGE_VERSION, metric, items[0]))
 
-    async def _review(self, request: web.Request) -> web.Response:
+    async def _review(
+        self, request: web.Request, group: str, version: str, resource: str
+    ) -> web.Response:
         """Answer whether a client may do something: it may read what there is, and nothing else."""
         if request.method != "POST":
-            raise RequestError(read_only(REVIEWS, REVIEW_GROUP))
-        spec = read_review(await request.read())
-        allowed = is_allowed(spec, self._kinds)
-        status: Json = {"allowed": allowed}
-        if not allowed:
-            status["reason"] = "gpuscale up is only read"
-        about = {"kind": REVIEW_KIND, "apiVersion": f"{REVIEW_GROUP}/{REVIEW_VERSION}"}
-        body: Json = {**about, "metadata": {}, "spec": spec, "status": status}
-        return json_response(request, 201, body)
+            raise RequestError(read_only(resource, group))
+        kind = REVIEWS[group, version, resource]
+        found = answer(kind, await request.read(), self._kinds)
+        about = {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}}
+        return json_response(request, 201, {**about, **found})
 
     async def _close(self, _app: web.Application) -> None:
         self._watches.close()

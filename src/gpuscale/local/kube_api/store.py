@@ -141,7 +141,8 @@ class Store:
             ExpiredError: that is too long ago, or was never reached.
         """
         if not self._dropped_version <= version <= self.version:
-            raise ExpiredError(f"too old resource version: {version} ({self.version})")
+            what = "large" if version > self.version else "old"
+            raise ExpiredError(f"too {what} resource version: {version} ({self.version})")
         start = bisect_right(self._changes, version, key=lambda each: each.version)
         return [self._changes[index] for index in range(start, len(self._changes))]
 

@@ -6,7 +6,13 @@ from collections import Counter
 import pytest
 
 from gpuscale.hpa.types import FetchError
-from gpuscale.local.kube_api.kinds import HPA, KINDS, SCALED_OBJECT
+from gpuscale.local.kube_api.kinds import (
+    ENDPOINT_SLICE,
+    HPA,
+    KINDS,
+    LEASE,
+    SCALED_OBJECT,
+)
 from gpuscale.local.kube_api.tables.table import table
 from live_objects import StoredRun, shipped
 
@@ -149,3 +155,48 @@ def test_what_the_same_look_gives_is_no_change() -> None:
     version = run.store.version
     assert not run.store.take(run.objects.facts())
     assert run.store.version == version
+
+
+def test_a_kubelet_renews_its_lease_every_ten_seconds_and_reports_every_five_minutes() -> None:
+    # Kubernetes' defaults: nodeLeaseDurationSeconds 40, renewed at a quarter of that; reports every 5m.
+    run = shipped("ack-bert", speed=10.0)
+    for seconds, renewed, reported in ((0, "00:00", "00:00"), (199, "00:10", "00:00")):
+        (node,), (lease,) = run.run_to(seconds).bodies("nodes"), run.bodies(LEASE.resource)
+        assert lease["spec"]["holderIdentity"] == node["metadata"]["name"]
+        assert lease["spec"]["renewTime"] == f"2026-01-01T00:{renewed}.000000Z"
+        beats = {each["lastHeartbeatTime"] for each in node["status"]["conditions"]}
+        assert beats == {f"2026-01-01T00:{reported}Z"}
+    node = shipped("ack-bert").run_to(310).bodies("nodes")[0]
+    beats = {each["lastHeartbeatTime"] for each in node["status"]["conditions"]}
+    assert beats == {"2026-01-01T00:05:00Z"}
+
+
+@pytest.mark.parametrize("seconds", [130, 216, 225, 300])
+def test_the_endpoints_of_a_service_are_its_pods_with_an_address(seconds: int) -> None:
+    # The second pod waits for a node, has its image pulled, starts, and serves.
+    run = shipped("ack-bert").run_to(seconds)
+    slices = {
+        each["metadata"]["labels"]["kubernetes.io/service-name"]: each
+        for each in run.bodies(ENDPOINT_SLICE.resource)
+    }
+    pods = [
+        pod
+        for pod in run.bodies("pods")
+        if pod["metadata"]["labels"].get("app") == "bert-intent-detection"
+        and "podIP" in pod["status"]
+    ]
+    assert pods
+    found = slices["bert-intent-detection-svc"]
+    assert found["ports"] == [{"name": "http", "port": 80, "protocol": "TCP"}]
+    shown = {each["targetRef"]["uid"]: each for each in found["endpoints"]}
+    assert shown.keys() == {pod["metadata"]["uid"] for pod in pods}
+    for pod in pods:
+        endpoint = shown[pod["metadata"]["uid"]]
+        assert endpoint["addresses"] == [pod["status"]["podIP"]]
+        assert endpoint["nodeName"] == pod["spec"]["nodeName"]
+        is_ready = {"type": "Ready", "status": "True"}.items()
+        ready = any(is_ready <= each.items() for each in pod["status"]["conditions"])
+        wanted = {"ready": ready, "serving": ready, "terminating": False}
+        assert endpoint["conditions"] == wanted
+    labels = slices["dcgm-exporter"]["metadata"]["labels"]
+    assert labels["service.kubernetes.io/headless"] == ""

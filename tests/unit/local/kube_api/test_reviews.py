@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.local.kube_api.kinds import KINDS
-from gpuscale.local.kube_api.reviews import is_allowed, read_review
+from gpuscale.local.kube_api.reviews import answer, is_allowed, read_review
 
 
 def field(number, content):
@@ -48,6 +48,31 @@ def test_everything_may_be_read_and_nothing_else(form, attributes, allowed) -> N
 def test_paths_may_be_read() -> None:
     body = json.dumps({"spec": {"nonResourceAttributes": {"path": "/healthz", "verb": "get"}}})
     assert is_allowed(read_review(body.encode()), KINDS)
+
+
+def test_the_rules_of_a_client_are_what_single_questions_say() -> None:
+    status = answer("SelfSubjectRulesReview", b"", KINDS)["status"]
+    rules = [rule for rule in status["resourceRules"] if rule["verbs"] != ["create"]]
+    listed = {
+        (group, each) for rule in rules for group in rule["apiGroups"] for each in rule["resources"]
+    }
+    assert {
+        ("", "pods"),
+        ("apps", "deployments/scale"),
+        ("autoscaling", "horizontalpodautoscalers"),
+    } <= listed
+    for rule in rules:
+        for resource in rule["resources"]:
+            name, _, below = resource.partition("/")
+            (group,) = rule["apiGroups"]
+            asked = {"group": group, "resource": name, "subresource": below}
+            for verb in rule["verbs"]:
+                assert is_allowed({"resourceAttributes": {**asked, "verb": verb}}, KINDS)
+
+
+def test_a_client_is_whom_an_api_server_takes_for_anonymous() -> None:
+    user = answer("SelfSubjectReview", b"", KINDS)["status"]["userInfo"]
+    assert user == {"username": "system:anonymous", "groups": ["system:unauthenticated"]}
 
 
 @given(st.binary() | st.binary().map(lambda raw: b"k8s\0" + raw))

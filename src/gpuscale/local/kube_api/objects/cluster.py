@@ -8,9 +8,11 @@ from typing import Any
 from gpuscale.local.kube_api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
+    ENDPOINT_SLICE,
     EVENT,
     HPA,
     JOB,
+    LEASE,
     NAMESPACE,
     NODE,
     POD,
@@ -19,10 +21,19 @@ from gpuscale.local.kube_api.kinds import (
     SERVICE,
     Kind,
 )
+from gpuscale.local.kube_api.objects.endpoints import slice_body, slice_name
 from gpuscale.local.kube_api.objects.events import EventBook, event_body
 from gpuscale.local.kube_api.objects.hpas import hpa_body, scaled_object_body
-from gpuscale.local.kube_api.objects.nodes import namespace_body, node_body
-from gpuscale.local.kube_api.objects.pods import PodFacts, pod_body
+from gpuscale.local.kube_api.objects.nodes import (
+    LEASE_MS,
+    LEASES,
+    STATUS_MS,
+    lease_body,
+    namespace_body,
+    node_body,
+)
+from gpuscale.local.kube_api.objects.pod_book import PodBook
+from gpuscale.local.kube_api.objects.pods import pod_body
 from gpuscale.local.kube_api.objects.run import Json, Run, manifests_by_key
 from gpuscale.local.kube_api.objects.services import service_body
 from gpuscale.local.kube_api.objects.workloads import (
@@ -37,7 +48,8 @@ from gpuscale.local.kube_api.objects.workloads import (
 )
 from gpuscale.local.kube_api.store import Facts
 from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.pods import Pod, PodPhase, PodTemplate
+from gpuscale.objects.nodes import Node
+from gpuscale.objects.pods import Pod, PodTemplate
 from gpuscale.objects.workloads import Deployment
 from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.sim.autoscaler import HpaController
@@ -48,9 +60,8 @@ from gpuscale.sim.pod_index import FINISHED
 from gpuscale.sim.scenario.setup import JobSetup
 from gpuscale.sim.world import World
 
-_SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_SYSTEM_NAMESPACES = ("default", LEASES, "kube-public", "kube-system")
 """Those that every cluster has."""
-_MAX_NUMBERS = 10_000
 Owner = tuple[str, str, str]
 """Kind, namespace and name."""
 
@@ -79,8 +90,7 @@ class ClusterObjects:
         self._world = world
         self._controller = controller
         self._jobs: dict[str, JobSetup] = {each.job.metadata.key: each for each in setup.jobs}
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._counted: Counter[str] = Counter()
+        self._book = PodBook(world, self.events, self._jobs)
         self._generations: dict[str, tuple[int, int]] = {}
         self._available: dict[str, tuple[bool, int]] = {}
         log = world.cluster.events
@@ -94,11 +104,12 @@ class ClusterObjects:
         cluster = self._world.cluster
         decisions = self._controller.decisions.values()
         statuses = self.scaled_statuses.values()
-        return cluster.version, self.events.total, len(cluster.jobs), *decisions, *statuses
+        beat_ms = self.run.beat_ms(0, self._world.engine.now_ms, LEASE_MS)
+        return cluster.version, beat_ms, self.events.total, len(cluster.jobs), *decisions, *statuses
 
     def facts(self) -> Iterator[Facts]:
         """Yield every object as it is now."""
-        self._forget()
+        self._book.forget()
         counts = self._counts()
         yield from self._namespaces()
         yield from self._nodes()
@@ -128,54 +139,31 @@ class ClusterObjects:
 
     def _nodes(self) -> Iterator[Facts]:
         for name, node in self._world.cluster.nodes.items():
-            number = self._number("Node", name)
-            yield _facts(NODE, node.metadata, (node, number), partial(node_body, self.run))
+            number = self._book.number("Node", name)
+            known = (node, number, self._beat_ms(node, STATUS_MS))
+            yield _facts(NODE, node.metadata, known, partial(node_body, self.run))
+            kept = (node, self._beat_ms(node, LEASE_MS))
+            yield _facts(LEASE, ObjectMeta(name, LEASES), kept, partial(lease_body, self.run))
+
+    def _beat_ms(self, node: Node, every_ms: int) -> int:
+        """Return when a node's kubelet last said that it is there; one that isn't ready says nothing."""
+        since_ms = node.metadata.creation_ms
+        now_ms = self._world.engine.now_ms if node.ready else since_ms
+        return self.run.beat_ms(since_ms, now_ms, every_ms)
 
     def _pods(self) -> Iterator[Facts]:
         for pod in self._world.cluster.pods.values():
-            known = (pod, self._pod_facts(pod))
+            known = (pod, self._book.facts(pod))
             yield _facts(POD, pod.metadata, known, partial(pod_body, self.run))
-
-    def _pod_facts(self, pod: Pod) -> PodFacts:
-        meta = pod.metadata
-        tried = None
-        if not pod.spec.node_name:
-            tried = self.events.latest("Pod", meta.namespace, meta.name, "FailedScheduling")
-        return PodFacts(
-            self._template_of(pod),
-            self._number("Pod", meta.key),
-            self._number("Node", pod.spec.node_name) if pod.spec.node_name else 0,
-            pod.status.start_ms,
-            self._started_ms(pod),
-            "" if tried is None else tried.message,
-            0 if tried is None else tried.first_ms,
-        )
-
-    def _started_ms(self, pod: Pod) -> int | None:
-        if pod.status.phase is PodPhase.PENDING:
-            return None
-        process = self._world.containers.processes.get(pod.metadata.key)
-        if process is not None:
-            return process.started_ms
-        started = self.events.latest("Pod", pod.metadata.namespace, pod.metadata.name, "Started")
-        return pod.status.start_ms if started is None else started.first_ms
-
-    def _template_of(self, pod: Pod) -> str:
-        """Return the manifest that a pod's template is from, as `Kind namespace/name`."""
-        owner = pod.metadata.owner
-        if owner is None:
-            return ""
-        key = f"{pod.metadata.namespace}/{owner.name}"
-        if owner.kind == "ReplicaSet":
-            return f"Deployment {key.rpartition('-')[0]}"
-        if owner.kind == "Job" and key in self._jobs:
-            return f"Job {self._jobs[key].manifest}"
-        return f"{owner.kind} {key}"
 
     def _services(self) -> Iterator[Facts]:
         for key, service in self._world.cluster.services.items():
-            known = (service, self._number("Service", key))
+            known = (service, self._book.number("Service", key))
             yield _facts(SERVICE, service.metadata, known, partial(service_body, self.run))
+            if service.selector:
+                meta = ObjectMeta(slice_name(self.run, service), service.metadata.namespace)
+                behind = (service, self._book.behind(service))
+                yield _facts(ENDPOINT_SLICE, meta, behind, partial(slice_body, self.run))
 
     def _deployment(self, deployment: Deployment, counts: dict[Owner, Counts]) -> Iterator[Facts]:
         meta = deployment.metadata
@@ -247,24 +235,6 @@ class ClusterObjects:
     def _node_of(self, key: str) -> str:
         pod = self._world.cluster.pods.get(key)
         return "" if pod is None else pod.spec.node_name
-
-    def _number(self, kind: str, name: str) -> int:
-        """Return a number of its own for an object, the same each time."""
-        key = (kind, name)
-        if key not in self._numbers:
-            self._counted[kind] += 1
-            self._numbers[key] = self._counted[kind]
-        return self._numbers[key]
-
-    def _forget(self) -> None:
-        """Drop the numbers of pods that are gone, once there are many."""
-        pods = self._world.cluster.pods
-        if len(self._numbers) > _MAX_NUMBERS + len(pods):
-            self._numbers = {
-                (kind, name): number
-                for (kind, name), number in self._numbers.items()
-                if kind != "Pod" or name in pods
-            }
 
     def _generation(self, deployment: Deployment, replica_set: str) -> int:
         """Return how often a Deployment's spec was written; what a write did to its pods is an event."""

@@ -1,6 +1,12 @@
-"""Nodes and namespaces."""
+"""Nodes with their leases, and namespaces.
 
+Source: kubernetes v1.36 pkg/kubelet (nodestatus, nodelease), pkg/kubelet/apis/config/v1beta1/defaults.go: how
+    often a kubelet says that it is there.
+"""
+
+from gpuscale.local.kube_api.kinds import LEASE
 from gpuscale.local.kube_api.objects.run import Json, Run, address
+from gpuscale.metricsapi.wire.bodies import timestamp
 from gpuscale.objects.meta import ObjectMeta
 from gpuscale.objects.nodes import Node
 
@@ -11,15 +17,23 @@ _PRESSURES = (
 )
 """Conditions that never hold here, with the kubelet's words (pkg/kubelet/nodestatus/setters.go)."""
 _SYSTEM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+STATUS_MS = 5 * 60_000
+"""How often a kubelet reports a node that stays as it is."""
+LEASE_MS = 10_000
+"""How often it renews the node's lease."""
+_LEASE_S = 40
+LEASES = "kube-node-lease"
+"""Namespace of the leases."""
 
 
-def node_body(run: Run, node: Node, number: int) -> Json:
+def node_body(run: Run, node: Node, number: int, reported_ms: int) -> Json:
     """Return a Node.
 
     Args:
         run: it belongs to.
         node: of the simulation.
         number: counts nodes, for an address.
+        reported_ms: when its kubelet last reported, by the machine's clock.
     """
     since_ms = node.metadata.creation_ms
     metadata = run.metadata("Node", node.metadata)
@@ -37,12 +51,13 @@ def node_body(run: Run, node: Node, number: int) -> Json:
         ]
     if node.unschedulable:
         spec["unschedulable"] = True
+    reported = {"lastHeartbeatTime": timestamp(reported_ms)}
     conditions = [
-        run.condition(kind, False, reason, message, since_ms)
+        run.condition(kind, False, reason, message, since_ms, **reported)
         for kind, reason, message in _PRESSURES
     ]
     ready = ("KubeletReady", "simulated") if node.ready else ("NodeStatusUnknown", "simulated")
-    conditions.append(run.condition("Ready", node.ready, *ready, since_ms))
+    conditions.append(run.condition("Ready", node.ready, *ready, since_ms, **reported))
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -68,6 +83,29 @@ def node_body(run: Run, node: Node, number: int) -> Json:
                 "osImage": "simulated",
                 "systemUUID": "",
             },
+        },
+    }
+
+
+def lease_body(run: Run, node: Node, renewed_ms: int) -> Json:
+    """Return the Lease by which a node says that it is alive.
+
+    Args:
+        run: it belongs to.
+        node: of the simulation.
+        renewed_ms: when, by the machine's clock.
+    """
+    name = node.metadata.name
+    meta = ObjectMeta(name, LEASES, creation_ms=node.metadata.creation_ms)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": run.uid("Node", name)}
+    return {
+        "apiVersion": LEASE.group_version,
+        "kind": LEASE.kind,
+        "metadata": {**run.metadata("Lease", meta), "ownerReferences": [owner]},
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": _LEASE_S,
+            "renewTime": f"{timestamp(renewed_ms).removesuffix('Z')}.000000Z",
         },
     }
 

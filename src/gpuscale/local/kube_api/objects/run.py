@@ -35,6 +35,17 @@ class Run:
         """Return a moment of the run in RFC 3339, by the machine's clock."""
         return timestamp(self.axis.to_caller_ms(time_ms))
 
+    def beat_ms(self, since_ms: int, now_ms: int, every_ms: int) -> int:
+        """Return when something that comes every so often came last, by the machine's clock.
+
+        Args:
+            since_ms: the first time.
+            now_ms: the moment of the run.
+            every_ms: by the machine's clock; all that come so often come together.
+        """
+        now_ms = self.axis.to_caller_ms(now_ms)
+        return max(self.axis.to_caller_ms(since_ms), now_ms - now_ms % every_ms)
+
     def uid(self, kind: str, key: str) -> str:
         """Return the UID of an object, which is known before the object is written."""
         return str(uuid.uuid5(_IDENTITIES, f"{self.start_ms}/{self.seed}/{kind}/{key}"))

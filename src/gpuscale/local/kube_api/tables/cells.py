@@ -193,6 +193,14 @@ def labels_text(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
 
 
+def few(texts: Sequence[str], most: int = 3) -> str:
+    """Return the first of some texts with commas, and how many more there are."""
+    shown = ",".join(texts[:most])
+    if len(texts) > most:
+        return f"{shown} + {len(texts) - most} more..."
+    return shown or "<unset>"
+
+
 def label_selector(selector: Object | None) -> str:
     """Return a `LabelSelector` as a text, sorted by key; empty where it asks for nothing."""
     if selector is None:

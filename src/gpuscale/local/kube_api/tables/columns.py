@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from gpuscale.local.kube_api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
+    ENDPOINT_SLICE,
     EVENT,
     HPA,
     JOB,
+    LEASE,
     NAMESPACE,
     NODE,
     POD,
@@ -80,6 +82,8 @@ _COLUMNS: Mapping[Kind, tuple[Column, ...]] = {
         *_texts("Type", "Cluster-IP", "External-IP", "Port(s)", "Age"),
         *_wide("Selector"),
     ),
+    ENDPOINT_SLICE: (_NAME, *_texts("AddressType", "Ports", "Endpoints", "Age")),
+    LEASE: (_NAME, *_texts("Holder", "Age")),
     EVENT: (
         *_texts("Last Seen", "Type", "Reason", "Object"),
         *_wide("Subobject", "Source"),

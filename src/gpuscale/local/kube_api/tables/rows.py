@@ -10,9 +10,11 @@ from typing import Any
 from gpuscale.local.kube_api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
+    ENDPOINT_SLICE,
     EVENT,
     HPA,
     JOB,
+    LEASE,
     NAMESPACE,
     NODE,
     POD,
@@ -26,6 +28,7 @@ from gpuscale.local.kube_api.tables.cells import (
     condition,
     containers_and_images,
     event_source,
+    few,
     label_selector,
     labels_text,
     node_address,
@@ -110,6 +113,23 @@ def _service(item: Object, now_ms: int) -> Sequence[Cell]:
         _created(item, now_ms),
         labels_text(spec.get("selector") or {}),
     )
+
+
+def _endpoint_slice(item: Object, now_ms: int) -> Sequence[Cell]:
+    ports = [str(each["port"]) for each in item.get("ports") or ()]
+    addresses = [ip for each in item.get("endpoints") or () for ip in each["addresses"]]
+    return (
+        item["metadata"]["name"],
+        item["addressType"],
+        few(ports),
+        few(addresses),
+        _created(item, now_ms),
+    )
+
+
+def _lease(item: Object, now_ms: int) -> Sequence[Cell]:
+    holder = item["spec"].get("holderIdentity", "")
+    return item["metadata"]["name"], holder, _created(item, now_ms)
 
 
 def _deployment(item: Object, now_ms: int) -> Sequence[Cell]:
@@ -253,6 +273,8 @@ ROWS: Mapping[Kind, Callable[[Object, int], Sequence[Cell]]] = {
     NODE: _node,
     POD: _pod,
     SERVICE: _service,
+    ENDPOINT_SLICE: _endpoint_slice,
+    LEASE: _lease,
     EVENT: _event,
     DEPLOYMENT: _deployment,
     REPLICA_SET: _replica_set,
