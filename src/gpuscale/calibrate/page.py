@@ -15,8 +15,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 16.0, 14.0, 40.0
 _CEILING = 4.0
 """Latencies beyond this many times the objective are drawn at the upper edge."""
 _STYLE = """
-.curve { width: 100%; min-width: 30rem; height: auto; max-width: 80rem; display: block; }
-.curve text { font: 11px system-ui, sans-serif; fill: var(--ink-2); }
+.curve { width: 100%; min-width: 30rem; height: auto; max-width: 64rem; display: block; }
+.curve text { font: 9px system-ui, sans-serif; fill: var(--ink-2); }
+.curve text { stroke: var(--surface); stroke-width: 3px; paint-order: stroke; }
 .curve .grid { stroke: var(--grid); } .curve .axis { stroke: var(--line); }
 .curve .line { fill: none; stroke: var(--series-1); stroke-width: 2; }
 .curve .mean { fill: none; stroke: var(--series-1); stroke-width: 1.5; stroke-dasharray: 4 3; }
@@ -27,7 +28,10 @@ _STYLE = """
 .said { font: 0.75rem/1.5 ui-monospace, monospace; overflow-x: auto; margin: 0; }
 .curve-scroll { overflow-x: auto; }
 """
-_FOOT = "Points were measured, lines are the queue's; the limit is within the band."
+_FOOT = (
+    "Points were measured; filled ones count: green where they keep the objective, red where they miss it. "
+    "Lines are the queue's. The limit is within the band."
+)
 
 
 def render_page(found: Found) -> str:
@@ -88,30 +92,33 @@ def curve_svg(found: Found) -> str:
             f'<rect class="band" x="{left:.1f}" y="{_TOP}" width="{max(1.0, right - left):.1f}" '
             f'height="{_HEIGHT - _TOP - _BOTTOM}"/>'
         )
+    names = []
     for key, name in ((percentile, "line"), ("mean", "mean")):
         points = [(x(each["rate"]), y(each[key])) for each in curve if each[key] <= most_ms]
         if points:
             path = " ".join(f"{left:.1f},{top:.1f}" for left, top in points)
             parts.append(f'<polyline class="{name}" points="{path}"/>')
+            left, top = points[-1]
+            names.append(f'<text x="{left + 5:.1f}" y="{max(top + 3, _TOP + 8):.1f}">{key}</text>')
     parts.append(
         f'<line class="slo" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(slo):.1f}" y2="{y(slo):.1f}"/>'
     )
     parts.append(f'<text x="{_LEFT + 4}" y="{y(slo) - 5:.1f}">{percentile} {slo:g} ms</text>')
     marks = [
         ("knee", found.get("knee")),
-        ("limit", found.get("limit")),
         ("target", found.get("check")),
+        ("limit", found.get("limit")),
     ]
     for index, (name, place) in enumerate(marks):
         if place:
             left = x(place["rate"])
             anchor, beside = ("start", 4) if name == "limit" else ("end", -4)
-            parts.append(
-                f'<line class="mark" x1="{left:.1f}" x2="{left:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
-            )
-            parts.append(
+            names.append(
                 f'<text x="{left + beside:.1f}" y="{_TOP + 10 + 14 * index:.1f}" text-anchor="{anchor}">'
                 f"{name} {place['rate']:.4g}</text>"
+            )
+            parts.append(
+                f'<line class="mark" x1="{left:.1f}" x2="{left:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
             )
     parts += [
         _dot(
@@ -122,6 +129,7 @@ def curve_svg(found: Found) -> str:
         )
         for each in levels
     ]
+    parts += names  # above what they are beside
     label = html.escape(f"{percentile} latency of {len(levels)} levels over requests per second")
     return (
         f'<svg class="curve" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{label}">'

@@ -107,10 +107,10 @@ class PageReader:
         try:
             status, body = await self._http.fetch("GET", self._url)
         except (aiohttp.ClientError, TimeoutError, OSError, GpuscaleError) as error:
-            self.problem = str(error) or type(error).__name__
+            self.problem = f"{self._url}: {str(error) or type(error).__name__}"
             return {}
         if status != 200:
-            self.problem = f"status {status}"
+            self.problem = f"{self._url}: found status {status}, expected 200"
             return {}
         now_ms = time.time_ns() // 1_000_000
         return await asyncio.to_thread(self._values, body.decode(errors="replace"), now_ms)
