@@ -49,7 +49,8 @@ class Screen:
         self._line(f"  Prometheus API  {server}/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
         if kubeconfig := addresses.get("kubeconfig"):
             self._line(f"  Kubernetes API  export KUBECONFIG={shlex.quote(str(kubeconfig))}")
-            self._line("                  kubectl get hpa,pods,nodes; kubectl top pods")
+            resources = addresses.get("resources", "hpa,pods,nodes")
+            self._line(f"                  kubectl get {resources}; kubectl top pods")
         self._line(f"  metrics API     kubectl --server={server} get --raw {listing}")
         services = addresses.get("services")
         for name, url in services.items() if isinstance(services, Mapping) else ():

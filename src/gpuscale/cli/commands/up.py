@@ -140,7 +140,17 @@ async def _run(
     def announce() -> None:
         if instead_of:
             print(f"gpuscale: port {instead_of}, using {live.port}", file=sys.stderr)
-        addresses = {**live.addresses(), "kubeconfig": live.kubeconfig}
+        kinds = (
+            ("scaledobjects", setup.scaled_objects),
+            ("hpa", setup.hpas or setup.scaled_objects),
+            ("jobs", setup.jobs),
+        )
+        resources = ",".join([*(name for name, there in kinds if there), "pods", "nodes"])
+        addresses = {
+            **live.addresses(),
+            "kubeconfig": live.kubeconfig,
+            "resources": resources,
+        }
         screen.announce(setup.name, setup.description, options.speed, addresses)
 
     async with screen.showing(live.view.state):
