@@ -6,6 +6,7 @@ import shutil
 import sys
 from enum import Enum
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -320,11 +321,21 @@ def _print(document: dict[str, Any], timeline: "Timeline | None", output: Output
     if output is not Output.TEXT:
         print_document(document, output)
         return
-    text = load_text(document)
+    lines = load_text(document).splitlines()
+    width = 100
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size((width, 24)).columns
+        # Long words, such as a URL, stay whole: they may be copied.
+        wrapped = TextWrapper(
+            width,
+            subsequent_indent=" " * 10,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines = [part for line in lines for part in wrapped.wrap(line)]
     if timeline is not None:
         from gpuscale.load.timeline.table import timeline_text
 
-        width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-        text += "\n\n" + timeline_text(timeline, width)
-    for line in text.splitlines():
+        lines += ["", *timeline_text(timeline, width).splitlines()]
+    for line in lines:
         print(printable(line))

@@ -11,6 +11,8 @@ ROWS = 20
 """Stretches of time in a table; the document has every point."""
 MOST_MARKS = 40
 MOST_LANES = 40
+_SHORT_NAME = 10
+"""Letters that are left of a heading where not every hop has room."""
 _LETTERS = {"pending": "░", "running": "▓", "done": "█", "failed": "✗"}
 _OTHERS = "abcdefghijklmnopqrstuvwxyz"
 _MEASURED = ("load", "latency")
@@ -35,10 +37,14 @@ def _table(timeline: Timeline, width: int) -> list[str]:
     edges_ms = _edges(timeline)
     tracks = list(timeline.in_order())
     left_out: list[Track] = []
-    rows = _rows(tracks, edges_ms, timeline)
+    names_width = width
+    rows = _rows(tracks, edges_ms, timeline, names_width)
     while len(tracks) > 1 and not fits(rows, width):
-        left_out.insert(0, tracks.pop(_least(tracks)))
-        rows = _rows(tracks, edges_ms, timeline)
+        if len({track.hop for track in tracks}) == len(tracks) and names_width != _SHORT_NAME:
+            names_width = _SHORT_NAME  # what a hop saw is worth more than the whole of its name
+        else:
+            left_out.insert(0, tracks.pop(_least(tracks)))
+        rows = _rows(tracks, edges_ms, timeline, names_width)
     lines = aligned(rows)
     merged = [*lines[:3], *_with_marks(lines[3:], edges_ms, timeline, width)]
     if left_out:
@@ -68,14 +74,14 @@ def _edges(timeline: Timeline) -> list[int]:
 
 
 def _rows(
-    tracks: Sequence[Track], edges_ms: list[int], timeline: Timeline
+    tracks: Sequence[Track], edges_ms: list[int], timeline: Timeline, names_width: int
 ) -> list[tuple[str, ...]]:
     """Return three rows of headings (hop, name, unit), then one for each stretch."""
     hops = [_HOP_WORDS[track.hop] for track in tracks]
     shown = [hop if index == 0 or hop != hops[index - 1] else "" for index, hop in enumerate(hops)]
     heads = [
         ("", *shown),
-        ("time", *(plain_text(track.name) for track in tracks)),
+        ("time", *(shortened(plain_text(track.name), names_width) for track in tracks)),
         ("", *(plain_text(track.unit) for track in tracks)),
     ]
     columns = [_values(track, edges_ms, timeline.started_ms) for track in tracks]

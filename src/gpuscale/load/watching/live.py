@@ -109,7 +109,7 @@ class UpWatch:
             case ["load", name]:
                 return "load", "requests/s", f"{name}, as up counts"
             case ["queue", name]:
-                return "gpu", "requests", f"{name} waiting"
+                return "load", "requests", f"{name} waiting"
             case ["gpu", *place]:
                 self._gpus.add(key)
                 if len(self._gpus) > _MOST_GPUS:

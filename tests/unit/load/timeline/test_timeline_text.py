@@ -82,3 +82,13 @@ def test_every_hop_keeps_a_column_as_long_as_there_is_room_for_one_each() -> Non
     # Columns of 8, 10 to 16 letters and gaps of 2: the four first ones take 8 + 12 + 15 + 16 + 13.
     heads = timeline_text(timeline(tracks=tracks), width=64).splitlines()[1].split()
     assert heads == ["time", "load-first", "latency-first", "replicas-first", "nodes-first"]
+
+
+def test_names_are_shortened_before_a_hop_goes() -> None:
+    tracks = tuple(
+        Track(name, "x", hop, points(1.0))
+        for hop, name in (("load", "sent"), ("replicas", "a-rather-long-deployment ready"))
+    )
+    # 8 letters of time, 4 of load and 10 of the shortened name, with gaps of 2.
+    heads = timeline_text(timeline(tracks=tracks), width=26).splitlines()[1].split()
+    assert heads == ["time", "sent", "a-rath…ady"]
