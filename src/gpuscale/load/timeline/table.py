@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from gpuscale.core.words import counted
 from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
 from gpuscale.views.columns import GAP, aligned, fits, shortened
 from gpuscale.views.words import NO_DATA, clock_text, number_text, plain_text
@@ -49,7 +50,10 @@ def _table(timeline: Timeline, width: int) -> list[str]:
     merged = [*lines[:3], *_with_marks(lines[3:], edges_ms, timeline, width)]
     if left_out:
         names = ", ".join(plain_text(track.name) for track in left_out)
-        merged.append(shortened(f"no room for {names}", width))
+        line = f"no room for {names}"
+        if len(line) > width:
+            line = f"no room for {counted(len(left_out), 'more column')}; -o json has them"
+        merged.append(shortened(line, width))
     return merged
 
 
