@@ -55,6 +55,13 @@ def test_bad_requests_are_refused(bert, path, status, words) -> None:
     assert counted - before == (1 if len(path) < 10_000 else 0)  # the longest is no HTTP at all
 
 
+def test_a_malformed_request_is_no_page_of_the_log(sample_venv) -> None:
+    with samples.serving(sample_venv, "bert_intent.app") as bert:
+        assert bert.ask("/predict?query=" + "a" * 20_000).status == 400
+        _, printed = bert.stop()
+    assert printed == "bert-intent: finishing what is there\n"
+
+
 def crowd(sample, count):
     """Send requests at once; return the threads that do it, and a list that gets (seconds, answer)."""
     answers: list[tuple[float, samples.Answer]] = []

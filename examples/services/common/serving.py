@@ -8,11 +8,13 @@ time to notice: the manifests wait five seconds before they stop a pod.
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -138,7 +140,15 @@ def serve(app: web.Application, gpu: str | None, name: str, options: argparse.Na
         sys.exit(f"{name}: can't listen on {options.host}:{options.port}: {error}")
 
 
+def _is_of_the_service(record: logging.LogRecord) -> bool:
+    """Return whether a line of the log is about more than a client's malformed request."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
 async def _serve(app: web.Application, name: str, options: argparse.Namespace) -> None:
+    # Any client can send nonsense, and each would be a page of the log.
+    logging.getLogger("aiohttp.server").addFilter(_is_of_the_service)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_S)
     await runner.setup()
     try:
