@@ -5,6 +5,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from multiprocessing.connection import Connection as Pipe
 
@@ -130,7 +131,7 @@ async def _send_stop(stop: asyncio.Event, pipes: list[Pipe]) -> None:
 def _receive(pipe: Pipe) -> Second | None:
     try:
         second: Second = pipe.recv()
-    except EOFError:
+    except (EOFError, ConnectionError):
         return None
     return second
 
@@ -144,7 +145,16 @@ def _work(plan: LoadPlan, index: int, processes: int, start_s: float, pipe: Pipe
 
 async def _share(plan: LoadPlan, index: int, processes: int, start_s: float, pipe: Pipe) -> None:
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_reader(pipe.fileno(), stop.set)
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        loop.remove_reader(pipe.fileno())
+        # What is not read by the time that a socket closes resets it, with all that was sent before.
+        with suppress(EOFError, OSError):
+            pipe.recv()
+        stop.set()
+
+    loop.add_reader(pipe.fileno(), end)
     target = resolve(plan.request)
     requests = target.requests(index, processes)
     sender = Sender(plan, target, _due(plan, index, processes), requests)
