@@ -44,17 +44,18 @@ test: check ## everything in check, then the tests; those on a control plane whe
 RELEASE     := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE       ?= gpuscale:$(RELEASE)
 PLATFORM    ?=
+TARGET      ?=
 BUILDER     ?= $(firstword $(foreach each,docker podman buildah,$(if $(shell command -v $(each)),$(each))))
 IN_REGISTRY := $(if $(findstring /,$(IMAGE:localhost/%=%)),yes)
 # Podman and Buildah put localhost/ before a name without a registry.
 BUILT        = $(if $(IN_REGISTRY)$(filter docker,$(BUILDER)),$(IMAGE),localhost/$(IMAGE:localhost/%=%))
 LOAD         = $(if $(filter docker,$(BUILDER)),kind load docker-image $(BUILT),kind load image-archive with what $(BUILDER) saves)
 
-image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=1 pushes it, PLATFORM=linux/arm64 is for other nodes
+image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=1 pushes it, PLATFORM=linux/arm64 is for other nodes, TARGET=agent has the node agent alone
 	@test -n "$(BUILDER)" || { echo "building an image takes docker, podman or buildah; none of them is installed"; exit 2; }
 	@test -z "$(PUSH)" || test -n "$(IN_REGISTRY)" || \
 		{ echo "$(IMAGE) names no registry to push to: make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1"; exit 2; }
-	$(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM) )--tag $(IMAGE) .
+	$(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM) )$(if $(TARGET),--target $(TARGET) )--tag $(IMAGE) .
 	$(if $(PUSH),$(BUILDER) push $(IMAGE))
 	@test -n "$(IN_REGISTRY)" || echo "nodes can't pull it: load it ($(LOAD)), or push it (make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1)"
 	@echo "next: gpuscale init --image $(BUILT)$(if $(IN_REGISTRY),, --image-present)"

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from gpuscale.cli.exits import BUG, NO, WRONG_INPUT, leaves
 from gpuscale.core.errors import BugError, ConfigError, GpuscaleError, QueryError, UsageError
@@ -45,7 +46,7 @@ def main() -> None:
 def _run(words: Sequence[str]) -> int:
     """Run the command that the words name, and return the exit code."""
     try:
-        if _is_agent_run(words) or _is_server_run(words):
+        if _is_agent_run(words) or _is_agent_alone(words) or _is_server_run(words):
             return 0
         return _run_typer(words)
     except BrokenPipeError:
@@ -88,6 +89,16 @@ def _is_agent_run(words: Sequence[str]) -> bool:
     if given is None:
         return False
     agent.run(given)
+    return True
+
+
+def _is_agent_alone(words: Sequence[str]) -> bool:
+    """Answer, where only the node agent is installed, whatever is no run of it."""
+    if find_spec("typer") is not None:
+        return False
+    from gpuscale.cli.servers import agent_alone
+
+    agent_alone.run(words)
     return True
 
 

@@ -426,6 +426,7 @@ OPTIONS = {
         {"agent": {"deviceAccess": "host", "collectInterval": "500ms"}},
         {"agent": {"runtimeClass": "nvidia", "podResourcesPath": "/var/lib/k0s/pod-resources"}},
         {"agent": {"serviceName": "dcgm-exporter"}},
+        {"agent": {"image": "registry.example.com/gpuscale-agent:0.1.0"}},
     ],
     "plugin": [
         {},

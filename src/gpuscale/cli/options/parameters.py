@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gpuscale.cli.options.flag_help import flag_names, help_text, value_word
 from gpuscale.core.flags import Flag
 
 
@@ -33,13 +34,10 @@ def parameter(flag: Flag, group: str, *, is_hidden: bool = False) -> inspect.Par
         group: the panel of the help that it stands in.
         is_hidden: whether only `--help-all` shows it.
     """
-    names = [f"--{flag.name}"]
-    if flag.alias:
-        names.append(f"-{flag.alias}" if len(flag.alias) == 1 else f"--{flag.alias}")
     option = typer.Option(
-        *names,
-        metavar="|".join(flag.choices) or _word(flag),
-        help=_help(flag),
+        *flag_names(flag),
+        metavar=value_word(flag),
+        help=help_text(flag),
         rich_help_panel=group,
         show_default=False,
         hidden=is_hidden,
@@ -51,20 +49,3 @@ def parameter(flag: Flag, group: str, *, is_hidden: bool = False) -> inspect.Par
         default=None,
         annotation=Annotated[kind, option],
     )
-
-
-_KINDS = {"bool": "BOOL", "duration": "DURATION", "list": "LIST", "int": "N"}
-_ENDINGS = {"-url": "URL", "-file": "FILE", "-kubeconfig": "FILE", "-dir": "FOLDER"}
-
-
-def _word(flag: Flag) -> str:
-    """Return the word for a flag's value."""
-    if flag.kind in _KINDS:
-        return _KINDS[flag.kind]
-    return next((word for end, word in _ENDINGS.items() if flag.name.endswith(end)), "TEXT")
-
-
-def _help(flag: Flag) -> str:
-    text = f"{flag.help} (Changes nothing here.)" if flag.no_effect else flag.help
-    text = f"{text} Default: {flag.default}." if flag.default else text
-    return f"{text} Variable: {flag.env}." if flag.env else text

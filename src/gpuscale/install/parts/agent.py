@@ -116,7 +116,7 @@ def _container(values: Values) -> Object:
     image = values.spec.image
     return {
         "name": "agent",
-        "image": image_reference(image),
+        "image": values.spec.agent.image or image_reference(image),
         "imagePullPolicy": image.pull_policy,
         # The last lines of its log then say in the pod's status why it ended.
         "terminationMessagePolicy": "FallbackToLogsOnError",

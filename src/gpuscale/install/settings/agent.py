@@ -46,6 +46,9 @@ class Agent(ServedPodSettings):
 
     enabled: bool = True
     """Whether it is installed."""
+    image: Word | None = None
+    """Image with the node agent alone, from `make image TARGET=agent`; null: `image`, whose `pullPolicy` and
+    `pullSecret` count in either case."""
     collect_interval: PositiveDuration = 1_000
     """How often GPUs are read; it costs less than 1 % of a core."""
     service_name: Subdomain | None = None

@@ -1,0 +1,59 @@
+"""The command line where only what the node agent needs is installed: no typer, no other commands."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from gpuscale import __version__
+from gpuscale.cli.options.flag_help import flag_names, help_text, value_word
+from gpuscale.cli.servers.agent import plain_arguments
+from gpuscale.core.errors import UsageError
+from gpuscale.exporter.flags import FLAGS, GROUPS
+
+_HELP = ("--help", "-h", "--help-all")
+_WIDTH = 80
+_ELSEWHERE = (
+    "only the node agent is installed here, gpuscale exporter; for the rest: pip install gpuscale"
+)
+
+
+def run(words: Sequence[str]) -> None:
+    """Answer what is no plain run of the agent: print help or version, or say what is wrong.
+
+    Raises:
+        UsageError: another command, or a wrong argument of the agent.
+    """
+    if words[:1] == ["--version"]:
+        print(f"gpuscale {__version__}")
+    elif not words or words[0] in _HELP:
+        print(f"Usage: gpuscale exporter [FLAGS]\n\n{_ELSEWHERE}")
+    elif words[0] != "exporter":
+        raise UsageError(f"found {words[0]!r}, but {_ELSEWHERE}")
+    elif any(word in _HELP for word in words):
+        print("\n".join(_agent_help()))
+    else:
+        raise UsageError(_mistake(words[1:]))
+
+
+def _agent_help() -> Iterator[str]:
+    yield "Usage: gpuscale exporter [FLAGS]"
+    yield ""
+    yield "Serve this node's GPUs to Prometheus: a drop-in for dcgm-exporter, with pods and a stream."
+    for group, flags in GROUPS.items():
+        yield ""
+        yield f"{group}:"
+        for flag in flags:
+            yield f"  {', '.join(flag_names(flag))} {value_word(flag)}"
+            yield textwrap.fill(
+                help_text(flag), _WIDTH, initial_indent="      ", subsequent_indent="      "
+            )
+
+
+def _mistake(args: Sequence[str]) -> str:
+    """Return what is wrong with arguments that are not all flags with their values."""
+    words = iter(plain_arguments(args))
+    for word in words:
+        if word.removeprefix("--") not in FLAGS:
+            return f"found {word!r}, expected a flag; gpuscale exporter --help shows them"
+        if next(words, None) is None:
+            return f"{word}: found no value, expected {value_word(FLAGS[word[2:]])}"
+    return _ELSEWHERE
