@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from gpuscale.exposition.families import Family, Sample
+from gpuscale.exposition.families import Family
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The Content-Type header of an answer that carries this format."""
@@ -28,8 +28,12 @@ def render_text(
     text = float_text or shortest
     lines: list[str] = []
     for family in families:
-        lines.extend(_header(family))
-        lines.extend(_sample_line(family.name, sample, text) for sample in family.samples)
+        lines.append(_header(family.name, family.type, family.help))
+        name = family.name
+        for sample in family.samples:
+            value = sample.value
+            number = str(value) if isinstance(value, int) else text(value)
+            lines.append(f"{name}{sample.suffix}{_labels_text(sample.labels)} {number}\n")
     return "".join(lines)
 
 
@@ -95,18 +99,10 @@ def _special(value: float) -> str:
     return "+Inf" if value > 0 else "-Inf"
 
 
-def _header(family: Family) -> list[str]:
-    lines = []
-    if family.help:
-        lines.append(f"# HELP {family.name} {family.help.translate(_HELP_ESCAPES)}\n")
-    lines.append(f"# TYPE {family.name} {family.type}\n")
-    return lines
-
-
-def _sample_line(name: str, sample: Sample, float_text: Callable[[float], str]) -> str:
-    value = sample.value
-    text = str(value) if isinstance(value, int) else float_text(value)
-    return f"{name}{sample.suffix}{_labels_text(sample.labels)} {text}\n"
+@lru_cache(maxsize=1024)
+def _header(name: str, type_: str, help_: str) -> str:
+    about = f"# HELP {name} {help_.translate(_HELP_ESCAPES)}\n" if help_ else ""
+    return f"{about}# TYPE {name} {type_}\n"
 
 
 @lru_cache(maxsize=65_536)

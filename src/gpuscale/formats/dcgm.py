@@ -12,6 +12,7 @@ Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/rendermetrics (label order) and
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.write import six_decimals
@@ -27,7 +28,7 @@ from gpuscale.formats.names import NEW_NAMES, NEWER_NAMES, NewName, new_name
 from gpuscale.formats.repeated import BY_POD, DeviceSeries, device_series
 from gpuscale.formats.xid import xid_message
 from gpuscale.gpu.counters import Counter
-from gpuscale.gpu.fields import FIELDS, ValueKind
+from gpuscale.gpu.fields import FIELDS, Field, ValueKind
 from gpuscale.gpu.known_fields import field_named
 from gpuscale.gpu.owners import Attribution, ContainerRef
 from gpuscale.gpu.readings import GpuReading
@@ -128,22 +129,29 @@ def device_families(
     everyone = [(reading, series_of(reading)) for reading in readings]
     every = [(reading, labels) for reading, series in everyone for labels in series.labels]
     devices = [(reading, series) for reading, series in everyone if not reading.is_lost]
-    plain = [(reading, labels.pairs()) for reading, labels in every if not reading.is_lost]
-    served = (row for row in counters if row.type != "label")
+    plain = [(reading.values, labels.pairs()) for reading, labels in every if not reading.is_lost]
+    by_pod = BY_POD if any(series.pods for _, series in devices) else frozenset()
     families = []
-    for row in sorted(served, key=lambda row: (field_named(row.field).id, row.name)):
-        if field_named(row.field).is_derived:
+    for row, known in _served(tuple(counters)):
+        if known.is_derived:
             samples = _event_samples(row.field, every)
         elif row.field == XID_FIELD and with_xid_message:
             samples = _xid_samples([each for each in every if not each[0].is_lost])
-        elif row.field in BY_POD:
-            samples = _split_samples(row.field, devices)
+        elif row.field in by_pod:
+            samples = _split_samples(known, devices)
         else:
-            samples = _samples(row.field, plain)
+            samples = _samples(known, plain)
         if samples:
             samples = _converted(samples, row.alias)
             families.append(Family(row.name, _family_type(row), row.help, samples))
     return tuple(families)
+
+
+@lru_cache(maxsize=4)
+def _served(counters: tuple[Counter, ...]) -> tuple[tuple[Counter, Field], ...]:
+    """Return the counters that have series, with their fields, in the order of the families."""
+    found = [(row, field_named(row.field)) for row in counters if row.type != "label"]
+    return tuple(sorted(found, key=lambda each: (each[1].id, each[0].name)))
 
 
 def _converted(samples: tuple[Sample, ...], alias: str) -> tuple[Sample, ...]:
@@ -193,26 +201,30 @@ def sole_owner(reading: GpuReading, attribution: Attribution) -> ContainerRef | 
     return ContainerRef(first.namespace, first.pod, "", first.pod_uid, first.labels)
 
 
-def _samples(field: str, devices: Iterable[tuple[GpuReading, LabelPairs]]) -> tuple[Sample, ...]:
-    kind = field_named(field).kind
-    found = (
-        (pairs, as_number(reading.values[field], kind))
-        for reading, pairs in devices
-        if field in reading.values
-    )
-    return tuple(Sample(pairs, number) for pairs, number in found if number is not None)
+def _samples(
+    field: Field, devices: Iterable[tuple[Mapping[str, float | str], LabelPairs]]
+) -> tuple[Sample, ...]:
+    name, kind = field.name, field.kind
+    samples = []
+    for values, pairs in devices:
+        value = values.get(name)
+        if value is not None and (number := as_number(value, kind)) is not None:
+            samples.append(Sample(pairs, number))
+    return tuple(samples)
 
 
 def _split_samples(
-    field: str, devices: Iterable[tuple[GpuReading, DeviceSeries]]
+    field: Field, devices: Iterable[tuple[GpuReading, DeviceSeries]]
 ) -> tuple[Sample, ...]:
     """Return the samples of a field that pods of a shared GPU may have values of their own for."""
     samples: list[Sample] = []
     for reading, series in devices:
-        pairs = ((reading, labels.pairs()) for labels in series.of_field(field))
+        pairs = ((reading.values, labels.pairs()) for labels in series.of_field(field.name))
         samples += _samples(field, pairs)
-        if field in reading.values:
-            samples += (Sample(labels.pairs(), values[field]) for labels, values in series.pods)
+        if field.name in reading.values:
+            samples += (
+                Sample(labels.pairs(), values[field.name]) for labels, values in series.pods
+            )
     return tuple(samples)
 
 

@@ -4,6 +4,7 @@ It stays on every GPU node for good, so it loads no more than it needs: neither 
 no TLS where nothing asks for it. What is imported in functions here comes after that has been decided.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -92,6 +93,9 @@ async def _serve(settings: "ExporterSettings") -> None:
     service = ExporterService(settings, counters_text=await counters_text(settings))
     stop = stop_event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
+    # What is there by now stays, and the garbage collector need not go through it again.
+    gc.collect()
+    gc.freeze()
     await service.run(stop, _announce)
 
 

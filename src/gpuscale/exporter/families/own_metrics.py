@@ -240,25 +240,25 @@ def _gpu_labels(gpu: GpuIdentity) -> tuple[tuple[str, str], ...]:
 
 
 def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows:
-    rows = [(counter.name, counter.field, counter.type) for counter in counters]
-    tally = Tally(
-        (name, reading.absent.get(field) or _default_reason(field, reading))
-        for reading in readings
-        for name, field, type_ in rows
-        if not _is_served(field, type_, reading)
-    )
+    rows = [(each.name, each.field, _may_be_text(each)) for each in counters]
+    tally: Tally[tuple[str, str]] = Tally()
+    for reading in readings:
+        values, counted = reading.values, event_fields(reading)
+        for name, read, may_be_text in rows:
+            if read in counted:
+                continue
+            value = values.get(read)
+            if value is None or (may_be_text and as_number(value, "string") is None):
+                tally[name, reading.absent.get(read) or _default_reason(read, reading)] += 1
     return [
         ((("field", name), ("reason", reason)), count)
         for (name, reason), count in sorted(tally.items())
     ]
 
 
-def _is_served(field: str, type_: str, reading: GpuReading) -> bool:
-    if field in event_fields(reading):
-        return True
-    if field not in reading.values:
-        return False
-    return type_ == "label" or as_number(reading.values[field], field_named(field).kind) is not None
+def _may_be_text(row: Counter) -> bool:
+    """Return whether a value of a counter may be no number, and so not be served."""
+    return row.type != "label" and field_named(row.field).kind == "string"
 
 
 def _default_reason(field: str, reading: GpuReading) -> str:

@@ -13,6 +13,8 @@ from gpuscale.gpu.nvml.faults import (
 from gpuscale.gpu.nvml.library import Answer, Library
 from gpuscale.gpu.reader import CallStats
 
+_NOTHING = (0, 0, 0.0)
+
 
 class Tally:
     """What one kind of call has cost."""
@@ -83,17 +85,12 @@ class Caller:
 
 def stats(callers: Iterable[Caller]) -> tuple[CallStats, ...]:
     """Return the sums over several GPUs, in alphabetical order of the sources."""
-    sums: dict[str, Tally] = {}
+    sums: dict[str, tuple[int, int, float]] = {}
     for caller in callers:
         for source, tally in tuple(caller.tallies.items()):
-            total = sums.setdefault(source, Tally())
-            total.calls += tally.calls
-            total.errors += tally.errors
-            total.seconds += tally.seconds
-    return tuple(
-        CallStats(source, total.calls, total.errors, total.seconds)
-        for source, total in sorted(sums.items())
-    )
+            calls, errors, seconds = sums.get(source, _NOTHING)
+            sums[source] = calls + tally.calls, errors + tally.errors, seconds + tally.seconds
+    return tuple(CallStats(source, *total) for source, total in sorted(sums.items()))
 
 
 def _tells_of_no_data(found: Exception) -> bool:

@@ -74,10 +74,12 @@ class _Part:
         self._listed: tuple[ProcessReading, ...] = ()
 
     def read(self, now_ms: int) -> Findings:
-        found = Findings(dict(self._constant.values), dict(self._constant.absent))
+        values, absent = dict(self._constant.values), dict(self._constant.absent)
         for source in self._sources:
-            found.update(source.read(now_ms))
-        return found
+            found = source.read(now_ms)
+            values.update(found.values)
+            absent.update(found.absent)
+        return Findings(values, absent)
 
     def processes(self, now_ms: int, found: Findings) -> tuple[ProcessReading, ...]:
         if self._processes is None:
