@@ -183,6 +183,13 @@ def test_reading_is_allowed_and_writing_is_not(loop: Loop) -> None:
     assert kubectl(loop, "auth", "can-i", "delete", "pods", code=1).startswith("no")
 
 
+def test_explain_says_what_a_field_is(loop: Loop) -> None:
+    text = kubectl(loop, "explain", "hpa.spec.metrics.pods.target")
+    assert "FIELD: target <MetricTarget>" in text
+    assert re.search(r"averageValue\t<string>", text)
+    assert 'field "nothing" does not exist' in kubectl(loop, "explain", "hpa.nothing", code=1)
+
+
 def test_rules_and_user_are_listed(loop: Loop) -> None:
     rules = kubectl(loop, "auth", "can-i", "--list")
     assert re.search(r"deployments\.apps +\[\] +\[\] +\[get list watch\]", rules)

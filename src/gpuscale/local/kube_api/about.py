@@ -1,5 +1,6 @@
 """What the Kubernetes API of a live run says of itself: its groups, its version and its schemas."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ class About:
         self._discovery = discovery
         self._metrics = metrics
         self._release = release
+        self._documents: dict[str, Json | None] = dict.fromkeys(places(kinds))
+        """By place, each once it was asked for."""
 
     def add_routes(self, app: web.Application) -> None:
         """Serve the version and the schemas on `app`."""
@@ -76,7 +79,11 @@ class About:
         return unless_known(request, {"paths": {**places(self._kinds), **body["paths"]}})
 
     async def _openapi_v3_place(self, request: web.Request) -> web.Response:
-        found = document(self._kinds, request.match_info["place"])
-        if not found["paths"]:
+        place = request.match_info["place"]
+        if place not in self._documents:
             return await self._metrics.openapi_v3_group(request)
+        found = self._documents[place]
+        if found is None:
+            found = await asyncio.to_thread(document, self._kinds, place)
+            self._documents[place] = found
         return unless_known(request, found)

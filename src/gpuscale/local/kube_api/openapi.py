@@ -1,4 +1,4 @@
-"""Kinds as OpenAPI documents: what they are called, without their fields.
+"""Kinds as OpenAPI documents, those of Kubernetes with all their fields.
 
 kubectl looks here before it sends an object, so that a write reaches the server and gets the server's own
 answer; and `kubectl explain` finds each kind.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuscale import __version__
+from gpuscale.kube.schemas import kind_schema_name, schemas_of
 from gpuscale.local.kube_api.kinds import Kind
 from gpuscale.metricsapi.wire.openapi import document_hash
 
@@ -25,13 +26,15 @@ def places(kinds: Sequence[Kind]) -> Json:
     for kind in kinds:
         place = _place(kind)
         if place not in found:
-            tag = document_hash(document(kinds, place))
+            # What a document has follows from its kinds and the versions; to write one takes a while.
+            names = [each.kind for each in kinds if _place(each) == place]
+            tag = document_hash({"kinds": names, "version": __version__})
             found[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={tag}"}
     return found
 
 
 def document(kinds: Sequence[Kind], place: str) -> Json:
-    """Return the document of a place, such as `apis/apps/v1`; without paths where there is none."""
+    """Return the document of a place, such as `apis/apps/v1`; some take a tenth of a second."""
     ours = [kind for kind in kinds if _place(kind) == place]
     paths: Json = {}
     for kind in ours:
@@ -40,13 +43,26 @@ def document(kinds: Sequence[Kind], place: str) -> Json:
         "openapi": "3.0.0",
         "info": {"title": "gpuscale up", "version": f"v{__version__}"},
         "paths": paths,
-        "components": {"schemas": {_model(kind): _schema(kind) for kind in ours}},
+        "components": {"schemas": _schemas(ours)},
     }
 
 
+def _schemas(kinds: Sequence[Kind]) -> Json:
+    """Return the kinds and all that they are made of; of other projects' kinds, what they are called."""
+    named = [(kind.group, kind.version, kind.kind) for kind in kinds]
+    found: Json = {**schemas_of(named, _SCHEMAS)}
+    for kind in kinds:
+        whole = found.get(_model(kind))
+        if whole is None:
+            found[_model(kind)] = _schema(kind)
+        else:
+            whole["x-kubernetes-group-version-kind"] = [_identity(kind)]
+    return found
+
+
 def definitions(kinds: Sequence[Kind]) -> Json:
-    """Return the same kinds as definitions of OpenAPI 2.0."""
-    return {_model(kind): _schema(kind) for kind in kinds}
+    """Return the same kinds as definitions of OpenAPI 2.0, without their fields."""
+    return {_own_name(kind): _schema(kind) for kind in kinds}
 
 
 def _place(kind: Kind) -> str:
@@ -54,6 +70,10 @@ def _place(kind: Kind) -> str:
 
 
 def _model(kind: Kind) -> str:
+    return kind_schema_name(kind.group, kind.version, kind.kind) or _own_name(kind)
+
+
+def _own_name(kind: Kind) -> str:
     return f"dev.gpuscale.up.{(kind.group or 'core').replace('-', '_')}.{kind.version}.{kind.kind}"
 
 
