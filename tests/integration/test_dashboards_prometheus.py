@@ -89,7 +89,7 @@ class ClusterPage(http.server.BaseHTTPRequestHandler):
 
 
 class ServersPage(ClusterPage):
-    """The pages of model servers and of a gateway, as one pod's; what counts goes on counting."""
+    """Pages of model servers and of what is in front of them, as one pod's; counters go on counting."""
 
     def do_GET(self) -> None:
         ServersPage.scrapes += 1
@@ -99,10 +99,15 @@ class ServersPage(ClusterPage):
         self.end_headers()
         self.wfile.write(body)
 
+    @staticmethod
+    def text_of(name):
+        text = (DATA / "signals" / f"{name}.txt").read_text()
+        return text.replace('namespace="ml"', 'namespace="default"')
+
     def lines(self):
         is_counted = False
-        for name in ("vllm", "tgi", "triton", "torchserve", "epp"):
-            for line in (DATA / "signals" / f"{name}.txt").read_text().splitlines():
+        for name in ("vllm", "tgi", "triton", "torchserve", "epp", "dynamo", "proxies", "queues"):
+            for line in self.text_of(name).splitlines():
                 if line.startswith("# TYPE"):
                     is_counted = line.endswith((" counter", " histogram"))
                 if is_counted and not line.startswith("#") and line:

@@ -6,6 +6,7 @@ scrape adds.
 Sources, where each name and label was read:
     llm-d-router v0.10 (ebab687) pkg/epp/metrics/llm_d_router_metrics.go; metrics.go for `inference_pool_*`
         and `inference_extension_*`, the names of the Gateway API inference extension, which it serves too.
+        `llm_d_router_epp_*` was on its main branch in May and June 2026, and in no release.
 """
 
 from gpuscale.formats.signals.signal import Described, Family, Signal
