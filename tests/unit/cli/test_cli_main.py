@@ -90,7 +90,7 @@ def test_the_trace_is_there_for_who_wants_it(
     ("name", "extra"),
     [
         ("h2", "kubernetes"),
-        ("google.protobuf", "kubernetes"),
+        ("google.protobuf", "keda"),
         ("grpc", "keda"),
         ("pynvml", "nvidia"),
     ],
