@@ -33,6 +33,8 @@ class NvmlSettings:
     memory_utilization_period_ms: int = 5_000
     """Memory utilisation from a buffer of the same kind, where the polls don't cover it, and the mean since
     the turn before."""
+    temperature_period_ms: int = 1_000
+    """Temperatures, which are whole degrees and move slowly."""
     process_period_ms: int = 0
     """The list of processes, 0.03 to 0.3 ms."""
     process_use_period_ms: int = 5_000

@@ -197,6 +197,15 @@ def test_slow_calls_are_made_once_a_period(bench) -> None:
     assert b.nvml.count("nvmlDeviceGetFieldValues") == 3
 
 
+def test_temperatures_are_read_once_a_second_however_often_the_rest_is(bench) -> None:
+    b = bench(fields={"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"})
+    for _ in range(12):
+        assert "DCGM_FI_DEV_GPU_TEMP" in b.one(after_s=0.25).values
+    assert b.nvml.count("nvmlDeviceGetPowerUsage") == 12
+    # Of reads at 0, 0.25 .. 2.75 s, those at 0, 1 and 2 s.
+    assert b.nvml.count("nvmlDeviceGetTemperature") == 3
+
+
 def test_slow_value_is_dropped_when_its_call_fails(bench) -> None:
     b = bench(fields={ENERGY}, settings=NvmlSettings(energy_period_ms=2_000))
     assert b.one().values

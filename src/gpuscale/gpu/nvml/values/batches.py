@@ -18,7 +18,7 @@ from gpuscale.gpu.nvml.library import Answer, Handle, union_value
 from gpuscale.gpu.nvml.values.rows import HOTTEST_C
 from gpuscale.gpu.nvml.values.sources import Findings, Retry
 
-BatchPace = Literal["read", "counters", "energy"]
+BatchPace = Literal["read", "second", "counters", "energy"]
 ALL_LINKS = 0xFFFF_FFFF
 """The scope that means the sum over the links."""
 _KIB_TO_MB = 1024 / 1_000_000
@@ -75,7 +75,7 @@ _COUNTED_LINKS = 12
 BATCHES = (
     Batch(
         "temperature",
-        "read",
+        "second",
         (BatchField("DCGM_FI_DEV_MEMORY_TEMP", "NVML_FI_DEV_MEMORY_TEMP", at_most=HOTTEST_C),),
     ),
     Batch(

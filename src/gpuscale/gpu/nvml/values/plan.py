@@ -45,7 +45,7 @@ SPLIT_FIELDS = UTILIZATION_FIELDS | {
 }
 """Those that nothing has while its GPU is split."""
 
-_PACES: Sequence[Pace] = ("read", "counters", "limits")
+_PACES: Sequence[Pace] = ("read", "second", "counters", "limits")
 _SHIFTS = 8
 """Parts of a period over which the turns of slow calls are spread; most nodes have at most as many GPUs."""
 
@@ -159,6 +159,7 @@ def _scheduled(sources: Sequence[tuple[Source, int]], index: int) -> tuple[Sched
 def _periods(settings: NvmlSettings) -> dict[str, int]:
     return {
         "read": 0,
+        "second": settings.temperature_period_ms,
         "counters": settings.counters_period_ms,
         "limits": settings.limits_period_ms,
         "energy": settings.energy_period_ms,

@@ -15,8 +15,8 @@ MIB = 1024 * 1024
 HOTTEST_C = 200
 """Above it a temperature is a fault of the sensor, as in DCGM."""
 
-Pace = Literal["read", "counters", "limits", "once"]
-"""At every read; with the counters; with the limits; when the GPU is opened."""
+Pace = Literal["read", "second", "counters", "limits", "once"]
+"""At every read; once a second at most; with the counters; with the limits; when the GPU is opened."""
 Convert = Callable[[Answer], Value | None]
 """A call's result to the value of a field; None for what can't be."""
 
@@ -159,7 +159,7 @@ _OFTEN = (
     _one("clocks", "read", "VIDEO_CLOCK", "ClockInfo", "NVML_CLOCK_VIDEO"),
     _one(
         "temperature",
-        "read",
+        "second",
         "GPU_TEMP",
         "Temperature",
         "NVML_TEMPERATURE_GPU",
