@@ -113,6 +113,12 @@ def crowded(state):
     }
 
 
+EVENTS_BELOW_CHARTS = """() => {
+    const box = (name) => document.querySelector(name).getBoundingClientRect();
+    return box('.events').top - box('.charts').bottom;
+}"""
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory):
     """A report with the longest names of the shipped scenarios, and many pods and GPUs."""
@@ -138,6 +144,10 @@ async def test_crowded_page_shows_all_of_its_text(open_page, served, width, heig
     page = await open_page(served.url, width=width, height=height)
     await expect(page.locator('[data-stage="load"] [data-part="value"]')).to_have_text("123,457")
     await drawn_to_the_end(page)
+    if (
+        width == 1280
+    ):  # two columns, of which the side is the longer: events follow the charts all the same
+        assert await page.evaluate(EVENTS_BELOW_CHARTS) == pytest.approx(14, abs=1)  # 0.875rem
     faults = await page.evaluate(FAULTS)
     assert faults == []
 
