@@ -114,23 +114,27 @@ def test_a_cache_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("scheme", "answer", "expected"),
     [
         (
+            "http",
             b"HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n",
             "a redirect (302) to /login",
         ),
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "found status 404"),
-        (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "expected an answer in HTTP/1.1"),
-        (b"", "the connection ended before an answer"),
+        ("http", b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "found status 404"),
+        ("http", b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "expected an answer in HTTP/1.1"),
+        ("http", b"", "the connection ended before an answer"),
+        ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", "found no TLS at this port; is it http://?"),
     ],
 )
-def test_what_is_no_service_is_said_at_the_first_request(answer: bytes, expected: str) -> None:
+def test_what_is_no_service_is_said_at_the_first_request(
+    scheme: str, answer: bytes, expected: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [
             GPUSCALE,
             "calibrate",
-            f"http://127.0.0.1:{listener.getsockname()[1]}/",
+            f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/",
             "--slo=p95=1s",
         ]
         with subprocess.Popen(

@@ -1,6 +1,7 @@
 """The first request, alone, with a look at its answer's header for what would spoil a calibration."""
 
 import asyncio
+import ssl
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
 from gpuscale.core.words import printable
@@ -34,6 +35,15 @@ async def greet(target: Target, url: str, timeout_s: float) -> tuple[str, ...]:
         raise UnavailableError(f"{url}: the connection ended before an answer") from None
     except TimeoutError:
         raise UnavailableError(f"{url}: no answer within {timeout_s:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        fix = "--ca-file names the authority to trust"
+        raise UnavailableError(
+            f"{url}: its certificate can't be trusted: {error.verify_message}; {fix}"
+        ) from None
+    except ssl.SSLError as error:
+        if error.reason == "WRONG_VERSION_NUMBER":
+            raise UnavailableError(f"{url}: found no TLS at this port; is it http://?") from None
+        raise UnavailableError(f"{url}: TLS: {error.reason or error}") from None
     except OSError as error:
         raise UnavailableError(f"{url}: {error.strerror or error}") from None
     return _judged(url, head.decode("latin-1"))
