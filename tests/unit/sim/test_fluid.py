@@ -132,7 +132,7 @@ def test_an_hpa_with_the_usual_behavior_is_the_policy_of_that_name(lag):
         POD_AVERAGE,
         tolerance_up=0.1,
         tolerance_down=0.1,
-        busy=1.0,
+        busy_milli=100_000,
         step_s=15.0,
         lag=lag,
     )

@@ -1,7 +1,7 @@
 """An HPA as its manifest has it, as a policy: its target, bounds, behavior and the controller's settings.
 
-The metric is the use of the pods' GPUs in percent: their mean over ready pods (Pods), or one value of an
-object (Object). It ends at the share of a pod's GPUs that a saturated pod keeps busy.
+The metric is a sum of what ready pods work on and of what waits: the use of GPUs in percent, requests in
+flight, or requests that wait. Pods metrics are the mean over ready pods; others are that, or the total.
 """
 
 import math
@@ -21,12 +21,14 @@ from gpuscale.hpa.kernel.proposals import (
     value_proposal,
 )
 from gpuscale.hpa.kernel.sync import sync
-from gpuscale.plan.policies.hpa import measured_pods, pod_totals
+from gpuscale.plan.policies.hpa import pod_totals, ready_before
 from gpuscale.plan.policies.policy import Numbers, Policy, Seen
 
-POD_AVERAGE, VALUE, OBJECT_AVERAGE = range(3)
+POD_AVERAGE, VALUE, OBJECT_AVERAGE, EXTERNAL_AVERAGE = range(4)
 """What a target is held against: the mean over pods, the value, or the value's share of each replica."""
-_HEAD = 17
+MEAN, TOTAL, WHOLE_TOTAL = range(3)
+"""What the metric shows of all ready pods; the last in whole numbers, rounded down."""
+_HEAD = 19
 """Settings before the limits' policies; the count of the memory's cells is the last of them."""
 
 
@@ -37,7 +39,9 @@ def manifest_policy(
     *,
     tolerance_up: float,
     tolerance_down: float,
-    busy: float,
+    busy_milli: float,
+    waiting_milli: float = 0.0,
+    shows: int = MEAN,
     step_s: float,
     lag: int,
 ) -> tuple[Policy, Numbers]:
@@ -45,11 +49,13 @@ def manifest_policy(
 
     Args:
         limits: as `hpa.numbers.limits_of` has them.
-        target_milli: in thousandths of the metric, which is in percent.
-        kind: POD_AVERAGE, VALUE or OBJECT_AVERAGE.
+        target_milli: in thousandths of the metric.
+        kind: POD_AVERAGE, VALUE, OBJECT_AVERAGE or EXTERNAL_AVERAGE.
         tolerance_up: half of the dead band.
         tolerance_down: likewise.
-        busy: share of its GPUs' time that a saturated pod uses.
+        busy_milli: the metric of a pod that is busy all the time.
+        waiting_milli: what a second of a pod's work adds to it that waits.
+        shows: MEAN, TOTAL or WHOLE_TOTAL.
         step_s: between two syncs.
         lag: steps by which signals are late.
     """
@@ -63,13 +69,15 @@ def manifest_policy(
         kind,
         tolerance_down,
         tolerance_up,
-        100_000 * busy,
+        busy_milli,
         limits.least,
         limits.most,
         limits.has_behavior,
         limits.window_ms,
         *(limits.up.window_ms, limits.up.select, limits.up.after),
         *(limits.down.window_ms, limits.down.select, limits.down.first, limits.down.after),
+        waiting_milli,
+        shows,
         cells,
         *policies,
     ]
@@ -95,20 +103,27 @@ def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
     if seen.step == 0:
         for place in range(len(policies)):
             policies[place] = int(settings[_HEAD + place])
-    measured = measured_pods(seen, memory, after, len(memory) - after)
-    if math.isnan(seen.utilization):
+    then_ready = ready_before(seen, memory, after, len(memory) - after)
+    if math.isnan(seen.utilization) or then_ready <= 0:
         proposal = failure(NOT_FETCHED)
     else:
-        percent_milli = round(seen.utilization * settings[4])
+        of_pod = seen.utilization * settings[4]
+        if settings[16] > 0:
+            of_pod += seen.queue * settings[16] / then_ready
+        shows = int(settings[17])
+        value_milli = round(of_pod if shows == MEAN else of_pod * then_ready)
+        if shows == WHOLE_TOTAL:
+            value_milli -= value_milli % 1000
         if kind == POD_AVERAGE:
-            totals = pod_totals(seen, measured, percent_milli)
+            totals = pod_totals(seen, int(min(seen.ready, then_ready)), value_milli)
             proposal = average_proposal(totals, target_milli, replicas, tolerances)
         elif kind == VALUE:
             proposal = value_proposal(
-                percent_milli, target_milli, replicas, replicas, ready, tolerances
+                value_milli, target_milli, replicas, replicas, ready, tolerances
             )
         else:
-            proposal = share_proposal(percent_milli, target_milli, replicas, 0, tolerances)
+            is_external = 1 if kind == EXTERNAL_AVERAGE else 0
+            proposal = share_proposal(value_milli, target_milli, replicas, is_external, tolerances)
     limits = Limits(
         int(settings[5]),
         int(settings[6]),

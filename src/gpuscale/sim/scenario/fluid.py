@@ -6,7 +6,6 @@ day of a hundred services takes a fraction of a second. What that can't tell is 
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy
@@ -17,19 +16,24 @@ from gpuscale.core.errors import UsageError
 from gpuscale.hpa.numbers import limits_of
 from gpuscale.hpa.policy import HpaPolicy
 from gpuscale.hpa.types import ControllerSettings
-from gpuscale.objects.hpa import HorizontalPodAutoscaler, ObjectMetric, PodsMetric
+from gpuscale.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, PodsMetric
 from gpuscale.objects.workloads import Deployment
 from gpuscale.plan.fleet.fleet import FleetPool, FleetService, replay_fleet
-from gpuscale.plan.fleet.manifest_hpa import OBJECT_AVERAGE, POD_AVERAGE, VALUE, manifest_policy
+from gpuscale.plan.fleet.manifest_hpa import (
+    EXTERNAL_AVERAGE,
+    OBJECT_AVERAGE,
+    POD_AVERAGE,
+    VALUE,
+    manifest_policy,
+)
 from gpuscale.plan.fleet.state import Table
 from gpuscale.plan.policies.policy import Numbers, Policy
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.sim.control.cloud import CloudPool
 from gpuscale.sim.scenario.fluid_document import FluidWorkload, fluid_series, fluid_summary
 from gpuscale.sim.scenario.fluid_loads import requests_until
+from gpuscale.sim.scenario.fluid_signals import EXPECTED, FluidSignal, signal_of
 from gpuscale.sim.scenario.setup import ServiceSetup, Setup
-
-_GPU_USE = re.compile("(gpu|sm)_?util", re.IGNORECASE)
 
 
 def simulate_fluid(
@@ -89,13 +93,14 @@ def _faults(setup: Setup) -> Iterator[str]:
     if setup.node_policy is not ClusterAutoscaler:
         yield "found a policy of the node autoscaler, expected none"
     for hpa in setup.hpas:
-        metric = hpa.metrics[0] if len(hpa.metrics) == 1 else None
-        is_use = isinstance(metric, PodsMetric | ObjectMetric) and _GPU_USE.search(metric.name)
-        if not is_use:
-            names = ", ".join(str(getattr(each, "name", "")) for each in hpa.metrics) or "none"
+        target = f"{hpa.metadata.namespace}/{hpa.target.name}"
+        scaled = next((each for each in setup.workloads if each.deployment == target), None)
+        if scaled is None:
+            yield f"HorizontalPodAutoscaler {hpa.metadata.name}: found no load of {target}"
+        elif len(hpa.metrics) != 1 or signal_of(setup, scaled, hpa.metrics[0]) is None:
+            names = ", ".join(each.name for each in hpa.metrics) or "none"
             yield (
-                f"HorizontalPodAutoscaler {hpa.metadata.name}: found metrics {names}, expected one Pods"
-                " or Object metric of GPU use in percent, with gpu_util or sm_util in its name"
+                f"HorizontalPodAutoscaler {hpa.metadata.name}: found metrics {names}, expected {EXPECTED}"
             )
         if hpa.min_replicas == 0:
             yield f"HorizontalPodAutoscaler {hpa.metadata.name}: found minReplicas 0, expected 1 or more"
@@ -127,14 +132,18 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         if f"{each.metadata.namespace}/{each.target.name}" == workload.deployment
     )
     hpa = next(hpas, None)
-    model = workload.model
+    model, lag = workload.model, _lag(setup, setup.pipeline.scrape_interval)
     busy = min(1.0, model.largest_rate * model.seconds_per_request)
     if hpa is None:
         policy, settings = STATIC, STATIC.settings()
         settings[0] = deployment.replicas
         least = most = deployment.replicas
     else:
-        policy, settings = _policy(setup, hpa, busy, step_s)
+        signal = signal_of(setup, workload, hpa.metrics[0])
+        if signal is None:
+            raise UsageError(f"{setup.name}: {hpa.metadata.name}: expected {EXPECTED}")
+        lag = _lag(setup, signal.interval_ms)
+        policy, settings = _policy(setup, hpa, signal, step_s, lag)
         least, most = hpa.min_replicas or 1, hpa.max_replicas
     home = home_pool(setup, deployment) or setup.pools[0]  # there is one: `_faults` looked
     service = FleetService(
@@ -147,7 +156,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         first=deployment.replicas,
         gpus=model.gpus,
         start_up_s=(workload.lifecycle.image_pull_ms + workload.lifecycle.startup_ms) / 1000,
-        lag_s=_lag(setup) * step_s,
+        lag_s=lag * step_s,
         patience_s=min(model.queue_limit / model.largest_rate, model.timeout_s),
     )
     name = workload.deployment.partition("/")[2]
@@ -155,7 +164,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
 
 
 def _policy(
-    setup: Setup, hpa: HorizontalPodAutoscaler, busy: float, step_s: float
+    setup: Setup, hpa: HorizontalPodAutoscaler, signal: FluidSignal, step_s: float, lag: int
 ) -> tuple[Policy, Numbers]:
     pipeline, (metric,) = setup.pipeline, hpa.metrics
     controller = ControllerSettings(
@@ -163,7 +172,9 @@ def _policy(
         tolerance=pipeline.tolerance,
     )
     target = metric.target.average_value
-    kind = POD_AVERAGE if isinstance(metric, PodsMetric) else OBJECT_AVERAGE
+    kind = EXTERNAL_AVERAGE if isinstance(metric, ExternalMetric) else OBJECT_AVERAGE
+    if isinstance(metric, PodsMetric):
+        kind = POD_AVERAGE
     if target is None:
         target, kind = metric.target.value, VALUE
     rules = hpa.behavior and (hpa.behavior.scale_up.tolerance, hpa.behavior.scale_down.tolerance)
@@ -174,19 +185,21 @@ def _policy(
         kind,
         tolerance_up=controller.tolerance if up is None else float(up),
         tolerance_down=controller.tolerance if down is None else float(down),
-        busy=busy,
+        busy_milli=1000 * signal.busy,
+        waiting_milli=1000 * signal.waiting,
+        shows=signal.shows,
         step_s=step_s,
-        lag=_lag(setup),
+        lag=lag,
     )
 
 
-def _lag(setup: Setup) -> int:
+def _lag(setup: Setup, interval_ms: int) -> int:
     """Return the steps by which signals are late, beyond the mean of the last step itself.
 
     A scrape, and a rule where there are any, is half its interval old in the mean; so is a step's mean.
     """
     pipeline = setup.pipeline
-    age_ms = pipeline.scrape_interval / 2
+    age_ms = interval_ms / 2
     if setup.prometheus_rules.groups:
         age_ms += pipeline.rule_interval / 2
     return max(0, round((age_ms - pipeline.hpa_sync_period / 2) / pipeline.hpa_sync_period))
