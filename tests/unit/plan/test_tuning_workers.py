@@ -1,5 +1,11 @@
 """Where a search runs makes no difference to what it finds."""
 
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy
@@ -16,6 +22,16 @@ STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)
 QUESTION = Question(DEMAND, Service(step_s=60.0, most=50.0), 0.005, seed=3)
 TRIES = 48
+RAY_CLUSTER = """
+import sys
+import ray
+from ray.util.client.server.server import serve
+ray.init("local", num_cpus=2, include_dashboard=False)
+server = serve("127.0.0.1", int(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+"""Two workers, and a server for clients, until its input ends."""
 
 
 def found(each) -> tuple[list[float], int, list[list[float]]]:
@@ -44,6 +60,33 @@ def test_a_dask_cluster_of_two_processes_finds_the_same(alone):
         ) as cluster,
         workers(cluster.scheduler_address.replace("tcp", "dask"), 1) as each,
     ):
+        assert found(each) == alone
+
+
+@pytest.fixture
+def ray_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run a Ray cluster of two worker processes, and return its address."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray reads them as it is imported.
+    pytest.importorskip("ray", reason="needs: pip install 'ray[client]'")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    command = [sys.executable, "-c", RAY_CLUSTER, str(port)]
+    with subprocess.Popen(
+        command, env=dict(os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as cluster:
+        assert cluster.stdout is not None
+        assert any(line.strip() == "ready" for line in cluster.stdout)
+        yield f"ray://127.0.0.1:{port}"
+        cluster.communicate(timeout=30)
+
+
+@pytest.mark.filterwarnings("default")  # Ray's and its dependencies' own
+def test_a_ray_cluster_of_two_processes_finds_the_same(alone, ray_cluster):
+    with workers(ray_cluster, 1) as each:
         assert found(each) == alone
 
 
