@@ -53,10 +53,9 @@ def bounds(demand: Numbers, service: Service, promise: float) -> Bounds:
     hours_per_step = service.step_s / 3600
     static = max(service.least, float(numpy.ceil(_quantile(demand, 1 - promise))))
     known = numpy.ceil(highest_ahead(numpy.minimum(demand, static), start_up) - 1e-9)
-    causal = min(
-        static * len(demand),
-        *(_least_steps(demand, base, start_up, promise) for base in _bases(demand, service.step_s)),
-    )
+    causal = static * len(demand)
+    for base in _bases(demand, service.step_s):
+        causal = min(causal, _least_steps(demand, base, start_up, promise, causal))
     return Bounds(
         static_replicas=int(static),
         static_hours=static * len(demand) * hours_per_step,
@@ -84,16 +83,30 @@ def _bases(demand: Numbers, step_s: float) -> Iterator[Numbers]:
                 yield highest_behind(mean + deviations * spread, hold)
 
 
-def _least_steps(demand: Numbers, base: Numbers, start_up: int, promise: float) -> float:
-    """Return the pod-steps of the smallest margin on a base that keeps the promise."""
+def _least_steps(
+    demand: Numbers, base: Numbers, start_up: int, promise: float, known: float
+) -> float:
+    """Return the pod-steps of the smallest margin on a base that keeps the promise.
+
+    Infinity where that can't be fewer than the `known` ones: a margin that takes as many is too small.
+    """
+
+    def keeps(wanted: Numbers) -> bool:
+        return float((demand > lowest_behind(wanted, start_up) + 1e-9).mean()) <= promise
+
+    def wanted_with(margin: float) -> Numbers:
+        wanted: Numbers = numpy.maximum(numpy.ceil(base + margin - 1e-9), 1.0)
+        return wanted
+
+    if not keeps(wanted_with((known - float(base.sum())) / len(base) + 2e-9)):
+        return numpy.inf
     low, high = -1.0, float(demand.max()) + 1.0
     best = numpy.inf
     for _ in range(12):
         margin = (low + high) / 2
-        wanted = numpy.maximum(numpy.ceil(base + margin - 1e-9), 1.0)
-        short = float((demand > lowest_behind(wanted, start_up) + 1e-9).mean())
-        if short <= promise:
+        wanted = wanted_with(margin)
+        if keeps(wanted):
             best, high = float(wanted.sum()), margin
         else:
             low = margin
-    return float(best)
+    return best

@@ -66,14 +66,13 @@ def score(
     """
     scored = slice(first_step, None)
     step_s = replayed.service.step_s
-    demand, ready = replayed.demand[scored], replayed.ready[scored]
-    replicas = replayed.replicas[scored]
+    demand, replicas = replayed.demand[scored], replayed.replicas[scored]
     waiting = waits(replayed, requests, first_step)
     work = float(demand.sum()) * step_s
     node_hours = float(node_count(replayed.replicas, nodes, step_s)[scored].sum()) * step_s / 3600
     return Score(
-        gpu_hours=float(replicas.sum()) * nodes.gpus_per_replica * step_s / 3600,
-        short_share=float((demand > ready + 1e-9).mean()),
+        gpu_hours=pod_hours(replayed, first_step) * nodes.gpus_per_replica,
+        short_share=short_share(replayed, first_step),
         given_up_share=float(replayed.given_up[scored].sum()) / work if work else 0.0,
         wait_mean_s=waiting.mean(),
         wait_p50_s=waiting.percentile(50),
@@ -84,6 +83,17 @@ def score(
         node_hours=node_hours,
         cost=None if nodes.price_per_hour is None else node_hours * nodes.price_per_hour,
     )
+
+
+def pod_hours(replayed: Replayed, first_step: int) -> float:
+    """Return the hours of the pods that served or started, from a step on."""
+    return float(replayed.replicas[first_step:].sum()) * replayed.service.step_s / 3600
+
+
+def short_share(replayed: Replayed, first_step: int) -> float:
+    """Return the share of steps, from one on, in which demand exceeded the ready pods."""
+    demand, ready = replayed.demand[first_step:], replayed.ready[first_step:]
+    return float((demand > ready + 1e-9).mean())
 
 
 def node_count(replicas: Numbers, nodes: Nodes, step_s: float) -> Numbers:

@@ -7,7 +7,7 @@ import numpy
 from gpuscale.plan.compiled import policy_function, replay
 from gpuscale.plan.policies.policy import Numbers, Policy
 from gpuscale.plan.replay import Service
-from gpuscale.plan.score import Nodes, score
+from gpuscale.plan.score import pod_hours, short_share
 
 
 def candidates(policy: Policy, count: int) -> Iterator[Numbers]:
@@ -60,10 +60,8 @@ def best_settings(
     desired = policy_function(policy.desired)
     best, best_key = policy.settings(), (numpy.inf, numpy.inf)
     for settings in candidates(policy, count):
-        found = score(
-            replay(desired, settings, policy.memory, demand, service), first_step, Nodes()
-        )
-        key = (max(0.0, found.short_share - promise), found.gpu_hours)
+        found = replay(desired, settings, policy.memory, demand, service)
+        key = (max(0.0, short_share(found, first_step) - promise), pod_hours(found, first_step))
         if key < best_key:
             best, best_key = settings, key
     return best
