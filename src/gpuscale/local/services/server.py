@@ -18,7 +18,11 @@ from gpuscale.metricsapi.connections.lobby import ConnectionLimits
 from gpuscale.metricsapi.connections.port import Port
 
 LIMITS = ConnectionLimits(total=1_000, per_address=1_000, proxies=1, header_s=10.0, idle_s=60.0)
-"""One request at a time on each, so this also bounds what waits. All clients may be one address."""
+"""One request at a time on each. All clients may be one address.
+
+Requests whose clients have gone are work all the same, as for most servers: the scenario's queue bounds what
+waits.
+"""
 BODY_BYTES = 16 * 1024 * 1024
 """Read and dropped; a photo has less."""
 BODY_S = 30.0
