@@ -15,7 +15,7 @@ from gpuscale.plan.tuning.search import Each
 _ANSWERS_WITHIN_S = 20
 _PACKAGES = {"dask": "distributed", "ray": "ray"}
 """What a cluster's client is imported by, and installed as."""
-_TOKEN_HINT = "; where it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
+_RAY_HINT = "; where it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 """Ray's client says only that time ran out."""
 
 
@@ -91,7 +91,7 @@ def _cluster(on: str) -> Iterator[dict[str, Any]]:
             import_module("ray.util.joblib").register_ray()
             connected = client.init(address=on)
     except (OSError, TimeoutError, ConnectionError) as error:
-        hint = "" if kind == "dask" else _TOKEN_HINT
+        hint = "" if kind == "dask" else _RAY_HINT
         raise UnavailableError(f"--on {on}: the cluster does not answer: {error}{hint}") from None
     with connected:
         yield {"backend": kind, "n_jobs": -1}
