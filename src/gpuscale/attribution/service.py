@@ -215,9 +215,10 @@ def _source(settings: KubeletSettings) -> AllocationSource:
 def _watcher(settings: NodeSettings, clock: Clock) -> ViewSource:
     try:
         from gpuscale.attribution.pods.node_pods import NodeWatcher
+
+        return NodeWatcher(settings, clock)
     except ImportError as error:
         raise UsageError(_missing_package("the API server", error)) from error
-    return NodeWatcher(settings, clock)
 
 
 def _missing_package(who: str, error: ImportError) -> str:
