@@ -47,7 +47,7 @@ def _safe_name(key: str) -> str:
 
 PodName = tuple[str, str]
 """(namespace, pod)."""
-_NOBODYS = (reasons.PROCESS_NOT_IN_POD, reasons.NO_GPU_REQUEST)
+_NOBODYS = frozenset({reasons.PROCESS_NOT_IN_POD, reasons.NO_GPU_REQUEST})
 """Why a process is known to be on a GPU that it was not given."""
 
 
@@ -240,9 +240,20 @@ def unknown_processes(
     readings: Iterable[GpuReading],
     by_pid: Mapping[int, ContainerRef],
     missing: Iterable[Unattributed],
+    *,
+    has_unplaced: bool = False,
 ) -> frozenset[int]:
-    """Return the processes that may be anybody's: without an owner, and not known to have none."""
-    nobodys = {gap.subject for gap in missing if gap.reason in _NOBODYS}
+    """Return the processes that may be anybody's: without an owner, and not known to have none.
+
+    Args:
+        readings: with their processes.
+        by_pid: the owners of those that have one.
+        missing: why others have none.
+        has_unplaced: whether some container has a part of a GPU that is not known; a pod's process on a GPU
+            that seems to be free may then be on that part.
+    """
+    known = _NOBODYS - {reasons.NO_GPU_REQUEST} if has_unplaced else _NOBODYS
+    nobodys = {gap.subject for gap in missing if gap.reason in known}
     pids = {process.pid for reading in readings for process in reading.processes}
     return frozenset(pid for pid in pids if pid not in by_pid and str(pid) not in nobodys)
 

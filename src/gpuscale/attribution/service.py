@@ -98,7 +98,7 @@ class NodeAttribution:
             owners.by_gpu,
             by_pid,
             (*self._source_gaps(), *owners.missing, *shared.missing, *process_gaps),
-            unknown_processes(readings, by_pid, process_gaps),
+            unknown_processes(readings, by_pid, process_gaps, has_unplaced=bool(shared.unplaced)),
             is_known=self._kubelet.allocations is not None,
             holdings=owners.holdings,
             grants=shared.grants,

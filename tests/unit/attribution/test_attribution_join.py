@@ -282,6 +282,11 @@ def test_a_process_is_nobodys_only_where_that_is_known() -> None:
     assert found == {14, 15}  # 15: nothing was said of it at all, as where host PIDs are hidden
 
 
+def test_pods_process_may_be_on_a_part_of_a_gpu_that_is_not_known() -> None:
+    missing = (Unattributed("process_not_in_pod", "12"), Unattributed("no_gpu_request", "13"))
+    assert unknown_processes([on_gpu(0, 12, 13)], {}, missing, has_unplaced=True) == {13}
+
+
 def test_devices_are_counted_per_container() -> None:
     allocations = NodeAllocations(
         (holding("bert-0", "GPU-a", "GPU-b"), holding("tune-0", "GPU-a::1"))

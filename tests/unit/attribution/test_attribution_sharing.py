@@ -148,6 +148,16 @@ def test_kai_fraction_is_on_the_gpu_that_the_groups_reservation_holds() -> None:
     }
 
 
+def test_reservation_is_no_owner_where_the_pods_that_share_its_gpu_are_not_known() -> None:
+    namespace = "kai-resource-reservation"
+    holds = held("gpu-reservation-x", "nvidia.com/gpu", SECOND, namespace=namespace)
+    owners, found = shared(containers=(holds,))
+    assert owners.by_gpu == {}
+    assert [(each.reason, each.subject) for each in found.missing] == [
+        ("share_unresolved", f"{namespace}/gpu-reservation-x")
+    ]
+
+
 def test_fraction_on_several_gpus_and_of_a_named_container() -> None:
     namespace = "runai-reservation"
     reservations = [

@@ -16,6 +16,10 @@ from gpuscale.kube.informers.records import PodRecord
 
 _GIB_IN_MIB = 1024
 _GROUP_LABEL = "runai-gpu-group"
+_WHOSE_FRACTION = (
+    reasons.SHARE_UNRESOLVED,
+    "it holds a GPU for pods with fractions of it; let the exporter read pods from the API server",
+)
 PodName = tuple[str, str]
 """(namespace, pod)."""
 
@@ -114,6 +118,14 @@ def shared_gpus(
     for each in allocations.containers:
         if each.parts and (each.namespace, each.pod) not in by_annotation:
             _by_ids(each, _ref((each.namespace, each.pod), each.container, directory), found)
+        if (
+            each.namespace in RESERVATION_NAMESPACES
+            and (each.namespace, each.pod) not in reservations
+        ):
+            found.miss(
+                _ref((each.namespace, each.pod), each.container, directory), *_WHOSE_FRACTION
+            )
+            reservations |= {(each.namespace, each.pod)}
     _replicas(allocations, directory, known, found)
     return SharedGpus(found.grants, frozenset(found.unplaced), reservations, tuple(found.missing))
 
