@@ -7,6 +7,8 @@ half is scored: which share of the clairvoyant oracle's saving over a fixed numb
 (`plan.bounds`), which share of the steps is short of capacity, how often it changes replicas, and what its
 nodes cost. The settings of a policy that has any are the best of `--tries` on the second quarter, after a
 first quarter to begin with. A file of `--policy` names a policy as `POLICY`, and is scored beside ours.
+
+Threads share the traces and policies out: compiled replays let go of the interpreter's lock.
 """
 
 import argparse
@@ -14,19 +16,20 @@ import importlib.util
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import harness
 import policy_traces
-from gpuscale.plan.bounds import bounds
+from gpuscale.plan.bounds import Bounds, bounds
 from gpuscale.plan.compiled import policy_function, replay
 from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
 from gpuscale.plan.policies.ours.calibrated import CALIBRATED
 from gpuscale.plan.policies.policy import Numbers, Policy
 from gpuscale.plan.policies.registry import POLICIES
 from gpuscale.plan.replay import Service
-from gpuscale.plan.score import Nodes, score
+from gpuscale.plan.score import Nodes, Score, score
 from gpuscale.plan.search import best_settings
 
 PROMISE = 0.005
@@ -39,6 +42,7 @@ NODES = Nodes(gpus_per_replica=1, gpus_per_node=8, price_per_hour=32.0, currency
 CAUSAL = "causal bound"
 STILL, STILL_S = "calibrated, still", 28_800.0
 """What fewer changes cost: a change is reckoned with eight hours of a pod."""
+THREADS = 2
 LONG_DAYS = 0.9
 """Traces below have no days to learn from, and are left out of the means."""
 
@@ -89,45 +93,64 @@ def chosen(policy: Policy, demand: Numbers, service: Service, tries: int) -> Num
     )
 
 
-def rows_of(trace: policy_traces.Trace, policies: list[Policy], tries: int) -> Iterator[Row]:
-    """Yield each policy's row on a trace, and print it."""
-    half = len(trace.demand) // 2
-    most = 2 * float(trace.demand.max()) + 10
+def scored(policy: Policy, demand: Numbers, service: Service, tries: int) -> Score:
+    """Return a policy's figures on the second half of a trace."""
+    settings = chosen(policy, demand, service, tries)
+    desired = policy_function(policy.desired)
+    replayed = replay(desired, settings, policy.memory, demand, service)
+    return score(replayed, len(demand) // 2, NODES)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A trace whose policies are being scored."""
+
+    trace: policy_traces.Trace
+    limits: Future[Bounds]
+    scores: list[tuple[str, Future[Score]]]
+
+
+def begin(
+    trace: policy_traces.Trace, policies: list[Policy], tries: int, pool: ThreadPoolExecutor
+) -> Running:
+    """Have a trace's policies scored."""
+    demand = trace.demand
+    most = 2 * float(demand.max()) + 10
     service = Service(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s, most=most)
-    limits = bounds(trace.demand[half:], service, PROMISE)
-    days = len(trace.demand) * service.step_s / 86_400
+    return Running(
+        trace,
+        pool.submit(bounds, demand[len(demand) // 2 :], service, PROMISE),
+        [(each.name, pool.submit(scored, each, demand, service, tries)) for each in policies],
+    )
+
+
+def rows_of(running: Running) -> Iterator[Row]:
+    """Yield each policy's row on a trace, and print it."""
+    name, limits = running.trace.name, running.limits.result()
+    days = len(running.trace.demand) * policy_traces.STEP_S / 86_400
     bound = limits.share(limits.causal_hours) or 0.0
     print(
-        f"\n{trace.name}: {days:.2f} days; GPU-hours: static {limits.static_hours:,.0f},"
+        f"\n{name}: {days:.2f} days; GPU-hours: static {limits.static_hours:,.0f},"
         f" oracle {limits.oracle_hours:,.0f}, causal bound {limits.causal_hours:,.0f}"
     )
-    yield Row(
-        trace.name,
-        CAUSAL,
-        100 * bound,
-        100 * PROMISE,
-        0,
-        limits.causal_hours,
-        0.0,
-        days >= LONG_DAYS,
-    )
-    for policy in policies:
-        settings = chosen(policy, trace.demand, service, tries)
-        desired = policy_function(policy.desired)
-        result = score(replay(desired, settings, policy.memory, trace.demand, service), half, NODES)
+    is_long = days >= LONG_DAYS
+    yield Row(name, CAUSAL, 100 * bound, 100 * PROMISE, 0, limits.causal_hours, 0.0, is_long)
+    for policy, soon in running.scores:
+        result = soon.result()
         row = Row(
-            trace.name,
-            policy.name,
+            name,
+            policy,
             100 * (limits.share(result.gpu_hours) or 0.0),
             100 * result.short_share,
             result.events,
             result.gpu_hours,
             result.cost or 0.0,
-            days >= LONG_DAYS,
+            is_long,
         )
         print(
-            f"  {row.policy:<16} {row.saved_percent:>6.0f} % saved, {row.short_percent:>5.2f} % short,"
-            f" {row.changes:>6} changes, {row.gpu_hours:>8,.0f} GPU-hours, {row.cost:>10,.0f} USD"
+            f"  {row.policy:<17} {row.saved_percent:>6.0f} % saved, {row.short_percent:>5.2f} % short,"
+            f" {row.changes:>6} changes, {row.gpu_hours:>8,.0f} GPU-hours, {row.cost:>10,.0f} USD",
+            flush=True,
         )
         yield row
 
@@ -161,7 +184,15 @@ def main() -> int:
         print(f"{given.traces}: found no trace", file=sys.stderr)
         return 2
     started = time.perf_counter()
-    rows = [row for trace in found for row in rows_of(trace, policies, given.tries)]
+    for policy in policies:
+        # Compiles all that is needed, which threads must not do at the same time.
+        scored(replace(policy, learns=True), found[0].demand[:8], Service(), 1)
+    pool = ThreadPoolExecutor(THREADS)
+    try:
+        running = [begin(trace, policies, given.tries, pool) for trace in found]
+        rows = [row for each in running for row in rows_of(each)]
+    finally:
+        pool.shutdown(cancel_futures=True)
     print()
     figures = [summary(name, rows) for name in (CAUSAL, *(policy.name for policy in policies))]
     for each in figures:
