@@ -13,9 +13,12 @@ from dataclasses import replace
 import pytest
 
 from gpuscale.calibrate.analysis import Measured, analyse
-from gpuscale.calibrate.knee import Curve, measured_limit
+from gpuscale.calibrate.knee import Curve, Limit, measured_limit
 from gpuscale.calibrate.levels import Objective
 from gpuscale.calibrate.queues import Batches, Shared, Slots
+from gpuscale.calibrate.scaleout import Step, predict_step
+from gpuscale.calibrate.signals import Fitness, SignalJudgement
+from gpuscale.calibrate.writing import Target, Workload, hpa_of, hpa_text
 from ramps import ramp
 
 SERVICE_S = 0.01
@@ -121,3 +124,21 @@ def test_other_kinds_of_service_are_predicted_between_their_levels(
     assert limit is not None
     assert missed is not None
     assert 0.93 * kept <= limit.rate <= 1.07 * missed
+
+
+def test_a_step_that_one_replica_can_take_misses_as_many_requests_as_theory_says() -> None:
+    # Below the capacity a fluid has no queue. The HPA's first sync is at 14 s; others serve ten minutes
+    # later.
+    objective = Objective(95, 40)
+    curve = Curve(ramp(Slots(100, 1, SERVICE_S), 10, objective, 1, spread=False).fit)
+    points = [(each, each) for each in (10.0, 100.0)]
+    judgement = SignalJudgement("load", Fitness.GOOD, "", target=45.0)
+    limit = Limit(60, 58, 62, 0.03)
+    hpa = hpa_of(hpa_text(Workload("web"), Target("load", judgement, 45.0), objective, limit))
+    for rate in (70, 80, 90):
+        step = Step(60, rate, startup_s=600, signal_delay_s=0)
+        found = predict_step(curve, objective, limit.rate, 60, points, hpa, step)
+        assert (found.from_replicas, found.decided_s, found.ready_s) == (1, 14, 614)
+        share = 1 - md1_within(rate, 0.04)
+        assert found.missed == pytest.approx(rate * 614 * share, rel=0.1)
+        assert found.worst_ms > 40

@@ -1,15 +1,19 @@
 """What a step of the load leads to: what the HPA decides, when replicas serve, what users see meanwhile.
 
-The load is a fluid, as in the simulator; the HPA is `hpa.decide`, asked at every sync.
+The HPA is `hpa.decide`, asked at every sync; what it sees follows from a fluid, as in the simulator. What
+users see is the fitted queue's, replayed on random arrivals that are spread over the replicas of each time: a
+replica that is nearly full makes most of them wait, of which a fluid knows nothing.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.calibrate.knee import Curve
 from gpuscale.calibrate.levels import Objective
+from gpuscale.calibrate.queues import shapes
 from gpuscale.calibrate.signals import value_at
+from gpuscale.core.streams import stream
 from gpuscale.hpa.decide import decide, succeeded
 from gpuscale.hpa.types import HpaState, PodInfo, PodValues, ReadyCondition, Scale
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
@@ -18,6 +22,11 @@ from gpuscale.objects.metric_values import MetricValue
 SYNC_S = 15
 """kube-controller-manager's `--horizontal-pod-autoscaler-sync-period`."""
 MOST_S = 1_800
+_BEFORE_S = 60
+"""Of the load before the step, in a replay, so that the first requests find a queue."""
+_MOST_REPLAYED = 2_000_000
+"""Requests; of a faster replica the fluid's figures are taken, which chance adds little to."""
+_REPLAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ def predict_step(
     started = [-step.startup_s] * replicas
     state, asked = HpaState(), replicas
     seen: list[float] = []
+    served_by: list[int] = []
     backlog = missed = worst = 0.0
     decided: float | None = None
     ready_at: float | None = None
@@ -88,6 +98,7 @@ def predict_step(
     calm = max(curve.at(min(step.from_rate / replicas, 0.9 * capacity)).percentile_ms[50], 0.0)
     for now in range(MOST_S):
         serving = sum(1 for each in started if now - each >= step.startup_s)
+        served_by.append(serving)
         work = step.to_rate + backlog
         done = min(work, serving * capacity)
         backlog = work - done
@@ -113,6 +124,9 @@ def predict_step(
                 break
         if ready_at is not None and now > ready_at + 4 * SYNC_S + step.signal_delay_s:
             break
+    until = len(served_by) if ready_at is None else max(1, int(ready_at))
+    if step.to_rate * len(served_by) <= _MOST_REPLAYED:
+        missed, worst = _replayed(curve, objective, served_by, until, step)
     per_replica = step.to_rate / len(started)
     steady = (
         curve.at(per_replica, objective.percentile).percentile_ms[objective.percentile]
@@ -122,6 +136,52 @@ def predict_step(
     return ScaleOut(
         first, len(started), needed, decided, ready_at, worst, missed, steady, tuple(changes)
     )
+
+
+def _replayed(
+    curve: Curve, objective: Objective, served_by: Sequence[int], until_s: int, step: Step
+) -> tuple[float, float]:
+    """Return how many requests miss the objective until a time, and the longest latency in milliseconds.
+
+    Both are means of a few replays.
+
+    Args:
+        curve: one replica.
+        objective: what users were promised.
+        served_by: replicas in each second after the step; each request goes to any of them.
+        until_s: requests that come later don't count.
+        step: the load.
+    """
+    missed = worst = 0.0
+    for seed in range(_REPLAYS):
+        longest = 0.0
+        for replica in range(max(served_by)):
+            draw = stream(seed, "step", str(replica)).expovariate
+            rates = list(_rates(replica, served_by, step))
+            arrivals = []
+            place = draw(1.0)
+            passed = 0.0
+            for second, rate in enumerate(rates):
+                while place < passed + rate:
+                    arrivals.append(second + (place - passed) / rate)
+                    place += draw(1.0)
+                passed += rate
+            shape = shapes(curve.fit.baseline.latencies_ms, len(arrivals), seed)
+            for answered_s, latency_s in curve.fit.queue.answers(arrivals, shape):
+                if 0 <= answered_s - latency_s - _BEFORE_S < until_s:
+                    missed += 1000 * latency_s > objective.limit_ms
+                    longest = max(longest, latency_s)
+        worst += 1000 * longest
+    return missed / _REPLAYS, worst / _REPLAYS
+
+
+def _rates(replica: int, served_by: Sequence[int], step: Step) -> Iterator[float]:
+    """Yield what one replica gets in each second, from a while before the step on."""
+    first = served_by[0]
+    for _ in range(_BEFORE_S):
+        yield step.from_rate / first if replica < first else 0.0
+    for count in served_by:
+        yield step.to_rate / count if replica < count else 0.0
 
 
 def _synced(
