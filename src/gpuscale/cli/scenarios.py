@@ -38,6 +38,11 @@ def shipped_names() -> list[str]:
     )
 
 
+def scenario_help() -> str:
+    """Return the help of an argument that names a scenario."""
+    return f"A file, or the name of a shipped scenario: {', '.join(shipped_names())}."
+
+
 def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
     """Return the scenario called `name`, or that of the file at this path; warnings go to standard error.
 

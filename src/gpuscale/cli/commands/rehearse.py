@@ -17,7 +17,7 @@ from gpuscale.cli.options.cluster import (
     cluster_settings,
     kubectl_options,
 )
-from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.cli.scenarios import find_setup, scenario_help, shipped_names
 from gpuscale.cli.screen import Screen
 from gpuscale.cli.texts import Output, print_document
 
@@ -32,7 +32,7 @@ DEFAULT_NAMESPACE = "gpuscale-rehearsal"
 def rehearse(
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
+        typer.Argument(help=scenario_help(), autocompletion=shipped_names),
     ] = None,
     *,
     kubeconfig: Kubeconfig = None,

@@ -32,7 +32,7 @@ from gpuscale.cli.recordings import (
     UtilizationQuery,
     WorkloadName,
 )
-from gpuscale.cli.scenarios import PrometheusRules, find_setup, shipped_names
+from gpuscale.cli.scenarios import PrometheusRules, find_setup, scenario_help, shipped_names
 from gpuscale.cli.texts import Output, deprecated, print_document
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ _SUFFIXES = (".json", ".html", _EVENTS, ".parquet")
 def simulate(
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
+        typer.Argument(help=scenario_help(), autocompletion=shipped_names),
     ] = None,
     *,
     output: Annotated[

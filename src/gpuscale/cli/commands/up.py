@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.cli.exits import stop_event
-from gpuscale.cli.scenarios import PrometheusRules, find_setup, shipped_names
+from gpuscale.cli.scenarios import PrometheusRules, find_setup, scenario_help, shipped_names
 from gpuscale.core.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ DEFAULT_SPEED = 10.0
 def up(
     scenario: Annotated[
         str,
-        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
+        typer.Argument(help=scenario_help(), autocompletion=shipped_names),
     ] = DEFAULT_SCENARIO,
     *,
     speed: Annotated[

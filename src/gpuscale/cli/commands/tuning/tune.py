@@ -56,7 +56,7 @@ from gpuscale.cli.recordings import (
     Until,
     UtilizationQuery,
 )
-from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.cli.scenarios import find_setup, scenario_help, shipped_names
 from gpuscale.cli.texts import Output, print_document, printable, read_text
 from gpuscale.core.errors import UsageError
 
@@ -64,7 +64,7 @@ from gpuscale.core.errors import UsageError
 def tune(
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A shipped scenario's name, or a file.", autocompletion=shipped_names),
+        typer.Argument(help=scenario_help(), autocompletion=shipped_names),
     ] = None,
     *,
     workload: Deployment = None,
