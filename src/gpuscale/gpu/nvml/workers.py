@@ -13,6 +13,8 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+_TOGETHER_S = 0.05
+"""How long all jobs of a run are waited for before each is waited for by itself."""
 
 
 class Work(Generic[T]):
@@ -83,6 +85,9 @@ class Lanes:
         end = time.monotonic() + deadline_s
         queue = deque(works)
         self._start(queue)
+        if works:
+            # In good times all have ended with the last one, and this thread wakes up once.
+            works[-1].wait(min(_TOGETHER_S, deadline_s))
         for work in works:
             while not work.wait(min(patience_s, end - time.monotonic())):
                 if time.monotonic() >= end:
