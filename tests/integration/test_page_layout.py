@@ -77,6 +77,13 @@ async def drawn_to_the_end(page) -> None:
     await page.evaluate("scrollTo(0, 0)")
 
 
+SELECTED = (
+    "external metric s0-prometheus(&LabelSelector{MatchLabels:map[string]string{"
+    "scaledobject.keda.sh/name:chat,},MatchExpressions:[]LabelSelectorRequirement{},})"
+)
+"""A message of the HPA's on a metric of KEDA's."""
+
+
 def crowded(state):
     """Return a state with the longest names Kubernetes allows, many nodes, and numbers of all sizes."""
     name = "a-service-with-a-name-of-63-letters-as-kubernetes-allows-it-abc"
@@ -89,6 +96,7 @@ def crowded(state):
         "reference": f"Deployment/{name}",
         "targets": "cpu: <unknown>/80%, 1234567890123m/500Mi + 3 more...",
         "metrics": [metric] * 5,
+        "conditions": [{**each, "message": SELECTED} for each in state["hpas"][0]["conditions"]],
     }
     node = {**state["nodes"][0], "pool": "gke-cluster-1-gpu-pool"}
     nodes = [{**node, "name": f"gke-cluster-1-gpu-pool-{i:08x}-abcd"} for i in range(8)]

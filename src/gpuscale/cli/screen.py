@@ -12,6 +12,8 @@ from gpuscale.views.words import plain_text
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
 """Steps between others; the page lists them, the terminal shows what they lead to."""
 _REFRESH_S = 0.5
+_MOST_AGENTS = 3
+"""That are listed; the others are one line."""
 
 
 class Screen:
@@ -61,8 +63,12 @@ class Screen:
             )
         agents = addresses["nodeAgents"]
         if isinstance(agents, Mapping):
-            for node, url in agents.items():
+            shown = len(agents) if len(agents) <= _MOST_AGENTS + 1 else _MOST_AGENTS
+            for node, url in list(agents.items())[:shown]:
                 self._line(f"  node agent      {url}  ({node})")
+            if len(agents) > shown:
+                more = len(agents) - shown
+                self._line(f"                  and {more} more, of {server}/api/v1/targets")
         self._line("  Ctrl-C ends it\n")
         if others:
             self._line("Whoever reaches these addresses can watch the run and change its load.\n")

@@ -8,6 +8,7 @@ import { drawPanels } from "./panels.js";
 import { RunStore } from "./store.js";
 import { drawTiles } from "./tiles.js";
 
+const MOST_AGENTS = 3; // the others are one link
 const RETRY_MS = 2000;
 const FOLLOWED_SECONDS = 1800;
 const PANELS = ["loop", "total-panel", "hpa-panel", "gpu-panel", "job-panel", "pod-panel"];
@@ -142,11 +143,15 @@ function drawTime() {
 }
 
 function drawAddresses({ prometheus, metricsApi, services = {}, nodeAgents = {} }) {
+  const agents = Object.entries(nodeAgents);
+  const shown = agents.length > MOST_AGENTS + 1 ? agents.slice(0, MOST_AGENTS) : agents;
+  const others = agents.length - shown.length;
   const items = [
     ...Object.entries(services),
     ["Prometheus API", prometheus],
     ["Metrics API", metricsApi],
-    ...Object.entries(nodeAgents).map(([node, url]) => [node, url]),
+    ...shown,
+    ...(others ? [[`${others} more node agents`, `${prometheus}/api/v1/targets`]] : []),
   ].filter(([, url]) => url);
   keyed(byId("addresses"), items, ([name]) => name,
     ([name]) => element("li", {}, element("span", {}, name), element("a", { target: "_blank", rel: "noopener" })),
