@@ -75,7 +75,7 @@ def test_a_file_that_is_no_state_of_this_search_is_refused(tmp_path, text):
     path = tmp_path / "state.json"
     path.write_text(text)
     with pytest.raises(
-        ConfigError, match="expected the state of a search; remove it to start over"
+        ConfigError, match="expected the state of this search; remove it to start over"
     ):
         State(str(path), QUESTION)
     assert path.read_text() == text

@@ -71,7 +71,7 @@ class State:
         self._saved_s = time.monotonic()
 
     def _read(self, path: str) -> dict[str, list[Row]]:
-        expected = "the state of a search; remove it to start over"
+        expected = "the state of this search; remove it to start over"
         try:
             with Path(path).open("rb") as file:
                 body = file.read(_MAX_BYTES + 1)
@@ -85,7 +85,8 @@ class State:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(Problem(path, None, None, str(error), expected)) from None
         if found.question != self._question:
-            raise ConfigError(Problem(path, None, None, "the state of another search", expected))
+            found_other = "the state of another demand, service or release of gpuscale"
+            raise ConfigError(Problem(path, None, None, found_other, expected))
         return found.outcomes
 
 
