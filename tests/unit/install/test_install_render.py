@@ -72,8 +72,29 @@ def test_rendering_twice_gives_the_same() -> None:
     assert render(found, Inputs()) == render(found, Inputs())
 
 
+def test_agents_that_attribute_processes_may_read_pods_and_reach_the_api_server() -> None:
+    objects = rendered(values(scale=[], agent={"attribution": "processes"}, networkPolicies=True))
+    role = one(objects, "ClusterRole", "node-agent-pods")
+    assert [(each["resources"], each["verbs"]) for each in role["rules"]] == [
+        (["pods", "nodes"], ["get", "list", "watch"]),
+        (["resourceslices"], ["get", "list", "watch"]),
+    ]
+    bound = one(objects, "ClusterRoleBinding", "node-agent-pods")
+    account = pod(one(objects, "DaemonSet"))["serviceAccountName"]
+    assert [each["name"] for each in bound["subjects"]] == [account]
+    (egress,) = one(objects, "NetworkPolicy", "node-agent")["spec"]["egress"]
+    assert [each["port"] for each in egress["ports"]] == [443, 6443, 8443]
+
+
+def test_other_agents_may_not() -> None:
+    objects = rendered(values(scale=[], networkPolicies=True))
+    named = [each["metadata"]["name"] for each in objects if each["kind"] == "ClusterRole"]
+    assert not any("node-agent" in name for name in named)
+    assert "egress" not in one(objects, "NetworkPolicy", "node-agent")["spec"]
+
+
 # The least that each kind of attribution takes: nothing; the user that the kubelet's socket belongs to; that
-# and the host's processes.
+# and the host's processes, with the API server's pods.
 @pytest.mark.parametrize(
     ("attribution", "user", "host_pid", "folders"),
     [
@@ -94,7 +115,9 @@ def test_the_agent_has_the_rights_that_its_attribution_takes(
     assert "privileged" not in context
     assert pod(found).get("hostPID") == host_pid
     assert [each["name"] for each in pod(found).get("volumes", [])] == folders
-    assert pod(found)["automountServiceAccountToken"] is False
+    asks = attribution == "processes"
+    assert pod(found)["automountServiceAccountToken"] is asks
+    assert ("--kubernetes-enable-pod-uid" in container(found)["args"]) is asks
 
 
 def test_only_a_node_without_nvidias_runtime_takes_a_privileged_agent() -> None:

@@ -1,7 +1,7 @@
 """The node agent: a DaemonSet on GPU nodes, and the Service it is scraped through.
 
-It asks only the kubelet and the driver, so it has no token and no way out. What it may do beyond that
-is the least that each setting takes, and the comments say for what.
+It asks the kubelet and the driver; only where it attributes processes it asks the API server too, and has a
+token. What it may do beyond that is the least that each setting takes, and the comments say for what.
 """
 
 from gpuscale.core.documents.documents import dump_documents
@@ -10,6 +10,7 @@ from gpuscale.install.common import (
     USER_ID,
     Object,
     agent_service,
+    cluster_metadata,
     duration,
     http_probe,
     image_reference,
@@ -19,7 +20,7 @@ from gpuscale.install.common import (
 )
 from gpuscale.install.parts import agent_access
 from gpuscale.install.parts.pods import pod_spec
-from gpuscale.install.parts.workloads import config_map, service, workload
+from gpuscale.install.parts.workloads import RBAC, binding, config_map, service, workload
 from gpuscale.install.prometheus_auth import KeyReference
 from gpuscale.install.values import Values
 
@@ -42,9 +43,40 @@ def agent_objects(values: Values) -> list[Object]:
         return []
     return [
         *service_accounts(values, NODE_AGENT),
+        *(_rights(values) if asks_api_server(values) else ()),
         *_files(values),
         _service(values),
         _daemon_set(values),
+    ]
+
+
+def asks_api_server(values: Values) -> bool:
+    """Return whether the agents read pods: a cgroup has a pod's UID, and the kubelet gives names alone.
+
+    Without both, processes on a GPU that several pods share can't be told apart.
+    """
+    return values.spec.agent.enabled and values.spec.agent.attribution == "processes"
+
+
+def _rights(values: Values) -> list[Object]:
+    name = part_name(values, f"{NODE_AGENT}-pods")
+    reads = ["get", "list", "watch"]
+    return [
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": cluster_metadata(values, NODE_AGENT, name=name),
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": reads},
+                # Which GPU a resource claim's device is.
+                {
+                    "apiGroups": ["resource.k8s.io"],
+                    "resources": ["resourceslices"],
+                    "verbs": reads,
+                },
+            ],
+        },
+        binding(values, NODE_AGENT, name, name),
     ]
 
 
@@ -104,7 +136,7 @@ def _pod_spec(values: Values) -> Object:
         values,
         NODE_AGENT,
         _container(values),
-        needs_token=False,
+        needs_token=asks_api_server(values),
         volumes=_volumes(values),
         affinity=values.spec.provider.gpu_node_affinity(),
         security={"fsGroup": USER_ID} if has_tls else None,
@@ -151,6 +183,7 @@ def arguments(values: Values) -> list[str]:
     """Return the agent's arguments."""
     agent = values.spec.agent
     tied = [] if agent.attribution == "none" else ["--kubernetes"]
+    tied += ["--kubernetes-enable-pod-uid"] if asks_api_server(values) else []
     return [
         "exporter",
         "--gpu=nvml",

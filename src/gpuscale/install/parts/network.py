@@ -36,7 +36,8 @@ def server_policies(values: Values) -> list[Object]:
         return []
     found: list[Object] = []
     if values.spec.agent.enabled:
-        found.append(_policy(values, NODE_AGENT, _tcp(agent.PORT), []))
+        outwards = _tcp(*_API_SERVER_PORTS) if agent.asks_api_server(values) else []
+        found.append(_policy(values, NODE_AGENT, _tcp(agent.PORT), outwards))
     if has_api_pods(values):
         # Replicas reach each other at the API server's port 6443, which is theirs too.
         ports = _tcp(

@@ -19,12 +19,12 @@ from gpuscale.install.common import (
 )
 from gpuscale.install.parts import agent_access, prometheus, prometheus_access
 from gpuscale.install.parts.api.pods import APART, ROLLING, disruption_budget
-from gpuscale.install.parts.api.rights import READS, agent_finding, binding, held_objects
+from gpuscale.install.parts.api.rights import READS, agent_finding, held_objects
 from gpuscale.install.parts.api.sources import RULES, pod_scraping, store_bounds
 from gpuscale.install.parts.pods import pod_spec
 from gpuscale.install.parts.rules import PART as RULES_PART
 from gpuscale.install.parts.rules import RULE_FILE
-from gpuscale.install.parts.workloads import service, workload
+from gpuscale.install.parts.workloads import binding, service, workload
 from gpuscale.install.pods import max_series
 from gpuscale.install.values import Values
 

@@ -1,12 +1,21 @@
-"""The shapes that parts share: a ConfigMap, a Service, and what runs their pods."""
+"""The shapes that parts share: a ConfigMap, a Service, what runs their pods, and what gives them rights."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gpuscale.install.common import Object, labels, metadata, selector, settings_of
+from gpuscale.install.common import (
+    Object,
+    account_name,
+    cluster_metadata,
+    labels,
+    metadata,
+    selector,
+    settings_of,
+)
 from gpuscale.install.pods import ServedPodSettings
 from gpuscale.install.values import Values
 
+RBAC = "rbac.authorization.k8s.io"
 _STRATEGY = {"DaemonSet": "updateStrategy", "Deployment": "strategy"}
 
 
@@ -63,4 +72,29 @@ def workload(values: Values, kind: str, part: str, pod: Object, **spec: object) 
             "selector": {"matchLabels": selector(values, part)},
             "template": {"metadata": pod_metadata, "spec": pod},
         },
+    }
+
+
+def binding(values: Values, part: str, name: str, role: str) -> Object:
+    """Return what gives a part's account a ClusterRole."""
+    return bound(values, part, name, role, [account_subject(values, part)])
+
+
+def bound(values: Values, part: str, name: str, role: str, subjects: list[Object]) -> Object:
+    """Return what gives subjects a ClusterRole."""
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": cluster_metadata(values, part, name=name),
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": subjects,
+    }
+
+
+def account_subject(values: Values, part: str) -> Object:
+    """Return a part's service account, as bindings name it."""
+    return {
+        "kind": "ServiceAccount",
+        "name": account_name(values, part),
+        "namespace": values.spec.namespace,
     }

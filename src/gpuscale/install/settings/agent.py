@@ -58,7 +58,8 @@ class Agent(ServedPodSettings):
     """`ack` and `both` add Alibaba's `DCGM_CUSTOM_*` series by process."""
     attribution: Literal["none", "allocations", "processes"] = "allocations"
     """Whose a GPU is. `none`: unknown, and the agent is no root user; `allocations`: by the kubelet, whose
-    socket belongs to root; `processes`: also who uses a shared GPU, which takes the host's PID namespace."""
+    socket belongs to root; `processes`: also who uses a shared GPU, which takes the host's PID namespace and
+    reading pods from the API server."""
     device_access: Literal["runtime", "host"] = "runtime"
     """How the driver gets into the container. `runtime`: NVIDIA's container runtime brings it in, without
     privileges; `host`: from the node's file system, privileged, for nodes without that runtime, as GKE's."""

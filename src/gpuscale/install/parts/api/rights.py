@@ -3,7 +3,6 @@
 from gpuscale.install.common import (
     METRICS_API,
     Object,
-    account_name,
     api_service_names,
     cluster_metadata,
     has_api_pods,
@@ -13,6 +12,7 @@ from gpuscale.install.common import (
     part_name,
     renews_certificate,
 )
+from gpuscale.install.parts.workloads import account_subject, binding, bound
 from gpuscale.install.values import Values
 from gpuscale.sources.otlp.settings import PATH as OTLP_PATH
 
@@ -166,7 +166,7 @@ def role(values: Values, part: str, name: str, rules: list[Object]) -> list[Obje
             "kind": "RoleBinding",
             "metadata": metadata(values, part, name=name),
             "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
-            "subjects": [_subject(values, part)],
+            "subjects": [account_subject(values, part)],
         },
     ]
 
@@ -198,22 +198,7 @@ def _pushing(values: Values) -> list[Object]:
         {"kind": "ServiceAccount", "name": each.name, "namespace": each.namespace}
         for each in values.spec.metrics_api.otlp.clients
     ]
-    return [role, *([_bound(values, PART, name, name, clients)] if clients else ())]
-
-
-def binding(values: Values, part: str, name: str, role: str) -> Object:
-    """Return what gives a part's account a ClusterRole."""
-    return _bound(values, part, name, role, [_subject(values, part)])
-
-
-def _bound(values: Values, part: str, name: str, role: str, subjects: list[Object]) -> Object:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": cluster_metadata(values, part, name=name),
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": subjects,
-    }
+    return [role, *([bound(values, PART, name, name, clients)] if clients else ())]
 
 
 def _auth_reader(values: Values) -> Object:
@@ -224,13 +209,5 @@ def _auth_reader(values: Values) -> Object:
         "kind": "RoleBinding",
         "metadata": metadata(values, PART, name=name, namespace="kube-system"),
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": role},
-        "subjects": [_subject(values)],
-    }
-
-
-def _subject(values: Values, part: str = PART) -> Object:
-    return {
-        "kind": "ServiceAccount",
-        "name": account_name(values, part),
-        "namespace": values.spec.namespace,
+        "subjects": [account_subject(values, PART)],
     }
