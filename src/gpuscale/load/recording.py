@@ -4,6 +4,7 @@ import ctypes
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
@@ -47,19 +48,37 @@ class Counts:
 
 @dataclass(slots=True)
 class Second:
-    """What one process saw in one second of the run."""
+    """What one process saw in one second of the run.
+
+    It is used before the next one is taken: its histograms are those of the second after the next.
+    """
 
     index: int
     counts: Counts
     in_flight: int
-    latency: bytes
-    """Histogram in its own encoding; so are the two below."""
-    service: bytes
-    lateness: bytes
+    latency: HdrHistogram
+    service: HdrHistogram
+    lateness: HdrHistogram
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a pipe to another process takes: histograms in their own encoding."""
+        parts = (each.encode() for each in (self.latency, self.service, self.lateness))
+        return _decoded, (self.index, self.counts, self.in_flight, *parts)
+
+
+def _decoded(index: int, counts: Counts, in_flight: int, *encoded: bytes) -> Second:
+    histograms = [HdrHistogram.decode(each) for each in encoded]
+    for histogram in histograms:
+        # It and its encoder hold each other: memory would rise by megabytes until they are looked for.
+        histogram.encoder = None
+    return Second(index, counts, in_flight, *histograms)
 
 
 class Recorder:
-    """Takes what happens now, and gives it away as seconds."""
+    """Takes what happens now, and gives it away as seconds.
+
+    Two sets of histograms take turns. Encoding them takes milliseconds, for which requests would be late.
+    """
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -69,20 +88,17 @@ class Recorder:
         """From the moment it was written: what the server takes, without what waits in this process."""
         self.lateness = new_histogram()
         """From the moment it was due to the moment that this process turned to it."""
+        self._others = tuple(new_histogram() for _ in range(3))
 
     def take(self, index: int, in_flight: int) -> Second:
         """Return what was recorded since the last time, and start over."""
-        second = Second(
-            index,
-            self.counts,
-            in_flight,
-            self.latency.encode(),
-            self.service.encode(),
-            self.lateness.encode(),
-        )
-        self.counts = Counts()
-        for histogram in (self.latency, self.service, self.lateness):
+        taken = (self.latency, self.service, self.lateness)
+        second = Second(index, self.counts, in_flight, *taken)
+        for histogram in self._others:
             _empty(histogram)
+        self.latency, self.service, self.lateness = self._others
+        self._others = taken
+        self.counts = Counts()
         return second
 
 
@@ -124,9 +140,9 @@ class Recording:
         _empty(latency)
         for second in seconds:
             counts.add(second.counts)
-            _add_encoded(latency, second.latency)
-            _add_encoded(self.service, second.service)
-            _add_encoded(self.lateness, second.lateness)
+            latency.add(second.latency)
+            self.service.add(second.service)
+            self.lateness.add(second.lateness)
         self.counts.add(counts)
         self.latency.add(latency)
         # One pass for all three; of an empty histogram every percentile would be 0.
@@ -153,13 +169,6 @@ def _empty(histogram: HdrHistogram) -> None:
     ctypes.memset(histogram.counts, 0, ctypes.sizeof(histogram.counts))
     histogram.total_count = 0
     histogram.min_value, histogram.max_value = sys.maxsize, 0
-
-
-def _add_encoded(histogram: HdrHistogram, encoded: bytes) -> None:
-    other = HdrHistogram.decode(encoded)
-    histogram.add(other)
-    # It and its encoder hold each other: memory would rise by megabytes until they are looked for.
-    other.encoder = None
 
 
 def _ms(microseconds: int | None) -> float | None:

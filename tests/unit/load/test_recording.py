@@ -1,5 +1,6 @@
 """Seconds of a run joined into rows and totals, in memory that doesn't grow with the number of requests."""
 
+import pickle
 import random
 
 import pytest
@@ -41,10 +42,21 @@ def test_percentiles_of_several_processes_are_those_of_all_their_values() -> Non
     assert row.in_flight == 3
 
 
+def test_a_second_of_another_process_is_the_same() -> None:
+    recorder = Recorder()
+    recorded(recorder, [5.0, 7.0, 7.0])
+    second = recorder.take(3, 2)
+    there = pickle.loads(pickle.dumps(second))
+    assert (there.index, there.in_flight, there.counts) == (3, 2, second.counts)
+    assert list(there.latency.counts) == list(second.latency.counts)
+    assert there.service.get_total_count() == 0
+
+
 def test_an_empty_histogram_is_as_new() -> None:
     recorder = Recorder()
     recorded(recorder, [5.0, 7.0])
     recorder.take(0, 0)
+    recorder.take(1, 0)
     fresh = new_histogram()
     assert list(recorder.latency.counts) == list(fresh.counts)
     for name in ("total_count", "min_value", "max_value"):

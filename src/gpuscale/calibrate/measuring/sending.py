@@ -85,7 +85,7 @@ class Loader:
         watching = asyncio.create_task(_watch_lateness(late_ms))
         try:
             async for second in sender.run(time.monotonic() + _LEAD_S, ended):
-                histogram.decode_and_add(second.service)
+                histogram.add(second.service)
                 counts.add(second.counts)
                 answered = histogram.get_total_count()
                 if second.index + 1 >= _ALONE_S and answered >= _ALONE_LEAST:
@@ -144,7 +144,7 @@ class Loader:
             async for second in Sender(plan, self.target, iter(())).run(
                 time.monotonic(), self.stop
             ):
-                histogram.decode_and_add(second.service)
+                histogram.add(second.service)
             found = percentile_ms(histogram, 100)
             if found is not None and found <= 2 * baseline.percentile_ms(99) + 5:
                 return
@@ -201,11 +201,11 @@ class _Taken:
             return
         self._end_s = second.index + 1
         self._counts.add(second.counts)
-        self._latency.decode_and_add(second.latency)
-        self._lateness.decode_and_add(second.lateness)
+        self._latency.add(second.latency)
+        self._lateness.add(second.lateness)
         self.in_flight.append(float(second.in_flight))
         latency = new_histogram()
-        latency.decode_and_add(second.latency)
+        latency.add(second.latency)
         middle = percentile_ms(latency, 50)
         due = second.counts.sent + second.counts.not_sent
         is_bad = (middle or 0.0) > _HOPELESS * self._objective.limit_ms
