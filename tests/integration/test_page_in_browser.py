@@ -366,6 +366,20 @@ async def test_events_are_listed_newest_first_in_the_words_of_kubernetes(open_pa
     await expect(rows.first).to_contain_text(newest["reason"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "category"),
+    [("KEDAScalerFailed", "warning"), ("KEDAScaleTargetActivated", "scaling")],
+)
+async def test_events_of_keda_are_with_their_like(
+    open_page, served, kind: str, category: str
+) -> None:
+    served.run.events.append({**served.run.events[-1], "kind": kind, "object": "ScaledObject/chat"})
+    page = await open_page(served.url)
+    newest = page.locator(".event-list li").first
+    await expect(newest).to_contain_text(kind)
+    await expect(newest.locator(f".dot-{category}")).to_have_count(1)
+
+
 async def test_events_are_filtered_by_kind_and_by_word(open_page, served) -> None:
     page = await open_page(served.url)
     rows = page.locator(".event-list li")

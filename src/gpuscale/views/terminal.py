@@ -209,7 +209,7 @@ def _event_table(events: Iterable[Mapping[str, object]]) -> "Table":
 
 
 def _kind_style(kind: str) -> str:
-    if kind.startswith(("Failed", "BackOff", "Unhealthy")):
+    if kind.startswith(("Failed", "BackOff", "Unhealthy")) or kind == "KEDAScalerFailed":
         return "yellow"
     return "bold" if kind in _RESCALES else ""
 

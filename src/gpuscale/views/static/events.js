@@ -10,7 +10,7 @@ export const CATEGORIES = {
   warning: { name: "Warnings", short: "warnings", symbol: "x" },
 };
 
-const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|Invalid|Ambiguous)/;
+const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|Invalid|Ambiguous|KEDA\w*Failed)/;
 const OF_NODES = /^(TriggeredScaleUp|ScaleDown|ScaledUpGroup|Node)/;
 const PAGE = 200; // rows made at once; thousands of rows would slow the page down
 
@@ -18,7 +18,7 @@ export function categoryOf(event) {
   if (WARNINGS.test(event.kind)) return "warning";
   if (event.kind === "LoadChanged") return "load";
   if (OF_NODES.test(event.kind) || /^Node/.test(event.object ?? "")) return "nodes";
-  if (/^HorizontalPodAutoscaler\//.test(event.object ?? "") || event.kind === "ScalingReplicaSet") return "scaling";
+  if (/^(HorizontalPodAutoscaler|ScaledObject)\//.test(event.object ?? "") || event.kind === "ScalingReplicaSet") return "scaling";
   return "pods";
 }
 
