@@ -14,6 +14,7 @@ GPU busy, and the share in which memory was moving. All that a reading holds fol
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from uuid import UUID
 
@@ -153,12 +154,17 @@ class SimulatedReader:
             (name, _CHANGING[name]) for name in asked if name in _CHANGING and name not in missing
         )
         shows_power = any(name in _OF_POWER for name, _ in self._changing)
-        self._states = tuple(
+        self._new_states: Callable[[], tuple[_State, ...]] = lambda: tuple(
             _new_state(seed, node_name, model, index, has_noise=shows_power)
             for index in range(count)
         )
         self._absent = MappingProxyType(missing)
         self._all_lost = MappingProxyType(dict.fromkeys(asked, LOST))
+
+    @cached_property
+    def _states(self) -> tuple[_State, ...]:
+        """Return what the GPUs remember; a large cluster has many that nobody reads."""
+        return self._new_states()
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
         """Return every GPU of the node, lost ones included."""

@@ -112,3 +112,15 @@ def test_young_gpu_pods_hold_up_removals_too() -> None:
     quick = AutoscalerSettings(unneeded_time_ms=0, delay_after_add_ms=0)
     assert autoscale([of], [there(of, "a")], young, state, MINUTE, quick).actions == ()
     assert autoscale([of], [there(of, "a")], (), state, MINUTE, quick).actions != ()
+
+
+def test_without_a_wait_empty_nodes_go_and_busy_ones_stay() -> None:
+    of = pool(low=0)
+    nodes = [
+        there(of, "a", empty=False, taken=pods(1)),
+        there(of, "b"),
+        there(of, "c", ready=False),
+    ]
+    at_once = AutoscalerSettings(unneeded_time_ms=0, delay_after_add_ms=0)
+    outcome = autoscale([of], nodes, (), AutoscalerState(), MINUTE, at_once)
+    assert outcome.actions == (ScaleDown("gpu", "b", 3),)

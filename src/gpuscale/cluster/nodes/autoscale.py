@@ -9,6 +9,7 @@ estimator/binpacking_estimator.go. Known differences: pools are tried in the ord
 expander, and nodes that are merely underused stay.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -141,11 +142,18 @@ def _shrink(
 ) -> tuple[ScaleDown, ...]:
     if last_scale_up_ms is not None and now_ms - last_scale_up_ms < settings.delay_after_add_ms:
         return ()
+    latest_ms = now_ms - settings.unneeded_time_ms
+    ripe = {name for name, since_ms in unneeded.items() if since_ms <= latest_ms}
+    if not ripe:
+        return ()
+    sizes = Counter(node.pool for node in nodes)
     removals: list[ScaleDown] = []
     for pool in pools:
-        names = [node.state.name for node in nodes if node.pool == pool.name]
-        ripe = [n for n in names if now_ms - unneeded.get(n, now_ms) >= settings.unneeded_time_ms]
-        oldest_first = sorted(ripe, key=lambda name: (unneeded[name], name))
-        for count, name in enumerate(oldest_first[: max(0, len(names) - pool.min_nodes)]):
-            removals.append(ScaleDown(pool.name, name, len(names) - count))
+        size = sizes[pool.name]
+        if size <= pool.min_nodes:
+            continue
+        of_pool = (node.state.name for node in nodes if node.pool == pool.name)
+        oldest_first = sorted(ripe.intersection(of_pool), key=lambda name: (unneeded[name], name))
+        for count, name in enumerate(oldest_first[: size - pool.min_nodes]):
+            removals.append(ScaleDown(pool.name, name, size - count))
     return tuple(removals)

@@ -128,8 +128,9 @@ class Cloud:
             now_ms,
             self._settings,
         )
-        removable = {node.state.name: node.pool for node in nodes if node.empty}
-        for action in self._policy.scan(request):
+        actions = self._policy.scan(request)
+        removable = {node.state.name: node.pool for node in nodes if node.empty} if actions else {}
+        for action in actions:
             self._check(action, removable)
             if isinstance(action, ScaleUp):
                 self._grow(action, now_ms)
@@ -150,9 +151,9 @@ class Cloud:
             raise UsageError(f"{found} from_nodes {size} and to_nodes above it, at most {most}")
 
     def _nodes(self) -> list[PoolNode]:
-        busy = self._cluster.index.busy
+        busy = self._cluster.index.busy.get  # faster than asking a Counter for what it has not
         present = [
-            PoolNode(self._pool_of[name], state, ready=True, empty=not busy[name])
+            PoolNode(self._pool_of[name], state, ready=True, empty=not busy(name))
             for name, state in self._cluster.node_states().items()
         ]
         coming = [
