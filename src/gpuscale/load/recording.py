@@ -65,13 +65,17 @@ class Second:
         parts = (each.encode() for each in (self.latency, self.service, self.lateness))
         return _decoded, (self.index, self.counts, self.in_flight, *parts)
 
+    def release(self) -> None:
+        """Let go of histograms that came from another process, once they are added to others.
+
+        Each and its encoder hold each other: memory would rise by megabytes until they are looked for.
+        """
+        for histogram in (self.latency, self.service, self.lateness):
+            histogram.encoder = None
+
 
 def _decoded(index: int, counts: Counts, in_flight: int, *encoded: bytes) -> Second:
-    histograms = [HdrHistogram.decode(each) for each in encoded]
-    for histogram in histograms:
-        # It and its encoder hold each other: memory would rise by megabytes until they are looked for.
-        histogram.encoder = None
-    return Second(index, counts, in_flight, *histograms)
+    return Second(index, counts, in_flight, *map(HdrHistogram.decode, encoded))
 
 
 class Recorder:

@@ -109,6 +109,8 @@ async def _several(
             open_pipes = [each for each, second in zip(open_pipes, received, strict=True) if second]
             if parts := [second for second in received if second is not None]:
                 yield parts
+                for second in parts:
+                    second.release()
         for worker in workers:
             await asyncio.to_thread(worker.join)
             if worker.exitcode:

@@ -50,6 +50,7 @@ def test_a_second_of_another_process_is_the_same() -> None:
     assert (there.index, there.in_flight, there.counts) == (3, 2, second.counts)
     assert list(there.latency.counts) == list(second.latency.counts)
     assert there.service.get_total_count() == 0
+    assert Recording(0).add([there], 3).p50_ms == pytest.approx(7, rel=1e-3)
 
 
 def test_an_empty_histogram_is_as_new() -> None:
