@@ -381,6 +381,8 @@ def test_a_node_pool_that_others_use_is_not_searched(tmp_path):
     [
         (("ack-bert", "--write-scenario=x.yaml"), "found the shipped scenario ack-bert"),
         (("ack-bert", "--demand=x.csv"), "expected one of: a SCENARIO, --demand"),
+        (("ack-bert", "--seconds-per-request=2"), "--seconds-per-request without --demand"),
+        (("ack-bert", "--column=x", "--time-column=t"), "--time-column, --column without --demand"),
         (("no-such",), "found no scenario 'no-such'"),
         (("ack-bert", "--workload=x"), "expected --workload with one of: default/bert"),
         (("--demand=x.csv", "--start-up=1m"), "x.csv: no such file"),

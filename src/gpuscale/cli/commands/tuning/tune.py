@@ -141,6 +141,16 @@ def tune(
         raise UsageError(
             "expected one of: a SCENARIO, --demand FILE.csv, --from-prometheus URL, --from-file FILE"
         )
+    of_a_file = {
+        "--time-column": time_column != "time",
+        "--column": column is not None,
+        "--seconds-per-request": seconds_per_request is not None,
+    }
+    if demand is None and any(of_a_file.values()):
+        names = ", ".join(name for name, is_given in of_a_file.items() if is_given)
+        raise UsageError(
+            f"found {names} without --demand, expected them beside a demand file alone"
+        )
     _check_above_zero("--metric-full", metric_full)
     _check_above_zero("--seconds-per-request", seconds_per_request)
     from gpuscale.cli.commands.tuning.answers import Asked
