@@ -32,7 +32,7 @@ rules:
 
 def shipped(name: str) -> None:
     """Run a scenario as a process of its own."""
-    command = [str(Path(sys.executable).parent / "gpuscale"), "simulate", name, "--json", "-"]
+    command = [str(Path(sys.executable).parent / "gpuscale"), "simulate", name, "-o", "json"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
