@@ -22,6 +22,7 @@ from pathlib import Path
 
 import harness
 import policy_traces
+from gpuscale.core.errors import UsageError
 from gpuscale.plan.bounds import Bounds, bounds
 from gpuscale.plan.compiled import policy_function, replay
 from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
@@ -54,7 +55,10 @@ def policy_of(path: Path) -> Policy:
         raise SystemExit(f"{path}: found no Python module, expected a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 - it is somebody's own program
+        raise SystemExit(f"{path}: {type(error).__name__}: {error}") from None
     policy = getattr(module, "POLICY", None)
     if not isinstance(policy, Policy):
         raise SystemExit(f"{path}: found no Policy named POLICY")
@@ -156,8 +160,9 @@ def rows_of(running: Running) -> Iterator[Row]:
 
 
 def summary(name: str, rows: list[Row]) -> harness.Figure:
-    """Return one policy's figure over the long traces."""
-    long = [row for row in rows if row.policy == name and row.is_long]
+    """Return one policy's figure over the long traces, or over all where none is long."""
+    own = [row for row in rows if row.policy == name]
+    long = [row for row in own if row.is_long] or own
     kept = sum(row.short_percent <= 100 * PROMISE for row in long)
     changes = sum(row.changes for row in long)
     mean = sum(row.saved_percent for row in long) / len(long)
@@ -184,9 +189,13 @@ def main() -> int:
         print(f"{given.traces}: found no trace", file=sys.stderr)
         return 2
     started = time.perf_counter()
-    for policy in policies:
-        # Compiles all that is needed, which threads must not do at the same time.
-        scored(replace(policy, learns=True), found[0].demand[:8], Service(), 1)
+    try:
+        for policy in policies:
+            # Compiles all that is needed, which threads must not do at the same time.
+            scored(replace(policy, learns=True), found[0].demand[:8], Service(), 1)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
     pool = ThreadPoolExecutor(THREADS)
     try:
         running = [begin(trace, policies, given.tries, pool) for trace in found]

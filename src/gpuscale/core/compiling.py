@@ -7,6 +7,7 @@ they use: numba itself looks at the caller's file alone, and would take what cal
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -53,15 +54,23 @@ def compiled(
     try:
         result: Compiled = _linked(function, {}, signature)
     except numba().core.errors.NumbaError as error:
-        lines = [line.strip() for line in str(error).splitlines()]
-        reason = next((line for line in reversed(lines) if line), "no reason given")
         name = f"{function.__module__}.{function.__qualname__}"
         raise UsageError(
-            f"{name} is not in the part of Python that numba compiles: {reason}"
+            f"{name} is not in the part of Python that numba compiles: {_reason(str(error))}"
         ) from None
     finally:
         config.CACHE_DIR = before
     return result
+
+
+def _reason(text: str) -> str:
+    """Return why numba refuses a function, and the file and line, from its message of many lines."""
+    lines = [line.strip() for line in text.splitlines()]
+    reason = next(
+        (line for line in lines if line and not line.startswith("Failed in ")), "no reason"
+    )
+    places = re.findall(r'File "([^"]+)", line (\d+)', text)
+    return reason + (f" ({places[-1][0]}:{places[-1][1]})" if places else "")
 
 
 def _linked(

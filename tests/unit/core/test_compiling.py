@@ -64,10 +64,13 @@ def test_a_change_in_what_is_called_is_another_function(change):
     assert compiling.fingerprint(twice()) != compiling.fingerprint(twice(**change))
 
 
-def test_what_numba_does_not_compile_is_named(folder):
-    with pytest.raises(
-        UsageError, match=r"^tests\..*refused is not in the part of Python that numba"
-    ):
+def test_what_numba_does_not_compile_is_named_with_its_line(folder):
+    line = refused.__code__.co_firstlineno + 1
+    expected = (
+        r"^tests\..*refused is not in the part of Python that numba compiles: .+"
+        rf"\(.*test_compiling\.py:{line}\)$"
+    )
+    with pytest.raises(UsageError, match=expected):
         compiled(refused, [])
 
 
