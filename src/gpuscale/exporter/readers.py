@@ -152,11 +152,9 @@ def _simulated(
 
 
 def _nvml(settings: ExporterSettings, fields: frozenset[str], clock: Clock | None) -> GpuReader:
-    from gpuscale.core.memory import share_one_arena
     from gpuscale.gpu.nvml.reader import NvmlReader
     from gpuscale.gpu.nvml.settings import NvmlSettings
 
-    share_one_arena()  # several threads call the driver, and each would keep what its calls free
     paces = NvmlSettings(
         xid_window_ms=settings.xid_window_ms,
         clock_window_ms=settings.clock_window_ms,

@@ -16,7 +16,6 @@ from pathlib import Path
 from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock, WallClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.core.memory import give_memory_back
 from gpuscale.gpu.fields import FIELDS
 from gpuscale.gpu.nvml.calls import Caller, stats
 from gpuscale.gpu.nvml.device import Shared
@@ -99,7 +98,6 @@ class NvmlReader:
         self._polling = Caller(self._library)
         self._shared = self._new_shared(gpus=0)
         self._is_open = False
-        self._has_read = False
         self._failure = ""
         self._retry = Wait()
         self._waits = Backoff(self._settings.reopen_first_ms, self._settings.reopen_last_ms)
@@ -138,9 +136,6 @@ class NvmlReader:
         except DriverGoneError as failure:
             self._close_library()
             raise self._unavailable(failure, now_ms) from failure
-        if not self._has_read:
-            self._has_read = True
-            give_memory_back()  # what opening NVML and its first calls took and have freed
         self._note_lost(now_ms)
         self._forget_gone(now_ms)
         gone = [gpu for gpu, _ in self._gone.values()]
@@ -202,7 +197,7 @@ class NvmlReader:
         self._seen = self._present()
         try:
             self._system.call("open", "nvmlInit")
-            self._is_open, self._has_read = True, False
+            self._is_open = True
             count = self._count()
             self._counted_ms = now_ms
             before = {slot.gpu.uuid: slot.gpu for slot in self._slots if slot.gpu.pci_bus_id}
