@@ -99,8 +99,9 @@ def test_what_came_from_another_process_is_replayed(alone):
     assert found(each) == alone
 
 
-def test_a_cluster_that_is_not_there_is_said():
+def test_a_cluster_that_is_not_there_is_said(monkeypatch):
     pytest.importorskip("distributed")
+    monkeypatch.setattr("gpuscale.plan.tuning.workers._ANSWERS_WITHIN_S", 1)
     with pytest.raises(UnavailableError, match="does not answer"), workers("dask://127.0.0.1:9", 1):
         pass
 
