@@ -293,7 +293,15 @@ def test_a_server_that_never_answers_holds_no_more_than_the_bounds() -> None:
 def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path, processes: int) -> None:
     file = tmp_path / "result.json"
     with serving(answers_ok) as (url, heads):
-        command = [GPUSCALE, "load", "http", url, "--rate=50", "--for=1h", f"--processes={processes}"]
+        command = [
+            GPUSCALE,
+            "load",
+            "http",
+            url,
+            "--rate=50",
+            "--for=1h",
+            f"--processes={processes}",
+        ]
         with subprocess.Popen(
             [*command, "--output-file", str(file)], stdout=subprocess.PIPE
         ) as process:

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuscale.load.timeline.table import timeline_text
-from gpuscale.load.timeline.types import Mark, Span, Timeline, Track
+from gpuscale.load.timeline.types import Hop, Mark, Span, Timeline, Track
 
 START_MS = 1_750_000_000_000
 
@@ -74,9 +74,10 @@ def test_names_cannot_steer_the_terminal() -> None:
 
 
 def test_every_hop_keeps_a_column_as_long_as_there_is_room_for_one_each() -> None:
+    hops: tuple[Hop, ...] = ("load", "latency", "replicas", "nodes")
     tracks = tuple(
         Track(f"{hop}-{name}", "x", hop, points(1.0))
-        for hop in ("load", "latency", "replicas", "nodes")
+        for hop in hops
         for name in ("first", "second")
     )
     # Columns of 8, 10 to 16 letters and gaps of 2: the four first ones take 8 + 12 + 15 + 16 + 13.
@@ -85,10 +86,8 @@ def test_every_hop_keeps_a_column_as_long_as_there_is_room_for_one_each() -> Non
 
 
 def test_names_are_shortened_before_a_hop_goes() -> None:
-    tracks = tuple(
-        Track(name, "x", hop, points(1.0))
-        for hop, name in (("load", "sent"), ("replicas", "a-rather-long-deployment ready"))
-    )
+    named: dict[Hop, str] = {"load": "sent", "replicas": "a-rather-long-deployment ready"}
+    tracks = tuple(Track(name, "x", hop, points(1.0)) for hop, name in named.items())
     # 8 letters of time, 4 of load and 10 of the shortened name, with gaps of 2.
     heads = timeline_text(timeline(tracks=tracks), width=26).splitlines()[1].split()
     assert heads == ["time", "sent", "a-rath…ady"]
