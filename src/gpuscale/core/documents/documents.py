@@ -177,15 +177,25 @@ def _check_depth(text: str, source: str) -> None:
     if not _may_be_deep(text):
         return
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            expected = f"at most {MAX_DEPTH} levels of mappings and lists"
-            line = event.start_mark.line + 1 if event.start_mark else None
-            raise ConfigError(Problem(source, line, None, "a deeper nesting", expected))
+    line: int | None = None
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > MAX_DEPTH:
+                line = event.start_mark.line + 1 if event.start_mark else None
+                break
+        else:
+            return
+    except yaml.MarkedYAMLError as error:
+        # The library reads ahead of its events, and newer ones have a limit of their own.
+        if "nesting depth" not in (error.problem or ""):
+            raise
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+    expected = f"at most {MAX_DEPTH} levels of mappings and lists"
+    raise ConfigError(Problem(source, line, None, "a deeper nesting", expected))
 
 
 def _may_be_deep(text: str) -> bool:
