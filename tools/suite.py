@@ -1,11 +1,11 @@
 """Runs pytest, and the few tests that failed once more, by themselves.
 
-Tests drive real servers, browsers and control planes that have seconds to answer. Beside another worker on
+Tests drive real servers, browsers and control planes that have seconds to answer. Beside other workers on
 two busy cores one of thousands may miss its time. A test counts as failed if it fails a second time, with
 the machine to itself; one that passes then is named, so that it gets mended. More than a few modules
 with failures are no bad luck: then nothing runs again.
 
-    python tools/suite.py -n 2 --dist loadgroup -m "not cluster"
+    python tools/suite.py -n 3 --dist loadgroup -m "not cluster"
 """
 
 import json
