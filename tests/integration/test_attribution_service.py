@@ -359,7 +359,8 @@ async def test_close_ends_run_and_may_come_twice(site) -> None:
     await asyncio.sleep(0.01)
     await attribution.close()
     await attribution.close()
-    await asyncio.wait_for(site.task, 30)
+    async with asyncio.timeout(30):
+        await site.task
 
 
 async def test_cancelled_run_lets_go_of_everything(site) -> None:

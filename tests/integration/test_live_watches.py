@@ -81,7 +81,8 @@ async def version(session: aiohttp.ClientSession) -> str:
 
 
 async def next_event(answer: aiohttp.ClientResponse) -> dict:
-    return json.loads(await asyncio.wait_for(answer.content.readline(), 30))
+    async with asyncio.timeout(30):
+        return json.loads(await answer.content.readline())
 
 
 async def test_a_watch_shows_a_pod_from_its_creation_to_its_start() -> None:
@@ -158,8 +159,8 @@ async def test_a_version_of_another_run_is_gone(wanted: str) -> None:
 async def test_a_watch_ends_when_its_time_is_over() -> None:
     async with opened("ack-bert", 60) as (_, session):
         params = {"watch": "1", "timeoutSeconds": "1", "resourceVersion": await version(session)}
-        async with session.get(PODS, params=params) as answer:
-            assert await asyncio.wait_for(answer.content.read(), 30) == b""
+        async with asyncio.timeout(30), session.get(PODS, params=params) as answer:
+            assert await answer.content.read() == b""
 
 
 async def test_a_client_has_so_many_watches_and_no_more() -> None:
@@ -220,5 +221,6 @@ async def test_a_reader_that_takes_nothing_is_cut_off() -> None:
     app.router.add_get("/watch", handle)
     async with serving(app) as url:
         with reader_that_never_reads(url):
-            await asyncio.wait_for(ended.wait(), 60)
+            async with asyncio.timeout(60):
+                await ended.wait()
             await until(lambda: not watches._open.total())

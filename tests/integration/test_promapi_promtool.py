@@ -38,7 +38,8 @@ async def promtool(*arguments):
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 20)
+    async with asyncio.timeout(20):
+        out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
 

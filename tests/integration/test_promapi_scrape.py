@@ -79,7 +79,8 @@ async def prometheus(folder, address):
         yield f"http://{own}"
     finally:
         process.terminate()
-        await asyncio.wait_for(process.wait(), 20)
+        async with asyncio.timeout(20):
+            await process.wait()
 
 
 def series_of(data):

@@ -171,7 +171,8 @@ class QueryPool:
         self._inside += 1
         try:
             try:
-                await asyncio.wait_for(self._slots.acquire(), deadline.left())
+                async with asyncio.timeout(deadline.left()):
+                    await self._slots.acquire()
             except TimeoutError:
                 raise QueryTimeoutError("query timed out in query queue") from None
             try:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -214,7 +215,8 @@ class _Page:
             await response.write(f"retry: {RETRY_MS}\n\n".encode())
             while not self._stopping.is_set():
                 message, cursor = self._message(cursor)
-                await asyncio.wait_for(response.write(message), WRITE_TIMEOUT_SECONDS)
+                async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                    await response.write(message)
                 await _pause(self._stopping)
         except (ConnectionError, TimeoutError):
             pass  # the page went away, or stopped reading
@@ -235,10 +237,9 @@ def _totals(since: Mapping[str, object]) -> tuple[int, int]:
 
 
 async def _pause(stopping: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(stopping.wait(), UPDATE_SECONDS)
-    except TimeoutError:
-        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(UPDATE_SECONDS):
+            await stopping.wait()
 
 
 async def _bounded_body(request: web.Request) -> bytes:

@@ -40,7 +40,8 @@ def test_a_wait_that_is_cancelled_leaves_the_alarm_usable() -> None:
         with Alarm() as alarm:
             for _ in range(3):
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(alarm.wait(60), 0.01)
+                    async with asyncio.timeout(0.01):
+                        await alarm.wait(60)
             start_s = time.monotonic()
             while (ahead_s := start_s + 0.01 - time.monotonic()) > 0:
                 await alarm.wait(ahead_s)

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,10 +163,9 @@ class Watches:
                 told_s = loop.time()
             if request.transport is None or request.transport.is_closing():
                 return
-            try:
-                await asyncio.wait_for(news.wait(), _LOOK_S)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await news.wait()
 
 
 def _selected(selection: Selection, changes: list[Change]) -> Iterator[tuple[str, Stored]]:

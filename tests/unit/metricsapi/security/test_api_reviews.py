@@ -135,7 +135,8 @@ async def test_closing_ends_what_is_on_its_way(clock) -> None:
     clock.advance(9.5)
     assert await cache.get("k", ask) == "answer"
     await settle()
-    await asyncio.wait_for(cache.close(), 30)
+    async with asyncio.timeout(30):
+        await cache.close()
 
 
 async def test_a_bad_token_is_remembered_too(api, clock) -> None:
