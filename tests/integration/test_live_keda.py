@@ -175,3 +175,21 @@ def test_requests_that_find_no_pod_wake_the_workload(loop: Loop) -> None:
         time.sleep(0.1)
     assert loop.stop() == 0
     assert "Traceback" not in loop.text()
+
+
+def test_no_first_poll_comes_before_an_evaluation(tmp_path: Path) -> None:
+    """`gpuscale scaler` has KEDA's first call wait for it, so a cluster has no such event."""
+    running = Loop(tmp_path, "in-flight-credit", "--speed", "20")
+    try:
+        scaled = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"
+        deadline = time.monotonic() + 60
+        while not all(
+            "Ready" in [condition["type"] for condition in each["status"]["conditions"]]
+            for each in running.json(scaled)["items"]
+        ):
+            assert time.monotonic() < deadline, running.text()
+            time.sleep(0.1)
+        events = running.json("/api/v1/namespaces/default/events")["items"]
+        assert [each for each in events if each["involvedObject"]["kind"] == "ScaledObject"] == []
+    finally:
+        running.kill()

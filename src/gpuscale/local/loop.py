@@ -222,6 +222,9 @@ class LiveLoop:
                 *(group.create_task(each.run(), name="remote write") for each in self._writers),
             ]
             await self._look_once(session)
+            if polls:
+                # `gpuscale scaler` lets KEDA's first call wait for the first evaluation.
+                await look_at_triggers()
             tasks += [
                 group.create_task(
                     every(self._clock, self._world.start_ms + period_ms, period_ms, action),
