@@ -23,6 +23,7 @@ from gpuscale.exporter.families.own_metrics import (
 from gpuscale.exporter.snapshot import Snapshot
 from gpuscale.exposition.families import Family
 from gpuscale.formats.labels import FamilyOptions
+from gpuscale.formats.repeated import job_key
 from gpuscale.formats.styles import Style, agent_families
 from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.owners import Attribution, Unattributed
@@ -62,8 +63,8 @@ class Extras:
     """Makes the families of a vendor's own exporter; None serves none."""
     azure: AzureMetrics | None = None
     """Keeps the minute that Azure's metrics are means of."""
-    jobs: Callable[[], Mapping[str, tuple[str, ...]]] | None = None
-    """Reads which batch jobs are on which GPU; may block. None knows of no jobs."""
+    jobs: Callable[[Iterable[str]], Mapping[str, tuple[str, ...]]] | None = None
+    """Reads the batch jobs of GPUs, by their job files' names; may block. None knows of no jobs."""
 
 
 class Collector:
@@ -121,7 +122,7 @@ class Collector:
         except Exception as failure:  # noqa: BLE001 - whatever a driver does, scrapes get an answer
             error = _reason(failure)
         duration_s = time.perf_counter() - started
-        jobs = self._extras.jobs() if self._extras.jobs is not None else {}
+        jobs = self._extras.jobs(map(job_key, readings)) if self._extras.jobs is not None else {}
         return ReadOutcome(gpus, readings, duration_s, error, _stats(reader), jobs)
 
     def publish(self, outcome: ReadOutcome, server: ServerStatus | None = None) -> Snapshot:

@@ -15,6 +15,7 @@ from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.exporter.counters_file import read_text
+from gpuscale.exporter.settings import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from gpuscale.objects.fields import Fields
 
 MAX_BYTES = 1024 * 1024
@@ -80,8 +81,13 @@ def _metrics(top: Fields) -> tuple[str, str | None]:
     if path:
         metrics.note(("fields",), "either file or fields", found="both")
     lines = io.StringIO()
+    line = 1
     writer = csv.writer(lines, lineterminator="\n")
     for row in metrics.items("fields"):
+        # Rows stand on the lines that they have in this file, which messages about them name.
+        ahead = max(0, (row.document.line(row.path) or 1) - line)
+        lines.write("\n" * ahead)
+        line += ahead + 1
         _check_keys(row, ("name", "prometheusType", "help"))
         texts = [row.text(key, required=True) for key in ("name", "prometheusType", "help")]
         writer.writerow([" ".join(text.split()) for text in texts])
@@ -96,14 +102,18 @@ def _collection(top: Fields) -> tuple[int | None, tuple[str, ...]]:
     if interval is None:
         return None, notes
     if isinstance(interval, int) and not isinstance(interval, bool):
-        return interval, notes
-    try:
-        return parse_duration_ms(str(interval)), notes
-    except ValueError:
-        collection.note(
-            ("interval",), "milliseconds or a duration such as 30s", found=str(interval)
-        )
-        return None, notes
+        interval_ms = interval
+    else:
+        try:
+            interval_ms = parse_duration_ms(str(interval))
+        except ValueError:
+            expected = "milliseconds or a duration such as 30s"
+            collection.note(("interval",), expected, found=str(interval))
+            return None, notes
+    if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+        expected = f"{MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds"
+        collection.note(("interval",), expected, found=str(interval))
+    return interval_ms, notes
 
 
 def _check_keys(fields: Fields, known: tuple[str, ...]) -> None:

@@ -128,6 +128,9 @@ class CountersFile:
             _log.warning("%s", note)
         is_built_in = self._path is None and self._given is None
         if is_built_in or self._mode == "replace":
+            if not read.rows and not read.problems:
+                name = self._given[1] if self._given is not None else self._path
+                _log.warning("%s lists no counters: no values of the GPUs' fields are served", name)
             return read.rows
         named = {counter.field for counter in read.rows}
         return (*(each for each in DEFAULT_COUNTERS if each.field not in named), *read.rows)

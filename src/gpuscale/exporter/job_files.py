@@ -1,18 +1,17 @@
 """The batch jobs on each GPU, as a workload manager's scripts write them into a folder.
 
 A file is named after a GPU's number, or `<GPU>.<number of the MIG instance>`; each of its lines is a job.
+Only the files of GPUs that are there are opened: how many others the folder holds does not matter.
 
 Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/transformation/hpc.go. Differences: empty lines are no
     jobs, and a file that can't be read leaves the others to be served.
 """
 
 import logging
-import re
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-_NAME = re.compile("[0-9]{1,6}(?:[.][0-9]{1,6})?", re.ASCII)
-_MOST_FILES = 1024
 _MOST_BYTES = 64 * 1024
 _MOST_JOBS = 256
 """Of one GPU: each is one more set of its series."""
@@ -29,17 +28,21 @@ class JobFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._told = ""
+        self._logged = ""
 
-    def read(self) -> Mapping[str, tuple[str, ...]]:
-        """Return GPU to its jobs; empty where the folder can't be read, which the log tells once."""
+    def read(self, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return file name to its jobs; empty where the folder can't be read, which is logged once.
+
+        Args:
+            names: of the files of this node's GPUs.
+        """
         try:
-            paths = sorted(each for each in self._folder.iterdir() if _NAME.fullmatch(each.name))
+            os.scandir(self._folder).close()
         except OSError as error:
-            self._tell(f"no jobs are served: {self._folder}: {error.strerror or error}")
+            self._log_once(f"no jobs are served: {self._folder}: {error.strerror or error}")
             return {}
-        self._tell("")
-        return {path.name: jobs for path in paths[:_MOST_FILES] if (jobs := self._jobs(path))}
+        self._log_once("")
+        return {name: jobs for name in names if (jobs := self._jobs(self._folder / name))}
 
     def _jobs(self, path: Path) -> tuple[str, ...]:
         try:
@@ -53,7 +56,7 @@ class JobFiles:
         lines = dict.fromkeys(line.strip() for line in text.splitlines())
         return tuple(line for line in lines if line)[:_MOST_JOBS]
 
-    def _tell(self, message: str) -> None:
-        if message and message != self._told:
+    def _log_once(self, message: str) -> None:
+        if message and message != self._logged:
             _log.warning("%s", message)
-        self._told = message
+        self._logged = message

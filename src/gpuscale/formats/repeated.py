@@ -52,7 +52,7 @@ def device_series(
         attribution: who holds it, and whose its processes are.
         options: what to repeat.
     """
-    jobs = options.jobs.get(_job_key(reading), ())
+    jobs = options.jobs.get(job_key(reading), ())
     holdings = attribution.holdings.get(reading.gpu.allocated_as, ())
     if not options.virtual_gpus or not holdings:
         return DeviceSeries(_by_job((owned,), jobs))
@@ -72,7 +72,8 @@ def device_series(
 _IDLE: Mapping[str, int] = {GPU_UTIL: 0, FB_USED: 0}
 
 
-def _job_key(reading: GpuReading) -> str:
+def job_key(reading: GpuReading) -> str:
+    """Return how the file is called that lists a GPU's jobs."""
     gpu = reading.gpu
     return str(gpu.index) if gpu.instance is None else f"{gpu.index}.{gpu.instance.id}"
 

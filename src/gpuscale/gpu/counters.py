@@ -27,6 +27,8 @@ MAX_TEXT_BYTES = 1024 * 1024
 """What a ConfigMap can hold, and far above any real list."""
 MAX_PROBLEMS = 50
 """After so many faults the file is something else than a counters file."""
+MAX_NOTES = 20
+"""Each is a line of the log, at each load of the file."""
 
 _TYPES: tuple[str, ...] = get_args(CounterType)
 _COLUMNS = "3 columns: DCGM field, Prometheus type, help text"
@@ -108,6 +110,7 @@ class _Loader:
         self._counters: dict[str, Counter] = {}
         self._problems: list[Problem] = []
         self._notes: list[str] = []
+        self._more_notes = 0
 
     def add(self, number: int, line: str) -> None:
         if len(self._problems) >= MAX_PROBLEMS:
@@ -124,21 +127,29 @@ class _Loader:
             return
         if name in self._counters:
             first = self._counters[name].line
-            self._notes.append(f"{self._source}:{number}: {name} stands on line {first} already")
+            self._remark(number, f"{name} stands on line {first} already")
             return
         field = current_name(name)
         if type_ != "label" and field in FIELDS and FIELDS[field].kind == "string":
             note = f"{name} is text: it is served where it is a number; take the type label for it"
-            self._notes.append(f"{self._source}:{number}: {note}")
+            self._remark(number, note)
         alias = "" if name == field else name
         self._counters[name] = Counter(field, type_, help_, number, alias)  # type: ignore[arg-type]
 
     def finish(self) -> CountersRead:
         if len(self._problems) >= MAX_PROBLEMS:
             self._note(None, None, None, f"reading stopped after {MAX_PROBLEMS} faults")
+        if self._more_notes:
+            self._notes.append(f"{self._source}: {self._more_notes} more rows are like these")
         return CountersRead(
             tuple(self._counters.values()), tuple(self._problems), tuple(self._notes)
         )
+
+    def _remark(self, number: int, text: str) -> None:
+        if len(self._notes) < MAX_NOTES:
+            self._notes.append(f"{self._source}:{number}: {text}")
+        else:
+            self._more_notes += 1
 
     def _columns(self, number: int, line: str) -> list[str] | None:
         try:

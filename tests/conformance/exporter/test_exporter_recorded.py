@@ -157,6 +157,7 @@ def allocations(case):
 
 
 def jobs(case, folder):
-    for name, text in case.get("jobs", {}).items():
+    files = case.get("jobs", {})
+    for name, text in files.items():
         (folder / name).write_text(text)
-    return JobFiles(folder).read()
+    return JobFiles(folder).read(files)

@@ -4,7 +4,7 @@
 import pytest
 
 from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import ConfigError, NotFoundError, UsageError
+from gpuscale.core.errors import ConfigError, NotFoundError
 from gpuscale.exporter.config_file import MAX_BYTES
 from gpuscale.exporter.process import ExporterService
 from gpuscale.exporter.settings import read_settings
@@ -84,6 +84,11 @@ def test_the_log_says_what_changes_nothing(read) -> None:
         ("version: 1\nmetrics: {file: a.csv, fields: []}\n", "either"),
         ("version: 1\nmetrics: {fields: [{name: X, help: y}]}\n", "prometheusType"),
         ("version: 1\ncollection: {interval: soon}\n", "soon"),
+        (
+            "version: 1\ncollection:\n  interval: 5\n",
+            "yaml:3: collection.interval: found 5, expected 100",
+        ),
+        ("version: 1\ncollection: {interval: 2h}\n", "found 2h, expected 100 to 3600000 milli"),
         ("version: 1\nversion: 1\n", "version"),
         ("version: [\n", "config.yaml"),
         ("", "documents"),
@@ -95,9 +100,23 @@ def test_what_is_wrong_is_said(read, text, word) -> None:
         read(text)
 
 
-def test_an_interval_out_of_range_is_refused(read) -> None:
-    with pytest.raises(UsageError, match="collect-interval"):
-        read("version: 1\ncollection: {interval: 5}\n")
+def test_a_wrong_row_is_named_by_its_line(read) -> None:
+    listed = """version: 1
+metrics:
+  # The ones that we use.
+  fields:
+    - name: DCGM_FI_DEV_GPU_UTIL
+      prometheusType: gauge
+      help: Busy.
+
+    - name: DCGM_FI_DEV_GPU_TEMP
+      prometheusType: guage
+      help: Warm.
+"""
+    service = ExporterService(read(listed, gpu="simulated"), ManualClock())
+    error = service._counters.status.error
+    assert error is not None
+    assert "config.yaml:9: type: found 'guage'" in error
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

@@ -50,6 +50,17 @@ def test_file_can_add_to_the_built_in_list(path) -> None:
     assert util.help == "Busy."
 
 
+def test_file_without_a_counter_is_taken_with_a_warning(path, caplog) -> None:
+    path.write_text("# nothing yet\n")
+    assert CountersFile(path, "replace", ManualClock()).counters == ()
+    assert caplog.messages == [
+        f"{path} lists no counters: no values of the GPUs' fields are served"
+    ]
+    caplog.clear()
+    assert CountersFile(path, "add", ManualClock()).counters == DEFAULT_COUNTERS
+    assert not caplog.messages
+
+
 def test_without_a_file_the_built_in_list_is_served_and_never_changes() -> None:
     file = CountersFile(None, "replace", ManualClock())
     assert file.counters == DEFAULT_COUNTERS

@@ -5,6 +5,7 @@ import pytest
 from gpuscale.core.errors import ConfigError
 from gpuscale.gpu.counters import (
     DEFAULT_COUNTERS,
+    MAX_NOTES,
     MAX_PROBLEMS,
     Counter,
     load_counters,
@@ -235,6 +236,12 @@ def test_field_twice_is_taken_once_and_told() -> None:
     assert [(row.type, row.help) for row in read.rows] == [("gauge", "a")]
     assert read.notes == (f"my.csv:2: {UTIL} stands on line 1 already",)
     assert not read.problems
+
+
+def test_many_such_rows_are_counted() -> None:
+    read = read_counters(f"{UTIL}, gauge, a\n" * 10_001, "my.csv")
+    assert read.notes[-1] == f"my.csv: {10_000 - MAX_NOTES} more rows are like these"
+    assert len(read.notes) == MAX_NOTES + 1
 
 
 def test_text_as_a_number_is_taken_and_told() -> None:

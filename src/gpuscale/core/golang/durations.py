@@ -3,6 +3,7 @@
 Durations are as users write them: `90s`, `1h30m`, `500ms`, `2d`, or a bare number of seconds.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -35,11 +36,16 @@ def parse_duration_ms(text: str | float) -> int:
         return round(text * 1000)
     stripped = str(text).strip()
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
-        return round(float(stripped) * 1000)
+        stripped += "s"
     parts = _PART.findall(stripped)
-    if not parts or "".join(number + unit for number, unit in parts) != stripped:
+    milliseconds = sum(float(number) * _UNIT_MS[unit] for number, unit in parts)
+    if (
+        not parts
+        or "".join(number + unit for number, unit in parts) != stripped
+        or not math.isfinite(milliseconds)
+    ):
         raise ValueError(f"found {text!r}, expected a duration such as 15s, 5m or 1h30m")
-    return round(sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
+    return round(milliseconds)
 
 
 def format_duration(milliseconds: int) -> str:
