@@ -206,6 +206,20 @@ async def test_a_service_account_is_used_with_the_token_of_the_moment(
                 await client.get(PODS)
 
 
+async def test_an_authority_that_is_renewed_on_disk_is_trusted(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "ca.crt").write_bytes(OTHER_CA.certificate)
+    (tmp_path / "token").write_text("t")
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
+    async with serving(tmp_path) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+        async with reading(KubeSettings()) as client:
+            with pytest.raises(ApiUnreachableError, match="its certificate is not trusted"):
+                await client.get(PODS)
+            (tmp_path / "ca.crt").write_bytes(CA.certificate)
+            assert await client.get(PODS) == json.loads(ANSWER)
+
+
 async def test_a_path_of_the_server_comes_before_each_other(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         address = f"https://127.0.0.1:{server.port}/k8s/clusters/c-1/"
@@ -320,6 +334,22 @@ async def test_an_answer_that_does_not_come_is_given_up(tmp_path: Path) -> None:
         async with reading(KubeSettings(path, timeout_s=0.1)) as client:
             with pytest.raises(ApiUnreachableError, match="gave no answer to /api/v1/pods in time"):
                 await client.get(PODS)
+
+
+@pytest.mark.parametrize("client_of", [open_reader, KubeClient])
+async def test_a_watch_that_does_not_begin_is_given_up_long_before_it_would_end(
+    tmp_path: Path, client_of
+) -> None:
+    async with serving(tmp_path, has_tls=False) as server:
+        server.answer = b""
+        path = config(tmp_path, server.port, {"token": "t"}, scheme="http").kubeconfig
+        client = client_of(KubeSettings(path, timeout_s=0.1, watch_s=3600))
+        try:
+            with pytest.raises(ApiUnreachableError, match="gave no answer to /api/v1/pods in time"):
+                async with asyncio.timeout(10), client.watch(PODS, {}):
+                    pass
+        finally:
+            await client.close()
 
 
 @pytest.mark.parametrize(

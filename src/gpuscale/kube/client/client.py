@@ -268,7 +268,10 @@ class KubeClient:
             "GET", path, params=dict(params), headers={"Accept": accept}, timeout=timeout
         )
         with self._outside_faults(str(self._answers.late(path))):
-            async with asyncio.timeout(most_s), stream as answer:
+            # A watch is silent for minutes, but it begins at once.
+            until_s = asyncio.get_running_loop().time() + most_s
+            async with asyncio.timeout(self._settings.timeout_s) as limit, stream as answer:
+                limit.reschedule(until_s)
                 if answer.status_code != httpx2.codes.OK:
                     raise self._answers.refusal(
                         path, answer.status_code, await self._body(path, answer)

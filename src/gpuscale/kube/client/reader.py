@@ -6,10 +6,11 @@ asyncio carries the bytes and TLS.
 
 import asyncio
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 from urllib.parse import urlencode, urlsplit
 
 import h11
@@ -19,9 +20,6 @@ from gpuscale.kube.client.errors import ApiUnreachableError
 from gpuscale.kube.client.plain import PlainAccess, plain_access
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
-
-if TYPE_CHECKING:
-    import ssl
 
 _CHUNK_BYTES = 65_536
 _OK = 200
@@ -125,9 +123,12 @@ class ApiReader:
         target = f"{self._url.path.rstrip('/')}{path}{query}"
         connection: _Connection | None = None
         try:
-            async with asyncio.timeout(most_s):
+            # A watch is silent for minutes, but it begins at once.
+            async with asyncio.timeout(self._settings.timeout_s) as limit:
+                until_s = asyncio.get_running_loop().time() + most_s
                 connection = await self._connect()
                 status = await connection.ask(target, self._headers(accept))
+                limit.reschedule(until_s)
                 if status != _OK:
                     most = self._settings.max_body_bytes
                     body = await self._answers.whole(path, connection.chunks(), most)
@@ -166,12 +167,22 @@ class ApiReader:
             return idle
         if idle is not None:
             idle.close()
+        try:
+            return await self._open()
+        except ssl.SSLCertVerificationError:
+            # The authority's file may have been renewed since it was read.
+            renewed = plain_access(self._settings)
+            if renewed is None or renewed.server != self._access.server:
+                raise
+            self._access = renewed
+            return await self._open()
+
+    async def _open(self) -> "_Connection":
         tls = self._access.tls
         host = self._url.hostname or ""
         port = self._url.port or (80 if tls is None else 443)
         name = (self._access.server_name or host) if tls is not None else None
-        async with asyncio.timeout(self._settings.timeout_s):
-            return await _Connection.open(host, port, tls, name)
+        return await _Connection.open(host, port, tls, name)
 
     def _keep(self, connection: "_Connection") -> None:
         """Keep a connection whose answer has come whole; one is enough."""
@@ -192,7 +203,7 @@ class _Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, tls: "ssl.SSLContext | None", server_name: str | None
+        cls, host: str, port: int, tls: ssl.SSLContext | None, server_name: str | None
     ) -> Self:
         reader, writer = await asyncio.open_connection(
             host, port, ssl=tls, server_hostname=server_name
