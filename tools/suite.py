@@ -9,6 +9,7 @@ with failures are no bad luck: then nothing runs again.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -42,7 +43,10 @@ def main(arguments: Sequence[str], root: Path) -> int:
 
 def _pytest(arguments: Sequence[str], root: Path) -> int:
     command = [sys.executable, "-m", "pytest", *arguments]
-    return subprocess.run(command, cwd=root, check=False).returncode
+    environment = dict(os.environ)
+    # Tests start our commands a thousand times; without byte code each start compiles every module again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return subprocess.run(command, cwd=root, env=environment, check=False).returncode
 
 
 def _without_groups(record: Path) -> set[str]:

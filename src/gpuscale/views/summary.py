@@ -68,7 +68,10 @@ def _cost_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _energy_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [("GPU energy", f"{number_text(summary.get('gpuEnergyKwh'))} kWh")]
+    energy_kwh = summary.get("gpuEnergyKwh")
+    if isinstance(energy_kwh, (int, float)) and energy_kwh < 1:
+        return [("GPU energy", f"{number_text(energy_kwh * 1000)} Wh")]
+    return [("GPU energy", f"{number_text(energy_kwh)} kWh")]
 
 
 def _scale_out_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -38,6 +38,12 @@ def test_cost_is_absent_without_a_price_and_has_a_currency_with_one() -> None:
     assert totals({**SUMMARY, "cost": 3.41})["Cost"] == "3.41 EUR"
 
 
+def test_little_energy_is_in_watt_hours() -> None:
+    # Four minutes of one GPU at 90 W: 6 Wh.
+    assert totals({**SUMMARY, "gpuEnergyKwh": 0.006})["GPU energy"] == "6 Wh"
+    assert totals({**SUMMARY, "gpuEnergyKwh": 12.5})["GPU energy"] == "12.5 kWh"
+
+
 def test_tables_have_a_row_per_name_and_a_title_per_cell() -> None:
     markup = summary_html({"summary": SUMMARY})
     assert "<h3>HPAs</h3>" in markup
