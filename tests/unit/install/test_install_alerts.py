@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.formats.signals.catalogue import SIGNALS
 from gpuscale.install.alerts.groups import AlertSettings, alert_groups, rule_groups
+from gpuscale.install.alerts.queues import queue_placeholders
 from gpuscale.install.placeholders import SeriesNames
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))
@@ -74,6 +76,12 @@ def condition(kind, status):
     return f'{HPA_SERIES}_status_condition{{{HPA},condition="{kind}",status="{status}"}}'
 
 
+def backlog(metric):
+    """Series of what an HPA sees of a metric, for each pod."""
+    labels = f'{HPA},metric_name="{metric}",metric_target_type="average"'
+    return f"{HPA_SERIES}_status_target_metric{{{labels}}}"
+
+
 DESIRED = f"{HPA_SERIES}_status_desired_replicas{{{HPA}}}"
 LIMITED = condition("ScalingLimited", "true")
 LIMIT_REACHED = {DESIRED: "8x60", LIMITED: "1x60"}
@@ -84,6 +92,14 @@ BEHIND = {
     f'{HPA_SERIES}_info{{{HPA},scaletargetref_kind="Deployment",scaletargetref_name="bert"}}': "1x60",
 }
 QUEUED = 'vllm:num_requests_waiting{namespace="ml",pod="bert-7b486f6bf-x2f4z"}'
+QUEUES = (
+    'tgi_queue_size{service="bert"',
+    'nv_inference_pending_request_count{model="bert"',
+    'nv_trt_llm_request_metrics{request_type="waiting"',
+    'ray_serve_deployment_queued_queries{deployment="bert"',
+    'llamacpp:requests_deferred{service="bert"',
+)
+SCHEDULED = 'nv_trt_llm_request_metrics{namespace="ml",pod="bert-0",request_type="scheduled"}'
 NO_VALUE = {condition("ScalingActive", "false"): "1x60"}
 BLIND = {**NO_VALUE, **LOOKS_AT_GPUS}
 OWNERS = (
@@ -449,6 +465,26 @@ FIRING = [
         )
     ),
     fires(
+        "GpuQueueGrowsAtMaximum",
+        {**BEHIND, **{f'{each},namespace="ml",pod="bert-0"}}': "0x9 0+2x50" for each in QUEUES}},
+        31,
+        {"namespace": "ml", "scaletargetref_name": "bert"},
+        "210 requests wait in ml/bert, more and more, and its HPA is at its maximum",
+        when="of every other server, 42 in each",
+    ),
+    *(
+        fires(
+            "GpuBacklogGrowsAtMaximum",
+            {**BEHIND, backlog(metric): "0x9 0+2x50"},
+            31,
+            {**OF_HPA, "metric_name": metric},
+            # 2 more for each pod each minute from minute 10 on.
+            f"{metric} of HPA ml/bert is at 42 and grows, and the HPA is at its maximum",
+            when=f"of {metric}",
+        )
+        for metric in ("llm_d_epp_flow_control_queue_size", "s0-bert-rabbitmq-ready")
+    ),
+    fires(
         "GpuPodsPending",
         {UNSCHEDULED: "1x20", REQUESTS: "1x20"},
         16,
@@ -656,6 +692,20 @@ QUIET = [
             ("where pods may come", {DESIRED: "7x60"}),
             ("of another workload", {QUEUED: "0x60", QUEUED.replace("bert", "web"): "0+2x60"}),
             ("that is empty", {QUEUED: "0x60"}),
+            ("of requests in batches", {QUEUED: "0x60", SCHEDULED: "0+2x60"}),
+        )
+    ),
+    *(
+        quiet(
+            "GpuBacklogGrowsAtMaximum", why, {**BEHIND, backlog("bert-kafka-lag"): "0+2x60", **more}
+        )
+        for why, more in (
+            ("that is long and no longer grows", {backlog("bert-kafka-lag"): "50x60"}),
+            ("where pods may come", {DESIRED: "7x60"}),
+            (
+                "of no queue",
+                {backlog("bert-kafka-lag"): "0x60", backlog("bert-envoy-rate"): "0+2x60"},
+            ),
         )
     ),
     quiet("GpuPodsPending", "while a node starts", {UNSCHEDULED: "1x60", REQUESTS: "1x60"}, 14),
@@ -736,6 +786,29 @@ def test_alerts_for_exported_labels_differ_in_nothing_but_the_expression() -> No
     assert differing == ["GpuPodWithoutReading", "GpuIdleWhileRequested"]
     for name, rule in honored.items():
         assert exported[name].model_copy(update={"expr": rule.expr}) == rule
+
+
+# What each family says waits in it, where there is no length of a queue in its pods.
+@pytest.mark.parametrize(
+    "metric",
+    [
+        *("ts_queue_seconds", "llm_d_epp_average_queue_size", "llm_d_epp_flow_control_queue_size"),
+        *("bert-epp-queue", "s0-bert-epp-queue", "bert-dynamo-waiting", "s12-bert-dynamo-waiting"),
+        *("bert-rabbitmq-ready", "bert-rabbitmq-messages", "bert-kafka-lag", "bert-sqs-visible"),
+    ],
+)
+def test_queues_in_front_of_pods_are_known_by_what_hpas_call_them(metric: str) -> None:
+    assert re.fullmatch(queue_placeholders()["QUEUE_METRICS"], metric)
+
+
+def test_every_family_that_queues_has_an_alert() -> None:
+    queues = queue_placeholders()
+    for name, signal in SIGNALS.items():
+        if not re.search("waiting|queue|ready|messages|lag|visible", name):
+            continue
+        is_seen = re.fullmatch(queues["QUEUE_METRICS"], f"bert-{name}") is not None
+        siblings = (each for each in SIGNALS.values() if each.family is signal.family)
+        assert is_seen or any(each.series in queues["QUEUES_OF_PODS"] for each in siblings), name
 
 
 def test_no_placeholder_is_left() -> None:

@@ -22,7 +22,9 @@ EPP = Family(
 _PER_POD = "it is a mean over the pool's pods"
 
 
-def _of_pool(ending: str, unit: str, target: float, what: str, why: str) -> Signal:
+def _of_pool(
+    ending: str, unit: str, target: float, what: str, why: str, *, is_queue: bool = False
+) -> Signal:
     """Return a signal that the picker gives as a mean over the pods of its pool."""
     current, before = f"llm_d_epp_average_{ending}", f"inference_pool_average_{ending}"
     return Signal(
@@ -37,6 +39,7 @@ def _of_pool(ending: str, unit: str, target: float, what: str, why: str) -> Sign
         described=INFERENCE_POOL,
         query=f'max({current}{{name="$name"}}) * max(llm_d_epp_ready_endpoints{{name="$name"}})'
         f' or max({before}{{name="$name"}}) * max(inference_pool_ready_pods{{name="$name"}})',
+        is_queue=is_queue,
         what=what,
         why=why,
     )
@@ -49,6 +52,7 @@ GATEWAY_SIGNALS = {
         5,
         f"requests that wait in the model servers; {_PER_POD}",
         "the picker calls a pod saturated from 5 on",
+        is_queue=True,
     ),
     "epp-running": _of_pool(
         "running_requests",
@@ -79,6 +83,7 @@ GATEWAY_SIGNALS = {
         query='sum(llm_d_epp_flow_control_queue_size{inference_pool="$name"})'
         ' or sum(inference_extension_flow_control_queue_size{inference_pool="$name"})',
         is_there_at_zero=True,
+        is_queue=True,
         what="requests that the picker holds back because the pool is saturated; there at 0 pods too",
         why="what waits before a pool is as many requests for each pod as may wait in one",
     ),

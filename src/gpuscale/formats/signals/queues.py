@@ -41,6 +41,7 @@ def _queue(family: Family, metric: str, series: str, query: str, what: str) -> S
         kind="external",
         query=query,
         is_there_at_zero=True,
+        is_queue=True,
         what=what,
         why=_WHY,
     )

@@ -84,6 +84,8 @@ class Signal:
     `$namespace` to be filled in."""
     is_there_at_zero: bool = False
     """Whether there is load to be seen while there is no pod, so that it can bring the first."""
+    is_queue: bool = False
+    """Whether it is what waits, or for how long: more of it is too few pods, whatever its target."""
     what: str = field(default="", compare=False)
     """What it says, for people."""
     why: str = field(default="", compare=False)

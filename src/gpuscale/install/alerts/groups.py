@@ -8,8 +8,9 @@ from pydantic import Field
 
 from gpuscale.core.documents.models import Model, parse_file
 from gpuscale.core.golang.durations import format_duration
+from gpuscale.install.alerts.queues import queue_placeholders
 from gpuscale.install.common import Object, has_api_pods
-from gpuscale.install.placeholders import SeriesNames, filled_in, series_names, source_text
+from gpuscale.install.placeholders import SeriesNames, filled_in, series_names
 from gpuscale.install.values import Values
 
 _FILES = ("gpus.yaml", "scaling.yaml")
@@ -93,8 +94,9 @@ class AlertFile(Model):
 
 
 def alert_sources() -> dict[str, str]:
-    """Return the rule files with their placeholders, by name."""
-    return {name: source_text(__package__, name) for name in (*_FILES, _EXPORTED_LABELS)}
+    """Return the rule files with the placeholders that an installation fills in, by name."""
+    queues = queue_placeholders()
+    return {name: filled_in(__package__, name, queues) for name in (*_FILES, _EXPORTED_LABELS)}
 
 
 def alert_settings(values: Values) -> AlertSettings:
@@ -144,6 +146,7 @@ def _read(name: str, settings: AlertSettings) -> AlertFile:
         "IDLE_TIME": format_duration(settings.idle_ms),
         "NODE_START_TIME": format_duration(settings.node_start_ms),
         "DOCS_URL": settings.docs_url,
+        **queue_placeholders(),
     }
     text = filled_in(__package__, name, filled)
     found, _ = parse_file(AlertFile, text, f"{__package__}/{name}")
