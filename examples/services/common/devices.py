@@ -227,6 +227,14 @@ def positive(text: str) -> int:
     return number
 
 
+def seconds(text: str) -> float:
+    """Return a time above zero, at most an hour."""
+    number = float(text)
+    if not 0 < number <= 3_600:
+        raise ValueError
+    return number
+
+
 def milliseconds(text: str) -> float:
     """Return a time above zero, at most an hour."""
     number = float(text)

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
@@ -24,13 +23,13 @@ from prometheus_client import (
     generate_latest,
 )
 
-from common.devices import Device, FullError
+from common.connections import Connections, Handler
+from common.devices import Device, FullError, seconds
 
 DRAIN_S = 25.0
 """Below the 30 seconds that Kubernetes gives a pod."""
 _OWN = frozenset({"/metrics", "/healthz"})
 _BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Metrics:
@@ -121,6 +120,12 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where to listen."""
     parser.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free one")
+    parser.add_argument(
+        "--idle-s",
+        type=seconds,
+        default=75,  # proxies close theirs after 60
+        help="after so long a client that sends or takes nothing is disconnected",
+    )
 
 
 def serve(app: web.Application, gpu: str | None, name: str, options: argparse.Namespace) -> None:
@@ -149,8 +154,18 @@ def _is_of_the_service(record: logging.LogRecord) -> bool:
 async def _serve(app: web.Application, name: str, options: argparse.Namespace) -> None:
     # Any client can send nonsense, and each would be a page of the log.
     logging.getLogger("aiohttp.server").addFilter(_is_of_the_service)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_S)
+    connections = Connections(options.idle_s)
+    app.middlewares.append(connections.middleware)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=DRAIN_S,
+        keepalive_timeout=options.idle_s,
+        max_headers=64,
+    )
     await runner.setup()
+    assert runner.server is not None
+    watch = asyncio.create_task(connections.watch(runner.server))
     try:
         await web.TCPSite(runner, options.host, options.port).start()
         host, port = runner.addresses[0][:2]
@@ -161,4 +176,5 @@ async def _serve(app: web.Application, name: str, options: argparse.Namespace) -
         await stop.wait()
         print(f"{name}: finishing what is there", flush=True)
     finally:
+        watch.cancel()
         await runner.cleanup()
