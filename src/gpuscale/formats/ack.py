@@ -103,7 +103,7 @@ def ack_families(
         options: how to label.
         names: the only families to make; None is all.
     """
-    wanted = _ALL_NAMES if names is None else _ALL_NAMES & names
+    wanted = ALL_NAMES if names is None else ALL_NAMES & names
     devices = [
         _Device(
             each,
@@ -297,7 +297,7 @@ def _process_names(prefix: str) -> frozenset[str]:
     return frozenset(f"{_PREFIX}{prefix}_{name}" for name, _, _ in _PROCESS_VALUES)
 
 
-_ALL_NAMES = (
+ALL_NAMES = (
     frozenset({_ALLOCATE_MODE})
     | _CONTAINER_NAMES
     | _FRAMEBUFFER_NAMES

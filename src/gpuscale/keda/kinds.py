@@ -59,11 +59,23 @@ def trigger_faults(
 
 def queries_of(scaled: ScaledObject) -> Iterator[str]:
     """Yield the PromQL that the triggers ask; metrics of pods are the rules' business."""
+    yield from prometheus_queries(scaled)
+    for trigger in triggers_of(scaled):
+        yield from trigger_queries(trigger)
+
+
+def prometheus_queries(scaled: ScaledObject) -> Iterator[str]:
+    """Yield the PromQL of the triggers that are KEDA's own."""
     for scaler in make_scalers(scaled, _DESCRIBING)[0]:
         if isinstance(scaler, PrometheusScaler):
             yield scaler.query
-        elif isinstance(scaler, ExternalScaler) and scaler.trigger is not None:
-            yield from trigger_queries(scaler.trigger)
+
+
+def triggers_of(scaled: ScaledObject) -> Iterator[Trigger]:
+    """Yield the triggers that are ours."""
+    for scaler in make_scalers(scaled, _DESCRIBING)[0]:
+        if isinstance(scaler, ExternalScaler) and scaler.trigger is not None:
+            yield scaler.trigger
 
 
 def trigger_queries(trigger: Trigger) -> Iterator[str]:

@@ -6,7 +6,7 @@ from gpuscale.gpu.readings import GpuReading
 from gpuscale.rehearse.site import RehearsalSite
 from gpuscale.sim.document.jobs import job_progress
 from gpuscale.sim.load.service import Service
-from gpuscale.sim.pipeline import UTILIZATION
+from gpuscale.sim.needs import UTILIZATION
 
 
 def state_of(

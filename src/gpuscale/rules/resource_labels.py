@@ -77,6 +77,11 @@ class ResourceLabels:
         for label, resource in overrides.items():
             self._labels.setdefault(resource, label)
 
+    @property
+    def has_template(self) -> bool:
+        """Return whether labels without an override may name a resource too."""
+        return self._template is not None
+
     def label_for(self, resource: ResourceType) -> str:
         """Return the label that names a resource.
 

@@ -1,7 +1,7 @@
 """The metrics API in virtual time: the servers' plans and queries, answered from the store."""
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from gpuscale.core.errors import BugError, NotFoundError
 from gpuscale.objects.hpa import CrossVersionObjectReference
@@ -11,11 +11,16 @@ from gpuscale.rules.catalogue import Catalogue
 from gpuscale.rules.queries.plan import CustomPlan, plan_custom, plan_external
 from gpuscale.rules.query import are_joined
 from gpuscale.rules.resources import KUBERNETES
-from gpuscale.series.values import VectorSample
+from gpuscale.series.values import Value, VectorSample
 from gpuscale.sim.cluster import ClusterDirectory
-from gpuscale.sources.embedded import EmbeddedSource
 
 T = TypeVar("T")
+
+
+class QuerySource(Protocol):
+    """Answers PromQL at once."""
+
+    def query_now(self, promql: str, at_ms: int) -> Value: ...
 
 
 class VirtualMetricsClient:
@@ -26,12 +31,13 @@ class VirtualMetricsClient:
         source: answers queries.
     """
 
-    def __init__(self, directory: ClusterDirectory, source: EmbeddedSource) -> None:
+    def __init__(self, directory: ClusterDirectory, source: QuerySource) -> None:
         self.catalogue = Catalogue()
         """The series found at the latest look."""
         self.now_ms = 0
         """When queries are evaluated."""
-        self._directory = directory
+        self.directory = directory
+        """Which objects there are."""
         self._source = source
         self._shared: tuple[tuple[str, str, int], Mapping[str, VectorSample]] | None = None
         """The rows of the latest query for all objects: by query, label and time."""
@@ -41,7 +47,7 @@ class VirtualMetricsClient:
     ) -> Sequence[MetricValue]:
         """Return a metric of the selected pods; a pod without one is left out."""
         pods = parse_selector(selector)
-        names = self._directory.names(KUBERNETES.find("pods"), namespace, pods)
+        names = self.directory.names(KUBERNETES.find("pods"), namespace, pods)
         chosen = metric_selector or Selector()
         plan = plan_custom(self.catalogue, KUBERNETES, "pods", namespace, names, metric, chosen)
         if are_joined(names):

@@ -6,95 +6,37 @@ in virtual time nothing else looks, and days have to pass in seconds: only serie
 rules can ask for are stored.
 """
 
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from gpuscale.core.errors import QueryError
 from gpuscale.core.streams import stream
 from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.ack import ACK_FIELDS
 from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.styles import agent_families
-from gpuscale.gpu.counters import Counter
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.hpa.client import observe
 from gpuscale.hpa.types import Observation
-from gpuscale.keda.kinds import Sources, queries_of, trigger_queries
+from gpuscale.keda.kinds import Sources
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer, needed_metric_names
-from gpuscale.series.promql.parse import metric_names, parse_query
+from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.series.promql.evaluate import Samples
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import Value
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.cluster import ClusterDirectory
 from gpuscale.sim.engine import Stage
 from gpuscale.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, MetricsOfHpas
 from gpuscale.sim.load.pod_metrics import PodTargets
-from gpuscale.sim.load.requests import SERIES as REQUESTS
 from gpuscale.sim.load.requests import RequestTarget
 from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
-from gpuscale.sim.scenario.setup import ServiceSetup, Setup
+from gpuscale.sim.needs import UTILIZATION, Needs, needs_of
+from gpuscale.sim.scenario.setup import ServiceSetup
 from gpuscale.sim.site import Site
 from gpuscale.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.sim.world import World
 from gpuscale.sources.embedded import EmbeddedSource
-
-UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """The names of the series worth storing."""
-
-    names: frozenset[str] | None
-    """None: any, because some rule does not name its series outright."""
-
-    def requests(self) -> bool:
-        """Return whether the series of the services' requests are worth storing."""
-        return self.any_of(REQUESTS)
-
-    def any_of(self, names: frozenset[str]) -> bool:
-        """Return whether any of these is worth storing."""
-        return self.names is None or bool(self.names & names)
-
-    def counters(self, counters: tuple[Counter, ...]) -> tuple[Counter, ...]:
-        if self.names is None:
-            return counters
-        return tuple(item for item in counters if item.name in self.names)
-
-    def fields(self, counters: tuple[Counter, ...]) -> frozenset[str]:
-        """Return the fields worth reading: those of the counters, and what the records show."""
-        return (
-            frozenset({item.field for item in self.counters(counters)}) | ACK_FIELDS | {UTILIZATION}
-        )
-
-
-def needs_of(setup: Setup) -> Needs:
-    """Return what the rules of a scenario can ask for."""
-    names = needed_metric_names(setup.rules)
-    read = setup.prometheus_rules.needed_metric_names()
-    asked = _asked_by_triggers(setup)
-    if names is None or read is None or asked is None:
-        return Needs(None)
-    return Needs(names | read | asked)
-
-
-def _asked_by_triggers(setup: Setup) -> frozenset[str] | None:
-    """Return the names of the series that triggers ask for; None where one leaves them open."""
-    names: set[str] = set()
-    for query in (
-        *chain.from_iterable(map(queries_of, setup.scaled_objects)),
-        *chain.from_iterable(map(trigger_queries, setup.triggers)),
-    ):
-        try:
-            read = metric_names(parse_query(query))
-        except QueryError:
-            continue  # KEDA gets the error at each poll
-        if read is None:
-            return None
-        names |= read
-    return frozenset(names)
-
 
 FIRST_LOOK_MS = 1_000
 """When every hop looks once as it starts, before it falls into its own pace."""
@@ -143,31 +85,114 @@ def phase_ms(seed: int, hop: str, period_ms: int) -> int:
     return FIRST_LOOK_MS + (steps + 1) * step_ms
 
 
+class GpuHops(Protocol):
+    """How what GPUs read gets to where queries find it."""
+
+    store: SeriesStore
+    """Where all other series go."""
+    utilization: dict[str, float | None]
+    """As read at the latest scrape, by the names of series in a run's document."""
+    shows_gpus: bool
+    """Whether anyone looks at that."""
+
+    def client(self, directory: ClusterDirectory) -> VirtualMetricsClient:
+        """Return what answers HPAs."""
+        ...
+
+    def samples(self) -> Samples:
+        """Return what Prometheus' rules read."""
+        ...
+
+    def scrape(self, now_ms: int) -> None:
+        """Read all GPUs; the load is that of this moment."""
+        ...
+
+    def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return the label sets of the series with a sample since `start_ms`."""
+        ...
+
+    async def query(self, promql: str, at_ms: int) -> Value:
+        """Return what a query evaluates to."""
+        ...
+
+
+class GpusAsText:
+    """What GPUs read as text, scraped into a store.
+
+    Args:
+        world: whose GPUs are scraped.
+        needs: the series worth storing.
+    """
+
+    def __init__(self, world: World, needs: Needs) -> None:
+        self.store = SeriesStore()
+        self.utilization: dict[str, float | None] = {}
+        self.shows_gpus = True
+        self._world = world
+        self._needs = needs
+        self._counters = needs.counters(world.setup.counters)
+        self._targets: dict[str, ScrapeTarget] = {}
+        self._source = EmbeddedSource(self.store)
+        self.series_now = self._source.series_now
+        self.query = self._source.query
+
+    def client(self, directory: ClusterDirectory) -> VirtualMetricsClient:
+        return VirtualMetricsClient(directory, self._source)
+
+    def samples(self) -> Samples:
+        return self.store
+
+    def scrape(self, now_ms: int) -> None:
+        shown: dict[str, float | None] = {}
+        nodes = self._world.gpus.readers
+        for node in self._targets.keys() - nodes.keys():
+            self._targets.pop(node).gone(now_ms)
+        for node in nodes:
+            readings = self._world.gpus.read(node, now_ms)
+            if self.shows_gpus:
+                shown |= utilization(self._world, node, readings)
+            self._target(node).ingest(self._text(node, readings), now_ms)
+        self.utilization = shown
+
+    def _target(self, node: str) -> ScrapeTarget:
+        if node not in self._targets:
+            labels = target_labels(self._world, node)
+            honor = self._world.setup.pipeline.honor_labels
+            self._targets[node] = ScrapeTarget(self.store, labels, honor_labels=honor)
+        return self._targets[node]
+
+    def _text(self, node: str, readings: tuple[GpuReading, ...]) -> str:
+        options = FamilyOptions(hostname=node, node_pool=self._world.cloud.pool_of(node).pool.name)
+        attribution = self._world.gpus.attribution(node)
+        style = frozenset({self._world.setup.pipeline.style})
+        families = agent_families(
+            readings, self._counters, attribution, options, style, self._needs.names
+        )
+        return render_text(families, float_text=six_decimals)
+
+
 class VirtualPipeline:
     """The hops between GPUs and HPAs, on the world's engine.
 
     Args:
         world: whose GPUs are scraped and whose HPAs are served.
         controller: gets the metrics of each HPA.
+        gpus: carry what GPUs read; None has it go as text into a store.
     """
 
-    def __init__(self, world: World, controller: HpaController) -> None:
-        self.store = SeriesStore()
-        self.utilization: dict[str, float | None] = {}
-        """As read at the latest scrape."""
-        self.shows_gpus = True
-        """Whether anyone looks at that."""
+    def __init__(
+        self, world: World, controller: HpaController, gpus: GpuHops | None = None
+    ) -> None:
         self._world = world
         self._controller = controller
         self._setup = world.setup
         self._needs = needs_of(world.setup)
-        self._counters = self._needs.counters(world.setup.counters)
-        self._targets: dict[str, ScrapeTarget] = {}
-        self._source = EmbeddedSource(self.store)
-        self._requests = RequestTarget(self.store) if self._needs.requests() else None
-        self._client = VirtualMetricsClient(ClusterDirectory(world.cluster), self._source)
-        self._triggers = SimulatedTriggers(world, self._client, self._source.query)
-        sources = Sources(self._source.query, self._triggers)
+        self.gpus = gpus or GpusAsText(world, self._needs)
+        self._store = self.gpus.store
+        self._requests = RequestTarget(self._store) if self._needs.requests() else None
+        self._client = self.gpus.client(ClusterDirectory(world.cluster))
+        self._triggers = SimulatedTriggers(world, self._client, self.gpus.query)
+        sources = Sources(self.gpus.query, self._triggers)
         self._keda = KedaOperator(world, controller, sources)
         external = ExternalOfRun(self._keda, self._triggers, lambda: world.engine.now_ms)
         self._with_keda = MetricsOfHpas(self._client, self._keda, external)
@@ -219,7 +244,7 @@ class VirtualPipeline:
         metrics, key = workload.metrics, workload.deployment
         if metrics is None or not self._needs.any_of(metrics.series()):
             return
-        targets = PodTargets(self.store, key.partition("/")[2], metrics)
+        targets = PodTargets(self._store, key.partition("/")[2], metrics)
 
         def scrape(now_ms: int) -> None:
             self._world.advance_load(now_ms)
@@ -247,35 +272,10 @@ class VirtualPipeline:
         self._world.advance_load(now_ms)
         if self._requests is not None:
             self._requests.scrape(self._world.services, now_ms)
-        shown: dict[str, float | None] = {}
-        nodes = self._world.gpus.readers
-        for node in self._targets.keys() - nodes.keys():
-            self._targets.pop(node).gone(now_ms)
-        for node in nodes:
-            readings = self._world.gpus.read(node, now_ms)
-            if self.shows_gpus:
-                shown |= utilization(self._world, node, readings)
-            self._target(node).ingest(self._text(node, readings), now_ms)
-        self.utilization = shown
-
-    def _target(self, node: str) -> ScrapeTarget:
-        if node not in self._targets:
-            labels = target_labels(self._world, node)
-            honor = self._setup.pipeline.honor_labels
-            self._targets[node] = ScrapeTarget(self.store, labels, honor_labels=honor)
-        return self._targets[node]
-
-    def _text(self, node: str, readings: tuple[GpuReading, ...]) -> str:
-        options = FamilyOptions(hostname=node, node_pool=self._world.cloud.pool_of(node).pool.name)
-        attribution = self._world.gpus.attribution(node)
-        style = frozenset({self._setup.pipeline.style})
-        families = agent_families(
-            readings, self._counters, attribution, options, style, self._needs.names
-        )
-        return render_text(families, float_text=six_decimals)
+        self.gpus.scrape(now_ms)
 
     def _record(self, now_ms: int) -> None:
-        self._world.prometheus_rules.evaluate(self.store, now_ms)
+        self._world.prometheus_rules.evaluate(self._store, now_ms, self.gpus.samples())
 
     def _discover(self, now_ms: int) -> None:
         since_ms = now_ms - self._setup.pipeline.relist_interval
@@ -285,6 +285,6 @@ class VirtualPipeline:
 
     def _series(self, query: str, since_ms: int) -> SeriesAnswer:
         try:
-            return self._source.series_now(query, since_ms)
+            return self.gpus.series_now(query, since_ms)
         except QueryError as error:
             return QueryFailure(str(error))

@@ -12,8 +12,10 @@ from gpuscale.sim.document.details import MAX_VALUES, Details
 from gpuscale.sim.document.document import document, row
 from gpuscale.sim.document.timeline import Recorder
 from gpuscale.sim.engine import Stage
-from gpuscale.sim.lagged import LaggedPipeline, why_not
-from gpuscale.sim.pipeline import VirtualPipeline, needs_of
+from gpuscale.sim.lagged.hops import GpusByFormula
+from gpuscale.sim.lagged.reasons import why_not
+from gpuscale.sim.needs import needs_of
+from gpuscale.sim.pipeline import VirtualPipeline
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.world import World
 
@@ -65,13 +67,14 @@ def _run(
     controller = HpaController(world)
     missing = why_not(setup) if fidelity == "lagged" else ()
     is_lagged = fidelity == "lagged" and not missing
-    pipeline = (LaggedPipeline if is_lagged else VirtualPipeline)(world, controller)
+    gpus = GpusByFormula(world) if is_lagged else None
+    pipeline = VirtualPipeline(world, controller, gpus)
     recorder = Recorder()
     of_details = Details(recorder, None if details else MAX_VALUES)
 
     def record(now_ms: int) -> None:
-        shown = of_details.kept(pipeline.utilization)
-        pipeline.shows_gpus = not of_details.left_out
+        shown = of_details.kept(pipeline.gpus.utilization)
+        pipeline.gpus.shows_gpus = not of_details.left_out
         recorder.add(world.seconds(now_ms), row(world, controller.figures(), shown))
 
     period_ms = setup.pipeline.scrape_interval

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.series.promql.evaluate import instant
+from gpuscale.series.promql.evaluate import Samples, instant
 from gpuscale.series.promql.parse import metric_names
 from gpuscale.series.rules.alerting import AlertingRule
 from gpuscale.series.rules.rule import (
@@ -139,17 +139,24 @@ class RuleGroups:
             )
         )
 
-    def evaluate(self, store: SeriesStore, now_ms: int) -> RuleResult:
+    def evaluate(
+        self, store: SeriesStore, now_ms: int, samples: Samples | None = None
+    ) -> RuleResult:
         """Run the groups whose interval has passed and append their results at `now_ms`.
 
         A series that a rule gave last time and does not give now is marked stale. A rule that fails leaves
         the others alone.
+
+        Args:
+            store: where results go.
+            now_ms: the time.
+            samples: what the queries are evaluated on; None is the store.
         """
         run = self.run(store, now_ms)
         try:
             question = next(run)
             while True:
-                question = run.send(_answer(store, question))
+                question = run.send(_answer(samples or store, question))
         except StopIteration as ended:
             result: RuleResult = ended.value
             return result
@@ -184,9 +191,9 @@ def joined(parts: Iterable[RuleGroups]) -> RuleGroups:
     return RuleGroups(tuple(group for part in parts for group in part.groups))
 
 
-def _answer(store: SeriesStore, question: RuleQuestion) -> Value | GpuscaleError:
+def _answer(samples: Samples, question: RuleQuestion) -> Value | GpuscaleError:
     try:
-        return instant(store, question.query, question.at_ms)
+        return instant(samples, question.query, question.at_ms)
     except GpuscaleError as error:
         return error
 

@@ -1,0 +1,1 @@
+"""What the pipeline between GPUs and autoscalers would show, by formula."""
