@@ -48,7 +48,7 @@ def read_text(name: str, most_mib: int = 8) -> str:
         if len(data) > most_bytes:
             expected = f"at most {most_mib} MiB"
             raise ConfigError(Problem(source, None, None, "a larger file", expected))
-        return data.decode()
+        return data.decode("utf-8-sig")  # spreadsheets begin with a mark
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigError(Problem(source, None, None, None, unreadable(error))) from None
 

@@ -112,6 +112,11 @@ def demand_of(folder: Path, text: str, seconds_per_request: float | None = None)
     return of_demand(str(folder / "d.csv"), "time", None, seconds_per_request, None, UP)
 
 
+def test_a_demand_file_of_a_spreadsheet_is_read(tmp_path):
+    pods, _ = demand_of(tmp_path, "\ufefftime,demand\r\n0,2\r\n30,4\r\n")
+    assert pods.demand.tolist() == [2, 2, 4, 4]
+
+
 def test_a_demand_file_has_pods_or_requests(tmp_path):
     pods, _ = demand_of(tmp_path, "time,demand\n0,2\n30,4\n")
     # The last row holds as long as the one before it.
@@ -129,7 +134,7 @@ def test_a_demand_file_has_pods_or_requests(tmp_path):
             "d.csv:3: found 'many', expected a rate of zero or more pods",
         ),
         ("time,load\n0,2\n", "d.csv:1: found time, load, expected a column named 'demand'"),
-        ("time,demand\n0,2\n", "d.csv: time: found 0 days, expected more than 0"),
+        ("time,demand\n0,2\n", "d.csv: found one row, expected two or more"),
         ("time,demand\n0,2\n99999999,2\n", "expected more than 0 and at most 366"),
         ("time,demand\n30,2\n0,2\n", "d.csv:3: found a time not after the one above"),
         ("", "d.csv:1: found an empty file"),

@@ -62,8 +62,18 @@ def test_aliases_that_blow_up_are_refused() -> None:
     assert "more than 500000 values once aliases are followed" in failure("\n".join(lines))
 
 
-def test_numbers_beyond_all_quantities_are_refused() -> None:
-    assert "a whole number of more than 1024 bits" in failure(f"a: 0x{'f' * 5000}")
+@pytest.mark.parametrize("text", ["x: 1\na: &a\n- [*a]\n", "a:\n  &a {b: {c: *a}}\n"])
+def test_an_alias_inside_what_it_stands_for_is_refused(text: str) -> None:
+    assert failure(text) == (
+        "f.yaml:2: found an alias inside what it stands for, expected one beside it"
+    )
+
+
+@pytest.mark.parametrize("number", [f"0x{'f' * 5000}", "9" * 5000])
+def test_numbers_beyond_all_quantities_are_refused(number: str) -> None:
+    assert failure(f"x: 1\na: {number}") == (
+        "f.yaml:2: found a whole number of more than 1024 bits, expected a smaller one"
+    )
 
 
 def test_merge_keys_are_followed() -> None:

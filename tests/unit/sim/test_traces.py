@@ -38,7 +38,7 @@ def test_bad_rows_are_told_with_their_lines_up_to_the_tenth() -> None:
     assert told[:3] == [
         "t.csv:2: found 'soon', expected seconds or a date and time",
         "t.csv:3: found '-1', expected a rate of zero or more requests per second",
-        "t.csv:4: found 1 columns, expected as many as the header has",
+        "t.csv:4: found 1 column, expected as many as the header has",
     ]
     assert len(told) == 10
 
@@ -47,6 +47,24 @@ def test_times_that_fall_back_are_refused_in_a_rate_trace() -> None:
     assert problems("TIMESTAMP,qps\n1,1\n1,2\n", rate="qps") == [
         "t.csv:3: found a time not after the one above, expected times that rise from row to row "
         "in a rate trace"
+    ]
+
+
+def test_lines_are_those_of_the_file_whatever_ends_them() -> None:
+    assert problems('TIMESTAMP,qps\r\n\r\n"1",1\r\n1,2\r\n', rate="qps")[0].startswith("t.csv:4: ")
+    trace = load("TIMESTAMP,qps\r100,2\r110,4\r", rate="qps")
+    assert (trace.rate(0.0), trace.rate(10.0)) == (2.0, 4.0)
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    assert problems("TIMESTAMP,qps,qps\n1,1,2\n", rate="qps") == [
+        "t.csv:1: found 2, expected one column named 'qps'"
+    ]
+
+
+def test_milliseconds_are_recognised() -> None:
+    assert problems("TIMESTAMP\n1700000000000\n") == [
+        "t.csv:2: found '1700000000000', expected a number of seconds; are these milliseconds?"
     ]
 
 

@@ -266,24 +266,41 @@ class _Builder:
         self._loader = loader
         self._source = source
         self._count = 0
+        self._open: set[int] = set()
+        """Mappings and lists that are being built, by identity."""
 
     def build(self, node: yaml.Node, path: Path) -> object:
         self._count += 1
         if self._count > MAX_NODES:
             raise ValueError(f"more than {MAX_NODES} values once aliases are followed")
         self.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        if id(node) in self._open:
+            raise self._fault(node, "an alias inside what it stands for", "one beside it")
+        self._open.add(id(node))
+        built: object
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
-        return self._scalar(node)
+            built = self._mapping(node, path)
+        else:
+            built = [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
+        self._open.remove(id(node))
+        return built
 
-    def _scalar(self, node: yaml.Node) -> object:
-        value: object = self._loader.construct_object(node, deep=True)
-        if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
-            line = node.start_mark.line + 1
-            raise ValueError(f"line {line}: a whole number of more than {MAX_INTEGER_BITS} bits")
+    def _scalar(self, node: yaml.ScalarNode) -> object:
+        value: object = None
+        try:
+            value = self._loader.construct_object(node, deep=True)
+            is_too_large = isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS
+        except ValueError:  # Python takes numbers of some thousand digits at most
+            is_too_large = True
+        if is_too_large:
+            found = f"a whole number of more than {MAX_INTEGER_BITS} bits"
+            raise self._fault(node, found, "a smaller one")
         return value
+
+    def _fault(self, node: yaml.Node, found: str, expected: str) -> ConfigError:
+        return ConfigError(Problem(self._source, node.start_mark.line + 1, None, found, expected))
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
         seen: dict[str, int] = {}
@@ -300,7 +317,7 @@ class _Builder:
     def _key(self, node: yaml.Node) -> str:
         """Return a key as text: `on` and `1` as written, the merge key as `<<`."""
         if not isinstance(node, yaml.ScalarNode):
-            raise ValueError(f"line {node.start_mark.line + 1}: a key that is no text")
+            raise self._fault(node, "a key that is a list or a mapping", "a text")
         return str(node.value)
 
     def _check_once(self, key: str, node: yaml.Node, seen: dict[str, int], path: Path) -> None:

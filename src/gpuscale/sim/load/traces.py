@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.words import counted
 from gpuscale.sim.load.loads import RateTraceLoad, TraceLoad
 
 MAX_ROWS = 5_000_000
 _MICROSECOND_DIGITS = 6
+_MOST_MILLISECONDS = 1e15
 
 
 def load_trace(
@@ -41,18 +43,21 @@ def load_trace(
             up to the tenth.
     """
     rows = _rows(text, source)
-    header = [name.strip() for name in next(rows, [])]
+    header = [name.strip() for name in next(rows, (1, []))[1]]
     indices = [_column(header, name, source) for name in (time_column, rate_column) if name]
     times: list[float] = []
     rates: list[float] = []
     problems: list[Problem] = []
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         if not row:
             continue
         try:
             values = [row[index] for index in indices]
-            times.append(seconds_of_time(values[0]))
-            rates.extend(_rate(value, unit) for value in values[1:])
+            time = seconds_of_time(values[0])
+            if rate_column is not None:
+                _check_later(time, times)
+                rates.append(_rate(values[1], unit))
+            times.append(time)
         except (ValueError, IndexError) as error:
             problems.append(_row_problem(source, line, row, error))
         if line > MAX_ROWS + 1:
@@ -64,39 +69,39 @@ def load_trace(
         problems.append(Problem(source, None, None, "no rows", "at least one row below the header"))
     if problems:
         raise ConfigError(*problems)
-    return _load(times, rates, scale, source)
+    relative = [time - times[0] for time in times]
+    return RateTraceLoad(relative, rates, scale) if rates else TraceLoad(sorted(relative), scale)
 
 
-def _rows(text: str, source: str) -> Iterator[list[str]]:
-    rows = csv.reader(io.StringIO(text))
+def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows with the lines that they begin on."""
+    rows = csv.reader(io.StringIO(text, newline=None))
+    line = 1
     try:
-        yield from rows
+        for row in rows:
+            yield line, row
+            line = rows.line_num + 1
     except csv.Error as error:
         raise ConfigError(
             Problem(source, rows.line_num, None, str(error), "a row of CSV")
         ) from None
 
 
-def _load(
-    times: list[float], rates: list[float], scale: float, source: str
-) -> TraceLoad | RateTraceLoad:
-    start = times[0]
-    relative = [time - start for time in times]
-    if not rates:
-        return TraceLoad(sorted(relative), scale)
-    for index in range(1, len(relative)):
-        if relative[index] <= relative[index - 1]:
-            expected = "times that rise from row to row in a rate trace"
-            raise ConfigError(
-                Problem(source, index + 2, None, "a time not after the one above", expected)
-            )
-    return RateTraceLoad(relative, rates, scale)
+def _check_later(time: float, times: list[float]) -> None:
+    if times and time <= times[-1]:
+        raise ValueError(
+            "found a time not after the one above, "
+            "expected times that rise from row to row in a rate trace"
+        )
 
 
 def _column(header: list[str], name: str, source: str) -> int:
     if name not in header:
         found = ", ".join(header) or "an empty file"
         raise ConfigError(Problem(source, 1, None, found[:200], f"a column named {name!r}"))
+    if header.count(name) > 1:
+        expected = f"one column named {name!r}"
+        raise ConfigError(Problem(source, 1, None, str(header.count(name)), expected))
     return header.index(name)
 
 
@@ -112,7 +117,8 @@ def seconds_of_time(text: str) -> float:
     except ValueError:
         return _date_seconds(stripped)
     if not abs(value) < 1e12:
-        raise ValueError(f"found {text!r}, expected a number of seconds")
+        advice = "; are these milliseconds?" if abs(value) < _MOST_MILLISECONDS else ""
+        raise ValueError(f"found {text!r}, expected a number of seconds{advice}")
     return value
 
 
@@ -140,5 +146,5 @@ def _rate(text: str, unit: str) -> float:
 
 def _row_problem(source: str, line: int, row: list[str], error: Exception) -> Problem:
     if isinstance(error, IndexError):
-        return Problem(source, line, None, f"{len(row)} columns", "as many as the header has")
+        return Problem(source, line, None, counted(len(row), "column"), "as many as the header has")
     return Problem(source, line, None, None, str(error))

@@ -50,7 +50,8 @@ class References:
         try:
             return self._read(name), name
         except NotFoundError as error:
-            self.note(path, "a file that can be read", found=str(error))
+            found = str(error).replace("is a folder, expected a file", "a folder")
+            self.note(path, "a file that can be read", found=found)
             return None
 
     def parsed(self, text: tuple[str, str] | None, parse: Callable[[str, str], R]) -> R | None:

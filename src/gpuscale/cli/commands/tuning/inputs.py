@@ -173,6 +173,9 @@ def of_demand(
         scale=1.0,
         unit="requests per second" if is_rate else "pods",
     )
+    if load.end_s == 0:
+        expected = "two or more: each holds until the next one"
+        raise ConfigError(Problem(file, None, None, "one row", expected))
     hpa = manifest.hpa if manifest else None
     service = _bounded(given.service(Service()), hpa)
     try:
