@@ -7,7 +7,7 @@ from gpuscale.formats.signals.signal import Family, Signal
 
 
 def queue_placeholders() -> dict[str, str]:
-    """Return what stands for the queues in rule files."""
+    """Return the placeholders of rule files about queues, with their texts."""
     return {"QUEUES_OF_PODS": _queues_of_pods(), "QUEUE_METRICS": "|".join(_queue_metrics())}
 
 

@@ -1,4 +1,4 @@
-"""What the pods of a service serve of its requests, as a model server does: queue, in-flight, latency.
+"""What the pods of a service serve of its requests, as a model server does, and what stands in front of them.
 
 Names are the scenario's, or those of a server. All ready pods share the load evenly, so each has its part.
 """
@@ -10,9 +10,17 @@ from typing import Literal
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.write import render_text
 from gpuscale.objects.pods import Pod
+from gpuscale.queueing.tally import Latencies, Spread
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sim.load.service import Service
+from gpuscale.sim.load.signal_series import (
+    BUCKETS_S,
+    Exposed,
+    Quantity,
+    exposed_families,
+    histogram_samples,
+)
 
 Figure = Literal["requests", "inFlight", "queue", "kvCache", "latency"]
 HELPS: Mapping[Figure, str] = {
@@ -22,41 +30,53 @@ HELPS: Mapping[Figure, str] = {
     "kvCache": "Used part of the KV cache, 0 to 1.",
     "latency": "Seconds from a request's coming to its answer.",
 }
-BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of the histogram; the usual ones of client libraries, and two for language models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What is in front of the pods and exposes what it sees of their requests."""
+
+    labels: Mapping[str, str]
+    """Of its scrape."""
+    series: tuple[Exposed, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ServedMetrics:
-    """What the pods of a Deployment serve."""
+    """What is exposed of the requests of a Deployment."""
 
     names: Mapping[Figure, str]
     interval_ms: int
     """Between two scrapes."""
     kv_cache_requests: float | None = None
     """Requests in flight with which a pod's KV cache is full; None: there is no such cache."""
+    of_pods: tuple[Exposed, ...] = ()
+    """What the pods expose beside `names`."""
+    fronts: tuple[Front, ...] = ()
+    first_token_s: float | None = None
+    """From when a pod takes a request to its first token; None: that is not known."""
+    tokens_per_request: float | None = None
+    """That a request generates; None: that is not known."""
 
     def series(self) -> frozenset[str]:
         """Return the names of the series that this makes."""
         found = set(self.names.values())
         if "latency" in self.names:
             found |= {f"{self.names['latency']}_{end}" for end in ("bucket", "sum", "count")}
-        return frozenset(found)
+        in_front = (each for front in self.fronts for each in front.series)
+        return frozenset(found.union(*(each.names for each in (*self.of_pods, *in_front))))
 
 
 @dataclass(slots=True)
-class _Counted:
-    """The part of a service's counters that one pod has."""
+class _Pod:
+    """The part of a service's counts that one pod has."""
 
     target: ScrapeTarget
-    requests: float
-    answered: list[float]
-    """Up to each bound, and in all."""
-    seconds: float
+    counted: dict[str, list[float]]
 
 
 class PodTargets:
-    """The series of one Deployment's pods in a store.
+    """The series of one Deployment's pods, and of what is in front of them, in a store.
 
     Args:
         store: where samples go.
@@ -68,10 +88,11 @@ class PodTargets:
         self._store = store
         self._job = deployment
         self._metrics = metrics
-        self._pods: dict[str, _Counted] = {}
-        self._requests = 0.0
-        self._answered = [0.0] * (len(BUCKETS_S) + 1)
-        self._seconds = 0.0
+        self._pods: dict[str, _Pod] = {}
+        self._fronts = [
+            (ScrapeTarget(store, front.labels), front.series) for front in metrics.fronts
+        ]
+        self._counted: dict[str, list[float]] = {}
 
     def scrape(
         self, service: Service, pods: Sequence[Pod], service_name: str | None, now_ms: int
@@ -88,12 +109,16 @@ class PodTargets:
         for key in self._pods.keys() - ready.keys():
             self._pods.pop(key).target.gone(now_ms)
         self._count(service, len(ready))
+        for target, series in self._fronts:
+            gauges = self._gauges(service, len(ready))
+            target.ingest(render_text(exposed_families(series, gauges, self._counted)), now_ms)
         for key, pod in ready.items():
-            counted = self._pods[key] if key in self._pods else self._new(pod, service_name)
-            self._pods[key] = counted
-            counted.target.ingest(render_text(self._families(service, counted, len(ready))), now_ms)
+            known = self._pods[key] if key in self._pods else self._new(pod, service_name)
+            self._pods[key] = known
+            families = self._families(service, known.counted, len(ready))
+            known.target.ingest(render_text(families), now_ms)
 
-    def _new(self, pod: Pod, service_name: str | None) -> _Counted:
+    def _new(self, pod: Pod, service_name: str | None) -> _Pod:
         labels = {
             "job": self._job,
             "namespace": pod.metadata.namespace,
@@ -103,60 +128,86 @@ class PodTargets:
         }
         if service_name is not None:
             labels["service"] = service_name
-        return _Counted(ScrapeTarget(self._store, labels), 0.0, [0.0] * len(self._answered), 0.0)
+        nothing = {name: [0.0] * len(values) for name, values in self._counted.items()}
+        return _Pod(ScrapeTarget(self._store, labels), nothing)
 
     def _count(self, service: Service, ready: int) -> None:
         """Give each pod its part of what came since the last scrape."""
-        came = service.arrived - self._requests
-        self._requests = service.arrived
-        more, seconds = self._more_answered(service)
-        for counted in self._pods.values() if ready else ():
-            counted.requests += came / ready
-            counted.seconds += seconds / ready
-            counted.answered = [
-                old + new / ready for old, new in zip(counted.answered, more, strict=True)
-            ]
+        for name, values in self._counts(service).items():
+            before = self._counted.get(name, [0.0] * len(values))
+            # Shares are computed from all requests so far at each scrape: rounding may take a little back.
+            more = [max(0.0, new - old) for new, old in zip(values, before, strict=True)]
+            self._counted[name] = [old + new for old, new in zip(before, more, strict=True)]
+            for pod in self._pods.values() if ready else ():
+                pod.counted[name] = [
+                    old + new / ready for old, new in zip(pod.counted[name], more, strict=True)
+                ]
 
-    def _more_answered(self, service: Service) -> tuple[list[float], float]:
-        """Return how many more were answered within each bound, and their seconds."""
-        if "latency" not in self._metrics.names:
-            return [0.0] * len(self._answered), 0.0
-        latencies, count = service.latencies, service.waits.count
-        now = [count * (1 - latencies.exceeding(bound)) for bound in BUCKETS_S] + [count]
-        # Shares are computed from all requests so far at each scrape: rounding may take a little back.
-        more = [max(0.0, new - old) for new, old in zip(now, self._answered, strict=True)]
-        seconds = service.answered_s
-        longer = max(0.0, seconds - self._seconds)
-        self._answered, self._seconds = now, seconds
-        return more, longer
+    def _counts(self, service: Service) -> dict[str, list[float]]:
+        """Return what is counted of a service, so far."""
+        metrics, waits = self._metrics, service.waits
+        waited_s = waits.count * (waits.mean_s or 0.0)
+        found = {
+            "requests": [service.arrived],
+            "answered": [service.served],
+            "waitedSeconds": [waited_s],
+            "answeredSeconds": [service.answered_s],
+        }
+        if "latency" in metrics.names:
+            found["latency"] = _histogram(service.latencies, waits.count, service.answered_s)
+        if metrics.tokens_per_request is not None:
+            found["tokens"] = [service.served * metrics.tokens_per_request]
+        if metrics.first_token_s is not None:
+            seconds = waited_s + waits.count * metrics.first_token_s
+            spread = Latencies(waits, [metrics.first_token_s])
+            found["firstToken"] = _histogram(spread, waits.count, seconds)
+        return found
 
-    def _families(self, service: Service, counted: _Counted, ready: int) -> tuple[Family, ...]:
-        in_flight = service.in_service / ready
-        values: dict[Figure, float] = {"inFlight": in_flight, "queue": service.waiting / ready}
-        used = service.kv_used
-        if used is not None:
-            values["kvCache"] = used
-        elif self._metrics.kv_cache_requests is not None:
-            values["kvCache"] = min(1.0, in_flight / self._metrics.kv_cache_requests)
+    def _gauges(self, service: Service, ready: int) -> dict[Quantity, float]:
+        """Return what a service has now: all of it, and of the KV caches what a pod has."""
+        queue, in_flight = service.waiting, service.in_service
+        found: dict[Quantity, float] = {
+            "queue": queue,
+            "inFlight": in_flight,
+            "unanswered": queue + in_flight,
+            "pods": ready,
+        }
+        used, full = service.kv_used, self._metrics.kv_cache_requests
+        if used is None and full is not None and ready:
+            used = min(1.0, in_flight / ready / full)
+        if used is not None and ready:
+            batching = service.model.batching
+            size = (batching and batching.kv_tokens) or full or 1.0
+            found |= {"kvCache": used, "kvUsed": used * size, "kvSize": size}
+        return found
+
+    def _families(
+        self, service: Service, counted: Mapping[str, Sequence[float]], ready: int
+    ) -> tuple[Family, ...]:
+        gauges = self._gauges(service, ready)
+        for quantity in _SHARED:
+            gauges[quantity] /= ready
         names = self._metrics.names
+        shown: tuple[Figure, ...] = ("inFlight", "queue", "kvCache")
         found = [
-            Family(names[figure], "gauge", HELPS[figure], (Sample((), value),))
-            for figure, value in values.items()
-            if figure in names
+            Family(names[figure], "gauge", HELPS[figure], (Sample((), gauges[figure]),))
+            for figure in shown
+            if figure in names and figure in gauges
         ]
         if "requests" in names:
-            samples = (Sample((), counted.requests),)
+            samples = (Sample((), counted["requests"][0]),)
             found.append(Family(names["requests"], "counter", HELPS["requests"], samples))
         if "latency" in names:
-            found.append(_histogram(names["latency"], counted))
-        return tuple(found)
+            buckets = tuple(histogram_samples((), counted["latency"]))
+            found.append(Family(names["latency"], "histogram", HELPS["latency"], buckets))
+        return (*found, *exposed_families(self._metrics.of_pods, gauges, counted))
 
 
-def _histogram(name: str, counted: _Counted) -> Family:
-    bounds = [*(f"{bound:g}" for bound in BUCKETS_S), "+Inf"]
-    buckets = [
-        Sample((("le", bound),), count, "_bucket")
-        for bound, count in zip(bounds, counted.answered, strict=True)
-    ]
-    ends = (Sample((), counted.seconds, "_sum"), Sample((), counted.answered[-1], "_count"))
-    return Family(name, "histogram", HELPS["latency"], (*buckets, *ends))
+_SHARED: tuple[Quantity, ...] = ("queue", "inFlight", "unanswered")
+"""What all pods have together, each the same part of it."""
+
+
+def _histogram(times: Spread, count: float, seconds: float) -> list[float]:
+    """Return how many took up to each bound, how many there were, and their seconds."""
+    up_to = [count * (1 - times.exceeding(bound)) for bound in BUCKETS_S]
+    return [*up_to, float(count), seconds]

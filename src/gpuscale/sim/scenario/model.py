@@ -223,18 +223,41 @@ class MetricNames(Model):
 class MetricsSpec(Model):
     """What the pods of a workload serve of its requests, beside the GPUs' series."""
 
-    server: Literal["vllm", "sglang", "tgi", "triton", "llamacpp"] | None = None
+    server: (
+        Literal[
+            "vllm",
+            "sglang",
+            "tgi",
+            "triton",
+            "trtllm",
+            "ray",
+            "dynamo",
+            "llamacpp",
+            "torchserve",
+        ]
+        | None
+    ) = None
     """The model server whose names are used; `names` go before them."""
+    front: (
+        Literal["epp", "istio", "envoy", "nginx", "traefik", "rabbitmq", "kafka", "sqs"] | None
+    ) = None
+    """What is in front of the pods and exposes what it sees of their requests, also while there is no pod."""
+    of: str | None = Field(default=None, min_length=1, max_length=253)
+    """Name of the InferencePool, the Ingress, the queue or Dynamo's model; absent: the Deployment's."""
     names: MetricNames = MetricNames()
     interval: PositiveDuration = 15_000
     """How often the pods are scraped."""
     kv_cache_requests: float | None = Field(default=None, gt=0, le=1e6)
     """Requests in flight with which a pod's KV cache is full; absent: it has none."""
+    first_token: PositiveSeconds | None = None
+    """From when a pod takes a request to its first token; absent: there is no time to the first token."""
+    tokens_per_request: float | None = Field(default=None, gt=0, le=1e8)
+    """Tokens that a request generates; absent: no tokens are counted."""
 
     @model_validator(mode="after")
     def _some(self) -> "MetricsSpec":
         given = [name for name in self.names.model_dump().values() if name is not None]
-        if self.server is None and not given:
+        if self.server is None and self.front is None and not given:
             raise ValueError("found neither server nor names, expected the names of some metrics")
         if len(set(given)) < len(given):
             raise ValueError("found a name twice, expected one for each metric")

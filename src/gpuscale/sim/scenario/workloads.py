@@ -13,7 +13,8 @@ from gpuscale.queueing.batching import Batching
 from gpuscale.queueing.times import Constant
 from gpuscale.sim.load.costs import ServiceModel
 from gpuscale.sim.load.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
-from gpuscale.sim.load.pod_metrics import Figure, ServedMetrics
+from gpuscale.sim.load.pod_metrics import Figure, Front, ServedMetrics
+from gpuscale.sim.load.signal_series import exposed_by
 from gpuscale.sim.load.traces import load_trace
 from gpuscale.sim.scenario import model as spec
 from gpuscale.sim.scenario.batching import batching_of
@@ -180,18 +181,22 @@ def _service(
         workload.service.servers is not None or workload.service.batching is not None,
         workload.arrivals == "poisson",
         workload.slo,
-        None if workload.metrics is None else _served(workload.metrics),
+        None if workload.metrics is None else _served(workload.metrics, key),
         StartTimes(pull, cached, startup),
     )
 
 
-def _served(metrics: spec.MetricsSpec) -> ServedMetrics:
-    """Return what pods serve: a server's gauges under their current names, and those with a name."""
+def _served(metrics: spec.MetricsSpec, key: str) -> ServedMetrics:
+    """Return what is exposed of a workload: by current names of servers, and by those that are given."""
+    namespace, _, name = key.partition("/")
+    of = metrics.of or name
     names: dict[Figure, str] = {}
     for figure, signal in _SIGNALS.items():
         known = SIGNALS.get(f"{metrics.server}-{signal}")
-        if known is not None and known.how == "gauge" and not known.matchers:
+        if known is not None and known.kind == "pods" and not known.matchers:
             names[figure] = known.series
+    of_pods = exposed_by(metrics.server, of, namespace, by_pods=True) if metrics.server else ()
+    usual = set(names.values())
     given = metrics.names
     named: tuple[tuple[Figure, str | None], ...] = (
         ("requests", given.requests),
@@ -201,7 +206,21 @@ def _served(metrics: spec.MetricsSpec) -> ServedMetrics:
         ("latency", given.latency),
     )
     names |= {figure: name for figure, name in named if name is not None}
-    return ServedMetrics(names, metrics.interval, metrics.kv_cache_requests)
+    fronts = []
+    for family in filter(None, dict.fromkeys((metrics.server, metrics.front))):
+        series = exposed_by(family, of, namespace, by_pods=False)
+        labels = {"job": family, "instance": f"{family}-{of}", "namespace": namespace}
+        if series:
+            fronts.append(Front(labels, series))
+    return ServedMetrics(
+        names,
+        metrics.interval,
+        metrics.kv_cache_requests,
+        tuple(each for each in of_pods if each.name not in usual),
+        tuple(fronts),
+        metrics.first_token,
+        metrics.tokens_per_request,
+    )
 
 
 def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
