@@ -43,7 +43,7 @@ def test_a_field_under_its_newer_name_has_the_newer_unit() -> None:
 
 def test_everything_that_a_node_agent_serves_is_known() -> None:
     newer = {NEW_NAMES[name].name for name in FIELDS if name in NEW_NAMES}
-    for name in {*FIELDS, *newer, *ack._ALL_NAMES, *amd_family_meanings()}:
+    for name in {*FIELDS, *newer, *ack.ALL_NAMES, *amd_family_meanings()}:
         assert facts_of(name) is not None, name
         assert not is_unknown_gpu_name(name)
 

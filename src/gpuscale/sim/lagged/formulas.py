@@ -61,7 +61,7 @@ class Formulas:
         self._rewritten: dict[tree.Node, tree.Node] = {}
 
     def find(self, selector: Selector) -> Formula | None:
-        """Return the formula that a selector of a rewritten query stands for; None for one of the store."""
+        """Return the formula behind a selector of a rewritten query; None for one of the store."""
         return self._by_selector.get(selector)
 
     def field_of(self, selector: Selector) -> str | None:
