@@ -39,6 +39,7 @@ def main() -> None:
 
             traceback.print_exc()
         code = _report(error, is_debugging=is_debugging)
+    code = _flushed(code)
     if code:
         sys.exit(code)
 
@@ -50,9 +51,25 @@ def _run(words: Sequence[str]) -> int:
             return 0
         return _run_typer(words)
     except BrokenPipeError:
-        # The reader of our output has seen enough. Python would complain once more as it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # its reader has seen enough
         return NO
+
+
+def _flushed(code: int) -> int:
+    """Write the rest of the output, and return the exit code; the disk may be full."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _drop_output()
+        if not code and not isinstance(error, BrokenPipeError):
+            _print(f"can't write the output: {error.strerror}")
+        return code or NO
+    return code
+
+
+def _drop_output() -> None:
+    """Pass over the rest of the output, of which Python would complain once more as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_typer(words: Sequence[str]) -> int:

@@ -5,9 +5,12 @@ into a copy of the caller. What is kept on disk is found by the code of all of t
 they use: numba itself looks at the caller's file alone, and would take what calls an older state of another.
 """
 
+import atexit
 import hashlib
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -131,8 +134,27 @@ def _add_code(update: Callable[[bytes], None], code: CodeType) -> None:
 
 
 def cache_folder() -> Path:
-    """Return where compiled functions are kept."""
+    """Return where compiled functions are kept: until this program ends, where none can be written to."""
+    try:
+        folder = _wanted_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except (OSError, RuntimeError):  # pathlib raises the latter for a user without a home
+        pass
+    return _folder_for_now()
+
+
+def _wanted_folder() -> Path:
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen)
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "gpuscale" / "compiled"
+
+
+@cache
+def _folder_for_now() -> Path:
+    folder = tempfile.mkdtemp(prefix="gpuscale-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ[CACHE_VARIABLE] = folder  # of worker processes too
+    return Path(folder)

@@ -4,6 +4,7 @@
 import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -161,6 +162,18 @@ def test_nothing_at_all_is_a_question_for_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, capsys) == (0, [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+@pytest.mark.parametrize("words", [["simulate", "--list"], ["simulate", "ack-bert", "-o", "json"]])
+def test_output_that_does_not_fit_the_disk_is_one_error(words) -> None:
+    command = [sys.executable, "-m", "gpuscale.cli.main", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gpuscale: ")
+    assert line.endswith("No space left on device")
 
 
 def test_whoever_reads_the_output_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Compiled functions are kept by the code of all that they call, and found again by it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
@@ -62,6 +63,23 @@ def test_what_is_called_is_compiled_too_and_kept(folder):
 def test_a_change_in_what_is_called_is_another_function(change):
     assert compiling.fingerprint(twice()) == compiling.fingerprint(twice())
     assert compiling.fingerprint(twice()) != compiling.fingerprint(twice(**change))
+
+
+def test_without_a_folder_to_write_to_it_is_kept_for_now(monkeypatch):
+    monkeypatch.setenv(compiling.CACHE_VARIABLE, "/proc/none")
+    compiling._folder_for_now.cache_clear()
+    folder = compiling.cache_folder()
+    assert folder.is_dir()
+    assert folder == compiling.cache_folder()
+    monkeypatch.delenv(compiling.CACHE_VARIABLE)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", _no_home)
+    assert folder == compiling.cache_folder()
+    folder.rmdir()
+
+
+def _no_home():
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_what_numba_does_not_compile_is_named_with_its_line(folder):

@@ -44,6 +44,7 @@ _SLOW = (
     "gpuscale: numba is not installed, so this takes some 50 times as long;"
     " install it with: pip install 'gpuscale[plan]'"
 )
+_FIRST = "gpuscale: compiling policies, once, for a minute or two; they are kept in {}"
 _BETTER_TARGET = 0.6
 """Where the search of an HPA on another signal begins."""
 
@@ -59,6 +60,8 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
     )
     if compiling.numba() is None:
         print(_SLOW, file=sys.stderr)
+    elif not sys.stderr.isatty() and not any(compiling.cache_folder().rglob("*.nbc")):
+        print(_FIRST.format(compiling.cache_folder()), file=sys.stderr)
     state = State(asked.state, question)
     with (
         working("compiling policies, which are kept") as say,
