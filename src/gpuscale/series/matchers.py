@@ -1,10 +1,14 @@
 """Label matchers: the conditions between a selector's braces."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from gpuscale.core.regex import compile_re2
+
+_LITERAL = re.compile(r"""(?:[\w :/@,;=~%&!#<>'"-]|\\[-.+*?()\[\]{}^$])*""", re.ASCII)
+"""What matches itself in RE2, and a character that it would take for an operator, escaped."""
 
 
 class MatchOp(Enum):
@@ -24,6 +28,20 @@ class Matcher:
     op: MatchOp
     value: str
 
+    def values(self) -> tuple[str, ...] | None:
+        """Return the only values that can match; None where the condition doesn't list them.
+
+        Autoscalers ask for pods by `pod=~"web-1|web-2"`: such an expression is a list of names.
+
+        Source: prometheus model/labels/regexp.go (SetMatches), release 3.0.
+        """
+        if self.op is MatchOp.EQUAL:
+            return (self.value,)
+        parts = self.value.split("|")
+        if self.op is MatchOp.REGEX and all(map(_LITERAL.fullmatch, parts)):
+            return tuple(dict.fromkeys(part.replace("\\", "") for part in parts))
+        return None
+
     def predicate(self) -> Callable[[str], bool]:
         """Return the test of a label's value.
 
@@ -35,6 +53,8 @@ class Matcher:
             return value.__eq__
         if self.op is MatchOp.NOT_EQUAL:
             return value.__ne__
+        if (values := self.values()) is not None:
+            return frozenset(values).__contains__
         fullmatch = compile_re2(value).fullmatch
         if self.op is MatchOp.REGEX:
             return lambda text: fullmatch(text) is not None

@@ -6,10 +6,11 @@ remembered until a series comes or goes.
 
 from collections.abc import Callable, Iterable, Iterator, ValuesView
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from weakref import ref as weak
 
 from gpuscale.series.labels import LabelKey, LabelSet
-from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.matchers import Matcher
 from gpuscale.series.storage.limits import Share
 from gpuscale.series.storage.postings import Postings
 from gpuscale.series.storage.samples import Series
@@ -151,15 +152,19 @@ class SeriesIndex:
         A matcher that an absent label fulfils says nothing about where to look.
         """
         needed = [(matcher, test) for matcher, test in tests if not test("")]
-        equal = [matcher for matcher, _ in needed if matcher.op is MatchOp.EQUAL]
-        if equal:
-            pools = [(self.postings.of(each.name, each.value), each) for each in equal]
-            return min(pools, key=lambda pool: len(pool[0]))
+        pools = [
+            ([self.postings.of(matcher.name, value) for value in values], matcher)
+            for matcher, _ in needed
+            if (values := matcher.values()) is not None
+        ]
+        if pools:
+            lists, used = min(pools, key=lambda pool: sum(map(len, pool[0])))
+            return chain.from_iterable(lists), used
         if needed:
             matcher, test = needed[0]
-            values = self.postings.values(matcher.name)
+            postings = self.postings.values(matcher.name)
             return [
-                each for value, posting in values.items() if test(value) for each in posting
+                each for value, posting in postings.items() if test(value) for each in posting
             ], matcher
         return self._listed.values(), None
 
