@@ -127,6 +127,13 @@ def test_a_message_of_the_most_bytes_is_taken_and_none_of_one_more() -> None:
     assert refusal(call) == (Status.RESOURCE_EXHAUSTED, "the answer has more than 1000 bytes")
 
 
+def test_a_message_that_is_announced_as_too_large_is_not_waited_for() -> None:
+    call = Call(max_bytes=1000)
+    call.server.send_headers(call.stream, OK)
+    call.server.send_data(call.stream, message(b"a" * 1001)[:10])
+    assert refusal(call) == (Status.RESOURCE_EXHAUSTED, "the answer has more than 1000 bytes")
+
+
 def test_a_server_that_goes_away_in_between_is_unavailable() -> None:
     call = Call()
     call.server.send_headers(call.stream, OK)

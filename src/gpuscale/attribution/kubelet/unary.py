@@ -185,7 +185,10 @@ class Exchange:
 
     def _add(self, data: bytes) -> None:
         self._body += data
-        if len(self._body) > _PREFIX.size + self._max_bytes:
+        size = len(self._body) - _PREFIX.size
+        if size >= 0:
+            size = max(size, _PREFIX.unpack_from(self._body)[1])  # as announced, before it is there
+        if size > self._max_bytes:
             text = f"the answer has more than {self._max_bytes} bytes"
             raise StatusError(Status.RESOURCE_EXHAUSTED, text)
 

@@ -14,13 +14,21 @@ from itertools import pairwise
 from statistics import median_low
 
 from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.core.words import counted
 from gpuscale.sim.history.recording import NAMES, Columns, Recording
 from gpuscale.sim.load.traces import seconds_of_time
 
 MAX_STEPS = 100_000
 """Of a recording; at 15 s more than 17 days, and as many rows as a run keeps."""
 _MAX_PROBLEMS = 10
-_LARGEST = {"utilization": 100.0}
+_MOST_OBJECTS = 100_000.0
+"""As many nodes as a pool of a scenario may have; a slip in a table must not fill the memory with pods."""
+_LARGEST = {
+    "utilization": 100.0,
+    "replicas": _MOST_OBJECTS,
+    "ready": _MOST_OBJECTS,
+    "nodes": _MOST_OBJECTS,
+}
 Row = tuple[int, dict[str, float | None]]
 """Milliseconds since the epoch, and values by column."""
 Line = tuple[int, Mapping[str, object] | Problem]
@@ -59,7 +67,7 @@ def recording_of(lines: Iterable[Line], source: str) -> Recording:
         if len(problems) >= _MAX_PROBLEMS or len(rows) > MAX_STEPS:
             break
     if not problems and len(rows) < 2:
-        problems.append(Problem(source, None, None, f"{len(rows)} rows", "at least two"))
+        problems.append(Problem(source, None, None, counted(len(rows), "row"), "at least two"))
     if problems:
         raise ConfigError(*problems)
     return _on_a_grid(rows, source)
@@ -91,6 +99,10 @@ def _csv_lines(text: str, source: str) -> Iterator[Line]:
             raise ConfigError(
                 Problem(source, 1, None, found, f"columns named {' and '.join(missing)}")
             )
+        for name in ("time", *NAMES):
+            if header.count(name) > 1:
+                found = f"{header.count(name)} columns named {name}"
+                raise ConfigError(Problem(source, 1, None, found, "one"))
         for row in reader:
             if not row:
                 continue

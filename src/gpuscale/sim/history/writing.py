@@ -178,7 +178,7 @@ def objects_of(texts: Mapping[str, str], workload: tuple[str, str]) -> list[dict
             ", ".join(f"{each.get('kind')} {'/'.join(_key(each))}" for each in objects) or "nothing"
         )
         found = f"--manifests: found {there[:200]}, expected Deployment {'/'.join(workload)}"
-        raise UsageError(f"{found}; it can be had by kubectl get deployment,hpa -o yaml")
+        raise UsageError(f"{found}; this writes it: kubectl get deployment,hpa -o yaml")
     return wanted
 
 

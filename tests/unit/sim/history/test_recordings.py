@@ -78,6 +78,26 @@ def test_a_line_that_is_no_object_is_named(line: str) -> None:
         read_recording(f'{{"time": 0, "replicas": 1}}\n{line}\n', "a.jsonl")
 
 
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        ("time,replicas\n0,1\n", "t.csv: found 1 row, expected at least two"),
+        (
+            "time,replicas,replicas\n0,1,1\n60,1,1\n",
+            "t.csv:1: found 2 columns named replicas, expected one",
+        ),
+        (
+            "time,replicas\n0,1\n60,1e9\n",
+            "t.csv:3: replicas: found '1e9', expected a number from 0 to 100000, or nothing",
+        ),
+    ],
+)
+def test_what_is_no_recording_is_named(table: str, fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_recording(table, "t.csv")
+    assert str(caught.value) == fault
+
+
 def test_a_table_is_bounded_in_rows_and_in_steps() -> None:
     rows = "".join(f"{second},1\n" for second in range(MAX_STEPS + 1))
     with pytest.raises(ConfigError, match=f"at most {MAX_STEPS}"):
