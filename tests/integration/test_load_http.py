@@ -500,3 +500,10 @@ def test_wrong_input_is_refused_before_anything_is_sent(arguments, said) -> None
     _, told = load(*arguments, code=2)
     assert said in told
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("rate", ["0", "0.0001"])
+def test_a_load_without_a_request_says_why_it_exits_with_1(rate: str) -> None:
+    document, said = load("http://127.0.0.1:1/", "--rate", rate, "--for", "1s", code=1)
+    assert document["requests"]["sent"] == 0
+    assert said == "gpuscale: no request came due: a higher rate or a longer time\n"

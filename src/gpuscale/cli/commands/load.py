@@ -264,6 +264,8 @@ def http(
         texts[html] = render_timeline(timeline, load_totals(document))
     write_files(texts)
     _print(document, timeline if watch else None, output)
+    if not document["requests"]["sent"] and not document["requests"]["errors"]:
+        print("gpuscale: no request came due: a higher rate or a longer time", file=sys.stderr)
     if document["slo"] or not document["requests"]["ok"]:
         raise typer.Exit(NO)
 

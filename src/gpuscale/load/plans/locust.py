@@ -157,8 +157,8 @@ def read_script(text: str, name: str) -> _Script:
         script.source.refuse(
             getattr(error, "lineno", None),
             None,
-            str(error) or "parts nested too deeply",
-            "a Python file",
+            f"broken Python ({getattr(error, 'msg', '') or str(error) or 'nested too deeply'})",
+            "a locustfile",
         )
     for index, node in enumerate(ast.walk(tree)):
         if index > _MOST_NODES:

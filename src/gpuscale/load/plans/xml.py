@@ -74,8 +74,8 @@ def parse_xml(text: str, source: str) -> Element:
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        raise ConfigError(Problem(source, error.lineno, None, reason, "XML")) from None
+        reason = f"broken XML ({expat.ErrorString(error.code)})"
+        raise ConfigError(Problem(source, error.lineno, None, reason, "a whole file")) from None
     except _Refused as error:
         line = parser.CurrentLineNumber
         raise ConfigError(Problem(source, line, None, str(error), "a plain XML file")) from None

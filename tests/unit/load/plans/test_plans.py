@@ -219,7 +219,10 @@ BOMB = '<!DOCTYPE a [<!ENTITY l "lol">{}]><jmeterTestPlan>&l9;</jmeterTestPlan>'
         ),
         ("<a>" * 300 + "</a>" * 300, "200 inside each other"),
         ("<a/>", "found <a>, expected <jmeterTestPlan>"),
-        ("<jmeterTestPlan>", "plan.jmx:1: found no element found, expected XML"),
+        (
+            "<jmeterTestPlan>",
+            "plan.jmx:1: found broken XML (no element found), expected a whole file",
+        ),
         ("<jmeterTestPlan/>", "no enabled thread group"),
         (JMX.format(group="<SetupThreadGroup/>", timer=""), "found SetupThreadGroup, expected"),
         (
@@ -391,3 +394,17 @@ def test_segments_add_up_and_jump_where_they_meet() -> None:
     assert (plan.load.rate(0), plan.load.rate(15), plan.load.rate(30)) == (1, 5.5, 20)
     assert plan.load.changes(120) == (0, 30, 120)
     assert Segment(30, 1, 10) in plan.load.segments
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f(:", "l.py:1: found broken Python (invalid syntax), expected a locustfile"),
+        ("x = " + "(" * 1000 + ")" * 1000, "found broken Python (too many nested parentheses)"),
+        ("x = '\0'", "found broken Python ("),
+    ],
+)
+def test_a_locustfile_that_is_no_python_is_refused(text, said) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_plan(text, "l.py", lambda _: "")
+    assert said in str(caught.value)
