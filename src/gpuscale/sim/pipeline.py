@@ -88,6 +88,8 @@ def phase_ms(seed: int, hop: str, period_ms: int) -> int:
 class GpuHops(Protocol):
     """How what GPUs read gets to where queries find it."""
 
+    is_text: bool
+    """Whether all that is scraped goes through text."""
     store: SeriesStore
     """Where all other series go."""
     utilization: dict[str, float | None]
@@ -125,6 +127,7 @@ class GpusAsText:
     """
 
     def __init__(self, world: World, needs: Needs) -> None:
+        self.is_text = True
         self.store = SeriesStore()
         self.utilization: dict[str, float | None] = {}
         self.shows_gpus = True
@@ -244,7 +247,8 @@ class VirtualPipeline:
         metrics, key = workload.metrics, workload.deployment
         if metrics is None or not self._needs.any_of(metrics.series()):
             return
-        targets = PodTargets(self._store, key.partition("/")[2], metrics)
+        name = key.partition("/")[2]
+        targets = PodTargets(self._store, name, metrics, as_text=self.gpus.is_text)
 
         def scrape(now_ms: int) -> None:
             self._world.advance_load(now_ms)

@@ -76,6 +76,7 @@ groups:
       - {{record: use:all, expr: 'sum({series}) / count({series})'}}
       - {{record: use:smooth, expr: 'avg_over_time(use:all[2m])'}}
       - {{record: queue:workload, expr: 'sum by (namespace, service) (queue)'}}
+      - {{record: slow:p90, expr: 'histogram_quantile(0.9, sum by (le) (rate(latency_bucket[2m])))'}}
       - {{alert: Busy, expr: 'max(use:pod) > 60', for: 1m}}
 """
 RULES = """\
@@ -108,6 +109,9 @@ externalRules:
   - seriesQuery: use:smooth
     resources: {{namespaced: false}}
     metricsQuery: <<.Series>>
+  - seriesQuery: slow:p90
+    resources: {{namespaced: false}}
+    metricsQuery: sum(<<.Series>>)
   - seriesQuery: inflight
     resources: {{overrides: {{namespace: {{resource: namespace}}}}}}
     metricsQuery: sum(<<.Series>>{{<<.LabelMatchers>>}})
@@ -139,6 +143,7 @@ METRICS = (
     ("External", "use_of_pods", 20),
     ("External", "use:smooth", 25),
     ("External", "inflight", 1),
+    ("External", "slow:p90", 1),
 )
 
 
@@ -186,8 +191,8 @@ def generated(seed: int) -> Setup:
         workloads.append(
             f"  - {{deployment: s{i}, load: {load},\n"
             f"     imagePull: {draw.choice([0, 20])}s, startup: {draw.choice([1, 45])}s,\n"
-            f"     metrics: {{names: {{queue: queue, inFlight: inflight, requests: requests_total}},\n"
-            f"       interval: {draw.choice([5, 15, 45, 330])}s}},\n"
+            f"     metrics: {{names: {{queue: queue, inFlight: inflight, requests: requests_total,\n"
+            f"       latency: latency}}, interval: {draw.choice([5, 15, 45, 330])}s}},\n"
             f"     service: {{gpuSecondsPerRequest: {draw.choice([0.05, 0.2])}, memoryMib: 4096}}}}\n"
         )
     rarely = draw.random() < 0.25

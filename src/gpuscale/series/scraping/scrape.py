@@ -3,7 +3,7 @@
 Source: prometheus scrape/scrape.go (append, mutateSampleLabels, report).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.core.errors import Problem
@@ -119,6 +119,15 @@ class ScrapeTarget:
         self._report(t_ms, up=1, samples=samples, duration_seconds=duration_seconds)
         self.unwanted = scraped.unwanted
         return ScrapeResult(samples, added, samples - added - scraped.unwanted)
+
+    def repeat(self, values: Sequence[float], t_ms: int) -> None:
+        """Store other values of the series of the last scrape, in the order of its lines.
+
+        It is what `ingest` does with a text of the same series, all of which it took.
+        """
+        self._store.advance(t_ms)
+        self._store.append_many(self._last, values, t_ms, group=self._group)
+        self._report(t_ms, up=1, samples=len(values), duration_seconds=None)
 
     def failed(self, t_ms: int, duration_seconds: float | None = None) -> None:
         """Note that the target did not answer: its series end, and `up` is 0."""

@@ -27,6 +27,7 @@ class GpusByFormula:
     """
 
     def __init__(self, world: World) -> None:
+        self.is_text = False
         self.store = SeriesStore()
         self.utilization: dict[str, float | None] = {}
         self.shows_gpus = True

@@ -9,6 +9,7 @@ from typing import Literal
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.exposition.write import render_text
+from gpuscale.formats.labels import LabelPairs
 from gpuscale.objects.pods import Pod
 from gpuscale.queueing.tally import Latencies, Spread
 from gpuscale.series.scraping.scrape import ScrapeTarget
@@ -67,11 +68,38 @@ class ServedMetrics:
         return frozenset(found.union(*(each.names for each in (*self.of_pods, *in_front))))
 
 
+class _Target:
+    """One scraped address; where text is not wanted, only series that are new are scraped as text."""
+
+    def __init__(
+        self, store: SeriesStore, labels: Mapping[str, str], *, always_as_text: bool
+    ) -> None:
+        self._scraped = ScrapeTarget(store, labels)
+        self._always_as_text = always_as_text
+        self._series: list[tuple[str, str, LabelPairs]] = []
+
+    def take(self, families: Sequence[Family], now_ms: int) -> None:
+        """Store what the address exposes now."""
+        if self._always_as_text:
+            self._scraped.ingest(render_text(families), now_ms)
+            return
+        samples = [(family.name, each) for family in families for each in family.samples]
+        series = [(name, each.suffix, each.labels) for name, each in samples]
+        if series == self._series:
+            self._scraped.repeat([float(each.value) for _, each in samples], now_ms)
+        else:
+            self._scraped.ingest(render_text(families), now_ms)
+        self._series = series
+
+    def gone(self, now_ms: int) -> None:
+        self._scraped.gone(now_ms)
+
+
 @dataclass(slots=True)
 class _Pod:
     """The part of a service's counts that one pod has."""
 
-    target: ScrapeTarget
+    target: _Target
     counted: dict[str, list[float]]
 
 
@@ -82,15 +110,25 @@ class PodTargets:
         store: where samples go.
         deployment: name of the Deployment, which becomes the job.
         metrics: what is served.
+        as_text: whether each scrape goes through text, rather than only those that bring new series.
     """
 
-    def __init__(self, store: SeriesStore, deployment: str, metrics: ServedMetrics) -> None:
+    def __init__(
+        self,
+        store: SeriesStore,
+        deployment: str,
+        metrics: ServedMetrics,
+        *,
+        as_text: bool = True,
+    ) -> None:
         self._store = store
+        self._as_text = as_text
         self._job = deployment
         self._metrics = metrics
         self._pods: dict[str, _Pod] = {}
         self._fronts = [
-            (ScrapeTarget(store, front.labels), front.series) for front in metrics.fronts
+            (_Target(store, front.labels, always_as_text=as_text), front.series)
+            for front in metrics.fronts
         ]
         self._counted: dict[str, list[float]] = {}
 
@@ -111,12 +149,11 @@ class PodTargets:
         self._count(service, len(ready))
         for target, series in self._fronts:
             gauges = self._gauges(service, len(ready))
-            target.ingest(render_text(exposed_families(series, gauges, self._counted)), now_ms)
+            target.take(tuple(exposed_families(series, gauges, self._counted)), now_ms)
         for key, pod in ready.items():
             known = self._pods[key] if key in self._pods else self._new(pod, service_name)
             self._pods[key] = known
-            families = self._families(service, known.counted, len(ready))
-            known.target.ingest(render_text(families), now_ms)
+            known.target.take(self._families(service, known.counted, len(ready)), now_ms)
 
     def _new(self, pod: Pod, service_name: str | None) -> _Pod:
         labels = {
@@ -129,7 +166,7 @@ class PodTargets:
         if service_name is not None:
             labels["service"] = service_name
         nothing = {name: [0.0] * len(values) for name, values in self._counted.items()}
-        return _Pod(ScrapeTarget(self._store, labels), nothing)
+        return _Pod(_Target(self._store, labels, always_as_text=self._as_text), nothing)
 
     def _count(self, service: Service, ready: int) -> None:
         """Give each pod its part of what came since the last scrape."""

@@ -69,6 +69,22 @@ def test_a_series_that_vanishes_ends_at_the_next_scrape() -> None:
     assert values(store, "b", 3000) == {"b": 3}
 
 
+def test_values_of_the_same_series_are_stored_as_their_text_would_be() -> None:
+    store = SeriesStore()
+    target = ScrapeTarget(store, {"job": "gpu"})
+    target.ingest('a 1\nb_bucket{le="10"} 2\n', 1000)
+    target.repeat([3.5, 4], 2000)
+    shown = 'a{job="gpu"}', 'b_bucket{job="gpu", le="10"}', 'up{job="gpu"}'
+    assert values(store, '{__name__=~"a|b_bucket|up"}', 1999) == dict(
+        zip(shown, (1, 2, 1), strict=True)
+    )
+    assert values(store, '{__name__=~"a|b_bucket|up"}', 2000) == dict(
+        zip(shown, (3.5, 4, 1), strict=True)
+    )
+    target.ingest("a 5\n", 3000)
+    assert values(store, '{__name__=~"a|b_bucket"}', 3000) == {shown[0]: 5}
+
+
 def test_a_failed_scrape_ends_all_series_and_says_up_0() -> None:
     store = SeriesStore()
     target = ScrapeTarget(store, {})
