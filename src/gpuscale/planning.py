@@ -5,6 +5,7 @@ found = gpuscale.tune("ack-bert", policies=["hpa-demand"])
 """
 
 import html
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,20 @@ __all__ = ["Simulation", "Tuning", "simulate", "tune"]
 Fidelity = Literal["exact", "lagged", "fluid"]
 _FRAME_HEIGHT = 640
 _PLAN = "'gpuscale[plan]'"
+_MONTH_S = 31 * 86_400.0
+_LIMITS: Mapping[str, tuple[float, float]] = {
+    "start_up_s": (1e-3, _MONTH_S),
+    "seconds_per_request": (1e-9, 1e12),
+    "metric_full": (1e-9, 1e12),
+    "price_per_hour": (0, 1e6),
+    "short_percent": (0, 50),
+    "wait_s": (1e-3, _MONTH_S),
+    "held_back_percent": (1, 90),
+    "tries": (1, 1_000_000),
+    "seed": (0, math.inf),
+    "workers": (1, 1024),
+}
+"""Least and most of the numbers that a search takes; those of the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +154,7 @@ def simulate(
 
     setup = find_setup(str(scenario), settings)
     if seed is not None:
+        _check_limits(seed=seed)
         setup = replace(setup, seed=seed)
     if fidelity == "fluid":
         _package("numpy", _PLAN)
@@ -200,7 +216,8 @@ def tune(
         nodes: whether a scenario's node pool is searched together with the HPA, where it can be.
 
     Raises:
-        UsageError: arguments that don't go together, an HPA that can't be replayed, or no `gpuscale[plan]`.
+        UsageError: a number out of its limits, arguments that don't go together, an HPA that can't be
+            replayed, or no `gpuscale[plan]`.
         ConfigError: a file is wrong.
     """
     _package("numpy", _PLAN)
@@ -214,6 +231,18 @@ def tune(
     if (scenario is None) == (demand is None):
         both = "neither" if scenario is None else "both"
         raise UsageError(f"found {both}, expected a scenario or a demand")
+    _check_limits(
+        start_up_s=start_up_s,
+        seconds_per_request=seconds_per_request,
+        metric_full=metric_full,
+        price_per_hour=price_per_hour,
+        short_percent=short_percent,
+        wait_s=wait_s,
+        held_back_percent=held_back_percent,
+        tries=tries,
+        seed=seed,
+        workers=workers,
+    )
     given = Overrides(
         start_up_s,
         price_per_hour=price_per_hour,
@@ -242,6 +271,15 @@ def tune(
             str(demand), "time", None, seconds_per_request, manifest, given
         )
     return Tuning(answer(found, autoscaler, asked).document)
+
+
+def _check_limits(**given: float | None) -> None:
+    """Raise UsageError for the first number that is out of its limits."""
+    for name, value in given.items():
+        least, most = _LIMITS[name]
+        if value is not None and not least <= value <= most:
+            upper = "or more" if most == math.inf else f"to {most:,.10g}"
+            raise UsageError(f"{name}: found {value!r}, expected {least:g} {upper}")
 
 
 def _package(name: str, install: str = "") -> Any:  # noqa: ANN401 - a module of no base dependency

@@ -58,8 +58,11 @@ def _said(error: Any, text: str, words: Sequence[str]) -> str:  # noqa: ANN401 -
 def _value(error: Any, words: Sequence[str]) -> str | None:  # noqa: ANN401 - as above
     """Return what was given for the option that an error is about; None where that is not certain."""
     names = getattr(error.param, "opts", ())
+    given: list[str | None] = []
     for word, following in zip(words, [*words[1:], None], strict=True):
         name, equals, value = word.partition("=")
         if name in names and name.startswith("-"):
-            return value if equals else following
-    return None
+            given.append(value if equals else following)
+    if not given or (len(given) > 1 and getattr(error.param, "multiple", False)):
+        return None
+    return given[-1]  # of an option that is given again, the last one counts

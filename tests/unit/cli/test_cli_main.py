@@ -137,7 +137,11 @@ def test_the_flag_for_traces_may_stand_anywhere(
     [
         (["simulate", "--sed=1"], "No such option: --sed; did you mean --seed?", "simulate"),
         (["simulate", "--seed=x", "a"], "--seed: found 'x', expected a whole number", "simulate"),
-        (["up", "--port", "70000"], "--port: found '70000', expected 65535 or less", "up"),
+        (
+            ["up", "--port", "0", "--port", "70000"],
+            "--port: found '70000', expected 65535 or less",
+            "up",
+        ),
         (["lint"], "missing argument FILE", "lint"),
         (["metrics-api", "why"], "missing argument OBJECT", "metrics-api why"),
         (

@@ -1,12 +1,14 @@
 """The Python API of simulations and searches, and the example notebook."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 import gpuscale
 from gpuscale.cli.scenarios import find_setup
+from gpuscale.core.errors import UsageError
 from gpuscale.planning import Simulation, Tuning
 from gpuscale.sim.simulate import simulate
 
@@ -61,6 +63,22 @@ def test_the_node_pool_is_searched_unless_told_otherwise():
     )
     assert with_pool.document["nodePool"]["rows"][-1]["name"] == "with nodes"
     assert without.document["nodePool"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("tries", 0, "1 to 1,000,000"),
+        ("short_percent", -3, "0 to 50"),
+        ("held_back_percent", 100, "1 to 90"),
+        ("seed", -1, "0 or more"),
+        ("start_up_s", math.nan, "0.001 to 2,678,400"),
+        ("price_per_hour", math.inf, "0 to 1,000,000"),
+    ],
+)
+def test_a_number_out_of_its_limits_is_named(name, value, expected):
+    with pytest.raises(UsageError, match=f"^{name}: found {value}, expected {expected}$"):
+        gpuscale.tune("ack-bert", **{name: value})
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])

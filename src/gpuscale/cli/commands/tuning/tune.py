@@ -235,7 +235,7 @@ def _text(document: dict[str, object], suffix: str) -> str:
 
 def _check_above_zero(name: str, value: float | None) -> None:
     if value is not None and not 1e-9 < value < 1e12:
-        raise UsageError(f"{name}: found {value:g}, expected more than 0")
+        raise UsageError(f"{name}: found {value:g}, expected 1e-9 to 1e12")
 
 
 def policy_names(names: Sequence[str] | None) -> tuple[str, ...]:
