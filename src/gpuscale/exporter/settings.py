@@ -221,6 +221,10 @@ _ACK_ALONE = (
     "--style ack: without --kubernetes nothing says which pod a process runs in, so there are no "
     "DCGM_CUSTOM_* series; the device series have ACK's labels"
 )
+_OF_PODS = (
+    *("kubernetes-enable-pod-labels", "kubernetes-enable-pod-uid"),
+    *("kubernetes-virtual-gpus", "kubernetes-enable-dra"),
+)
 _NO_ENGINE = "--remote-hostengine-info changes nothing: a host engine is asked with --gpu nvml"
 
 
@@ -233,10 +237,11 @@ def _notes(flags: FlagReader) -> tuple[str, ...]:
             elif flag.kind == "duration":
                 _interval_ms(flags, flag.name, 0, 24 * MAX_INTERVAL_MS)
     notes = flags.notes(skips_off=True)
-    if not {"ack", "both"}.isdisjoint(flags.text("style").split(",")) and not flags.boolean(
-        "kubernetes"
-    ):
-        notes = (*notes, _ACK_ALONE)
+    if not flags.boolean("kubernetes"):
+        if not {"ack", "both"}.isdisjoint(flags.text("style").split(",")):
+            notes = (*notes, _ACK_ALONE)
+        idle = (name for name in _OF_PODS if flags.boolean(name))
+        notes = (*notes, *(f"--{name} changes nothing without --kubernetes" for name in idle))
     if flags.text("remote-hostengine-info") and flags.text("gpu") != "nvml":
         notes = (*notes, _NO_ENGINE)
     return notes

@@ -439,6 +439,12 @@ def test_missing_process_series_are_told_of(given, is_told: bool) -> None:
     assert any("no DCGM_CUSTOM_*" in note for note in read(**given).notes) is is_told
 
 
+def test_flags_about_pods_without_pods_are_noted() -> None:
+    note = "--kubernetes-enable-pod-uid changes nothing without --kubernetes"
+    assert read(kubernetes_enable_pod_uid="true").notes == (note,)
+    assert read(kubernetes_enable_pod_uid="true", kubernetes="true").notes == ()
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [
