@@ -166,7 +166,9 @@ def test_the_parts_of_the_pods_add_up_to_the_service():
 @pytest.mark.parametrize(
     ("served", "expected"),
     [
-        ("{}", "neither server nor names"),
+        ("{}", "neither server nor names nor front"),
+        ("{server: vllm, of: orders}", "found of without front"),
+        ("{front: redis}", "rabbitmq"),
         ("{names: {queue: a, inFlight: a}}", "a name twice"),
         ("{names: {queue: 'a b'}}", "the name of a metric"),
         ("{names: {kvCache: kv}}", "names.kvCache without kvCacheRequests"),

@@ -258,7 +258,11 @@ class MetricsSpec(Model):
     def _some(self) -> "MetricsSpec":
         given = [name for name in self.names.model_dump().values() if name is not None]
         if self.server is None and self.front is None and not given:
-            raise ValueError("found neither server nor names, expected the names of some metrics")
+            raise ValueError("found neither server nor names nor front, expected one of them")
+        if self.of is not None and self.front is None and self.server != "dynamo":
+            raise ValueError(
+                "found of without front, expected what it is the name in, such as rabbitmq"
+            )
         if len(set(given)) < len(given):
             raise ValueError("found a name twice, expected one for each metric")
         return self
