@@ -15,7 +15,7 @@ from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.golang.durations import parse_duration_ms
 from gpuscale.exporter.counters_file import read_text
-from gpuscale.exporter.settings import MAX_INTERVAL_MS, MIN_INTERVAL_MS
+from gpuscale.exporter.flags import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from gpuscale.objects.fields import Fields
 
 MAX_BYTES = 1024 * 1024

@@ -10,6 +10,10 @@ from types import MappingProxyType
 
 from gpuscale.core.flags import Flag
 
+MIN_INTERVAL_MS = 100
+MAX_INTERVAL_MS = 3_600_000
+"""Between collects."""
+
 
 def _bool(name: str, env: str, help_: str, alias: str = "", no_effect: str = "") -> Flag:
     return Flag(name, help_, "bool", "false", alias=alias, no_effect=no_effect, env=env)

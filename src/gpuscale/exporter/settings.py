@@ -11,15 +11,12 @@ from gpuscale.exporter.config_map import ConfigMapName, parse_config_map
 from gpuscale.exporter.counters_file import Mode
 from gpuscale.exporter.devices import DeviceSelection, parse_devices
 from gpuscale.exporter.families.azure import AzureCluster
-from gpuscale.exporter.flags import FLAGS
+from gpuscale.exporter.flags import FLAGS, MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from gpuscale.exporter.gpu_source import GpuSource, parse_gpu_source
 from gpuscale.formats.labels import FamilyOptions
 from gpuscale.formats.names import Names
 from gpuscale.formats.styles import Style
 from gpuscale.gpu.dcgm.address import parse_address
-
-MIN_INTERVAL_MS = 100
-MAX_INTERVAL_MS = 3_600_000
 
 _WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no", "off"), False)}
 """Booleans that dcgm-exporter's environment variables may have."""
