@@ -175,8 +175,8 @@ class Recorded:
             raise UsageError(
                 "found --from-file without --manifests: a table has no Deployment and no HPA"
             )
-        if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
-            raise UsageError(f"--save-scenario: found the file {self.folder}, expected a folder")
+        if self.folder is not None:
+            _check_folder(self.folder)
         self.key  # noqa: B018 - checked before anything is asked
         return True
 
@@ -207,6 +207,19 @@ class Recorded:
         if not name or "/" in namespace or (slash and not namespace):
             raise UsageError(f"--workload: found {self.workload!r}, expected NAMESPACE/NAME")
         return namespace or "default", name
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise UsageError where a scenario can't be kept, or would replace one that somebody may have edited."""
+    from gpuscale.sim.history.writing import SCENARIO
+
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--save-scenario: found the file {folder}, expected a folder")
+    if (folder / SCENARIO).exists():
+        raise UsageError(
+            f"--save-scenario: found {folder / SCENARIO}, expected a folder without one: name another "
+            "folder, or remove the file"
+        )
 
 
 class Replay:

@@ -456,6 +456,19 @@ def test_a_recording_is_tuned_as_simulate_replays_it(tmp_path):
     assert document["days"] == pytest.approx(1 / 24, rel=0.2)
 
 
+def test_a_scenario_that_was_kept_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    edited = tmp_path / "kept" / "scenario.yaml"
+    edited.write_text("# mine\n")
+    for command in ("simulate", "tune"):
+        words = (command, "--from-file=recorded.csv", "--workload=default/vision")
+        done = gpuscale(*words, "--manifests=v.yaml", "--save-scenario=kept", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "found kept/scenario.yaml, expected a folder without one" in done.stderr
+    assert [each.name for each in edited.parent.iterdir()] == ["scenario.yaml"]
+    assert edited.read_text() == "# mine\n"
+
+
 @pytest.mark.parametrize("is_rate", [True, False])
 def test_signals_of_requests_need_the_time_of_one(tmp_path: Path, *, is_rate: bool) -> None:
     rows = "".join(f"{step * 900},{4 + step % 8}\n" for step in range(192))
