@@ -8,6 +8,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.sources.access import Access
 from gpuscale.sources.http import HttpSession
 
@@ -46,8 +47,7 @@ async def fetch(
         async with HttpSession(_TIMEOUT_S, access=access or Access()) as session:
             status, body = await session.fetch("GET", url)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        reason = str(error) or type(error).__name__
-        raise UnavailableError(f"{base} does not answer: {reason}") from error
+        raise UnavailableError(f"{base} does not answer: {reason_of(error)}") from error
     if status != _OK:
         raise AnsweredError(status, f"{base} answered {path} with {status}")
     return body.decode(errors="replace")

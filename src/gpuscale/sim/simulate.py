@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gpuscale.cluster.nodes.policy import NodePolicyFactory
-from gpuscale.core.collecting import Collector, collecting_rarely
+from gpuscale.core.memory import Collector, collecting_rarely
 from gpuscale.hpa.policy import ReplicaPolicyFactory
 from gpuscale.sim.autoscaler import HpaController
 from gpuscale.sim.document.details import MAX_VALUES, Details

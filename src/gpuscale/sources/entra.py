@@ -24,6 +24,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError, UnavailableError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.sources.access import SecretFile
 from gpuscale.sources.http import HttpSession
 
@@ -199,7 +200,7 @@ class EntraToken:
             async with HttpSession(_TIMEOUT_S, _MAX_ANSWER_BYTES) as http:
                 status, body = await http.fetch(method, url, **options)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError) as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             raise UnavailableError(f"no token from {where}: {reason}") from error
         if status != 200:
             raise UnavailableError(f"no token from {where}: answered {status}{_reason(body)}")

@@ -15,6 +15,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import NotFoundError, UnavailableError, UpstreamError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.objects.hpa import CrossVersionObjectReference
 from gpuscale.objects.metric_values import (
     ExternalValue,
@@ -145,7 +146,9 @@ class HttpMetricsClient:
                 "GET", URL(address, encoded=True), headers={"Accept": _ACCEPT}
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnavailableError(str(error) or type(error).__name__) from error
+            raise UnavailableError(
+                f"{self.base_url} does not answer: {reason_of(error)}"
+            ) from error
         return _checked(status, body)
 
 

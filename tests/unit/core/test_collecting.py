@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from gpuscale.core import collecting
+from gpuscale.core import memory
 
 
 class Knot:
@@ -16,9 +16,9 @@ class Knot:
 def test_cycles_stay_until_there_are_enough_objects_and_go_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collecting, "_FIRST", 5_000)
+    monkeypatch.setattr(memory, "_FIRST", 5_000)
     gc.collect()
-    with collecting.collecting_rarely() as collector:
+    with memory.collecting_rarely() as collector:
         knot = weakref.ref(Knot())
         assert not collector.look()
         assert knot() is not None
@@ -32,7 +32,7 @@ def test_cycles_stay_until_there_are_enough_objects_and_go_then(
 
 def test_the_collector_is_on_again_after_an_error() -> None:
     def fail() -> None:
-        with collecting.collecting_rarely():
+        with memory.collecting_rarely():
             assert not gc.isenabled()
             raise RuntimeError
 

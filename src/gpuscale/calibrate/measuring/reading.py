@@ -11,6 +11,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError, QueryError, UnavailableError, UpstreamError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
@@ -107,7 +108,7 @@ class PageReader:
         try:
             status, body = await self._http.fetch("GET", self._url)
         except (aiohttp.ClientError, TimeoutError, OSError, GpuscaleError) as error:
-            self.problem = f"{self._url}: {str(error) or type(error).__name__}"
+            self.problem = f"{self._url}: {reason_of(error)}"
             return {}
         if status != 200:
             self.problem = f"{self._url}: found status {status}, expected 200"

@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.doctor.pulse.hops import LoadCount
 from gpuscale.sources.http import HttpSession
 
@@ -60,7 +61,7 @@ class Load:
                         pass
                 self._note(f"status {response.status}" if response.status >= _BAD_STATUS else "")
             except (aiohttp.ClientError, GpuscaleError, TimeoutError, OSError, ValueError) as error:
-                self._note(str(error) or type(error).__name__)
+                self._note(reason_of(error))
             await asyncio.sleep(_PAUSE_S)
 
     def _note(self, fault: str) -> None:

@@ -4,8 +4,8 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from gpuscale.core.unreachable import is_untrusted, reason_of
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, read_refusal
-from gpuscale.kube.client.sockets import reason_of
 
 JsonObject = dict[str, Any]
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -90,7 +90,13 @@ class Answers:
 
     def unreachable(self, error: BaseException) -> ApiUnreachableError:
         """Return what to raise where a request got no answer."""
-        return ApiUnreachableError(f"{self.who} can't be reached: {reason_of(error)}")
+        text = f"{self.who} can't be reached: {reason_of(error)}"
+        if is_untrusted(error):
+            text += (
+                "; the kubeconfig's certificate-authority-data is another cluster's, or a proxy is in "
+                "between"
+            )
+        return ApiUnreachableError(text)
 
     def late(self, path: str) -> ApiUnreachableError:
         """Return what to raise where an answer did not come in time."""

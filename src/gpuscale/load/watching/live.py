@@ -8,6 +8,7 @@ import aiohttp
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import UnavailableError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.load.timeline.types import Hop
 from gpuscale.load.watching.notes import Notes
 
@@ -52,8 +53,7 @@ class UpWatch:
                         self._see(message)
                     error = UnavailableError(f"{self._url}: the stream ended")
                 except (aiohttp.ClientError, TimeoutError, OSError) as caught:
-                    reason = str(caught) or "no answer in time"
-                    error = UnavailableError(f"{self._url}: {reason}")
+                    error = UnavailableError(f"{self._url}: {reason_of(caught)}")
                 if not is_ready:
                     raise error
                 self._notes.say(str(error))

@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.metricsapi.collector.process import CollectorProcess
 from gpuscale.series.promql.parse import MAX_QUERY_CHARS
 from gpuscale.series.values import Value
@@ -86,9 +87,7 @@ class CollectorClient:
             timeout = aiohttp.ClientTimeout(total=_METRICS_S)
             status, body = await http.fetch("GET", HOST / "metrics", timeout=timeout)
         except (aiohttp.ClientError, OSError, TimeoutError, GpuscaleError) as error:
-            _LOG.warning(
-                "the metrics of the collector are left out: %s", str(error) or type(error).__name__
-            )
+            _LOG.warning("the metrics of the collector are left out: %s", reason_of(error))
             return b""
         return body if status == 200 else b""
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import aiohttp
 from yarl import URL
 
-from gpuscale.core.errors import GpuscaleError, UpstreamError
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.metricsapi.federation.answers import (
     NotOfTheApiError,
@@ -221,9 +222,7 @@ class Member:
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
             return f"nothing whole within {self.settings.timeout_s:g} s"
-        if isinstance(error, UpstreamError | GpuscaleError):
-            return str(error)
-        return (str(error) or type(error).__name__)[:300]
+        return reason_of(error)[:300]
 
 
 def _access(settings: MemberSettings) -> Access:

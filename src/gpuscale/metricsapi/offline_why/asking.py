@@ -10,6 +10,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import NotFoundError, UnavailableError, UpstreamError, UsageError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.metricsapi.settings import read_settings
 from gpuscale.sources.http import HttpSession
@@ -36,8 +37,9 @@ async def ask_server(url: str, path: str) -> Document:
         whole = URL(f"{str(base).rstrip('/')}{path}", encoded=True)
         status, body = await session.fetch("GET", whole)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        reason = str(error) or type(error).__name__
-        raise UnavailableError(f"{base.with_user(None)} does not answer: {reason}") from error
+        raise UnavailableError(
+            f"{base.with_user(None)} does not answer: {reason_of(error)}"
+        ) from error
     finally:
         await session.close()
     return _explanation(status, body)

@@ -2,6 +2,8 @@
 
 import aiohttp
 
+from gpuscale.core.unreachable import reason_of
+
 _UNAUTHORIZED = 401
 _CREDENTIALS = "--agent-username with --agent-password-file, or --agent-token-file"
 
@@ -22,4 +24,4 @@ def agent_fault(error: Exception) -> str:
             f"found a certificate that is not trusted ({found}), expected one by a CA of --agent-ca-file, "
             "for the name --agent-server-name, or else for the address's host"
         )
-    return str(error) or type(error).__name__
+    return reason_of(error)

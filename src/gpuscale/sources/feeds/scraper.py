@@ -7,6 +7,7 @@ from yarl import URL
 
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError, UpstreamError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.exposition.reading.entries import UnsupportedFormatError
 from gpuscale.exposition.reading.formats import ACCEPT, TIMEOUT_HEADER, format_of
 from gpuscale.exposition.write import positional
@@ -139,7 +140,7 @@ class Scraper:
         try:
             added = await scrape_once(self._http, self._url, self._series, self._clock, limit_s)
         except SCRAPE_FAULTS as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             if state.error is None:
                 _LOG.warning("scraping %s failed: %s", self._url, reason)
             state.up, state.error, state.series = False, reason, 0

@@ -17,6 +17,7 @@ from msgspec import Raw
 from yarl import URL
 
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.series.values import Value
 from gpuscale.sources.access import Access, SecretFile, TlsFiles
 from gpuscale.sources.entra import EntraLogin, token_of
@@ -166,8 +167,7 @@ class PrometheusSource:
         except UpstreamError as error:
             raise UpstreamError(f"{self._who()}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise UnavailableError(f"{self._who()} does not answer: {reason}") from error
+            raise UnavailableError(f"{self._who()} does not answer: {reason_of(error)}") from error
 
     async def _request(
         self, endpoint: str, parameters: Mapping[str, str], most_bytes: int

@@ -24,6 +24,7 @@ from yarl import URL
 from gpuscale.core.backoff import Backoff
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.series.remote_write.message import pieces, value_rows
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Batch, Tail
@@ -243,7 +244,7 @@ class RemoteWriter:
                 status, retry_after = response.status, response.headers.get("Retry-After")
                 shown = response.request_info.headers.get("Authorization", "")
         except _FAULTS as error:
-            self._note(str(error) or type(error).__name__)
+            self._note(reason_of(error))
             return 0.0
         finally:
             state.took(time.monotonic() - began)

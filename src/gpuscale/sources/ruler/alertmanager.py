@@ -17,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.series.rules.alerting import Alert, AlertingRule
 from gpuscale.series.rules.templates import table_link
@@ -154,7 +155,7 @@ class AlertmanagerSender:
             )
             fault = "" if status // 100 == 2 else f"answered {status} {_shown(answer)}".rstrip()
         except (aiohttp.ClientError, OSError, TimeoutError, GpuscaleError) as error:
-            fault = str(error) or type(error).__name__
+            fault = reason_of(error)
         self._note(url, fault)
         counts = self.errors if fault else self.sent
         counts[url] += count

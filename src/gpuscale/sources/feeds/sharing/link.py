@@ -11,6 +11,7 @@ from yarl import URL
 
 from gpuscale.core.backoff import Backoff
 from gpuscale.core.errors import GpuscaleError, UpstreamError
+from gpuscale.core.unreachable import reason_of
 from gpuscale.exposition.stream import StreamError
 from gpuscale.sources.feeds.sharing.settings import PATH
 from gpuscale.sources.feeds.stream import lines
@@ -92,7 +93,7 @@ class PeerLink:
             except TimeoutError:
                 reason = "no line in time"
             except _FAULTS as error:
-                reason = str(error) or type(error).__name__
+                reason = reason_of(error)
             if self.state == "up" and self.error is None:
                 _LOG.warning("the replica at %s does not answer: %s", self.url, reason)
                 waits.reset()
