@@ -485,7 +485,7 @@ def test_prometheus_takes_its_configuration_and_rules(tmp_path: Path, honor_labe
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "recording.yaml\n  SUCCESS: 1 rules found" in result.stdout
-    assert "alerts.yaml\n  SUCCESS: 26 rules found" in result.stdout
+    assert "alerts.yaml\n  SUCCESS: 27 rules found" in result.stdout
 
 
 PODS = {  # two pods of one Deployment, one of a StatefulSet, one GPU that nobody has
