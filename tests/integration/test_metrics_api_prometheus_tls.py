@@ -115,7 +115,9 @@ async def test_a_kubeconfigs_user_is_used(prometheus, verb: str) -> None:
 
 async def test_an_unknown_ca_is_not_trusted(prometheus) -> None:
     other = prometheus.write("other.crt", CERTIFICATES.Ca("other").pem)
-    with pytest.raises(UnavailableError, match="its certificate is not trusted: self-signed certificate"):
+    with pytest.raises(
+        UnavailableError, match="its certificate is not trusted: self-signed certificate"
+    ):
         await ask(url=prometheus.url, ca_file=other)
 
 
