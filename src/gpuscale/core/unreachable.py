@@ -13,11 +13,10 @@ def reason_of(error: BaseException) -> str:
     is_about_content = isinstance(error, ValueError) and not isinstance(error, OSError)
     if is_about_content or isinstance(error, GpuscaleError):
         return str(error) or type(error).__name__
+    if (found := distrust_of(error)) is not None:
+        return f"its certificate is not trusted: {found}"
     causes = list(_chain(error))
     for each in causes:
-        # aiohttp's errors of these classes have no message of their own; those below them have.
-        if isinstance(each, ssl.SSLCertVerificationError) and hasattr(each, "verify_message"):
-            return f"its certificate is not trusted: {each.verify_message}"
         if isinstance(each, ssl.SSLError) and (fault := getattr(each, "reason", None)):
             return f"TLS failed: {fault.replace('_', ' ').lower()}"
         if isinstance(each, socket.gaierror):
@@ -34,9 +33,13 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def is_untrusted(error: BaseException) -> bool:
-    """Return whether the other side's certificate is why a connection failed."""
-    return any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error))
+def distrust_of(error: BaseException) -> str | None:
+    """Return what is wrong with the other side's certificate; None where a connection failed otherwise."""
+    for each in _chain(error):
+        # aiohttp's error of this class has no message of its own; the one below it has.
+        if isinstance(each, ssl.SSLCertVerificationError) and hasattr(each, "verify_message"):
+            return str(each.verify_message)
+    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

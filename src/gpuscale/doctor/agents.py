@@ -5,9 +5,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import aiohttp
-
 from gpuscale.core.errors import GpuscaleError, UnavailableError
+from gpuscale.core.unreachable import distrust_of
 from gpuscale.doctor import facts
 from gpuscale.doctor.direct import (
     PODS,
@@ -111,8 +110,8 @@ class AgentReader:
         try:
             return await fetch(url, path, access=self._access)
         except UnavailableError as error:
-            if isinstance(error.__cause__, aiohttp.ClientConnectorCertificateError):
-                raise UnavailableError(f"{url}: {agent_fault(error.__cause__)}") from error
+            if distrust_of(error) is not None:
+                raise UnavailableError(f"{url}: {agent_fault(error)}") from error
             raise
 
     async def _text(self, pod: Fields, node: str, port: int, path: str) -> str:

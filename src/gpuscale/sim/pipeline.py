@@ -32,7 +32,7 @@ from gpuscale.sim.load.pod_metrics import PodTargets
 from gpuscale.sim.load.requests import RequestTarget
 from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
 from gpuscale.sim.needs import UTILIZATION, Needs, needs_of
-from gpuscale.sim.scenario.setup import ServiceSetup
+from gpuscale.sim.scenario.setup import ServiceSetup, Setup
 from gpuscale.sim.site import Site
 from gpuscale.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.sim.world import World
@@ -42,22 +42,35 @@ FIRST_LOOK_MS = 1_000
 """When every hop looks once as it starts, before it falls into its own pace."""
 
 
+def common_labels(setup: Setup) -> dict[str, str]:
+    """Return the labels that a ServiceMonitor gives all node agents alike."""
+    pipeline = setup.pipeline
+    return {
+        "job": pipeline.agent_service,
+        "service": pipeline.agent_service,
+        "namespace": pipeline.agent_namespace,
+        "container": "exporter",
+        "endpoint": "metrics",
+    }
+
+
 def target_labels(world: Site, node: str) -> dict[str, str]:
     """Return the labels that a ServiceMonitor gives the node agent of a node."""
-    pipeline = world.setup.pipeline
     pods = world.cluster.pods_on(node)
     agent = next(
         pod for pod in pods if pod.metadata.owner and pod.metadata.owner.kind == "DaemonSet"
     )
     return {
-        "job": pipeline.agent_service,
-        "service": pipeline.agent_service,
-        "namespace": pipeline.agent_namespace,
+        **common_labels(world.setup),
         "pod": agent.metadata.name,
-        "container": "exporter",
-        "endpoint": "metrics",
         "instance": f"{node}:9400",
     }
+
+
+def percent_of(reading: GpuReading) -> float | None:
+    """Return how busy a reading says its GPU was."""
+    value = reading.values.get(UTILIZATION)
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def utilization(
@@ -67,8 +80,7 @@ def utilization(
     values: dict[str, float | None] = {}
     by_pod: dict[str, list[float]] = {}
     for reading, key in zip(readings, world.cluster.devices[node], strict=True):
-        value = reading.values.get(UTILIZATION)
-        known = float(value) if isinstance(value, (int, float)) else None
+        known = percent_of(reading)
         values[f"gpu/{node}/{reading.gpu.index}"] = known
         if key is not None and known is not None:
             by_pod.setdefault(key, []).append(known)

@@ -13,7 +13,7 @@ import pytest
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.core.pki import make_ca, make_serving
-from gpuscale.core.unreachable import is_untrusted, reason_of
+from gpuscale.core.unreachable import distrust_of, reason_of
 
 
 async def fault_of(url: str, seconds: float = 30) -> Exception:
@@ -88,7 +88,7 @@ async def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     assert reason_of(fault) == (
         "its certificate is not trusted: unable to get local issuer certificate"
     )
-    assert is_untrusted(fault)
+    assert distrust_of(fault) == "unable to get local issuer certificate"
 
 
 def test_what_speaks_for_itself_is_left_as_it_is() -> None:

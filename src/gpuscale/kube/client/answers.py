@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from gpuscale.core.unreachable import is_untrusted, reason_of
+from gpuscale.core.unreachable import distrust_of, reason_of
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, read_refusal
 
 JsonObject = dict[str, Any]
@@ -91,7 +91,7 @@ class Answers:
     def unreachable(self, error: BaseException) -> ApiUnreachableError:
         """Return what to raise where a request got no answer."""
         text = f"{self.who} can't be reached: {reason_of(error)}"
-        if is_untrusted(error):
+        if distrust_of(error) is not None:
             text += (
                 "; the kubeconfig's certificate-authority-data is another cluster's, or a proxy is in "
                 "between"

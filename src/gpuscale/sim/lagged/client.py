@@ -13,13 +13,11 @@ from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.evaluate import LOOKBACK_MS
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.sim.cluster import ClusterDirectory
-from gpuscale.sim.lagged.formulas import AGGREGATIONS, Formulas
+from gpuscale.sim.lagged.formulas import AGGREGATIONS, Formulas, takes_shape_with_a_request
 from gpuscale.sim.lagged.gpus import ReadGpus
 from gpuscale.sim.lagged.samples import LaggedSamples
 from gpuscale.sim.load.shared_readings import Shared
 from gpuscale.sim.metrics_client import VirtualMetricsClient
-
-_PLAIN = frozenset({"Series", "LabelMatchers", "GroupBy"})
 
 
 class LaggedClient(VirtualMetricsClient):
@@ -77,8 +75,7 @@ class LaggedClient(VirtualMetricsClient):
 
 def operator_of(rule: Rule, series: str, formulas: Formulas) -> str | None:
     """Return the operator of a rule that is one aggregation of a field by pod; None for any other rule."""
-    used = rule.metrics_query.plain_fields()
-    if series not in formulas.fields or rule.parts or used is None or not used <= _PLAIN:
+    if series not in formulas.fields or takes_shape_with_a_request(rule):
         return None
     try:
         text = custom_query(

@@ -33,18 +33,6 @@ def owner_labels(setup: Setup) -> tuple[str, str]:
     return _OWNER_LABELS[setup.pipeline.style]
 
 
-def target_constants(setup: Setup) -> dict[str, str]:
-    """Return the labels that the series of all node agents have alike."""
-    pipeline = setup.pipeline
-    return {
-        "job": pipeline.agent_service,
-        "service": pipeline.agent_service,
-        "namespace": pipeline.agent_namespace,
-        "container": "exporter",
-        "endpoint": "metrics",
-    }
-
-
 def known_fields(setup: Setup) -> frozenset[str]:
     """Return the series of GPUs that have a formula in a scenario."""
     if setup.pipeline.honor_labels:
@@ -72,9 +60,3 @@ def values_of(reading: GpuReading, series: str) -> Iterator[float]:
         yield from (float(value) for value in found if value is not None)
     elif series in reading.values:
         yield float(int(reading.values[series]))
-
-
-def percent_of(reading: GpuReading) -> float | None:
-    """Return how busy a reading says its GPU was."""
-    value = reading.values.get(UTILIZATION)
-    return float(value) if isinstance(value, (int, float)) else None

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from gpuscale.rules.config import Rule
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.functions.statistics import largest, mean, smallest, total
 from gpuscale.series.promql.parse import selectors
 from gpuscale.series.storage.index import Selector
-from gpuscale.sim.lagged.fields import agent_names, known_fields, owner_labels, target_constants
+from gpuscale.sim.lagged.fields import agent_names, known_fields, owner_labels
+from gpuscale.sim.pipeline import common_labels
 from gpuscale.sim.scenario.setup import Setup
 
 AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -26,6 +28,7 @@ AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 _ORDERED = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 """Of rows that are equal they take those that come first."""
+_PLAIN = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _MOST_QUERIES = 1_000
 """Those that are remembered: names of pods make ever new ones."""
 
@@ -52,7 +55,7 @@ class Formulas:
     def __init__(self, setup: Setup) -> None:
         self.fields = known_fields(setup)
         self.owner = owner_labels(setup)
-        self.constants = target_constants(setup)
+        self.constants = common_labels(setup)
         self.of_agents = agent_names(setup)
         """The names of all series that are not in the store here."""
         self._labels = {*self.owner, *self.constants}
@@ -132,6 +135,12 @@ class Formulas:
                 ):
                     return Formula(operator, series, others, labels)
         return None
+
+
+def takes_shape_with_a_request(rule: Rule) -> bool:
+    """Return whether more of a rule's query is filled in than a formula knows of."""
+    used = rule.metrics_query.plain_fields()
+    return bool(rule.parts) or used is None or not used <= _PLAIN
 
 
 def _name(selector: tree.Select) -> str | None:

@@ -13,9 +13,10 @@ from gpuscale.series.matchers import Matcher
 from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sim.lagged.fields import is_of_device, percent_of, values_of
+from gpuscale.sim.lagged.fields import is_of_device, values_of
 from gpuscale.sim.lagged.formulas import AGGREGATIONS, Formula, Formulas
 from gpuscale.sim.load.shared_readings import Shared, SharedReadings
+from gpuscale.sim.pipeline import percent_of
 from gpuscale.sim.world import World
 
 _IDLE = ""

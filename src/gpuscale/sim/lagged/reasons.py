@@ -15,11 +15,10 @@ from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import metric_names, parse_matchers, parse_query
 from gpuscale.series.promql.tree import Node
-from gpuscale.sim.lagged.formulas import Formulas
+from gpuscale.sim.lagged.formulas import Formulas, takes_shape_with_a_request
 from gpuscale.sim.load.requests import SERIES as REQUESTS
 from gpuscale.sim.scenario.setup import Setup
 
-_PLAIN = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _ALERTS = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 
 
@@ -153,7 +152,7 @@ class Questions:
             root = _root(rule, name, metric)
             if name in self.formulas.fields and rule.only_in:
                 yield f"{about} is of one namespace"
-            elif root is None and _takes_shape_with_a_request(rule):
+            elif root is None and takes_shape_with_a_request(rule):
                 yield f"{about} takes shape with a request"
             elif (root is not None and self.formulas.is_open(root)) or (
                 name in self.formulas.of_agents and not self._is_found_alike(rule, name)
@@ -183,14 +182,9 @@ def _parsed(by: str, texts: Iterator[str], *, looks_back: bool = False) -> Itera
             continue  # KEDA gets the error at each poll
 
 
-def _takes_shape_with_a_request(rule: Rule) -> bool:
-    used = rule.metrics_query.plain_fields()
-    return bool(rule.parts) or used is None or not used <= _PLAIN
-
-
 def _root(rule: Rule, series: str, metric: _Metric) -> Node | None:
     """Return the query of a rule for a metric; None where there is none for it."""
-    if _takes_shape_with_a_request(rule):
+    if takes_shape_with_a_request(rule):
         return None
     template, spec, namespace = rule.metrics_query, metric.spec, metric.namespace
     try:

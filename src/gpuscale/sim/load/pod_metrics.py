@@ -147,13 +147,15 @@ class PodTargets:
         for key in self._pods.keys() - ready.keys():
             self._pods.pop(key).target.gone(now_ms)
         self._count(service, len(ready))
+        gauges = self._gauges(service, len(ready))
         for target, series in self._fronts:
-            gauges = self._gauges(service, len(ready))
             target.take(tuple(exposed_families(series, gauges, self._counted)), now_ms)
+        for quantity in _SHARED if ready else ():
+            gauges[quantity] /= len(ready)
         for key, pod in ready.items():
             known = self._pods[key] if key in self._pods else self._new(pod, service_name)
             self._pods[key] = known
-            known.target.take(self._families(service, known.counted, len(ready)), now_ms)
+            known.target.take(self._families(gauges, known.counted), now_ms)
 
     def _new(self, pod: Pod, service_name: str | None) -> _Pod:
         labels = {
@@ -219,11 +221,8 @@ class PodTargets:
         return found
 
     def _families(
-        self, service: Service, counted: Mapping[str, Sequence[float]], ready: int
+        self, gauges: dict[Quantity, float], counted: Mapping[str, Sequence[float]]
     ) -> tuple[Family, ...]:
-        gauges = self._gauges(service, ready)
-        for quantity in _SHARED:
-            gauges[quantity] /= ready
         names = self._metrics.names
         shown: tuple[Figure, ...] = ("inFlight", "queue", "kvCache")
         found = [

@@ -1,8 +1,6 @@
 """Why an agent can't be followed, where it is about who asks or whom to trust: what to look at."""
 
-import aiohttp
-
-from gpuscale.core.unreachable import reason_of
+from gpuscale.core.unreachable import distrust_of, reason_of
 
 _UNAUTHORIZED = 401
 _CREDENTIALS = "--agent-username with --agent-password-file, or --agent-token-file"
@@ -17,9 +15,7 @@ def refusal(status: int) -> str:
 
 def agent_fault(error: Exception) -> str:
     """Return what is said of a request to an agent that failed."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        fault = error.certificate_error
-        found = getattr(fault, "verify_message", None) or str(fault)
+    if (found := distrust_of(error)) is not None:
         return (
             f"found a certificate that is not trusted ({found}), expected one by a CA of --agent-ca-file, "
             "for the name --agent-server-name, or else for the address's host"
